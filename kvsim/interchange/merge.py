@@ -25,7 +25,7 @@ POOL = (
     *("num_gpu_blocks", "kv_cache_tokens", "kv_cache_bytes", "available_kv_gib"),
     *("weights_gib", "gpu_memory_gib"),
 )
-_OF_A_SERVER = ("vllm-log", "sglang-log", "trtllm-log", "vllm-metrics")
+_OF_A_SERVER = ("vllm-log", "sglang-log", "trtllm-log", "vllm-metrics", "sglang-metrics")
 
 
 class Contradiction(NamedTuple):

@@ -25,6 +25,7 @@ READERS: Registry[Reader] = Registry(
         "vllm-metrics": "kvsim.readers.vllm.metrics:VllmMetricsScrape",
         "vllm-bench": "kvsim.readers.vllm.bench:VllmBenchResult",
         "sglang-log": "kvsim.readers.sglang.log:SGLangLog",
+        "sglang-metrics": "kvsim.readers.sglang.metrics:SGLangMetrics",
         "sglang-command": "kvsim.readers.sglang.command:SGLangCommand",
         "trtllm-log": "kvsim.readers.trtllm.log:TrtLlmLog",
         "trtllm-command": "kvsim.readers.trtllm.command:TrtLlmCommand",

@@ -29,7 +29,8 @@ class ServerSettings(Options):
     group of layers each. kv_cache_tokens: as the engine prints it. available_kv_gib: for KV, to
     two digits; kv_cache_bytes: the same, exactly. host_cache_gib: of a tier in host memory.
     speculative_config: vLLM's, by its keys; with the acceptance that its log prints, by kvsim's.
-    kv_transfer_config: vLLM's, by its keys.
+    kv_transfer_config: vLLM's, by its keys. store_gb_per_s, load_gb_per_s: of copies from a device
+    to its host and back, in GB (10**9 bytes) a second, as the server measured them.
     mem_fraction_static, mamba_full_memory_ratio: SGLang's. capacity_policy: TensorRT-LLM's. From
     max_prefill_tokens on: SGLang's, by its names. From n_ctx on: llama-server's, by its names;
     n_ctx_seq: tokens of one slot at most. replicas: of the whole server; router: before them, by
@@ -78,6 +79,8 @@ class ServerSettings(Options):
     limit_mm_per_prompt: NonNegativeInt | None = None
     speculative_config: dict[str, Any] | None = None
     kv_transfer_config: dict[str, Any] | None = None
+    store_gb_per_s: PositiveFloat | None = None
+    load_gb_per_s: PositiveFloat | None = None
     mem_fraction_static: Annotated[float, Field(gt=0, lt=1)] | None = None
     mamba_full_memory_ratio: PositiveFloat | None = None
     max_num_seqs: PositiveInt | None = None

@@ -463,3 +463,34 @@ def test_each_replica_of_a_fleet_has_its_label(tmp_path: Path) -> None:
     told = CliRunner().invoke(app, ["export", str(scenario), "--to", "perfetto", "--out", "x"])
     assert isinstance(told.exception, InputError)
     assert "paged #0" in str(told.exception)
+
+
+def test_a_tiers_hits_and_copies_are_in_the_scrape_and_come_back(tmp_path: Path) -> None:
+    tier = {"kind": "vllm-offloading", "kv_offloading_size": 1, "load_gb_per_s": 4.0}
+    chats: dict[str, Any] = {
+        "kind": "sessions",
+        "num_sessions": 8,
+        "arrivals": {"kind": "poisson", "rate_per_s": 4.0},
+        "turns": {"kind": "fixed", "tokens": 4},
+        "prompt": {"kind": "fixed", "tokens": 200},
+        "output": {"kind": "fixed", "tokens": 20},
+        "max_context": "max_model_len",
+        "think": {"kind": "fixed", "seconds": 1.0},
+    }
+    tables = TABLES | {"allocator": "paged", "tier": [tier], "workload": chats}
+    simulation = Simulation(Scenario.from_table(tables))
+    run = simulation.run(simulation.scenario.allocator[0], "paged")
+    cache, offloading = run.summary.prefix_cache, run.summary.offloading
+    assert cache is not None
+    assert offloading is not None
+    assert cache.host_hit_tokens
+    exported = Exported(simulation.resolved(), run)
+    folder = write_all("vllm-metrics", exported, tmp_path / "scrape")
+    (read,) = read_sources([str(folder / "metrics.txt")], [])
+    measured, host = read.description.measured, offloading.tiers[0]
+    assert measured["tier_hit_tokens"] == cache.host_hit_tokens
+    assert measured["prefix_cache_hit_tokens"] == cache.hit_tokens - cache.host_hit_tokens
+    assert measured["tier_loaded_bytes"] == host.loaded_bytes
+    assert measured["tier_store_busy_s"] == pytest.approx(host.store_busy_s)
+    assert read.description.settings.load_gb_per_s == pytest.approx(4.0)
+    assert "external_prefix_cache_hits" in text_of("openmetrics", exported)

@@ -369,6 +369,56 @@ def test_a_scrape_tells_the_pool_and_what_happened(tmp_path: Path) -> None:
     assert found.measured == {"preemptions": 3.0, "e2e_mean_s": 0.5}
 
 
+def test_a_scrape_of_sglang_tells_the_pool_the_host_and_their_hits(tmp_path: Path) -> None:
+    found = described("sglang-metrics", tmp_path)
+    assert found.settings.kv_cache_tokens == 64_000
+    assert found.settings.block_size == 64
+    assert found.settings.enable_hierarchical_cache
+    assert found.settings.hicache_ratio == 3.0
+    assert found.measured == {  # those of one rank
+        "prompt_tokens": 5000.0,
+        "prefix_cache_hit_tokens": 1100.0,
+        "tier_hit_tokens": 700.0,
+        "evicted_tokens": 900.0,
+        "tier_loaded_tokens": 700.0,
+        "tier_load_busy_s": 0.25,
+        "ttft_mean_s": 0.5,
+    }
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_a_scrape_tells_how_fast_the_copies_of_a_tier_were(tmp_path: Path, newer: bool) -> None:
+    path, labels = SAMPLES["vllm-metrics"](tmp_path), 'engine="0",model_name="facebook/opt-125m"'
+    older = "".join(
+        f'vllm:kv_offload_total_{what}_total{{{labels},transfer_type="{way}"}} {value}\n'
+        for what, way, value in (
+            ("bytes", "GPU_to_CPU", 6e9),
+            ("bytes", "CPU_to_GPU", 1e9),
+            ("time", "GPU_to_CPU", 0.5),
+            ("time", "CPU_to_GPU", 0.02),
+        )
+    )
+    names = ("store_bytes 6e9", "load_bytes 1e9", "store_time 0.5", "load_time 0.02")
+    each = (name.split() for name in names)
+    same = "".join(f"vllm:kv_offload_{name}_total{{{labels}}} {value}\n" for name, value in each)
+    hits = f"vllm:external_prefix_cache_hits_total{{{labels}}} 48.0\n"
+    path.write_text(path.read_text() + hits + older + (same if newer else ""))
+    (read,) = read_sources([str(path)], [])
+    found = read.description
+    assert (found.settings.store_gb_per_s, found.settings.load_gb_per_s) == (12.0, 50.0)
+    assert found.measured["tier_stored_bytes"] == 6e9  # told under both names, counted once
+    assert found.measured["tier_hit_tokens"] == 48.0
+    flags = "vllm serve facebook/opt-125m --kv-offloading-size 4"
+    imported = import_sources([flags, str(path)], {"gpu": "a100-40gb"}, tmp_path / "out.toml")
+    (tier,) = imported.scenario["tier"]
+    assert tier == {
+        "kind": "vllm-offloading",
+        "kv_offloading_size": 4.0,
+        "store_gb_per_s": 12.0,
+        "load_gb_per_s": 50.0,
+    }
+
+
 def test_a_detailed_bench_result_is_its_requests(tmp_path: Path) -> None:
     found = described("vllm-bench", tmp_path)
     assert found.requests is not None

@@ -194,6 +194,33 @@ def vllm_metrics(folder: Path) -> Path:
     )
 
 
+@sample("sglang-metrics")
+def sglang_metrics(folder: Path) -> Path:
+    common = 'engine_type="unified",model_name="Qwen/Qwen3-0.6B",pp_rank="0",tp_rank="%s"'
+    scheduler = "".join(
+        f"sglang:{name}{{{common % rank}{more}}} {value}\n"
+        for rank in (0, 1)
+        for name, more, value in (
+            ("max_total_num_tokens", "", 64000.0),
+            ("hicache_host_total_tokens", "", 192000.0),
+            ("evicted_tokens_total", "", 900.0),
+            ("load_back_tokens_total", "", 700.0),
+            ("load_back_duration_seconds_sum", "", 0.25),
+            ("cache_config_info", ',page_size="64",num_pages="1000"', 1.0),
+        )
+    )
+    return write(
+        folder / "metrics.txt",
+        "# HELP sglang:prompt_tokens_total Number of prefill tokens processed.\n"
+        "# TYPE sglang:prompt_tokens_total counter\n"
+        'sglang:prompt_tokens_total{model_name="Qwen/Qwen3-0.6B"} 5000.0\n'
+        'sglang:cached_tokens_total{cache_source="device",model_name="Qwen/Qwen3-0.6B"} 400.0\n'
+        'sglang:cached_tokens_total{cache_source="host",model_name="Qwen/Qwen3-0.6B"} 700.0\n'
+        'sglang:time_to_first_token_seconds_sum{model_name="Qwen/Qwen3-0.6B"} 4.0\n'
+        'sglang:time_to_first_token_seconds_count{model_name="Qwen/Qwen3-0.6B"} 8.0\n' + scheduler,
+    )
+
+
 @sample("vllm-bench")
 def vllm_bench(folder: Path) -> Path:
     return write(folder / "bench.json", json.dumps(bench_result()))

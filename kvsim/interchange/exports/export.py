@@ -57,13 +57,17 @@ class Exported(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The requests that were answered, in order of arrival; times in seconds from the start."""
+    """The requests that were answered, in order of arrival; times in seconds from the start.
+
+    tier_tokens: of cached_tokens, those from the tiers behind the device.
+    """
 
     ids: list[str]
     sessions: list[str | None]
     prompt_tokens: NDArray[np.int64]
     output_tokens: NDArray[np.int64]
     cached_tokens: NDArray[np.int64]
+    tier_tokens: NDArray[np.int64]
     preemptions: NDArray[np.int64]
     arrival_s: Floats
     scheduled_s: Floats
@@ -140,6 +144,9 @@ def answered(run: Run) -> Answered:
         counts("prompt_tokens"),
         counts("output_tokens"),
         counts("cached_tokens"),
+        counts("host_cached_tokens") + counts("storage_cached_tokens")
+        if "host_cached_tokens" in table
+        else np.zeros(len(table), np.int64),
         counts("preemptions"),
         seconds("arrival_ps"),
         seconds("scheduled_ps"),

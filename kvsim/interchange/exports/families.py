@@ -61,16 +61,23 @@ def families(exported: Exported, moments: Floats) -> Iterator[Family]:
     yield _counter(
         "prefix_cache_queries", "Tokens looked up in the prefix cache.", begun, prompts, moments
     )
-    hits = done.cached_tokens[order]
-    yield _counter("prompt_tokens_cached", "Prompt tokens hit.", begun, hits, moments)
+    cached, external = done.cached_tokens[order], done.tier_tokens[order]
+    hits = cached - external
+    yield _counter("prompt_tokens_cached", "Prompt tokens hit.", begun, cached, moments)
     for source, tokens in (
-        ("local_compute", prompts - hits),
+        ("local_compute", prompts - cached),
         ("local_cache_hit", hits),
-        ("external_kv_transfer", np.zeros_like(hits)),
+        ("external_kv_transfer", external),
     ):
         by_source = _counter("prompt_tokens_by_source", "By source.", begun, tokens, moments)
         yield by_source._replace(label=("source", source))
     yield _counter("prefix_cache_hits", "Tokens found there.", begun, hits, moments)
+    asked = prompts - hits if exported.scenario.get("tier") else np.zeros_like(hits)
+    for name, words, tokens in (
+        ("external_prefix_cache_queries", "Tokens looked up in tiers.", asked),
+        ("external_prefix_cache_hits", "Tokens found in tiers.", external),
+    ):
+        yield _counter(name, words, begun, tokens, moments)
     yield Family(
         "generation_tokens", "counter", "Output tokens, placed evenly.", _generated(done, moments)
     )
@@ -105,6 +112,24 @@ def families(exported: Exported, moments: Floats) -> Iterator[Family]:
         ),
     ):
         yield _histogram(name, words, at, np.asarray(values, float)[ended], bounds, moments)
+
+
+def copies(exported: Exported) -> Iterator[Family]:
+    """Copies between the device and its first tier until the end of the run, of one rank; nothing
+    where the scenario has no tier. When each was made is not kept.
+    """
+    if not exported.scenario.get("tier"):
+        return
+    found = exported.run.summary.offloading
+    host = None if found is None else found.tiers[0]
+    for name, words, value in (
+        ("kv_offload_store_bytes", "Bytes stored.", host and host.stored_bytes),
+        ("kv_offload_store_time", "Seconds of stores.", host and host.store_busy_s),
+        ("kv_offload_load_bytes", "Bytes loaded.", host and host.loaded_bytes),
+        ("kv_offload_load_time", "Seconds of loads.", host and host.load_busy_s),
+        ("kv_offload_allocation_failure", "Stores without room.", host and host.failed_stores),
+    ):
+        yield Family(name, "counter", words, np.asarray([float(value or 0)]))
 
 
 def config_labels(exported: Exported) -> dict[str, str]:

@@ -1,12 +1,13 @@
 """A scrape of /metrics at the end of the run, as vLLM's server would answer it."""
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
 
 from kvsim.interchange.exports.export import Export, Exported, gauges
-from kvsim.interchange.exports.families import config_labels, families
+from kvsim.interchange.exports.families import config_labels, copies, families
 from kvsim.interchange.exports.metrics_text import info, text
 
 
@@ -25,7 +26,7 @@ def _text(exported: Exported) -> Iterator[str]:
     end = np.asarray([max(float(gauges(each.run).time_s[-1]) for each in replicas)])
     named = [{"engine": str(at), "model_name": exported.model} for at in range(len(replicas))]
     each = zip(named, replicas, strict=True)
-    yield from text([(labels, families(one, end)) for labels, one in each], None)
+    yield from text([(by, chain(families(one, end), copies(one))) for by, one in each], None)
     yield from info(
         [{**config_labels(one), "engine": str(at)} for at, one in enumerate(replicas)], None
     )

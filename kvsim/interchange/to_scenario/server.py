@@ -206,6 +206,8 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     if newest and drafts is None:
         tiers, unread = tiers_of(settings.host_cache_gib, settings.kv_transfer_config)
         notes += unread
+        speeds = settings.model_dump(include={"store_gb_per_s", "load_gb_per_s"}, exclude_none=True)
+        tiers[:1] = [host | speeds for host in tiers[:1]]
     return DescribedServer(
         settings,
         table,

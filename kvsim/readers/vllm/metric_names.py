@@ -10,6 +10,7 @@ from kvsim.readers.parsing.prometheus import Metric, finite
 from kvsim.readers.vllm.args import UNSAID, settings_of
 
 PREFIX = "vllm:"
+BYTES_PER_GB = 10**9
 INFO = "cache_config_info"
 # vLLM's label of its cache configuration: the argument of that meaning.
 _LABELS = {
@@ -36,6 +37,20 @@ _TOTALS = {
     "prefix_cache_hits": "prefix_cache_hit_tokens",
     "gpu_prefix_cache_queries": "prefix_cache_query_tokens",
     "gpu_prefix_cache_hits": "prefix_cache_hit_tokens",
+    "external_prefix_cache_queries": "tier_query_tokens",
+    "external_prefix_cache_hits": "tier_hit_tokens",
+    "kv_offload_store_bytes": "tier_stored_bytes",
+    "kv_offload_load_bytes": "tier_loaded_bytes",
+    "kv_offload_store_time": "tier_store_busy_s",
+    "kv_offload_load_time": "tier_load_busy_s",
+    "kv_offload_allocation_failure": "tier_failed_stores",
+}
+# Bytes and seconds of copies by their label, as vLLM named them before it had names of each.
+_COPIES = {
+    ("kv_offload_total_bytes", "GPU_to_CPU"): "kv_offload_store_bytes",
+    ("kv_offload_total_bytes", "CPU_to_GPU"): "kv_offload_load_bytes",
+    ("kv_offload_total_time", "GPU_to_CPU"): "kv_offload_store_time",
+    ("kv_offload_total_time", "CPU_to_GPU"): "kv_offload_load_time",
 }
 _MEANS = {
     "time_to_first_token_seconds": "ttft_mean_s",
@@ -62,9 +77,15 @@ def cache_settings(labels: Mapping[str, str], where: str) -> dict[str, Any]:
 
 
 def settings_from(samples: Iterable[Metric], where: str) -> ServerSettings:
-    """The settings that a scrape shows."""
+    """The settings that a scrape shows, and how fast its tier's copies were on average."""
     found: dict[str, Any] = {}
+    samples = list(samples)
     add_settings(found, samples, where)
+    figures = figures_from(samples)
+    for way, moved in (("store", "stored"), ("load", "loaded")):
+        num_bytes, busy_s = figures.get(f"tier_{moved}_bytes"), figures.get(f"tier_{way}_busy_s")
+        if num_bytes and busy_s:
+            found[f"{way}_gb_per_s"] = num_bytes / busy_s / BYTES_PER_GB
     return ServerSettings.parse(found, where)
 
 
@@ -88,10 +109,15 @@ def add_settings(found: dict[str, Any], samples: Iterable[Metric], where: str) -
 def figures_from(samples: Iterable[Metric]) -> dict[str, float]:
     """Totals and means since the server started, summed over its engines."""
     sums: dict[str, float] = {}
-    for name, _, value in samples:
+    older: dict[str, float] = {}
+    for name, labels, value in samples:
         if name.startswith(PREFIX) and finite(value):
             plain = name.removeprefix(PREFIX)
             sums[plain] = sums.get(plain, 0.0) + value
+            copies = (plain.removesuffix("_total"), labels.get("transfer_type", ""))
+            if newer := _COPIES.get(copies):
+                older[newer] = older.get(newer, 0.0) + value
+    sums |= {name: total for name, total in older.items() if f"{name}_total" not in sums}
     found = {}
     for plain, figure in _TOTALS.items():
         total = sums.get(f"{plain}_total", sums.get(plain))

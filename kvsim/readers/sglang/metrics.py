@@ -1,0 +1,105 @@
+"""A scrape of an SGLang server's /metrics: pool, host memory, totals since the start."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kvsim.plumbing.counts import whole
+from kvsim.readers.description import Description, ServerSettings
+from kvsim.readers.parsing.prometheus import Metric, finite, metrics
+from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
+
+_PREFIX = "sglang:"
+# A total, and the figure it is (SGLang's docs/references/production_metrics.md).
+_TOTALS = {
+    "prompt_tokens_total": "prompt_tokens",
+    "generation_tokens_total": "generation_tokens",
+    "num_retracted_requests_total": "preemptions",
+    "evicted_tokens_total": "evicted_tokens",
+    "load_back_tokens_total": "tier_loaded_tokens",
+    "load_back_duration_seconds_sum": "tier_load_busy_s",
+    "prefetched_tokens_total": "storage_loaded_tokens",
+    "backuped_tokens_total": "storage_stored_tokens",
+}
+_MEANS = {
+    "time_to_first_token_seconds": "ttft_mean_s",
+    "inter_token_latency_seconds": "itl_mean_s",
+    "e2e_request_latency_seconds": "e2e_mean_s",
+    "queue_time_seconds": "queue_mean_s",
+}
+# Where a cached token was (label cache_source), and the figure that it counts in.
+_CACHED = {"host": "tier_hit_tokens", "storage": "storage_hit_tokens"}
+# All ranks of a tensor-parallel group report the same numbers.
+_RANKS = ("tp_rank", "pp_rank", "moe_ep_rank")
+
+
+class SGLangMetrics(Source):
+    """Prometheus text with SGLang's names."""
+
+    rank = ENGINE_ITSELF
+    what = "a scrape of an SGLang server's /metrics"
+    gives = SERVER | MEASURED
+
+    @classmethod
+    def sniff(cls, source: Sniffed) -> bool:
+        """By a line that begins with SGLang's prefix."""
+        begins = source.data[: len(_PREFIX)] == _PREFIX.encode()
+        return source.document is None and (
+            begins or source.holds("\nsglang:", "# HELP sglang:", "# TYPE sglang:")
+        )
+
+    @classmethod
+    def read(cls, source: Sniffed) -> Description:
+        """The pool and its pages, and the figures since the server started."""
+        samples = [
+            sample
+            for sample in metrics(source.string(), source.name)
+            if sample.name.startswith(_PREFIX)
+            and finite(sample.value)
+            and all(sample.labels.get(rank, "0") == "0" for rank in _RANKS)
+        ]
+        found = ServerSettings.parse(_settings(samples), source.name)
+        return Description(found, measured=_figures(samples))
+
+
+def _settings(samples: Iterable[Metric]) -> dict[str, Any]:
+    found: dict[str, Any] = {"engine": "sglang"}
+    least: dict[str, int] = {}  # of several data-parallel ranks
+    for name, labels, value in samples:
+        plain = name.removeprefix(_PREFIX)
+        if "model_name" in labels:
+            found.setdefault("served_model_name", labels["model_name"])
+        if plain == "cache_config_info" and "page_size" in labels:
+            found["block_size"] = whole(labels["page_size"])
+        if plain in ("max_total_num_tokens", "hicache_host_total_tokens") and value >= 1:
+            least[plain] = min(int(value), least.get(plain, int(value)))
+    if tokens := least.get("max_total_num_tokens"):
+        found["kv_cache_tokens"] = tokens
+    if host := least.get("hicache_host_total_tokens"):
+        found["enable_hierarchical_cache"] = True
+        if tokens:
+            found["hicache_ratio"] = host / tokens
+    return found
+
+
+def _figures(samples: Iterable[Metric]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for name, labels, value in samples:
+        plain = name.removeprefix(_PREFIX)
+        sums[plain] = sums.get(plain, 0.0) + value
+        _add_cached(sums, plain, labels, value)
+    found = {figure: sums[plain] for plain, figure in _TOTALS.items() if plain in sums}
+    found |= {figure: sums[figure] for figure in _CACHED.values() if figure in sums}
+    if "cached_tokens_total" in sums:
+        found["prefix_cache_hit_tokens"] = sums["cached_tokens_total"]
+    for plain, figure in _MEANS.items():
+        if count := sums.get(f"{plain}_count"):
+            found[figure] = sums.get(f"{plain}_sum", 0.0) / count
+    return found
+
+
+def _add_cached(
+    sums: dict[str, float], plain: str, labels: Mapping[str, str], value: float
+) -> None:
+    figure = _CACHED.get(labels.get("cache_source", ""))
+    if plain == "cached_tokens_total" and figure is not None:
+        sums[figure] = sums.get(figure, 0.0) + value
