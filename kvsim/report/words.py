@@ -107,13 +107,14 @@ def _outcome(runs: Sequence[RunSummary]) -> list[str]:
             f"{_name(fast)} was done after {numbers.seconds(fast.makespan_s)}, "
             f"{_name(slow)} after {numbers.seconds(slow.makespan_s)}, {ratio} as long."
         )
-    waits = [(run.ttft_s.p50, _name(run)) for run in done if run.ttft_s.p50 is not None]
+    found = [(_median_wait(run), _name(run)) for run in done]
+    waits = [(wait, name) for wait, name in found if wait is not None]
     if len(waits) > 1:
         waits.sort(key=lambda wait: wait[0])
         (quick, quickest), (late, latest) = waits[0], waits[-1]
         if not _same(quick, late):
             sentences.append(
-                f"Half of the requests saw their first token within "
+                f"Half of the requests {_seen(done[0])} within "
                 f"{numbers.seconds(quick)} under {quickest}, and within "
                 f"{numbers.seconds(late)} under {latest}."
             )
@@ -121,15 +122,24 @@ def _outcome(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _alone(run: RunSummary) -> list[str]:
-    wait = run.ttft_s.p50
+    wait = _median_wait(run)
     if wait is None or not run.makespan_s:
         return []
     finished = numbers.plural(_finished(run), "request")
     return [
         f"{finished} {'was' if _finished(run) == 1 else 'were'} done after "
-        f"{numbers.seconds(run.makespan_s)}; half saw their first token within "
+        f"{numbers.seconds(run.makespan_s)}; half {_seen(run)} within "
         f"{numbers.seconds(wait)}."
     ]
+
+
+def _median_wait(run: RunSummary) -> float | None:
+    """For the first token; of prompts alone for their results."""
+    return run.e2e_s.p50 if run.ttft_s.p50 is None else run.ttft_s.p50
+
+
+def _seen(run: RunSummary) -> str:
+    return "had their results" if run.ttft_s.p50 is None else "saw their first token"
 
 
 def _saturated(runs: Sequence[RunSummary]) -> list[str]:

@@ -11,12 +11,12 @@ import numpy as np
 
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
-from kvsim.request import Request, Stream, TokenRuns
+from kvsim.request import PromptItem, Request, Stream, TokenRuns
 from kvsim.token_runs import adapter_id, under_adapter
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions
 from kvsim.workload.arrivals.process import ps
 from kvsim.workload.clients import Clients
-from kvsim.workload.content import TokenIds, length_of
+from kvsim.workload.content import TokenIds, length_of, placed
 from kvsim.workload.durations import DURATIONS, DurationOptions
 from kvsim.workload.lengths import LENGTHS, LengthOptions, OneOrMore
 from kvsim.workload.options import (
@@ -26,7 +26,7 @@ from kvsim.workload.options import (
     WorkloadOptions,
     resolve_limit,
 )
-from kvsim.workload.prefixes import PrefixPool, draw_prefixes
+from kvsim.workload.prefixes import ItemPool, PrefixPool, draw_items, draw_prefixes
 from kvsim.workload.random import generator
 
 
@@ -35,7 +35,8 @@ class Sessions(WorkloadOptions):
 
     turns: requests in a conversation. first_prompt: the user's first words (default: as `prompt`);
     prompt: those of each later turn, on top of all that was said. output: each answer.
-    think: from an answer to the next request. prefixes: what the conversation begins with.
+    think: from an answer to the next request. prefixes: what the conversation begins with. items:
+    images, sounds and videos, which stand before the words of the turns that take them.
     max_context: a conversation ends before the turn that would not fit, prompt and output.
     In a closed loop a user starts the next conversation after the last answer of the one before.
     """
@@ -48,6 +49,7 @@ class Sessions(WorkloadOptions):
     output: Annotated[LengthOptions, OneOf(LENGTHS, "workload.output")]
     think: Annotated[DurationOptions, OneOf(DURATIONS, "workload.think")]
     prefixes: tuple[PrefixPool, ...] = ()
+    items: tuple[ItemPool, ...] = ()
     max_context: TokenLimit | None = None
 
     def generate(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
@@ -70,6 +72,7 @@ class Sessions(WorkloadOptions):
         clients = Clients(self, total, seed)
         ids = TokenIds()
         prefixes = draw_prefixes(self.prefixes, count, seed, base, ids)
+        items = draw_items(self.items, total, seed, base, ids)
         requests: list[Request] = []
         last: list[str | None] = []
         for session in range(count):
@@ -84,9 +87,16 @@ class Sessions(WorkloadOptions):
                 f"s{session}",
                 start,
                 prefixes[session],
-                list(
-                    zip(prompts[here].tolist(), outputs[here].tolist(), think_ps[here], strict=True)
-                ),
+                [
+                    _Turn(*turn)
+                    for turn in zip(
+                        prompts[here].tolist(),
+                        outputs[here].tolist(),
+                        think_ps[here],
+                        items[here],
+                        strict=True,
+                    )
+                ],
                 ids,
                 limit,
                 clients,
@@ -110,42 +120,58 @@ class _Start(NamedTuple):
     think_ps: int
 
 
+class _Turn(NamedTuple):
+    """New words and items of a prompt, the tokens of its answer, and the pause after it."""
+
+    prompt: int
+    output: int
+    pause_ps: int
+    items: TokenRuns
+
+
 def _conversation(
     name: str,
     start: _Start,
     prefix: TokenRuns,
-    turns: list[tuple[int, int, int]],
+    turns: list[_Turn],
     ids: TokenIds,
     limit: int | None,
     clients: Clients,
     first_index: int,
     adapter: int | None,
 ) -> list[Request]:
-    """The requests of one conversation; turns: (new prompt tokens, output tokens, pause after)."""
-    head = length_of(prefix)
-    content = ids.take(sum(prompt + output for prompt, output, _ in turns))
-    said, after, think_ps = 0, start.after, start.think_ps
+    """The requests of one conversation."""
+    content = ids.take(sum(turn.prompt + turn.output for turn in turns))
+    after, think_ps = start.after, start.think_ps
+    head, said = prefix, 0  # all up to the newest item, and the words behind it
+    shown: tuple[PromptItem, ...] = ()
     requests: list[Request] = []
-    for turn, (prompt, drawn, pause_ps) in enumerate(turns):
+    for turn, (prompt, drawn, pause_ps, items) in enumerate(turns):
         output, max_tokens = clients.output(drawn)
-        if limit is not None and head + said + prompt + output > limit:
+        if items:
+            head = (*head, *([(content, said)] if said else []))
+            shown += placed(items, length_of(head))
+            head, content, said = (*head, *items), content + said, 0
+        tokens = length_of(head) + said + prompt
+        if limit is not None and tokens + output > limit:
             break
         said += prompt
         requests.append(
             Request(
                 id=f"{name}.{turn}",
                 arrival_ps=start.arrival_ps,
-                prompt_tokens=head + said,
+                prompt_tokens=tokens,
                 output_tokens=output,
                 max_tokens=max_tokens,
                 priority=clients.priority(first_index + turn),
                 n=clients.n,
-                prompt_runs=under_adapter((*prefix, (content, said)), adapter),
+                prompt_runs=under_adapter((*head, (content, said)), adapter),
                 output_start=adapter_id(content + said, adapter),
                 after=after,
                 think_ps=think_ps,
                 session=name,
                 adapter=adapter,
+                items=shown,
             )
         )
         said += output

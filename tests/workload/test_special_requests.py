@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kvsim.plumbing.errors import InputError
-from kvsim.request import Request
+from kvsim.request import Request, TokenRuns
 from kvsim.token_runs import ADAPTER_STRIDE
 from kvsim.workload import WORKLOADS
 from kvsim.workload.convert import convert
@@ -100,6 +100,42 @@ def test_a_conversation_keeps_its_adapter() -> None:
         by_session.setdefault(request.session, set()).add(request.adapter)
     assert {len(found) for found in by_session.values()} == {1}
     assert len({min(found, key=str) for found in by_session.values()}) == 5
+
+
+def test_images_of_a_conversation_stay_in_its_later_prompts() -> None:
+    four = {"kind": "fixed", "tokens": 4}
+    table = {
+        "kind": "sessions",
+        "num_sessions": 30,
+        "arrivals": "at-once",
+        **dict.fromkeys(["turns", "prompt", "output"], four),
+        "think": {"kind": "fixed", "seconds": 1},
+        "prefixes": [{"tokens": {"kind": "fixed", "tokens": 8}}],
+        "items": [{"tokens": {"kind": "fixed", "tokens": 5}, "count": 9, "share": 0.5}],
+    }
+    options = WORKLOADS.parse(table, "workload")
+    requests = options.generate(0, base=Path(), max_model_len=None).requests
+    with_items = 0
+    before: dict[str | None, Request] = {}
+    for request in requests:
+        tokens = list(_tokens(request.prompt_runs))
+        assert len(tokens) == request.prompt_tokens
+        for item in request.items:
+            assert tokens[item.start_tokens] == item.content
+            assert tokens[item.end_tokens - 1] == item.content + 4
+        earlier = before.get(request.session)
+        if earlier is not None and earlier.output_start is not None:
+            said = _tokens(earlier.prompt_runs)
+            said += range(earlier.output_start, earlier.output_start + 4)
+            assert tokens[: len(said)] == said
+            assert request.items[: len(earlier.items)] == earlier.items
+            with_items += len(request.items) > len(earlier.items)
+        before[request.session] = request
+    assert with_items == pytest.approx(45, abs=20)  # half of the three later turns of each
+
+
+def _tokens(runs: TokenRuns | None) -> list[int]:
+    return [start + at for start, length in runs or () for at in range(length)]
 
 
 def test_a_trace_has_items_and_adapters_and_keeps_them(tmp_path: Path) -> None:

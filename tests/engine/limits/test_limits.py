@@ -13,6 +13,7 @@ from support.outcomes import outcome
 import kvsim
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS
+from kvsim.report.words import paragraphs
 from kvsim.request import PromptItem, Request
 
 STEP = {"kind": "linear", "base_us": 8000, "prefill_token_us": 40, "decode_seq_us": 60}
@@ -104,6 +105,8 @@ def test_a_prompt_alone_takes_its_prefill_and_has_no_tokens(tables: Any) -> None
     assert summary["output_tokens_per_s"] == pytest.approx(1 / summary["makespan_s"])
     assert summary["ttft_s"]["mean"] == pytest.approx(0.012)  # of b alone
     assert summary["tpot_s"]["mean"] is None
+    said = " ".join(paragraphs(kvsim.simulate(made, requests[:1])))
+    assert "half had their results within 12.0 ms" in said
 
 
 def test_equal_images_are_encoded_once_and_hit_the_prefix_cache(tables: Any) -> None:
