@@ -237,7 +237,10 @@ class Simulation:
             serve_all(env, arrivals, member.replicas)
         else:
             replica = assemble(
-                replace(self.replica_spec(options), unwatched=observer is None),
+                replace(
+                    self.replica_spec(options),
+                    unwatched=observer is None or not observer.asks_blocks,
+                ),
                 stream,
                 self.step_time,
                 observer=observer,

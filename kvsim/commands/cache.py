@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kvsim.commands.arguments import AsJson, Changes, ScenarioName, count_of
+from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName, count_of
 
 
 def cache(
@@ -35,7 +35,7 @@ def cache(
     ] = False,
     policies: Annotated[
         bool,
-        typer.Option("--policies", help="Also run the scenario under each eviction policy (slow)."),
+        typer.Option("--policies", help="Also run the scenario under each eviction policy."),
     ] = False,
     retention: Annotated[
         bool,
@@ -50,6 +50,7 @@ def cache(
             "--tiers", help="Split hits of caches larger than the pool: device, and tier behind it."
         ),
     ] = False,
+    jobs: Jobs = None,
     set_: Changes = None,
     as_json: AsJson = False,
 ) -> None:
@@ -69,7 +70,7 @@ def cache(
 
     sizes = tuple(at or ())
     question = CacheQuestion(
-        block_tokens, sizes, outputs, partial, belady, policies, retention, tiers
+        block_tokens, sizes, outputs, partial, belady, policies, retention, tiers, jobs
     )
     question.check()
     simulation = Simulation(Scenario.load(scenario, set_ or []))

@@ -41,9 +41,10 @@ def doctor(
     step_time: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="Step time of an observed run: a calibration file, or roofline."
+            metavar="FILE",
+            help="Step time of a real run: auto, kernels, fitted, roofline, or a calibration file.",
         ),
-    ] = "roofline",
+    ] = "auto",
     requests: Annotated[int, typer.Option(min=100, help="Most requests to examine.")] = 1000,
     repeat: Annotated[
         int,
@@ -128,7 +129,7 @@ def _subjects(
     from tempfile import TemporaryDirectory
 
     from kvsim.scenario import find_scenario, load_tables, recipes
-    from kvsim.whatif.doctor.runs import ROOFLINE, beside_of, is_run, run_beside, subjects_of_runs
+    from kvsim.whatif.doctor.runs import beside_of, is_run, run_beside, subjects_of_runs
     from kvsim.whatif.doctor.subject import subject_of
 
     label, set_, step_time = chosen["allocator"], chosen["set_"], chosen["step_time"]
@@ -154,7 +155,7 @@ def _subjects(
     run = None if set_ or label else run_beside(find_scenario(target))
     if run is not None:
         subject = subject._replace(name=run.name, beside=beside_of(run, step_time))
-    elif step_time != ROOFLINE:
+    elif step_time != "auto":
         raise InputError(
             "is for a real run",
             where="--step-time",

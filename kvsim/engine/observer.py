@@ -1,5 +1,7 @@
 """Who watches an engine step by step: recordings of schedules, replays on a real backend, logs."""
 
+from typing import ClassVar
+
 from mypy_extensions import mypyc_attr
 
 from kvsim.engine.plan import Plan
@@ -10,8 +12,11 @@ from kvsim.request import Request
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Observer:
     """Is told of every plan and may look at the scheduler then; it changes nothing. Subclasses
-    override what they care for.
+    override what they care for. asks_blocks: whether they ask which block is whose; where nobody
+    does, an allocator may count blocks.
     """
+
+    asks_blocks: ClassVar[bool] = True
 
     def arrived(self, scheduler: Scheduler, request: Request, now_ps: int) -> None:
         """`request` has arrived; whoever of it was let in waits."""

@@ -30,8 +30,8 @@ def run(
         str,
         typer.Option(
             metavar="FILE",
-            help="A calibration (a .json file, or the name of a shipped one), roofline, kernels or "
-            "fitted.",
+            help="A calibration (a .json file, or the name of a shipped one), auto, kernels, "
+            "fitted or roofline.",
         ),
     ],
     fit: Annotated[

@@ -80,7 +80,7 @@ class DescribedServer:
             "memory": self.memory,
             "allocator": [self.allocator()],
             "scheduler": self.scheduler(),
-            "step_time": {"kind": "roofline"},
+            "step_time": {"kind": "auto"},
             **({} if self.speculation is None else {"speculative_config": self.speculation}),
             **({"tier": list(self.tiers)} if self.tiers else {}),
             **({} if workload is None else {"workload": workload}),

@@ -57,7 +57,8 @@ def blocks_are_single(memory: MemorySpec, sizes: Sizes, settings: PagedSettings)
     known to a place inside it.
     """
     inside = sizes.inner or (memory.speculation is not None and not sizes.same)
-    return settings.eviction is not None or settings.forks or inside or memory.holds
+    ranked = settings.eviction is not None and settings.eviction.ranks
+    return ranked or settings.forks or inside or memory.holds
 
 
 class Assembly:

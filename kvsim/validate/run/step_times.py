@@ -1,6 +1,7 @@
-"""What `--step-time` names: a calibration, or the roofline of the recorded model and device."""
+"""What `--step-time` names: a calibration, or a form for the recorded model and device."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kvsim.observed.folder import ObservedRun
@@ -10,11 +11,13 @@ from kvsim.step_time.correction import Correction
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.kernels.fitted import FittedOptions
 from kvsim.step_time.kernels.form import KernelOptions
+from kvsim.step_time.kernels.missing import NotMeasured
 from kvsim.step_time.kernels.options import ComposedOptions
 from kvsim.step_time.roofline import Roofline
 from kvsim.validate.served import hardware_of
 
 COMPOSED: dict[str, type[ComposedOptions]] = {"kernels": KernelOptions, "fitted": FittedOptions}
+FORMS = ("auto", *COMPOSED, "roofline")
 
 
 class StepTimes(NamedTuple):
@@ -33,7 +36,7 @@ class StepTimes(NamedTuple):
 
 
 def step_times_of(run: ObservedRun, named: str | CalibrationFile) -> StepTimes:
-    """`named`: "roofline", "kernels", "fitted", a shipped calibration, the path of one, or the
+    """`named`: one of `FORMS`, a shipped calibration, the path of one, or the
     calibration itself.
 
     InputError if the run's model or device is not known, its kernels were not measured, or the
@@ -41,7 +44,11 @@ def step_times_of(run: ObservedRun, named: str | CalibrationFile) -> StepTimes:
     """
     if isinstance(named, CalibrationFile):
         return _calibrated(run, named)
-    if named == "roofline":
+    if named == "auto":
+        for kind in COMPOSED:
+            with suppress(NotMeasured):
+                return _composed(run, kind)
+    if named in ("auto", "roofline"):
         return _roofline(run)
     if named in COMPOSED:
         return _composed(run, named)

@@ -5,18 +5,21 @@ virtual-storage computer", IBM Systems Journal 5(2), 1966). While a prompt is se
 there for others at no cost, afterwards a block may be dropped at once. A use at which the block is
 computed in any case, found or not, is worth nothing, so until then it need not be kept. The next
 use of a block is never later than that of those below it, so where ties go to the upper one a block
-is never kept without those above it. Block by block: some seconds a million blocks.
+is never kept without those above it. Blocks that the same visits use in the same way are one
+piece, so a visit takes a few steps however long its prompt is.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from kvsim.request import Request, TokenRuns
 from kvsim.whatif.cache_curve.lru import kept_runs
-from kvsim.whatif.cache_curve.tree import PromptTree, StretchNode
+from kvsim.whatif.cache_curve.tree import PromptTree
 
 _NEVER = 1 << 62
+_Span = tuple[int, int]  # numbers of blocks: the first, and the one behind the last
 
 
 class CacheVisit(NamedTuple):
@@ -53,58 +56,92 @@ def most_hits(
     """The same for visits that overlap: each begins and ends once in `moments`. What is served now
     takes no room, so a pool that must hold it too finds less.
     """
-    paths = _paths(visits, block_tokens)
-    usable = [(visit.prompt_tokens - 1) // block_tokens for visit in visits]
+    asked = [(visit.prompt_tokens - 1) // block_tokens for visit in visits]
+    bounds, paths, usable = _pieces(_paths(visits, block_tokens), asked)
     next_use = _next_uses(paths, usable, moments)
-    holders: dict[int, int] = {}  # block -> visits that have it now
-    kept: dict[int, int] = {}  # block -> the moment of its next use
-    order: list[tuple[int, int, int]] = []  # (-next use, -depth, block), some of them outdated
-    hits = 0
+    holders: dict[int, int] = {}  # piece -> visits that have it now
+    kept: dict[int, tuple[int, int]] = {}  # piece -> the moment of its next use, blocks kept of it
+    order: list[tuple[int, int, int]] = []  # (-next use, -depth, piece), some of them outdated
+    hits = room = 0  # room: blocks of `kept`
     for visit, ends in moments:
         path = paths[visit]
         if not ends:
-            for block in path[: usable[visit]]:
-                if block not in kept and block not in holders:
+            for piece in path[: usable[visit]]:
+                size = bounds[piece + 1] - bounds[piece]
+                found = size if piece in holders else kept.get(piece, (0, 0))[1]
+                hits += found
+                if found < size:
                     break
-                hits += 1
-            for block in path:
-                kept.pop(block, None)
-                holders[block] = holders.get(block, 0) + 1
+            for piece in path:
+                room -= kept.pop(piece, (0, 0))[1]
+                holders[piece] = holders.get(piece, 0) + 1
             continue
-        for depth, (block, again) in enumerate(zip(path, next_use[visit], strict=True)):
-            holders[block] -= 1
-            if holders[block]:
+        for depth, (piece, again) in enumerate(zip(path, next_use[visit], strict=True)):
+            holders[piece] -= 1
+            if holders[piece]:
                 continue
-            del holders[block]
+            del holders[piece]
             if again != _NEVER:
-                kept[block] = again
-                heappush(order, (-again, -depth, block))
-        while len(kept) > num_blocks:
-            again, _, block = heappop(order)
-            if kept.get(block) == -again:
-                del kept[block]
+                size = bounds[piece + 1] - bounds[piece]
+                kept[piece] = again, size
+                room += size
+                heappush(order, (-again, -depth, piece))
+        while room > num_blocks:
+            entry = heappop(order)
+            again, size = kept.get(entry[2], (_NEVER, 0))
+            if again != -entry[0]:
+                continue
+            dropped = min(size, room - num_blocks)
+            room -= dropped
+            if dropped < size:  # from its end
+                kept[entry[2]] = again, size - dropped
+                heappush(order, entry)
+            else:
+                del kept[entry[2]]
     return hits * block_tokens
 
 
-def _paths(visits: Iterable[CacheVisit], block_tokens: int) -> list[list[int]]:
-    """Each visit's blocks by number."""
+def _paths(visits: Iterable[CacheVisit], block_tokens: int) -> list[list[_Span]]:
+    """Each visit's blocks from the root on."""
     tree = PromptTree(block_tokens)
     paths = []
     for visit in visits:
-        nodes: list[StretchNode] = []
-        if visit.runs is not None:
-            found, made = tree.walk(visit.runs)
-            nodes = [*found, *made]
-        path = [block for node in nodes for block in range(node.first, node.first + node.count)]
-        paths.append(path)
+        walked = ([], []) if visit.runs is None else tree.walk(visit.runs)
+        paths.append([(node.first, node.first + node.count) for part in walked for node in part])
     return paths
+
+
+def _pieces(
+    paths: Sequence[Sequence[_Span]], asked: Sequence[int]
+) -> tuple[list[int], list[list[int]], list[int]]:
+    """Blocks cut wherever a path begins, ends, or has asked for so many: the first block of each
+    piece, each path as pieces, and how many pieces of each are asked for.
+    """
+    cuts = {bound for path in paths for span in path for bound in span}
+    for path, left in zip(paths, asked, strict=True):
+        for first, behind in path:
+            cuts.add(first + min(left, behind - first))
+            left = max(0, left - (behind - first))
+    bounds = sorted(cuts)
+    pieces, usable = [], []
+    for path, left in zip(paths, asked, strict=True):
+        cut = [range(*(bisect_left(bounds, bound) for bound in span)) for span in path]
+        pieces.append([piece for span in cut for piece in span])
+        taken = 0
+        for piece in pieces[-1]:
+            left -= bounds[piece + 1] - bounds[piece]
+            if left < 0:
+                break
+            taken += 1
+        usable.append(taken)
+    return bounds, pieces, usable
 
 
 def _next_uses(
     paths: Sequence[list[int]], usable: Sequence[int], moments: Sequence[VisitEvent]
 ) -> dict[int, list[int]]:
-    """For each visit and each block of its path: the next moment after its end at which a visit
-    asks for the block, _NEVER if that computes it in any case.
+    """For each visit and each piece of its path: the next moment after its end at which a visit
+    asks for the piece, _NEVER if that computes it in any case.
     """
     latest: dict[int, int] = {}
     found: dict[int, list[int]] = {}

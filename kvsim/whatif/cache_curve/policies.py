@@ -3,6 +3,7 @@ policy passes in the same order of requests.
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.engine.observer import Observer
@@ -13,11 +14,14 @@ from kvsim.memory.options import AllocatorOptions
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.options import Paged
-from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.plumbing.units import GIB
 from kvsim.results.summary import RunSummary
+from kvsim.scenario import Scenario
 from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
+from kvsim.whatif.backends import BACKENDS
+from kvsim.whatif.backends.processes import most_jobs
 from kvsim.whatif.cache_curve.belady import CacheVisit, VisitEvent, most_hits
 from kvsim.whatif.cache_curve.lru import kept_runs
 from kvsim.whatif.cache_curve.run_costs import run_costs
@@ -54,19 +58,56 @@ class PolicyRun(NamedTuple):
         return self.most_hit_tokens / self.query_tokens if self.query_tokens else 0.0
 
 
-def compare_policies(
-    simulation: Simulation, progress: Callable[[str], None] = lambda _: None
-) -> Iterator[PolicyRun]:
-    """A run of the scenario's first paged allocator under each policy, told as it begins.
-    InputError where it keeps no prefixes.
+class PolicyTask(NamedTuple):
+    """A run under one eviction policy, for a backend. key: the policy's name. table, folder: the
+    scenario, and where its relative paths start.
     """
+
+    key: str
+    table: dict[str, Any]
+    folder: str
+
+    def rows(self) -> tuple[PolicyRun]:
+        """The run."""
+        simulation = Simulation(Scenario.from_table(self.table, Path(self.folder)))
+        return (policy_run(simulation, _under(simulation, self.key), self.key),)
+
+
+def compare_policies(
+    simulation: Simulation, jobs: int | None, progress: Callable[[str], None] = lambda _: None
+) -> Iterator[PolicyRun]:
+    """A run of the scenario's first paged allocator under each policy. jobs: processes at a time;
+    None for one a processor. progress: called with what is under way. InputError where the
+    allocator keeps no prefixes.
+    """
+    scenario = simulation.scenario
+    caching_paged(scenario.allocator)
+    backend = BACKENDS.get("processes")(jobs=jobs)
+    names = list(EVICTION_POLICIES)
+    if (jobs or most_jobs()) == 1:
+        for name in names:
+            options = _under(simulation, name)
+            yield policy_run(simulation, options, name, lambda at: progress(f"under {at}"))
+        return
+    progress(f"{len(names)} eviction policies, one process each")
+    table = scenario.model_dump(mode="json", exclude_none=True)
+    tasks = [PolicyTask(name, table, str(scenario.folder.resolve())) for name in names]
+    found: dict[str, PolicyRun] = {}
+    for outcome in backend.run(tasks):
+        if outcome.error is not None:
+            raise (InputError if outcome.wrong_input else InvariantError)(outcome.error)
+        (found[outcome.key],) = outcome.rows
+        left = ", ".join(name for name in names if name not in found)
+        progress(f"{len(found)} of {len(names)} eviction policies; left: {left or 'none'}")
+    yield from (found[name] for name in names)
+
+
+def _under(simulation: Simulation, name: str) -> Paged:
+    """The first paged allocator that keeps prefixes, under this policy; its own options of it."""
     paged = caching_paged(simulation.scenario.allocator)
-    own = paged.eviction_policy
-    for name in EVICTION_POLICIES:
-        policy = EVICTION_POLICIES.get(name)
-        given = own if type(own) is policy else policy()
-        options = paged.model_copy(update={"eviction_policy": given})
-        yield policy_run(simulation, options, name, progress)
+    policy, own = EVICTION_POLICIES.get(name), paged.eviction_policy
+    given = own if type(own) is policy else policy()
+    return paged.model_copy(update={"eviction_policy": given})
 
 
 def policy_run(
@@ -111,6 +152,8 @@ def caching_paged(allocators: tuple[AllocatorOptions, ...]) -> Paged:
 
 class Visits(Observer):
     """The order of a run: the first admission of each sequence, and its end."""
+
+    asks_blocks = False
 
     def __init__(self) -> None:
         self.visits: list[CacheVisit] = []

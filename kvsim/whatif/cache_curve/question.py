@@ -23,8 +23,8 @@ class CacheQuestion(NamedTuple):
     """block_tokens: tokens of a block; None for those of the allocator. sizes: of the cache, in
     tokens; empty for a range of them. outputs: generated tokens are kept too. partial: blocks that
     are not full count. belady: the bound of Belady's policy is wanted too. policies: runs under
-    each eviction policy are, and retention: runs that keep all and little of windows and states.
-    tiers: caches larger than the pool are tiers behind it.
+    each eviction policy are, `jobs` at a time; retention: runs that keep all and little of windows
+    and states. tiers: caches larger than the pool are tiers behind it.
     """
 
     block_tokens: int | None = None
@@ -35,11 +35,19 @@ class CacheQuestion(NamedTuple):
     policies: bool = False
     retention: bool = False
     tiers: bool = False
+    jobs: int | None = None
 
     def check(self) -> None:
         """InputError for options that do not go together."""
         if self.belady and self.partial:
             raise InputError("is for full blocks", where="--belady", remedy="leave out --partial")
+        if self.jobs is not None and not self.policies:
+            raise InputError(
+                "is for --policies, the only runs side by side",
+                where="--jobs",
+                value=self.jobs,
+                remedy="leave it out, or add --policies",
+            )
         if self.policies and self.block_tokens:
             raise InputError(
                 "runs have the allocator's own blocks",
@@ -94,7 +102,7 @@ def cache_answer(
         retained = compare_retention(simulation, paged, lambda name: progress(f"retention {name}"))
     policies: tuple[PolicyRun, ...] = ()
     if question.policies:
-        policies = tuple(compare_policies(simulation, lambda name: progress(f"under {name}")))
+        policies = tuple(compare_policies(simulation, question.jobs, progress))
     requests = in_order(simulation)
     planned = None if question.block_tokens else _planned(simulation)
     block = question.block_tokens or (planned and planned.block_tokens) or _block_size(simulation)

@@ -19,7 +19,8 @@ OUTCOMES = {
 
 
 # Of 83 published runs the roofline's times between tokens are off by -49 to +22 % in the median by
-# GPU (reports/real-runs): a real time more than twice as long is not the roofline's error.
+# GPU, measured kernels' by less (reports/real-runs): a real time more than twice as long is not the
+# step time's error.
 BEYOND = 2.0
 TIMES = ("TPOT, mean", "E2E, mean")
 LOAD = {
@@ -58,7 +59,7 @@ def suspicions(diagnosis: Diagnosis) -> list[str]:
 
 
 def _slower(diagnosis: Diagnosis) -> str | None:
-    """By how much the real server is slower than simulated, where that is beyond the roofline."""
+    """By how much the real server is slower than simulated, where step times do not explain it."""
     for each in diagnosis.subject.beside:
         if each.name in TIMES and each.real and each.real > BEYOND * each.simulated:
             times = numbers.times(each.real / each.simulated)

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvsim.device import named_device
 from kvsim.interchange.to_scenario.server import server_of
-from kvsim.model import named_model
 from kvsim.observed.folder import ObservedRun
 from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
@@ -24,15 +22,15 @@ from kvsim.readers.observed_run import ObservedRunFolder
 from kvsim.readers.reader import look
 from kvsim.request import Request
 from kvsim.scenario import load_tables
-from kvsim.step_time.options import Hardware
-from kvsim.step_time.roofline import Roofline
+from kvsim.step_time import STEP_TIMES
 from kvsim.validate.run.comparison import compare_run
+from kvsim.validate.run.step_times import FORMS
 from kvsim.validate.runs.simulate import simulate_trial
+from kvsim.validate.served import hardware_of
 from kvsim.whatif.doctor.real import Beside, beside_run, beside_trial
 from kvsim.whatif.doctor.subject import DoctorSubject, subject_of
 from kvsim.whatif.scenario_tables import Table
 
-ROOFLINE = "roofline"
 _SETTINGS = (
     *("model", "gpu", "tensor_parallel_size", "max_model_len", "block_size"),
     *("enable_prefix_caching", "max_num_seqs", "max_num_batched_tokens"),
@@ -72,27 +70,27 @@ def subjects_of_runs(
     limits: StreamLimits,
     only: str | None = None,
 ) -> Iterator[DoctorSubject | RunRefused]:
-    """The runs at `path`. step_time: "roofline", or a calibration. scratch: a folder for streams,
-    which must last as long as the subjects. only: of a collection, the runs whose name has this.
+    """The runs at `path`. step_time: one of `FORMS`, or a calibration. scratch: a folder for
+    streams, which must last as long as the subjects. only: of a collection, the runs whose name has this.
     InputError for what is no run, and for an observed one that cannot be simulated; of a collection
     such a one is reported as `RunRefused`, and the others go on.
     """
     if ObservedRunFolder.sniff(look(path)):
         yield _observed(path, step_time, scratch, limits)
         return
-    if step_time != ROOFLINE:
+    if step_time not in FORMS:
         raise InputError(
-            "a collection of several models has the roofline's step times",
+            "a calibration is of one model, and a collection has several",
             where="--step-time",
             value=step_time,
-            remedy="leave it out, or name one observed run",
+            remedy=f"name one observed run, or one of {', '.join(FORMS)}",
         )
     names = []
     for at, (_, trial) in enumerate(read_runs([path])):
         names.append(trial.name)
         if only is None or only in trial.name:
             try:
-                yield _published(trial, scratch / f"{at}.jsonl", limits)
+                yield _published(trial, step_time, scratch / f"{at}.jsonl", limits)
             except InputError as error:
                 yield RunRefused(trial.name, str(error))
     if only is not None and not any(only in name for name in names):
@@ -124,23 +122,21 @@ def _observed(folder: Path, step_time: str, scratch: Path, limits: StreamLimits)
             remedy="kvsim validate run compares it; kvsim doctor examines its scenario",
         )
     table, notes = _table(run.meta, run.requests, None, scratch / "stream.jsonl")
-    if step_time != ROOFLINE:
-        table["step_time"] = {"kind": "calibrated", "file": step_time}
+    table["step_time"] = (
+        {"kind": step_time} if step_time in FORMS else {"kind": "calibrated", "file": step_time}
+    )
     subject = subject_of(table, Path(), None, *limits)
     return subject._replace(
         name=run.name, beside=beside, notes=(*run.assumptions, *notes, *subject.notes)
     )
 
 
-def _published(trial: Trial, stream: Path, limits: StreamLimits) -> DoctorSubject:
+def _published(trial: Trial, step_time: str, stream: Path, limits: StreamLimits) -> DoctorSubject:
     meta = trial.meta
-    hardware = Hardware(
-        named_model(meta.model, "model"),
-        named_device(meta.gpu, "gpu"),
-        meta.tensor_parallel_size,
-    )
-    beside = beside_trial(trial, simulate_trial(trial, Roofline().build(hardware)))
+    form = STEP_TIMES.parse({"kind": step_time}, "step_time")
+    beside = beside_trial(trial, simulate_trial(trial, form.build(hardware_of(meta))))
     table, notes = _table(meta, trial.requests, trial.max_in_flight, stream)
+    table["step_time"] = {"kind": step_time}
     subject = subject_of(table, Path(), None, *limits)
     beyond = [f"no simulated engine has {trial.beyond}"] if trial.beyond else []
     return subject._replace(

@@ -52,7 +52,7 @@ def requests() -> list[Request]:
 
 
 def record(folder: Path, slower: float = 1.0) -> Path:
-    """A run of a server that took `slower` times as long as the roofline says, hits and all."""
+    """A run of a server that took `slower` times as long as is simulated, hits and all."""
     rows = [
         ObservedRequest(
             id=one.id,
@@ -66,7 +66,7 @@ def record(folder: Path, slower: float = 1.0) -> Path:
     ]
     write_recording(folder, META, list(zip(rows, requests(), strict=True)), [])
     run = ObservedRun.read(folder)
-    done = replay(run, step_times_of(run, "roofline").corrected(NONE))
+    done = replay(run, step_times_of(run, "auto").corrected(NONE))
     found = [
         row.model_copy(
             update={

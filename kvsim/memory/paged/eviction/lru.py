@@ -2,11 +2,15 @@
 (v1/core/kv_cache_utils.py, FreeKVCacheBlockQueue, 0.33), which the pool of blocks keeps itself.
 """
 
+from typing import ClassVar
+
 from kvsim.memory.paged.eviction.policy import Eviction, EvictionPolicy
 
 
 class Lru(EvictionPolicy):
     """The content that was given back first goes first."""
+
+    ranks: ClassVar[bool] = False
 
     def build(self, num_blocks: int, block_tokens: int) -> Eviction | None:
         return None

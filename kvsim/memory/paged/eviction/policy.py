@@ -86,10 +86,12 @@ class Eviction(MutableMapping[int, None]):
 class EvictionPolicy(Options):
     """Chooses which content goes when blocks run out; its fields are its options.
 
-    hinted: it asks which request is the last one of its session.
+    hinted: it asks which request is the last one of its session. ranks: it chooses by itself, among
+    single blocks; if not, the pool keeps its own order.
     """
 
     hinted: ClassVar[bool] = False
+    ranks: ClassVar[bool] = True
 
     @abstractmethod
     def build(self, num_blocks: int, block_tokens: int) -> Eviction | None:

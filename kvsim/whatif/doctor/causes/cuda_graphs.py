@@ -27,7 +27,7 @@ class CudaGraphs(Cause):
             {"memory.max_cudagraph_capture_size": covering},
             f"--max-cudagraph-capture-size {covering}",
             "steps of more tokens, prompts among them, are launched kernel by kernel, which the "
-            "roofline does not time",
+            "step times do not show",
         )
         less = Simulation(Scenario.from_table(cure.put(case.table), case.folder), []).pool
         saved = pool.cuda_graph_bytes - less.cuda_graph_bytes
