@@ -71,7 +71,8 @@ def subjects_of_runs(
     only: str | None = None,
 ) -> Iterator[DoctorSubject | RunRefused]:
     """The runs at `path`. step_time: one of `FORMS`, or a calibration. scratch: a folder for
-    streams, which must last as long as the subjects. only: of a collection, the runs whose name has this.
+    streams, which must last as long as the subjects. only: of a collection, the runs whose name
+    has this.
     InputError for what is no run, and for an observed one that cannot be simulated; of a collection
     such a one is reported as `RunRefused`, and the others go on.
     """
