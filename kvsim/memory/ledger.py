@@ -155,6 +155,32 @@ class Jumps:
         return ((part, *sums),)
 
 
+class LedgerJumps:
+    """The jumps of every class of a ledger that is read after each step of one `advance`."""
+
+    def __init__(self, usage: Usage) -> None:
+        self._classes = [Jumps(held) for held in usage]
+
+    def read(self, usage: Usage, t: int) -> None:
+        """After step t the ledger is this."""
+        for jumps, held in zip(self._classes, usage, strict=True):
+            jumps.read(held, t)
+
+    def course(
+        self, used_rise: int = 0, allocated_rise: int = 0, parts: tuple[PartMove, ...] = ()
+    ) -> Course:
+        """How the ledger moved; the rises and the parts as in `Course`."""
+        return course_of(
+            NOTHING,
+            Usage(*(jumps.total for jumps in self._classes)),
+            Usage(*(jumps.first for jumps in self._classes)),
+            Usage(*(jumps.second for jumps in self._classes)),
+            used_rise,
+            allocated_rise,
+            parts,
+        )
+
+
 def filed(course: Course, base: Usage) -> Course:
     """The same with free bytes in the class that holds them in `base`, where it began."""
     if base.idle or not (base.short or base.external):

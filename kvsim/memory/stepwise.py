@@ -12,7 +12,7 @@ from typing import NamedTuple
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Demand, Growth, Refusal
-from kvsim.memory.ledger import NOTHING, Course, Jumps, Usage, check_sum, split_free
+from kvsim.memory.ledger import Course, Jumps, LedgerJumps, Usage, check_sum, split_free
 from kvsim.memory.left_behind import LeftBehind
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.parts import LEFT_BEHIND, NO_PARTS, Parts
@@ -123,20 +123,13 @@ class StepwiseAllocator(Allocator):
         return min([limit, *(each.grant.slots - each.tokens for each in self._decoding())])
 
     def advance(self, steps: int) -> Course:
-        classes = [Jumps(held) for held in self.usage(None, busy=True)]
+        ledger = LedgerJumps(self.usage(None, busy=True))
         behind = Jumps(self._left_bytes())
         for t in range(1, steps + 1):
             self._step()
-            for jumps, held in zip(classes, self.usage(None, busy=True), strict=True):
-                jumps.read(held, t)
+            ledger.read(self.usage(None, busy=True), t)
             behind.read(self._left_bytes(), t)
-        return Course(
-            NOTHING,
-            Usage(*(jumps.total for jumps in classes)),
-            Usage(*(jumps.first for jumps in classes)),
-            Usage(*(jumps.second for jumps in classes)),
-            parts=behind.part(LEFT_BEHIND),
-        )
+        return ledger.course(parts=behind.part(LEFT_BEHIND))
 
     def _step(self) -> None:
         """Every decoder takes one slot."""

@@ -64,6 +64,8 @@ class EncoderCache(ChunkLimits):
         self._asked: tuple[Sequence, list[int], list[int], int] | None = None
 
     def refusal(self, request: Request) -> Refusal | None:
+        if not request.items:
+            return None
         most = self._most_items
         if most is not None and len(request.items) > most:
             return Refusal(
@@ -73,7 +75,7 @@ class EncoderCache(ChunkLimits):
                 "items (limit_mm_per_prompt)",
                 "raise the limit",
             )
-        largest = max((item.tokens for item in request.items), default=0)
+        largest = max(item.tokens for item in request.items)
         limit = min(self._max_input_tokens, self._cache_tokens)
         if largest <= limit:
             return None

@@ -22,7 +22,11 @@ class SpecialLimits(ChunkLimits):
         self.all: tuple[ChunkLimits, ...] = adapter_slots, encoder_cache
 
     def refusal(self, request: Request) -> Refusal | None:
-        return next(filter(None, (limit.refusal(request) for limit in self.all)), None)
+        for limit in self.all:
+            refusal = limit.refusal(request)
+            if refusal is not None:
+                return refusal
+        return None
 
     def begin(self) -> None:
         for limit in self.all:

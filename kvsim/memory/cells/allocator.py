@@ -14,7 +14,7 @@ from kvsim.memory.cells.cache import DONE, CellCache
 from kvsim.memory.cells.field import CellField, TokenRun
 from kvsim.memory.cells.older import OlderCache
 from kvsim.memory.cells.plan import CellPlan
-from kvsim.memory.ledger import NOTHING, Course, Jumps, Usage
+from kvsim.memory.ledger import Course, LedgerJumps, Usage
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.prefix import CacheTotals
 from kvsim.plumbing.errors import InvariantError
@@ -163,20 +163,14 @@ class CellsAllocator(Allocator):
         return limit
 
     def advance(self, steps: int) -> Course:
-        classes = [Jumps(held) for held in self.usage(None, busy=True)]
+        ledger = LedgerJumps(self.usage(None, busy=True))
         for t in range(1, steps + 1):
             if self.driver is not None:
                 self.driver()
             else:
                 self._step()
-            for jumps, held in zip(classes, self.usage(None, busy=True), strict=True):
-                jumps.read(held, t)
-        return Course(
-            NOTHING,
-            Usage(*(jumps.total for jumps in classes)),
-            Usage(*(jumps.first for jumps in classes)),
-            Usage(*(jumps.second for jumps in classes)),
-        )
+            ledger.read(self.usage(None, busy=True), t)
+        return ledger.course()
 
     def step(self) -> None:
         if self.driver is None:

@@ -34,7 +34,7 @@ class BlockMoves:
         self._over = Jumps(tables.over_bytes)
         self._pad = Jumps(tables.pad_bytes)
         self._states = Jumps(tables.state_bytes)
-        kept = pool.kept
+        kept = self._kept = pool.kept.copy()
         self._outputs = Jumps(kept[OUTPUT])
         self._windows = Jumps(kept[WINDOW])
         self._checkpoints = Jumps(kept[STATE])
@@ -47,16 +47,25 @@ class BlockMoves:
             self._used_rise = max(self._used_rise, rise)
             rise = (self._free_before - pool.num_free) * self._shape.block_bytes
             self._allocated_rise = max(self._allocated_rise, rise)
-        self._free.read(pool.num_free, t)
-        self._cached.read(pool.num_cached_free, t)
-        self._used.read(tables.used_bytes, t)
-        self._over.read(tables.over_bytes, t)
-        self._pad.read(tables.pad_bytes, t)
-        self._states.read(tables.state_bytes, t)
+        # What has not moved is seen here: this is asked in every step that takes blocks.
+        if pool.num_free != self._free.value:
+            self._free.read(pool.num_free, t)
+        if pool.num_cached_free != self._cached.value:
+            self._cached.read(pool.num_cached_free, t)
+        if tables.used_bytes != self._used.value:
+            self._used.read(tables.used_bytes, t)
+        if tables.over_bytes != self._over.value:
+            self._over.read(tables.over_bytes, t)
+        if tables.pad_bytes != self._pad.value:
+            self._pad.read(tables.pad_bytes, t)
+        if tables.state_bytes != self._states.value:
+            self._states.read(tables.state_bytes, t)
         kept = pool.kept
-        self._outputs.read(kept[OUTPUT], t)
-        self._windows.read(kept[WINDOW], t)
-        self._checkpoints.read(kept[STATE], t)
+        if kept != self._kept:
+            self._kept = kept.copy()
+            self._outputs.read(kept[OUTPUT], t)
+            self._windows.read(kept[WINDOW], t)
+            self._checkpoints.read(kept[STATE], t)
 
     def course(self) -> Course:
         """How the ledger moved."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import Admission, Demand
-from kvsim.memory.ledger import NOTHING, Course, Jumps, Usage
+from kvsim.memory.ledger import Course, LedgerJumps, Usage
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.memory.radix.decoders import PageMoves
 from kvsim.memory.radix.holds import Slots
@@ -154,23 +154,15 @@ class HybridAllocator(RadixAllocator):
 
     def advance(self, steps: int) -> Course:
         base = self.usage(None, busy=True)
-        classes = [Jumps(held) for held in base]
+        ledger = LedgerJumps(base)
         used = allocated = 0
         for t in range(1, steps + 1):
             self.step()
             now = self.usage(None, busy=True)
-            for jumps, held in zip(classes, now, strict=True):
-                jumps.read(held, t)
+            ledger.read(now, t)
             used = max(used, now.used - base.used)
             allocated = max(allocated, now.allocated - base.allocated)
-        return Course(
-            NOTHING,
-            Usage(*(jumps.total for jumps in classes)),
-            Usage(*(jumps.first for jumps in classes)),
-            Usage(*(jumps.second for jumps in classes)),
-            used_rise=used,
-            allocated_rise=allocated,
-        )
+        return ledger.course(used, allocated)
 
     def step(self) -> None:
         decoders, size = self._decoders, self.page_tokens
