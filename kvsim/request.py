@@ -48,7 +48,8 @@ class Request(NamedTuple):
         left (closed loops, conversations).
     session: the conversation it belongs to, for reports.
     group: whose requests come together; `after` may name a group, which has left with its last.
-    ends_session: it is the last of its session, and the client says so.
+    ends_session: it is the last of its session, and the client says so. pause_ps: how long its
+        session pauses behind it, as the client says; None: it does not.
     items: images, sounds and videos of the prompt in their order, which do not overlap.
     adapter: the LoRA adapter that computes it; None: the base model. Its token ids are of this
         adapter alone: `under_adapter` in `kvsim.token_runs`.
@@ -71,6 +72,7 @@ class Request(NamedTuple):
     items: tuple[PromptItem, ...] = ()
     adapter: int | None = None
     ends_session: bool = False
+    pause_ps: int | None = None
     group: str | None = None
 
     @property
@@ -100,12 +102,17 @@ class Stream:
         """The stream itself, or one of these requests."""
         return requests if isinstance(requests, Stream) else cls(tuple(requests))
 
-    def with_ends(self) -> "Stream":
-        """The same where the last request of each session says that it is."""
+    def with_hints(self) -> "Stream":
+        """The same where requests of sessions say what comes behind them: the last one, that it is,
+        and one that another follows, how long the pause is.
+        """
         last = {request.session: request.id for request in self.requests}
+        pauses = {request.after: request.think_ps for request in self.requests}
         requests = tuple(
-            request._replace(ends_session=True)
-            if request.session is not None and last[request.session] == request.id
+            request._replace(
+                ends_session=last[request.session] == request.id, pause_ps=pauses.get(request.id)
+            )
+            if request.session is not None
             else request
             for request in self.requests
         )

@@ -130,7 +130,7 @@ class Simulation:
             )
         self.stream = Stream.of(requests)
         if any(each.hinted for each in scenario.allocator):
-            self.stream = self.stream.with_ends()
+            self.stream = self.stream.with_hints()
         for each in scenario.allocator:
             check_served(self.stream, self.replica_spec(each), apart=self.apart is not None)
         self.front_end: FrontEnd | None = None

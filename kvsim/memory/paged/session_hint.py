@@ -7,12 +7,14 @@ from kvsim.request import Request
 
 class SessionHint(NamedTuple):
     """session: the conversation that the request belongs to; None: none. ends: it is the last one
-    of it. priority: of the request, lower is more urgent.
+    of it. priority: of the request, lower is more urgent. pause_ps: until the next one of the
+    session, where that is known.
     """
 
     session: str | None
     ends: bool
     priority: int
+    pause_ps: int | None = None
 
 
 NO_HINT = SessionHint(None, False, 0)
@@ -22,4 +24,4 @@ def hint_of(request: Request) -> SessionHint:
     """What a request tells."""
     if request.session is None and not request.priority:
         return NO_HINT
-    return SessionHint(request.session, request.ends_session, request.priority)
+    return SessionHint(request.session, request.ends_session, request.priority, request.pause_ps)

@@ -106,6 +106,8 @@ def _under(simulation: Simulation, name: str) -> Paged:
     """The first paged allocator that keeps prefixes, under this policy; its own options of it."""
     paged = caching_paged(simulation.scenario.allocator)
     policy, own = EVICTION_POLICIES.get(name), paged.eviction_policy
+    if policy.hinted:
+        simulation.stream = simulation.stream.with_hints()
     given = own if type(own) is policy else policy()
     return paged.model_copy(update={"eviction_policy": given})
 

@@ -67,6 +67,23 @@ def test_a_paused_session_keeps_its_content_for_its_time_to_live(
     assert run.requests.cached_tokens.tolist()[-1] == found
 
 
+@pytest.mark.parametrize(("pause_s", "found"), [(30, 128), (90, 0)])
+def test_only_who_comes_back_in_time_is_pinned_where_pauses_are_known(
+    tables: Any, pause_s: int, found: int
+) -> None:
+    requests = [
+        Request("a", 0, 129, 2, prompt_runs=HOT, session="s"),
+        *flood(10, "f"),
+        Request(
+            "b", 0, 129, 2, prompt_runs=HOT, session="s", after="a", think_ps=pause_s * PS_PER_S
+        ),
+    ]
+    (run,) = kvsim.simulate(made(tables, ttl_s=60, knows_pause=True), requests).runs
+    assert run.requests.set_index("id").cached_tokens["b"] == found
+    (run,) = kvsim.simulate(made(tables, ttl_s=100), requests).runs
+    assert run.requests.set_index("id").cached_tokens["b"] == 128
+
+
 @pytest.mark.parametrize(("releases", "found"), [(True, 128), (False, 0)])
 def test_an_ended_session_goes_before_what_nobody_hints_at(
     tables: Any, releases: bool, found: int

@@ -24,17 +24,20 @@ ENDED, PLAIN, PINNED = range(3)
 class SessionHints(EvictionPolicy):
     """ttl_s: for so long content stays pinned behind each request of a session that goes on.
     pinned: largest share of the pool's blocks for pins. releases: content that only ended sessions
-    used goes first.
+    used goes first. knows_pause: clients say how long a pause will be, and content is pinned only
+    where that is within ttl_s.
     """
 
     hinted: ClassVar[bool] = True
     ttl_s: float = Field(300.0, gt=0, le=1e6)
     pinned: float = Field(0.5, gt=0, le=1)
     releases: bool = True
+    knows_pause: bool = False
 
     def build(self, num_blocks: int, block_tokens: int) -> "Hinted":
         ttl_ps = round(self.ttl_s * PS_PER_S)
-        return Hinted(ttl_ps, int(self.pinned * num_blocks), releases=self.releases)
+        most_pinned = int(self.pinned * num_blocks)
+        return Hinted(ttl_ps, most_pinned, releases=self.releases, knows_pause=self.knows_pause)
 
 
 class Hinted(Ranked):
@@ -42,8 +45,9 @@ class Hinted(Ranked):
 
     lapses: ClassVar[bool] = True
 
-    def __init__(self, ttl_ps: int, most_pinned: int, *, releases: bool) -> None:
+    def __init__(self, ttl_ps: int, most_pinned: int, *, releases: bool, knows_pause: bool) -> None:
         super().__init__()
+        self._knows_pause = knows_pause
         self._ttl_ps, self._most_pinned, self._releases = ttl_ps, most_pinned, releases
         self._now_ps = 0
         self._until_ps: dict[int, int] = {}  # of each block that some session pinned
@@ -72,6 +76,8 @@ class Hinted(Ranked):
 
     def returning(self, blocks: Sequence[int], places: Sequence[int], *, hint: SessionHint) -> None:
         goes_on = hint.session is not None and not hint.ends
+        if self._knows_pause and (hint.pause_ps is None or hint.pause_ps > self._ttl_ps):
+            goes_on = False
         until_ps = self._now_ps + self._ttl_ps
         for block in blocks:
             alone = self._user.setdefault(block, hint.session) == hint.session
