@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, model_validator
 
 from kvsim.plumbing.options import Options
 from kvsim.request import TokenRuns
@@ -20,6 +20,9 @@ from kvsim.workload.random import generator
 MOST_TEXTS = 10_000_000  # a gigabyte or two, and some ten seconds
 
 
+Count = Annotated[int, Field(ge=1, le=MOST_TEXTS)]
+
+
 class PrefixPool(Options):
     """`count` texts with lengths of their own; `share` of the prompts take one.
 
@@ -27,20 +30,31 @@ class PrefixPool(Options):
     """
 
     tokens: Annotated[LengthOptions, OneOrMore("workload.prefixes.tokens")]
-    count: Annotated[int, Field(ge=1, le=MOST_TEXTS)] = 1
+    count: Count = 1
     share: Annotated[float, Field(ge=0, le=1)] = 1.0
     zipf: NonNegativeFloat = 0.0
 
 
-class ItemPool(PrefixPool):
+class ItemPool(Options):
     """`count` images, sounds or videos, of which `share` of the prompts take `per_prompt`.
 
-    tokens: placeholders of each, which are prompt tokens.
+    tokens: placeholders of each, which are prompt tokens. count: not given, no two are the same.
+    zipf: the k-th most popular item is taken in proportion to k ** -zipf; 0: all alike.
     """
 
+    tokens: Annotated[LengthOptions, OneOrMore("workload.items.tokens")]
+    count: Count | None = None
+    share: Annotated[float, Field(ge=0, le=1)] = 1.0
+    zipf: NonNegativeFloat = 0.0
     per_prompt: Annotated[LengthOptions, OneOrMore("workload.items.per_prompt")] = FixedLength(
         tokens=1
     )
+
+    @model_validator(mode="after")
+    def _some_come_again(self) -> "ItemPool":
+        if self.zipf and self.count is None:
+            raise ValueError("zipf changes nothing without count: no two items are the same")
+        return self
 
 
 def draw_items(
@@ -50,24 +64,30 @@ def draw_items(
     items: list[TokenRuns] = [()] * count
     for place, pool in enumerate(pools):
         rng = generator(seed, f"items {place}")
-        contents = _texts(pool, rng, base, ids)
+        kinds = pool.count
+        contents = _texts(pool.tokens, kinds or 0, rng, base, ids)
         numbers = pool.per_prompt.draw(count, rng, base) * (rng.random(count) < pool.share)
-        taken = iter(_choices(pool, int(numbers.sum()), rng))
+        total = int(numbers.sum())
+        if kinds is None:
+            contents = _texts(pool.tokens, total, rng, base, ids)
+        taken = iter(range(total) if kinds is None else _choices(kinds, pool.zipf, total, rng))
         for index, number in enumerate(numbers.tolist()):
             items[index] = (*items[index], *(contents[next(taken)] for _ in range(number)))
     return items
 
 
-def _texts(pool: PrefixPool, rng: np.random.Generator, base: Path, ids: TokenIds) -> TokenRuns:
-    """Fresh ids for each text of a pool."""
-    lengths = pool.tokens.draw(pool.count, rng, base).tolist()
+def _texts(
+    tokens: LengthOptions, count: int, rng: np.random.Generator, base: Path, ids: TokenIds
+) -> TokenRuns:
+    """Fresh ids for each of `count` texts."""
+    lengths = tokens.draw(count, rng, base).tolist() if count else []
     return tuple((ids.take(length), length) for length in lengths)
 
 
-def _choices(pool: PrefixPool, count: int, rng: np.random.Generator) -> list[int]:
-    """`count` texts by their popularity."""
-    popularity = np.arange(1, pool.count + 1) ** -pool.zipf
-    chosen: list[int] = rng.choice(pool.count, size=count, p=popularity / popularity.sum()).tolist()
+def _choices(kinds: int, zipf: float, count: int, rng: np.random.Generator) -> list[int]:
+    """`count` of `kinds` texts by their popularity."""
+    popularity = np.arange(1, kinds + 1) ** -zipf
+    chosen: list[int] = rng.choice(kinds, size=count, p=popularity / popularity.sum()).tolist()
     return chosen
 
 
@@ -78,8 +98,8 @@ def draw_prefixes(
     prefixes: list[TokenRuns] = [()] * count
     for place, pool in enumerate(pools):
         rng = generator(seed, f"prefixes {place}")
-        texts = _texts(pool, rng, base, ids)
-        taken = _choices(pool, count, rng)
+        texts = _texts(pool.tokens, pool.count, rng, base, ids)
+        taken = _choices(pool.count, pool.zipf, count, rng)
         with_one = rng.random(count) < pool.share
         for index in np.flatnonzero(with_one).tolist():
             prefixes[index] = (*prefixes[index], texts[taken[index]])

@@ -72,6 +72,19 @@ def test_items_stand_between_prefix_and_text_as_their_content() -> None:
     assert {1, 2, 3} < set(numbers)
 
 
+def test_items_are_all_different_unless_a_count_says_how_many_there_are() -> None:
+    pool: dict[str, Any] = {
+        "tokens": {"kind": "uniform", "min_tokens": 5, "max_tokens": 30},
+        "per_prompt": {"kind": "fixed", "tokens": 2},
+    }
+    contents = [item.content for request in made(items=[pool]) for item in request.items]
+    assert len(contents) == len(set(contents)) == 2 * 400
+    one = {item.content for request in made(items=[{**pool, "count": 1}]) for item in request.items}
+    assert len(one) == 1
+    with pytest.raises(InputError, match="zipf changes nothing without count"):
+        made(items=[{**pool, "zipf": 1.0}])
+
+
 def test_adapters_are_drawn_by_popularity_and_have_tokens_of_their_own() -> None:
     prefix = {"tokens": {"kind": "fixed", "tokens": 8}}
     requests = made(adapters={"count": 3, "share": 0.8, "zipf": 1.0}, prefixes=[prefix])
