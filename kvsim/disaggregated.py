@@ -18,6 +18,7 @@ from kvsim.fleet.prefill_decode import DeploymentSide, PrefillDecode, PrefillDec
 from kvsim.memory.prefix import CacheTotals
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
+from kvsim.results.link_copies import TRANSFERS
 from kvsim.results.merged import merged
 from kvsim.results.metrics import summarise
 from kvsim.results.recorder import Recorder
@@ -250,6 +251,7 @@ class DisaggregatedRuns:
             runs.append(Run.recorded(replace(summary, pool_of=side), pool.recorder))
         moved = _transfers(deployment, decode.recorder)
         run, beside = runs
+        run = run.with_links([(TRANSFERS, deployment.handoff.network.log)])
         return replace(run, summary=replace(run.summary, transfers=moved), beside=(beside,))
 
 

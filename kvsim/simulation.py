@@ -21,6 +21,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.pool import pool_of
 from kvsim.request import Request, Stream
 from kvsim.resolved import resolved
+from kvsim.results.link_copies import tier_links
 from kvsim.results.metrics import summarise
 from kvsim.results.result import Result, Run
 from kvsim.results.summary import KeptChunks
@@ -288,7 +289,7 @@ class Simulation:
             shareable=shareable,
             over_device=self.pool.over_device(self.device.name),
         )
-        return Run.recorded(summary, replica.recorder)
+        return Run.recorded(summary, replica.recorder).with_links(tier_links(replica.tiers))
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, and where its inputs came from."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kvsim.results.addresses import Addresses
 from kvsim.results.fleet import FleetSummary
+from kvsim.results.link_copies import NamedLogs, link_table
 from kvsim.results.recorder import Recorder
 from kvsim.results.result_summary import ResultSummary
 from kvsim.results.run_tables import COLUMNS, Columns
@@ -56,6 +57,11 @@ class Run:
         }
         if addresses.has_nodes:
             tables["nodes"] = addresses.nodes
+        return replace(self, tables={**self.tables, **tables})
+
+    def with_links(self, logs: NamedLogs) -> Self:
+        """The same run with the table of copies over links, if there are links."""
+        tables = {"links": partial(link_table, logs)} if logs else {}
         return replace(self, tables={**self.tables, **tables})
 
     def columns(self, name: str) -> "Columns | pd.DataFrame":

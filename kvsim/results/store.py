@@ -6,8 +6,9 @@
     memory.parquet     one row per stretch of equal steps and run: the series
     report.html        the page
 
-and, of runs that were traced,
+and, of runs with links that KV moves over, or that were traced,
 
+    links.parquet      copies between prefill and decode replicas, and of tiers
     addresses.parquet  who lay where in the pool, and when
     events.parquet     preemptions, copies, swaps and cache hits so far, where they changed
     holes.parquet      the largest hole beside what the head of the queue needed
@@ -30,6 +31,7 @@ from kvsim.plumbing.reading.parquet import Kind, read_columns
 from kvsim.plumbing.toml import to_toml
 from kvsim.plumbing.writing import replace_files, text_writer
 from kvsim.results.addresses import ADDRESS_COLUMNS, EVENT_COLUMNS, HOLE_COLUMNS, NODE_COLUMNS
+from kvsim.results.link_copies import LINK_COLUMNS
 from kvsim.results.parquet import table_writer
 from kvsim.results.recorder import SERIES_COLUMNS
 from kvsim.results.result import Result, Run, Table
@@ -61,6 +63,7 @@ TRACES: dict[str, dict[str, Kind]] = {
         name: "text" if name in ("request", "kind") else "whole" for name in ADDRESS_COLUMNS
     },
     "events": dict.fromkeys(EVENT_COLUMNS, "whole"),
+    "links": {name: "text" if name == "link" else "whole" for name in LINK_COLUMNS},
     "holes": dict.fromkeys(HOLE_COLUMNS, "whole"),
     "nodes": {name: "text" if name == "event" else "whole" for name in NODE_COLUMNS},
 }

@@ -36,8 +36,8 @@ def test_a_figure_draws_any_result_or_says_that_there_is_nothing(name, odd_resul
 
 @pytest.mark.parametrize("name", list(FIGURES))
 def test_a_usual_result_has_every_figure_with_every_run(name, traced, treed):
-    if name in ("lanes", "tiers"):
-        assert FIGURES.get(name)().draw(traced) is None  # it has no replicas and no tiers
+    if name in ("lanes", "tiers", "links"):
+        assert FIGURES.get(name)().draw(traced) is None  # it has no replicas, tiers or links
         return
     result = treed if name == "tree" else traced
     drawn = FIGURES.get(name)().draw(result).to_json()

@@ -3,6 +3,7 @@
 from collections import deque
 from typing import NamedTuple
 
+from kvsim.engine.copy_log import CopyLog
 from kvsim.plumbing.units import PS_PER_S, ceil_div
 
 
@@ -19,7 +20,7 @@ class Lane:
 
     latency_ps: before each copy. bytes_per_s: while it lasts. tick_ps: copies take whole ticks.
     queued: a copy waits for the one before it; else all move side by side at full speed.
-    num_bytes, busy_ps: copied and used so far.
+    num_bytes, busy_ps: copied and used so far; log: each copy.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Lane:
         self._free_ps = 0
         self._copies: deque[LaneCopy] = deque()
         self.num_bytes = self.busy_ps = 0
+        self.log = CopyLog()
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -49,6 +51,7 @@ class Lane:
         self.num_bytes += num_bytes
         self.busy_ps += duration_ps
         self._copies.append(copy)
+        self.log.add(at_ps, start_ps, copy.end_ps, num_bytes)
         return copy
 
     def end_ps(self, job: int) -> int:

@@ -2,11 +2,16 @@
 
 from typing import NamedTuple
 
+from kvsim.engine.copy_log import CopyLog
+
+TO_HOST, FROM_HOST = "device to host", "host to device"
+
 
 class TierTotals(NamedTuple):
     """Of one tier. capacity_bytes: of all ranks together; None: no limit. stored_bytes,
     loaded_bytes: into it and out of it, by each rank. store_busy_ps, load_busy_ps: how long its
-    copies moved, in sum. failed_stores: offers that found no room.
+    copies moved, in sum. failed_stores: offers that found no room. copies: what moved over its
+    links, by the link's name.
     """
 
     kind: str
@@ -16,6 +21,7 @@ class TierTotals(NamedTuple):
     store_busy_ps: int
     load_busy_ps: int
     failed_stores: int = 0
+    copies: tuple[tuple[str, CopyLog], ...] = ()
 
 
 class RunTotals(NamedTuple):

@@ -4,7 +4,7 @@ admits, and may wait for what it evicts.
 
 from typing import Any
 
-from kvsim.engine.connectors.totals import RunTotals, TierTotals
+from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST, RunTotals, TierTotals
 from kvsim.engine.hicache.admission import HicacheAdmission
 from kvsim.engine.hicache.copies import TierCopies
 from kvsim.engine.hicache.storage import Storage
@@ -62,6 +62,7 @@ class HicacheScheduler(SglangScheduler):
             out.busy_ps,
             back.busy_ps,
             pages.backup.num_failed,
+            ((TO_HOST, out.log), (FROM_HOST, back.log)),
         )
         return RunTotals(
             (host,) if storage is None else (host, storage.totals),

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Hashable
 
+from kvsim.engine.copy_log import CopyLog
 from kvsim.plumbing.units import PS_PER_S, ceil_div
 
 
@@ -10,13 +11,14 @@ class Network:
     """latency_ps: before each sending; bytes_per_s: of a port while it lasts.
 
     num_moves, num_bytes, busy_ps, waited_ps: sendings so far, what they carried, how long ports
-    were taken, and how long sendings waited for a port.
+    were taken, and how long sendings waited for a port. log: each of them.
     """
 
     def __init__(self, latency_ps: int, bytes_per_s: int) -> None:
         self._latency_ps, self._bytes_per_s = latency_ps, bytes_per_s
         self._free_ps: defaultdict[Hashable, int] = defaultdict(int)
         self.num_moves = self.num_bytes = self.busy_ps = self.waited_ps = 0
+        self.log = CopyLog()
 
     def send(
         self, at_ps: int, num_bytes: int, sender: Hashable, receiver: Hashable
@@ -29,4 +31,5 @@ class Network:
         self.num_bytes += num_bytes
         self.busy_ps += lasts_ps
         self.waited_ps += start_ps - at_ps
+        self.log.add(at_ps, start_ps, end_ps, num_bytes)
         return start_ps, end_ps

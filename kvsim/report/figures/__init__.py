@@ -14,6 +14,7 @@ FIGURES: Registry[Figure] = Registry(
         "events": "kvsim.report.figures.events:Events",
         "hits": "kvsim.report.figures.hits:CacheHits",
         "tiers": "kvsim.report.figures.tier_hits:HitsByTier",
+        "links": "kvsim.report.figures.links:Links",
         "tree": "kvsim.report.figures.tree:Tree",
         "lifetimes": "kvsim.report.figures.lifetimes:Lifetimes",
         "queue": "kvsim.report.figures.waits:Queue",

@@ -26,7 +26,7 @@ from kvsim.engine.connectors.offloading.lru import LeastRecentlyUsed
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.engine.connectors.offloading.stores import Stores
 from kvsim.engine.connectors.offloading.worker import Worker
-from kvsim.engine.connectors.totals import TierTotals
+from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST, TierTotals
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 
@@ -174,6 +174,7 @@ class OffloadingConnector(Connector):
             store.busy_ps,
             load.busy_ps + expedited.busy_ps,
             self.stores.num_failed,
+            ((TO_HOST, store.log), (FROM_HOST, load.log), (FROM_HOST, expedited.log)),
         )
         return (host,)
 

@@ -16,7 +16,7 @@ from kvsim.engine.connectors.lane import Lane
 from kvsim.engine.connectors.simple.copies import BlockPair, SimpleLoad, SimpleStore
 from kvsim.engine.connectors.simple.host_blocks import HostBlocks
 from kvsim.engine.connectors.simple.settings import SimpleSettings
-from kvsim.engine.connectors.totals import TierTotals
+from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST, TierTotals
 from kvsim.memory.loading import FreeBlock, HeldBlock
 from kvsim.sequence import Sequence
 
@@ -174,6 +174,7 @@ class SimpleConnector(Connector):
             self.load.num_bytes,
             self.store.busy_ps,
             self.load.busy_ps,
+            copies=((TO_HOST, self.store.log), (FROM_HOST, self.load.log)),
         )
         return (host,)
 

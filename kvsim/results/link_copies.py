@@ -1,0 +1,34 @@
+"""The table of the copies over links: between prefill and decode replicas, and of tiers."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvsim.engine.connectors.totals import RunTotals
+from kvsim.engine.copy_log import CopyLog
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LINK_COLUMNS = ("link", "asked_ps", "start_ps", "end_ps", "num_bytes")
+TRANSFERS = "prefill to decode"
+
+NamedLogs = Sequence[tuple[str, CopyLog]]
+
+
+def tier_links(totals: RunTotals | None) -> list[tuple[str, CopyLog]]:
+    """The links of a replica's tiers, each direction, with what they copied."""
+    return [named for tier in (totals.tiers if totals else ()) for named in tier.copies]
+
+
+def link_table(logs: NamedLogs) -> "pd.DataFrame":
+    """One row a copy, by link and in order of submission, times in ps."""
+    import pandas as pd
+
+    columns = {
+        name: np.concatenate([np.array(getattr(log, name), np.int64) for _, log in logs])
+        for name in LINK_COLUMNS[1:]
+    }
+    names = [name for name, log in logs for _ in log.start_ps]
+    return pd.DataFrame({"link": names, **columns})

@@ -1,0 +1,73 @@
+"""The figure of the links' use over time, and its table."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kvsim
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.report.figures import FIGURES
+from kvsim.results import store
+
+SESSIONS = {
+    "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
+    "device": {"name": "h100-80gb"},
+    "memory": {"kv_cache_tokens": 12_000},
+    "allocator": "paged",
+    "workload": {
+        "kind": "sessions",
+        "num_sessions": 6,
+        "max_context": "max_model_len",
+        "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
+        "turns": {"kind": "fixed", "tokens": 4},
+        "prompt": {"kind": "uniform", "min_tokens": 500, "max_tokens": 1500},
+        "output": {"kind": "fixed", "tokens": 20},
+        "think": {"kind": "exponential", "mean_s": 3.0},
+    },
+}
+BEHIND = {
+    "offloading": {"tier": [{"kind": "vllm-offloading", "kv_offloading_size": 0.5}]},
+    "simple": {"tier": [{"kind": "vllm-simple-offloading", "kv_offloading_size": 0.5}]},
+    "disaggregated": {
+        "disaggregation": {"link_gb_per_s": 0.5, "prefill": {"replicas": 2}, "decode": {}}
+    },
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+def test_the_lines_hold_what_the_links_carried_over_the_run(behind: str, tmp_path: Path) -> None:
+    result = kvsim.simulate(SESSIONS | BEHIND[behind])
+    run = result.runs[0]
+    copies = run.table("links")
+    found = run.summary.transfers or run.summary.offloading.tiers[0]
+    of_tier = run.summary.transfers is None
+    moved = found.stored_bytes + found.loaded_bytes if of_tier else found.num_bytes
+    assert copies["num_bytes"].sum() == moved > 0
+    assert (copies["asked_ps"] <= copies["start_ps"]).all()
+    assert (copies["start_ps"] < copies["end_ps"]).all()
+
+    store.write(tmp_path, result, None)
+    for each in (result, store.read(tmp_path)):
+        plot = FIGURES.get("links")().draw(each)
+        names = set(copies["link"])
+        assert len(plot.data) == 3 * len(names)
+        unit_s = plot.layout.meta["unit_s"]
+        width_s = (plot.data[0].x[1] - plot.data[0].x[0]) * unit_s
+        carried, moving, waiting = (
+            sum(float(np.sum(line.y)) for line in plot.data[panel::3]) * width_s
+            for panel in range(3)
+        )
+        total_s = {
+            (a, b): (copies[b] - copies[a]).sum() / PS_PER_S
+            for a, b in (("start_ps", "end_ps"), ("asked_ps", "start_ps"))
+        }
+        assert carried == pytest.approx(moved / 1e9, rel=1e-3)
+        assert moving == pytest.approx(total_s["start_ps", "end_ps"], rel=1e-3)
+        assert waiting == pytest.approx(total_s["asked_ps", "start_ps"], rel=1e-3, abs=1e-6)
+
+
+def test_runs_without_links_have_no_table_and_no_figure() -> None:
+    result = kvsim.simulate(SESSIONS)
+    assert result.runs[0].table("links") is None
+    assert FIGURES.get("links")().draw(result) is None
