@@ -11,6 +11,7 @@ from support.fuzzing.scenarios import SKIPPED, _value
 import kvsim
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.memory import ALLOCATORS
+from kvsim.memory.radix.options import Radix
 from kvsim.plumbing.errors import InputError
 
 KINDS = [
@@ -94,6 +95,21 @@ def ran(part: str, keys: dict[str, Any], at: int) -> str | None:
     except InputError:
         return None
     return repr(summary | {"wall_s": 0, "notes": []})
+
+
+SECOND_POOLS = [name for name in Radix.model_fields if "swa" in name or "mamba" in name]
+
+
+@pytest.mark.parametrize("name", SECOND_POOLS)
+def test_a_key_of_a_pool_that_the_model_lacks_is_refused(name: str) -> None:
+    random, field = Random(name), Radix.model_fields[name]
+    drawn = {_value(random, name, field, 1) for _ in range(12)} - {None, field.default}
+    table: dict[str, Any] = {"model": {"name": "opt-125m"}, "device": {"name": "h100"}}
+    table |= {"scheduler": {"kind": "sglang"}, "workload": STREAMS[0][2]}
+    assert drawn
+    for value in drawn:
+        with pytest.raises(InputError, match=rf"{name}.*(no (sliding|recurrent)|at least 1)"):
+            kvsim.simulate(table | {"allocator": {"kind": "radix", name: value}})
 
 
 @pytest.mark.parametrize(("part", "kind"), KINDS, ids=str)

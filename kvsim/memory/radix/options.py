@@ -1,6 +1,6 @@
 """The options of KV memory by a radix tree, and what they put together."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from pydantic import Field, field_validator
 
@@ -13,6 +13,12 @@ from kvsim.memory.radix_hybrid.state_allocator import StateAllocator
 from kvsim.memory.radix_hybrid.strategy import StrategyFlag, resolved
 from kvsim.memory.radix_hybrid.window_allocator import WindowAllocator
 from kvsim.plumbing.errors import InputError
+
+# Kind of layers, what the keys of their pool have in their names, and what users call the layers.
+_SECOND_POOLS = (
+    ("sliding", "swa", "sliding windows"),
+    ("recurrent", "mamba", "recurrent layers"),
+)
 
 
 class Radix(HicacheOptions):
@@ -75,6 +81,7 @@ class Radix(HicacheOptions):
     def build(self, memory: MemorySpec) -> RadixAllocator:
         kinds = {group.kind for group in memory.layout.groups}
         odd = kinds - {"full", "mla"}
+        self._check_used(kinds)
         if self.enable_hierarchical_cache and (self.disable_radix_cache or odd):
             raise InputError(
                 "a hierarchical cache extends the radix cache of full attention",
@@ -111,6 +118,19 @@ class Radix(HicacheOptions):
             caching=not self.disable_radix_cache,
             max_sequences=memory.states,
         )
+
+    def _check_used(self, kinds: Collection[str]) -> None:
+        """InputError for a key of a second pool that the model does not have."""
+        for kind, word, layers in _SECOND_POOLS:
+            for name, field in type(self).model_fields.items():
+                value = getattr(self, name)
+                if kind not in kinds and word in name and value != field.default:
+                    raise InputError(
+                        f"changes nothing: the model has no {layers}",
+                        where=f"allocator.{name}",
+                        value=value,
+                        remedy="leave it out",
+                    )
 
     def _over_windows(self, memory: MemorySpec) -> WindowAllocator:
         pools = window_pools(memory, self.page_size, self.swa_full_tokens_ratio)
