@@ -67,15 +67,17 @@ def _summary(values_ps: NDArray[Any]) -> LatencySummary:
 
 
 def within(done: Departures, limits_s: Mapping[str, float]) -> int:
-    """How many of the finished sequences keep each limit."""
-    gaps = np.maximum(done.output_tokens - 1, 1)  # one token has no gap, and keeps every limit
-    waits_ps = {
-        "queue_s": done.scheduled_ps - done.arrival_ps,
-        "ttft_s": done.first_token_ps - done.arrival_ps,
-        "tpot_s": (done.finish_ps - done.first_token_ps) / gaps,
-        "e2e_s": done.finish_ps - done.arrival_ps,
+    """How many of the finished sequences keep each limit. One that lacks a latency (a prompt alone
+    has no TTFT, one token no TPOT) keeps every limit of it.
+    """
+    arrival, scheduled, first, finish, outputs = done
+    waits_ps: dict[str, NDArray[Any]] = {
+        "queue_s": latency.queue(arrival, scheduled),
+        "ttft_s": np.where(outputs > 0, latency.ttft(arrival, first), 0),
+        "tpot_s": latency.mean_gap(first, finish, outputs),
+        "e2e_s": latency.e2e(arrival, finish),
     }
-    kept = np.ones(len(gaps), dtype=bool)
+    kept = np.ones(len(outputs), dtype=bool)
     for name, limit_s in limits_s.items():
         kept &= waits_ps[name] <= limit_s * PS_PER_S
     return int(kept.sum())

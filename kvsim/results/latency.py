@@ -31,8 +31,13 @@ def ttft(arrival: Moments, first_token: Moments) -> Moments:
 
 def tpot(first_token: Moments, last_token: Moments, output_tokens: NDArray[np.int64]) -> Floats:
     """Time per output token after the first; [m], m of the requests having more than one."""
+    return mean_gap(first_token, last_token, output_tokens)[output_tokens > 1]
+
+
+def mean_gap(first_token: Moments, last_token: Moments, output_tokens: NDArray[np.int64]) -> Floats:
+    """The same of all requests; [n], 0 of those with fewer than two tokens."""
     several = output_tokens > 1
-    gaps: Floats = (last_token - first_token)[several] / (output_tokens[several] - 1)
+    gaps: Floats = np.where(several, last_token - first_token, 0) / np.maximum(output_tokens - 1, 1)
     return gaps
 
 
