@@ -4,8 +4,9 @@ import re
 
 from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.llamacpp.args import KNOWN, SHORT, SWITCHES, left_out_notes, take
+from kvsim.readers.parsing.command_source import CommandSource
 from kvsim.readers.parsing.commands import Program
-from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
+from kvsim.readers.reader import Sniffed
 
 PROGRAM = Program(
     serves=re.compile(r"(?<![\w-])llama-server(?:\.exe)?(?=\s|$)"),
@@ -17,21 +18,16 @@ PROGRAM = Program(
 )
 
 
-class LlamaCommand(Source):
+class LlamaCommand(CommandSource):
     """`llama-server -m MODEL.gguf --flags`."""
 
-    rank = ASKED_FOR
     what = "a llama-server command line"
-    gives = SERVER
-
-    @classmethod
-    def sniff(cls, source: Sniffed) -> bool:
-        """By the command, unless a log quotes it."""
-        return (
-            source.document is None
-            and not source.holds("llama_context:", "srv  ", "slot ")
-            and PROGRAM.stands_in(source.text)
-        )
+    program = PROGRAM
+    quoting = (
+        "llama_context:",
+        "srv  ",
+        "slot ",
+    )
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:

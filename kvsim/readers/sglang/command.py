@@ -3,8 +3,9 @@
 import re
 
 from kvsim.readers.description import Description, ServerSettings
+from kvsim.readers.parsing.command_source import CommandSource
 from kvsim.readers.parsing.commands import Program
-from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
+from kvsim.readers.reader import Sniffed
 from kvsim.readers.sglang.args import KNOWN, SWITCHES, left_out_notes, take
 
 PROGRAM = Program(
@@ -25,21 +26,12 @@ PROGRAM = Program(
 )
 
 
-class SGLangCommand(Source):
+class SGLangCommand(CommandSource):
     """`python -m sglang.launch_server --model-path MODEL --flags`."""
 
-    rank = ASKED_FOR
     what = "an SGLang command line"
-    gives = SERVER
-
-    @classmethod
-    def sniff(cls, source: Sniffed) -> bool:
-        """By the command, unless a log quotes it."""
-        return (
-            source.document is None
-            and not source.holds("server_args=ServerArgs(")
-            and PROGRAM.stands_in(source.text)
-        )
+    program = PROGRAM
+    quoting = ("server_args=ServerArgs(",)
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:

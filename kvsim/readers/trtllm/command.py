@@ -7,8 +7,9 @@ from typing import Any
 from kvsim.plumbing.counts import whole
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.description import Description, ServerSettings
+from kvsim.readers.parsing.command_source import CommandSource
 from kvsim.readers.parsing.commands import Program
-from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
+from kvsim.readers.reader import Sniffed
 from kvsim.readers.vllm.args import text
 
 _KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -30,21 +31,15 @@ PROGRAM = Program(
 )
 
 
-class TrtLlmCommand(Source):
+class TrtLlmCommand(CommandSource):
     """`trtllm-serve MODEL --tp_size 2 --max_batch_size 64`."""
 
-    rank = ASKED_FOR
     what = "a `trtllm-serve` command line"
-    gives = SERVER
-
-    @classmethod
-    def sniff(cls, source: Sniffed) -> bool:
-        """By the command, unless a log quotes it."""
-        return (
-            source.document is None
-            and not source.holds("[TensorRT-LLM][", "[TRT-LLM] [")
-            and PROGRAM.stands_in(source.text)
-        )
+    program = PROGRAM
+    quoting = (
+        "[TensorRT-LLM][",
+        "[TRT-LLM] [",
+    )
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:

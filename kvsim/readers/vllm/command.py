@@ -6,23 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from kvsim.readers.description import Description
-from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source, look
+from kvsim.readers.parsing.command_source import CommandSource
+from kvsim.readers.reader import Sniffed, look
 from kvsim.readers.vllm.args import settings_of, unread_notes
 from kvsim.readers.vllm.program import PROGRAM
 from kvsim.readers.vllm.yaml_arguments import yaml_arguments
 
 
-class VllmCommand(Source):
+class VllmCommand(CommandSource):
     """`vllm serve MODEL --flags`, or the API server's module, or its image."""
 
-    rank = ASKED_FOR
     what = "a `vllm serve` command line"
-    gives = SERVER
-
-    @classmethod
-    def sniff(cls, source: Sniffed) -> bool:
-        """By the command, unless an engine's log quotes it."""
-        return source.document is None and PROGRAM.stands_in(source.text)
+    program = PROGRAM
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
