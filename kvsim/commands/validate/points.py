@@ -42,6 +42,15 @@ def points(
     ] = Part.all,
     every: Annotated[int, typer.Option(min=1, metavar="N", help="Every N-th row alone.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Of the choice that --every makes.")] = 0,
+    most_clients: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Of the rows left, those with at most N clients: many clients take hours.",
+            show_default="no limit",
+        ),
+    ] = None,
     engine: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Rows of this engine; repeatable.")
     ] = None,
@@ -78,11 +87,19 @@ def points(
     if estimates is not None:
         rows = with_estimates(rows, estimates)
     rows = some_of(_chosen(rows, half, engine or [], mode, file), every, seed)
+    if most_clients is not None:
+        rows = _with_clients(rows, most_clients)
     with progress(["points"], "scenarios") as moved:
         outcomes = simulate_points(rows, step_time, jobs, moved)
     answer = Answer.of(outcomes)
     shown = [] if half is Part.judge else outcomes
-    found = {"file": file.name, "half": half.value, "step_time": step_time, **answer.as_dict()}
+    found = {
+        "file": file.name,
+        "half": half.value,
+        "step_time": step_time,
+        "most_clients": most_clients,
+        **answer.as_dict(),
+    }
     if out is not None:
         _write(out, found, answer.tables(), shown)
     if as_json:
@@ -97,6 +114,18 @@ def points(
         console.print(numbers_table(*table.heads, title=title, rows=table.rows))
     if out is not None:
         console.print(f"written to {out}")
+
+
+def _with_clients(rows: "Sequence[Point]", most: int) -> "list[Point]":
+    from kvsim.validate.points.labels import split_of
+
+    counts = [row.clients(split_of(row).copies) for row in rows]
+    if counts and min(counts) > most:
+        raise InputError(
+            "every row has more clients", where="--most-clients", value=most,
+            limit=f"{min(counts):,} or more",
+        )  # fmt: skip
+    return [row for row, clients in zip(rows, counts, strict=True) if clients <= most]
 
 
 def _chosen(

@@ -221,6 +221,22 @@ def test_the_command_prints_tables_and_refuses_what_no_row_has(tmp_path):
         assert wrong[1] in str(error)
 
 
+def test_rows_with_more_clients_can_be_left_out(tmp_path):
+    path = table(tmp_path / "points.csv", ROW, ROW | {"id": "more", "concurrency": "200"})
+    few = [each.clients(1) for each in read_points(path)]
+    assert few[0] < 200 == few[1]
+    for most, ids in ((few[0], ["one"]), (199, ["one"]), (200, ["one", "more"])):
+        result = run(path, "--step-time", "roofline", "--json", "--most-clients", most)
+        assert result.exit_code == 0, result.output
+        answer = json.loads(result.stdout)
+        assert [each["id"] for each in answer["rows"]] == ids
+        assert answer["most_clients"] == most
+    path = table(tmp_path / "many.csv", ROW | {"id": "more", "concurrency": "200"})
+    error = run(path, "--most-clients", 199).exception
+    assert isinstance(error, InputError)
+    assert "--most-clients" in str(error)
+
+
 SWEEP = "source_file=/Users/harrli/projects/aic-auto-gap-analysis/data/h200_sxm/x.csv; "
 
 
