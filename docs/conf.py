@@ -25,8 +25,8 @@ NAVIGATION = {
     ),
     "Reference": (
         "docs/commands docs/scenario docs/results docs/python docs/schedules "
-        "docs/hybrid-models docs/speculative-decoding docs/requests docs/tiers docs/llamacpp "
-        "docs/how-it-works docs/limits"
+        "docs/hybrid-models docs/speculative-decoding docs/requests docs/tiers "
+        "docs/tiers-measured docs/llamacpp docs/how-it-works docs/limits"
     ),
     "Evidence": (
         "reports/README reports/real-run/README reports/real-runs/README "

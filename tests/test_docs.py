@@ -146,6 +146,17 @@ def test_the_page_on_tiers_prints_what_it_says(capsys: pytest.CaptureFixture[str
     assert [tier["kind"] for tier in result.runs[0].summary["offloading"]["tiers"]] == ["hicache"]
 
 
+@pytest.mark.slow
+def test_the_page_on_measured_tiers_prints_what_it_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (ROOT / "docs" / "tiers-measured.md").read_text()
+    names: dict[str, object] = {}
+    for code, printed in zip(blocks(text, "python"), blocks(text, "text"), strict=True):
+        exec(code, names)
+        assert capsys.readouterr().out == printed
+
+
 ANSWERS = (ROOT / "docs" / "answers.md").read_text()
 SPLIT = (ROOT / "docs" / "prefill-or-both.md").read_text()
 

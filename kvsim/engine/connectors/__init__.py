@@ -8,6 +8,7 @@ TIERS: Registry[TierOptions] = Registry(
     {
         "vllm-offloading": "kvsim.engine.connectors.offloading.options:VllmOffloading",
         "vllm-simple-offloading": "kvsim.engine.connectors.simple.options:VllmSimpleOffloading",
+        "lmcache": "kvsim.engine.connectors.offloading.lmcache:LMCacheTier",
         "file-system": "kvsim.engine.connectors.offloading.disk_options:FileSystemTier",
     },
 )

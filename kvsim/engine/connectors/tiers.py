@@ -65,16 +65,14 @@ class TierOptions(Options):
         )
 
 
-class HostTierOptions(TierOptions):
-    """Host memory behind the device, as a KV connector of vLLM keeps it.
+class LinkOptions(TierOptions):
+    """A tier on the link between a device and its host.
 
-    kv_offloading_size: GiB of host memory, of all tensor-parallel ranks together.
     store_gb_per_s, load_gb_per_s: of the link out of a device and into it, GB (10**9 bytes) a
         second; not given: the device's to its host.
     latency_us: before each copy.
     """
 
-    kv_offloading_size: float = Field(gt=0)
     store_gb_per_s: float | None = Field(None, gt=0)
     load_gb_per_s: float | None = Field(None, gt=0)
     latency_us: float = Field(0.0, ge=0)
@@ -83,6 +81,15 @@ class HostTierOptions(TierOptions):
         """One direction of a rank's link."""
         speed = site.host_bytes_per_s if gb_per_s is None else round(gb_per_s * BYTES_PER_GB)
         return Lane(round(self.latency_us * PS_PER_US), speed)
+
+
+class HostTierOptions(LinkOptions):
+    """Host memory behind the device, as a KV connector of vLLM keeps it.
+
+    kv_offloading_size: GiB of host memory, of all tensor-parallel ranks together.
+    """
+
+    kv_offloading_size: float = Field(gt=0)
 
 
 def refuse_behind(behind: Sequence[TierOptions], what: str, place: int = 1) -> None:

@@ -11,6 +11,7 @@ from kvsim.simulation import Simulation
 
 HOST = {"kind": "vllm-offloading", "kv_offloading_size": 8.0}
 SIMPLE = {"kind": "vllm-simple-offloading", "kv_offloading_size": 8.0}
+LMCACHE = {"kind": "lmcache", "max_local_cpu_size": 1.0}
 FILES = {"kind": "file-system"}
 
 
@@ -50,6 +51,8 @@ SETS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "chunks": ([HOST | {"blocks_per_chunk": 4, "store_threshold": 2}], {"async_scheduling": True}),
     "at once": ([HOST | {"sync_load_budget_bytes": 1 << 30}], {}),
     "files": ([HOST | {"kv_offloading_size": 0.5}, FILES], {"async_scheduling": True}),
+    "lmcache": ([LMCACHE], {}),
+    "lmcache, outputs": ([LMCACHE | {"save_decode_cache": True}], {"async_scheduling": True}),
     "simple": ([SIMPLE], {"async_scheduling": True}),
     "lazy": ([SIMPLE | {"lazy_offload": True}], {}),
 }

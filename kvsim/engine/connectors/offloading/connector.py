@@ -6,6 +6,8 @@ copies of what the device still has, and what the device forgets is there alread
 """
 
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 
 from kvsim.engine.connectors.connector import (
     NO_MATCH,
@@ -21,7 +23,7 @@ from kvsim.engine.connectors.offloading.chunk import HostChunk
 from kvsim.engine.connectors.offloading.host_pool import HostPool
 from kvsim.engine.connectors.offloading.jobs import CopyJob, Jobs
 from kvsim.engine.connectors.offloading.keys import ChunkKeys
-from kvsim.engine.connectors.offloading.lookup import ABSENT, READY, WRITING, find
+from kvsim.engine.connectors.offloading.lookup import ABSENT, READY, WRITING, HostFound, find
 from kvsim.engine.connectors.offloading.lru import LeastRecentlyUsed
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.engine.connectors.offloading.stores import Stores
@@ -48,6 +50,9 @@ class OffloadingConnector(Connector):
         self._loading: Counter[int] = Counter()  # contents on their way to the device
         self._budget = 0
         self._loads: list[CopyJob] = []
+        # What each waiting sequence found, and when and for what it was asked.
+        self._known: dict[Sequence, tuple[tuple[int, int, int], HostFound | None]] = {}
+        self._unsaved: set[int] = set()  # stores of the step before, if steps wait for stores
 
     def record(self, journal: ConnectorJournal) -> None:
         self.journal = self.worker.journal = self.stores.journal = journal
@@ -71,12 +76,12 @@ class OffloadingConnector(Connector):
             return None
         settings, num_tokens = self.settings, seq.num_tokens
         end = num_tokens
-        if any(group.window_tokens is not None for group in settings.groups):
+        if settings.synchronous or any(g.window_tokens is not None for g in settings.groups):
             end -= 1
         most = settings.limit_of(seq)[0]
         if most is not None:
             end = min(end, device_tokens + most)
-        found = find(settings.groups, end, device_tokens, lambda g, at: self._state(seq, g, at))
+        found = self._find(seq, end, device_tokens)
         if found is None:
             return NO_MATCH
         if found.put_off:
@@ -84,17 +89,31 @@ class OffloadingConnector(Connector):
         hit = found.tokens - device_tokens
         if settings.prefix_caching and self._being_loaded(seq, device_tokens, found.tokens):
             return None
+        if settings.synchronous:
+            return RemoteMatch(hit, waits=False)
         num_bytes = round(hit * settings.bytes_per_token)
         if found.tokens < num_tokens and num_bytes <= self._budget:
             self._budget -= num_bytes
             return RemoteMatch(hit, waits=False)
         return RemoteMatch(hit, waits=True)
 
-    def _state(self, seq: Sequence, group: int, place: int) -> int:
-        chunk = self.pool.get(self.keys.key(seq, group, place))
-        if chunk is None:
-            return ABSENT
-        return READY if chunk.ready else WRITING
+    def _find(self, seq: Sequence, end: int, device_tokens: int) -> HostFound | None:
+        """What a look-up finds; the same again where nothing came or went since the last one."""
+        asked = (self.pool.changes, end, device_tokens)
+        known = self._known.get(seq)
+        if known is not None and known[0] == asked:
+            return known[1]
+        found = find(self.settings.groups, end, device_tokens, partial(self._states, seq))
+        self._known[seq] = asked, found
+        return found
+
+    def _states(self, seq: Sequence, group: int, first: int, last: int) -> Iterator[int]:
+        """What is known of the chunks from place `first` to `last`."""
+        writing = READY if self.settings.synchronous else WRITING
+        get = self.pool.get
+        for key in self.keys.listed(seq, group, first, last):
+            chunk = get(key)
+            yield ABSENT if chunk is None else READY if chunk.ready else writing
 
     def _being_loaded(self, seq: Sequence, start: int, end: int) -> bool:
         """Whether somebody loads a part of these tokens, which the device will have then."""
@@ -154,10 +173,14 @@ class OffloadingConnector(Connector):
         if self.journal is not None:
             for number in sorted(flush):
                 self.journal.add("flush", number)
+        if self.settings.synchronous:
+            flush |= self._unsaved
+            self._unsaved = {job.number for job in made}
         self.worker.give(made, self._loads, flush)
         self._loads = []
 
     def finished(self, seq: Sequence) -> bool:
+        self._known.pop(seq, None)
         self.stores.finished(seq, self.device)
         return False
 
@@ -167,7 +190,7 @@ class OffloadingConnector(Connector):
     def totals(self) -> tuple[TierTotals, ...]:
         store, load, expedited = self.worker.store, self.worker.load, self.worker.expedited
         host = TierTotals(
-            "vllm-offloading",
+            self.settings.kind,
             self.settings.host_bytes,
             store.num_bytes,
             load.num_bytes + expedited.num_bytes,

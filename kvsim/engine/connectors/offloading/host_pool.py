@@ -24,7 +24,8 @@ class HostPool:
 
     store_threshold: content is stored when it has been offered so often, where that is 2 or more;
     max_tracker_size: of so many contents this is counted. on_evict: hears of chunks that leave.
-    writing, pinned: chunks that are being written, and that copies read.
+    changes: how often a chunk came, was written or left. writing, pinned: chunks that are being
+    written, and that copies read.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class HostPool:
         self._freed: list[int] = []
         self._seen: OrderedDict[int, int] = OrderedDict()
         self._own: dict[Sequence, set[int]] = {}  # what each has put there
-        self.writing = self.pinned = 0
+        self.writing = self.pinned = self.changes = 0
         self.on_evict: Callable[[HostChunk], None] = lambda chunk: None
 
     @property
@@ -98,6 +99,7 @@ class HostPool:
         for chunk in leaving:
             self.policy.evicted(chunk)
             del self._chunks[chunk.key]
+            self.changes += 1
             self._freed.append(chunk.slot)
             self.on_evict(chunk)
         return True
@@ -115,6 +117,7 @@ class HostPool:
             slot = self._freed.pop()
         chunk = self._chunks[key] = HostChunk(key, slot, end)
         self.writing += 1
+        self.changes += 1
         self._own.setdefault(seq, set()).add(key)
         self.policy.inserted(seq, chunk)
         return chunk
@@ -122,6 +125,7 @@ class HostPool:
     def written(self, chunk: HostChunk) -> None:
         """A chunk holds its content."""
         chunk.ready = True
+        self.changes += 1
         self.writing -= 1
 
     def load(self, seq: Sequence, chunk: HostChunk) -> None:

@@ -1,14 +1,14 @@
 """What of a sequence lies in host memory, behind what the device has."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup
 from kvsim.plumbing.units import ceil_div
 
 ABSENT, WRITING, READY, UNKNOWN = range(4)
-# What is known of the chunk at a place of a group.
-StateOf = Callable[[int, int], int]
+# What is known of the chunks of a group from one place to another, in this order, as far as asked.
+StatesOf = Callable[[int, int, int], Iterator[int]]
 
 
 class HostFound(NamedTuple):
@@ -21,7 +21,7 @@ class HostFound(NamedTuple):
 
 
 def find(
-    groups: tuple[OffloadedGroup, ...], end: int, device_tokens: int, state: StateOf
+    groups: tuple[OffloadedGroup, ...], end: int, device_tokens: int, states: StatesOf
 ) -> HostFound | None:
     """The longest prefix, at most `end` tokens, that all groups can continue from, where the device
     has the first `device_tokens`; None: nothing worth a load (vLLM 0.33,
@@ -33,9 +33,9 @@ def find(
         for g in order:
             group = groups[g]
             if group.window_tokens is None:
-                found = _of_full(g, group, end, device_tokens, state)
+                found = _of_full(g, group, end, device_tokens, states)
             else:
-                found = _of_window(g, group, end, device_tokens, state)
+                found = _of_window(g, group, end, device_tokens, states)
             if found is None:
                 return HostFound(device_tokens, put_off=True) if put_off else None
             end = min(end, found.tokens)
@@ -45,15 +45,14 @@ def find(
 
 
 def _of_full(
-    g: int, group: OffloadedGroup, end: int, device_tokens: int, state: StateOf
+    g: int, group: OffloadedGroup, end: int, device_tokens: int, states: StatesOf
 ) -> HostFound | None:
     size = group.chunk_tokens
     end -= end % size
     if end - device_tokens < size:
         return None
     first, run, put_off = device_tokens // size, 0, False
-    for place in range(first, ceil_div(end, size)):
-        known = state(g, place)
+    for known in states(g, first, ceil_div(end, size)):
         if known == ABSENT:
             break
         if known == UNKNOWN:
@@ -70,7 +69,7 @@ def _of_full(
 
 
 def _of_window(
-    g: int, group: OffloadedGroup, end: int, device_tokens: int, state: StateOf
+    g: int, group: OffloadedGroup, end: int, device_tokens: int, states: StatesOf
 ) -> HostFound | None:
     """The last run of chunks that a window needs, or the run that the sequence begins with."""
     size, window = group.chunk_tokens, group.window_tokens
@@ -79,7 +78,7 @@ def _of_window(
     place, last = ceil_div(end, size), 0
     while place and run < need:
         place -= 1
-        known = state(g, place)
+        known = next(states(g, place, place + 1))
         if known == ABSENT:
             run = 0
             continue

@@ -32,7 +32,8 @@ class OffloadSettings(NamedTuple):
     loads of up to so many bytes in sum. prefix_caching: of the device. retention_tokens: of blocks
     of windows, see the device's option; None: all are kept. alignment_tokens: where hits of several
     groups may end. host_bytes: of the pool, for reports. limits: max_load_tokens and
-    max_offload_tokens by request.
+    max_offload_tokens by request. synchronous: each step waits for its loads and for the stores of
+    the step before it. kind: of the tier, for reports.
     """
 
     groups: tuple[OffloadedGroup, ...]
@@ -47,6 +48,8 @@ class OffloadSettings(NamedTuple):
     alignment_tokens: int = 1
     host_bytes: int = 0
     limits: Mapping[str, tuple[int | None, int | None]] | None = None
+    synchronous: bool = False
+    kind: str = "vllm-offloading"
 
     @property
     def bytes_per_token(self) -> float:

@@ -4,12 +4,22 @@ What has been stored in host memory is written to files at once; what is found t
 into host memory first, and loaded from there when its sequence is looked at again.
 """
 
+from collections.abc import Iterator
+from functools import partial
+
 from kvsim.engine.connectors.connector import Decided, RemoteMatch, Report
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.connectors.offloading.chunk import HostChunk
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.disk import Disk
-from kvsim.engine.connectors.offloading.lookup import ABSENT, UNKNOWN, WRITING
+from kvsim.engine.connectors.offloading.lookup import (
+    ABSENT,
+    READY,
+    UNKNOWN,
+    WRITING,
+    HostFound,
+    find,
+)
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.engine.connectors.offloading.worker import Worker
 from kvsim.engine.connectors.totals import TierTotals
@@ -44,11 +54,18 @@ class TieredConnector(OffloadingConnector):
                 else:
                     self.pool.unpin(chunk)
 
+    def _find(self, seq: Sequence, end: int, device_tokens: int) -> HostFound | None:
+        return find(self.settings.groups, end, device_tokens, partial(self._states, seq))
+
+    def _states(self, seq: Sequence, group: int, first: int, last: int) -> Iterator[int]:
+        for place in range(first, last):
+            yield self._state(seq, group, place)
+
     def _state(self, seq: Sequence, group: int, place: int) -> int:
-        known = super()._state(seq, group, place)
-        if known != ABSENT:
-            return known
         key = self.keys.key(seq, group, place)
+        chunk = self.pool.get(key)
+        if chunk is not None:
+            return READY if chunk.ready else WRITING
         self._asked.setdefault(seq, {})[key] = None
         there = self.disk.answer(seq, key, self._now_ps)
         if there is None:
