@@ -51,9 +51,11 @@ def test_a_long_command_says_how_far_it_is_where_no_terminal_is(
         lines.show(text)
     assert capsys.readouterr().err == "b, 6 s\nd, 12 s\n"
     monkeypatch.setattr(answers, "LINE_EVERY_S", 0.0)
-    done = CliRunner().invoke(
-        app, ["cache", "chat", "--policies", "--set", "workload.num_requests=40", "--json"]
-    )
-    assert done.exit_code == 0, done.output
-    assert re.search(r"under lru: \d+ of 40 requests, \d+ s", done.stderr)
-    json.loads(done.stdout)
+    words = ["cache", "chat", "--policies", "--set", "workload.num_requests=40", "--json"]
+    found = []
+    for jobs, said in ("1", r"under lru: \d+ of 40 requests, \d+ s"), ("2", r"2 of \d+ eviction"):
+        done = CliRunner().invoke(app, [*words, "--jobs", jobs])
+        assert done.exit_code == 0, done.output
+        assert re.search(said, done.stderr)
+        found.append(json.loads(done.stdout))
+    assert found[0] == found[1]

@@ -89,7 +89,7 @@ def compare_policies(
             options = _under(simulation, name)
             yield policy_run(simulation, options, name, lambda at: progress(f"under {at}"))
         return
-    progress(f"{len(names)} eviction policies, one process each")
+    progress(f"{len(names)} eviction policies side by side")
     table = scenario.model_dump(mode="json", exclude_none=True)
     tasks = [PolicyTask(name, table, str(scenario.folder.resolve())) for name in names]
     found: dict[str, PolicyRun] = {}
