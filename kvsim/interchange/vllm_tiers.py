@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvsim.engine.connectors import TIERS
+from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 
 NATIVE, SIMPLE = "OffloadingConnector", "SimpleCPUOffloadConnector"
@@ -52,6 +53,14 @@ def flags_of(tiers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not tiers:
         return
     first, *behind = tiers
+    if first["kind"] not in _KINDS.values():
+        raise InputError(
+            "only vLLM's own connectors are written as flags",
+            where="tier.0.kind",
+            value=first["kind"],
+            limit=", ".join(_KINDS.values()),
+            remedy="leave [[tier]] out",
+        )
     usual = TIERS.get(first["kind"]).model_fields
     extra = {key: first[key] for key in _EXTRA if key in first and first[key] != usual[key].default}
     if first["kind"] == _KINDS[NATIVE] and not extra and not behind:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any, NamedTuple
 
+from kvsim.engine.connectors.offloading.lmcache import LMCacheTier
 from kvsim.engine.schedulers.continuous_options import Continuous
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.units import GIB
@@ -33,6 +34,9 @@ def tier_for(simulation: Simulation, tokens: int) -> TierSize | None:
     num_bytes = all_ranks_bytes(simulation, tokens)
     gib = max(1, ceil(num_bytes / GIB))
     flags = f"--kv-offloading-size {gib}"
+    if scenario.tier and isinstance(scenario.tier[0], LMCacheTier):
+        gib = max(1, ceil(num_bytes / scenario.model.tensor_parallel_size / GIB))  # of each rank
+        return TierSize({"tier.0.max_local_cpu_size": gib}, f"LMCACHE_MAX_LOCAL_CPU_SIZE={gib}")
     if scenario.tier:
         return TierSize({"tier.0.kv_offloading_size": gib}, flags)
     if getattr(options, "enable_hierarchical_cache", False):

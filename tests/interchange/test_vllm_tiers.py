@@ -10,6 +10,7 @@ import pytest
 from kvsim.engine.connectors import TIERS
 from kvsim.interchange.imported import import_sources
 from kvsim.interchange.vllm_tiers import flags_of, tiers_of
+from kvsim.plumbing.errors import InputError
 
 HOST = {"kind": "vllm-offloading", "kv_offloading_size": 8.0}
 CHAINS: list[list[dict[str, Any]]] = [
@@ -53,6 +54,11 @@ def test_a_command_line_is_imported_with_its_tiers(
     imported = import_sources([str(path)], {"gpu": "a100-40gb"}, out)
     assert imported.scenario["tier"] == tiers
     assert "host_cache_gib" not in imported.scenario["allocator"][0]
+
+
+def test_a_tier_that_is_not_vllms_has_no_flags() -> None:
+    with pytest.raises(InputError, match=r"tier\.0\.kind.*lmcache"):
+        list(flags_of([{"kind": "lmcache", "max_local_cpu_size": 1.0}]))
 
 
 def test_what_is_not_simulated_is_noted() -> None:

@@ -95,7 +95,7 @@ def goal_named(name: str) -> Goal:
 def value_text(value: Any) -> str:
     """A value as the tables write it, a table by its kind and size."""
     if isinstance(value, Mapping):
-        size = value.get("kv_offloading_size")
+        size = value.get("kv_offloading_size", value.get("max_local_cpu_size"))
         return str(value.get("kind")) + ("" if size is None else f" {size:g} GiB")
     if isinstance(value, list):
         return ", ".join(map(value_text, value))

@@ -96,7 +96,11 @@ def _resized(simulation: Simulation, changes: Mapping[str, Any]) -> list[dict[st
 
 
 def _size_of(tiers: list[dict[str, Any]] | None) -> str:
-    return f"--kv-offloading-size {tiers[0]['kv_offloading_size']:g}" if tiers else ""
+    if not tiers:
+        return ""
+    if "max_local_cpu_size" in tiers[0]:
+        return f"LMCACHE_MAX_LOCAL_CPU_SIZE={tiers[0]['max_local_cpu_size']:g}"
+    return f"--kv-offloading-size {tiers[0]['kv_offloading_size']:g}"
 
 
 def _evictions(simulation: Simulation) -> list[dict[str, str] | None]:
