@@ -5,16 +5,18 @@ from array import array
 
 class CopyLog:
     """Copies in order of submission, a column each. asked_ps: from when on a copy could have moved;
-    start_ps, end_ps: when it moved. A copy in pieces, one right behind the other, is one entry.
+    start_ps, end_ps: when it moved.
     """
 
     def __init__(self) -> None:
         self.asked_ps, self.start_ps = array("q"), array("q")
         self.end_ps, self.num_bytes = array("q"), array("q")
 
-    def add(self, asked_ps: int, start_ps: int, end_ps: int, num_bytes: int) -> None:
-        """One more copy."""
-        if self.asked_ps and self.asked_ps[-1] == asked_ps and self.end_ps[-1] == start_ps:
+    def add(
+        self, asked_ps: int, start_ps: int, end_ps: int, num_bytes: int, *, piece: bool = False
+    ) -> None:
+        """One more copy, or one more piece of the last copy, right behind the piece before it."""
+        if piece:
             self.end_ps[-1] = end_ps
             self.num_bytes[-1] += num_bytes
             return

@@ -43,6 +43,10 @@ def test_the_lines_hold_what_the_links_carried_over_the_run(behind: str, tmp_pat
     found = run.summary.transfers or run.summary.offloading.tiers[0]
     of_tier = run.summary.transfers is None
     moved = found.stored_bytes + found.loaded_bytes if of_tier else found.num_bytes
+    if not of_tier:
+        assert len(copies) == found.transfers
+        waits_s = (copies["start_ps"] - copies["asked_ps"]).mean() / PS_PER_S
+        assert waits_s == pytest.approx(found.mean_wait_s)
     assert copies["num_bytes"].sum() == moved > 0
     assert (copies["asked_ps"] <= copies["start_ps"]).all()
     assert (copies["start_ps"] < copies["end_ps"]).all()

@@ -42,8 +42,8 @@ class Lane:
         ticks = ceil_div(num_bytes * PS_PER_S, self._bytes_per_s * tick_ps)
         return self._latency_ps + ticks * tick_ps
 
-    def submit(self, job: int, num_bytes: int, at_ps: int) -> LaneCopy:
-        """A copy that may start at at_ps; it takes its turn."""
+    def submit(self, job: int, num_bytes: int, at_ps: int, *, piece: bool = False) -> LaneCopy:
+        """A copy that may start at at_ps; it takes its turn. piece: of the last copy."""
         start_ps = max(at_ps, self._free_ps) if self._queued else at_ps
         duration_ps = self.duration_ps(num_bytes)
         copy = LaneCopy(job, start_ps, start_ps + duration_ps)
@@ -51,7 +51,7 @@ class Lane:
         self.num_bytes += num_bytes
         self.busy_ps += duration_ps
         self._copies.append(copy)
-        self.log.add(at_ps, start_ps, copy.end_ps, num_bytes)
+        self.log.add(at_ps, start_ps, copy.end_ps, num_bytes, piece=piece)
         return copy
 
     def end_ps(self, job: int) -> int:

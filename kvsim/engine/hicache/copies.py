@@ -97,7 +97,9 @@ class TierCopies:
         tokens = sum(load.tokens for load in loads)
         link, at_ps = self.link, max(self.now_ps, self.gpu_ps)
         num_bytes = tokens * link.layer_bytes
-        copies = [link.back.submit(0, num_bytes, at_ps) for _ in range(link.layers)]
+        copies = [
+            link.back.submit(0, num_bytes, at_ps, piece=layer > 0) for layer in range(link.layers)
+        ]
         self._ready = [copy.end_ps for copy in copies]
         self._loads.append((self._ready[-1], loads))
         self._log("loads", [self.now_ps, copies[0].start_ps, self._ready[-1], tokens])
