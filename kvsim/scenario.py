@@ -159,13 +159,16 @@ class Scenario(Options):
         memory = self.memory
         if "engine_version" in memory.model_fields_set or memory.mem_fraction_static is not None:
             return self
-        own = self.allocator[0].scheduler
-        scheduler = own if isinstance(own, SchedulerOptions) else self.scheduler
-        version = scheduler.engine_version
+        version = self.scheduler_of(self.allocator[0]).engine_version
         if version is None or version == memory.engine_version:
             return self
         sized = memory.model_copy(update={"engine_version": version})
         return self.model_copy(update={"memory": sized})
+
+    def scheduler_of(self, allocator: AllocatorOptions) -> SchedulerOptions:
+        """The scheduler over this allocator: its own, or else the scenario's."""
+        own = allocator.scheduler
+        return own if isinstance(own, SchedulerOptions) else self.scheduler
 
     @classmethod
     def load(cls, source: str | Path, overrides: Iterable[str] = ()) -> Self:

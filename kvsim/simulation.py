@@ -11,7 +11,6 @@ from kvsim.capacity.sglang.sizing import layout_under
 from kvsim.drafting import drafted_time, drafter_of
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, assemble, clock, serve_all
-from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.fleet.members import AnyPart, FleetMember, FleetPart, MemberHooks, SingleReplica
 from kvsim.front_end import FrontEnd, behind
@@ -94,8 +93,7 @@ class Simulation:
         if options.decode_context_parallel_size > 1:
             self.layout = shared_layout(scenario, self.layout, drafted=self.drafter is not None)
         self.pool = pool_of(scenario, self.model, self.device, self.drafter)
-        own = scenario.allocator[0].scheduler
-        scheduler = own if isinstance(own, SchedulerOptions) else scenario.scheduler
+        scheduler = scenario.scheduler_of(scenario.allocator[0])
         hardware = Hardware(
             self.model,
             self.device,
@@ -146,9 +144,8 @@ class Simulation:
 
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
         """The parts of a replica under one allocator."""
-        own, drafts = options.scheduler, self.scenario.speculative_config
+        drafts, scheduler = self.scenario.speculative_config, self.scenario.scheduler_of(options)
         options = over_gpus(options, self.scenario.model.decode_context_parallel_size)
-        scheduler = own if isinstance(own, SchedulerOptions) else self.scenario.scheduler
         scheduler = scheduler.with_adapters(self.scenario.memory.max_loras)
         if drafts is not None and drafts.disable_lookahead_block_hashes:
             scheduler.check_looks_ahead()

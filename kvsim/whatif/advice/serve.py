@@ -1,19 +1,22 @@
 """The command line of `vllm serve` for a setting."""
 
-import re
 from pathlib import Path
 from typing import Any
 
-from kvsim.model.catalogue import named_model
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.advice.change import value_text
 from kvsim.whatif.advice.knobs import KNOBS
+from kvsim.whatif.servers.flags import hub_id, written
 
 
 def command(table: dict[str, Any], folder: Path) -> str:
     """The flags that set what the tables hold; what no flag sets follows as comments."""
-    simulation = Simulation(Scenario.from_table(table, folder), [])
+    return command_of(Simulation(Scenario.from_table(table, folder), []), table)
+
+
+def command_of(simulation: Simulation, table: dict[str, Any]) -> str:
+    """The same for a simulation that these tables have made."""
     tables = simulation.resolved()
     model = tables["model"]
     flags = [f"--tensor-parallel-size {model['tensor_parallel_size']}", *_pool(simulation)]
@@ -27,16 +30,8 @@ def command(table: dict[str, Any], folder: Path) -> str:
             flags.append(knob.flag(value))
         elif rest and rest[-1] in _as_given(table, part):
             comments.append(f"# no flag sets {knob.key} = {value_text(value)}")
-    name = str(Path(model["hf_config"]).parent) if "hf_config" in model else _id(model["name"])
-    lines = [f"vllm serve {name}", *(f"    {flag}" for flag in flags if flag)]
-    return "\n".join([" \\\n".join(lines), *comments])
-
-
-def _id(name: str) -> str:
-    """The model's id on Hugging Face, where the catalogue knows one."""
-    source = named_model(name).source
-    match = re.fullmatch(r"config\.json of (\S+) on Hugging Face", source)
-    return name if "/" in name or match is None else match[1]
+    name = str(Path(model["hf_config"]).parent) if "hf_config" in model else hub_id(model["name"])
+    return written(f"vllm serve {name}", flags, comments)
 
 
 def _pool(simulation: Simulation) -> list[str]:

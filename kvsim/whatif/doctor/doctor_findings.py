@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.report import numbers
 from kvsim.report.figures.shares import Shares
 from kvsim.report.intervals import NARROW
 from kvsim.results.summary import LatencySummary
 from kvsim.validate.run.intervals import DRAWN_AGAIN
-from kvsim.whatif.advice.serve import command
 from kvsim.whatif.doctor import doctor_figures
 from kvsim.whatif.doctor.diagnosis import CauseFinding, Diagnosis
 from kvsim.whatif.doctor.doctor_sentences import OUTCOMES, doctor_sentences, flags, suspicions
@@ -24,6 +24,7 @@ from kvsim.whatif.findings import (
     as_data,
 )
 from kvsim.whatif.intervals import ratio_text
+from kvsim.whatif.servers import program, server_command
 
 _EMPTY = ("reserved", "overprovisioned", "rounding", "transient", "external")
 
@@ -31,6 +32,7 @@ _EMPTY = ("reserved", "overprovisioned", "rounding", "transient", "external")
 def doctor_findings(diagnosis: Diagnosis) -> Findings:
     """The findings of one server."""
     case, subject = diagnosis.case, diagnosis.subject
+    server = program(SCHEDULERS.name_of(case.scheduler))
     runs = [("as it is", case)]
     if diagnosis.cured is not case:
         runs.append(("cured", diagnosis.cured))
@@ -42,7 +44,7 @@ def doctor_findings(diagnosis: Diagnosis) -> Findings:
     sections: list[Section] = [
         *([_real_table(subject.beside)] if subject.beside else []),
         FindingsFigure("Where requests spent their time", note, times, lead=True),
-        *([_causes_table(diagnosis.findings)] if diagnosis.findings else []),
+        *([_causes_table(diagnosis.findings, server)] if diagnosis.findings else []),
         _signs_table(runs),
         FindingsFigure(Shares.title, Shares.note, pools),
     ]
@@ -50,8 +52,9 @@ def doctor_findings(diagnosis: Diagnosis) -> Findings:
         note = (
             f"The whole command with {numbers.listed([flags(each) for each in diagnosis.causes])}."
         )
-        cure = command(diagnosis.best, subject.folder)
-        sections.append(CommandText("The cure", note, cure, lead=True))
+        cure = server_command(diagnosis.best, subject.folder)
+        if cure is not None:
+            sections.append(CommandText("The cure", note, cure, lead=True))
     return Findings(
         "What the server suffers from",
         [
@@ -129,7 +132,7 @@ def _latency(of: LatencySummary) -> str:
     return f"{numbers.seconds(of.mean)} ({numbers.seconds(of.p99)})"
 
 
-def _causes_table(findings: tuple[CauseFinding, ...]) -> FindingsTable:
+def _causes_table(findings: tuple[CauseFinding, ...], server: str) -> FindingsTable:
     """Everything that was suspected, causes first."""
     return FindingsTable(
         "What was suspected",
@@ -138,7 +141,7 @@ def _causes_table(findings: tuple[CauseFinding, ...]) -> FindingsTable:
         f"in the search. {NARROW}",
         (
             "",
-            "vllm serve",
+            server,
             "",
             FindingsColumn("E2E", ratio_text),
             FindingsColumn("TTFT", ratio_text),
@@ -181,7 +184,7 @@ def _cause_data(finding: CauseFinding) -> dict[str, Any]:
         "outcome": finding.outcome,
         "takes_resources": finding.resource,
         "evidence": list(finding.evidence),
-        "vllm_serve": cure and cure.flags,
+        "flags": cure and cure.flags,
         "changes": cure and dict(cure.changes),
         "caution": cure and (cure.caution or None),
         "effect": _effect_data(finding.effect),

@@ -33,7 +33,8 @@ class ExaminedRun:
         self.table, self.folder = table, folder
         self.simulation = Simulation(Scenario.from_table(table, folder))
         scenario = self.simulation.scenario
-        self.allocator, self.scheduler = scenario.allocator[0], scenario.scheduler
+        self.allocator = scenario.allocator[0]
+        self.scheduler = scenario.scheduler_of(self.allocator)
         self.label = self.simulation.labels[0]
         self.watch = QueueWatch(self.scheduler)
         self.run: Run = self.simulation.run(self.allocator, self.label, observer=self.watch)

@@ -1,0 +1,38 @@
+"""The command that starts a server with the settings of a scenario, by the scenario's scheduler."""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from kvsim.engine.schedulers import SCHEDULERS
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+# Engines by the scheduler that schedules as they do; vLLM's knobs stand with its advice.
+_COMMANDS = {
+    "continuous": ("vllm serve", "kvsim.whatif.advice.serve:command_of"),
+    "vllm-v0": ("vllm serve", "kvsim.whatif.advice.serve:command_of"),
+    "sglang": ("sglang.launch_server", "kvsim.whatif.servers.sglang:command_of"),
+    "llama-server": ("llama-server", "kvsim.whatif.servers.llama_server:command_of"),
+}
+
+
+def program(scheduler: str) -> str:
+    """The server's program, "scenario" where no server schedules so."""
+    return _COMMANDS[scheduler][0] if scheduler in _COMMANDS else "scenario"
+
+
+def server_command(tables: dict[str, Any], folder: Path) -> str | None:
+    """The command of a server with these settings; what no flag sets follows as comments. None
+    where no server schedules so.
+
+    tables: a scenario's, whose first allocator is the server's. folder: where its paths start.
+    """
+    scenario = Scenario.from_table(tables, folder)
+    scheduler = SCHEDULERS.name_of(scenario.scheduler_of(scenario.allocator[0]))
+    if scheduler not in _COMMANDS:
+        return None
+    module, _, name = _COMMANDS[scheduler][1].partition(":")
+    command_of: Callable[[Simulation, dict[str, Any]], str] = getattr(import_module(module), name)
+    return command_of(Simulation(scenario, []), tables)

@@ -1,0 +1,49 @@
+"""Flags of a server's command line from the options of a scenario."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from kvsim.model.catalogue import named_model
+from kvsim.plumbing.options import Options
+from kvsim.whatif.advice.change import value_text
+
+# Keys that name or wire a table, and set nothing of a server.
+_OURS = ("kind", "label", "scheduler", "preemption_mode", "victim")
+
+
+def changed(options: Options) -> Iterator[tuple[str, Any]]:
+    """The options that are not at their defaults, by their names."""
+    for name, field in type(options).model_fields.items():
+        value = getattr(options, name)
+        if name not in _OURS and value is not None and value != field.get_default():
+            yield name, value
+
+
+def flags(options: Options, names: Mapping[str, str], where: str) -> tuple[list[str], list[str]]:
+    """Flags of the options that are not at their defaults, and comments on those without a flag.
+
+    names: of each option that has a flag, the flag without its dashes; where: the options' table.
+    """
+    found, left = [], []
+    for name, value in changed(options):
+        flag = names.get(name)
+        if flag is None:
+            left.append(f"# no flag sets {where}.{name} = {value_text(value)}")
+        elif isinstance(value, bool):
+            found.append(f"--{'' if value else 'no-'}{flag}")
+        else:
+            found.append(f"--{flag} {value:g}" if isinstance(value, float) else f"--{flag} {value}")
+    return found, left
+
+
+def written(program: str, arguments: Iterable[str], comments: Iterable[str]) -> str:
+    """A command with one argument a line, and comments below it."""
+    lines = [program, *(f"    {each}" for each in arguments if each)]
+    return "\n".join([" \\\n".join(lines), *comments])
+
+
+def hub_id(name: str) -> str:
+    """The model's id on Hugging Face, where the catalogue knows one."""
+    match = re.fullmatch(r"config\.json of (\S+) on Hugging Face", named_model(name).source)
+    return name if "/" in name or match is None else match[1]

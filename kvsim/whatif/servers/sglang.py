@@ -1,0 +1,50 @@
+"""The command line of SGLang for a scenario."""
+
+from pathlib import Path
+from typing import Any
+
+from kvsim.simulation import Simulation
+from kvsim.whatif.servers.flags import flags, hub_id, written
+
+_NAMED = (
+    *("max_running_requests", "max_prefill_tokens", "prefill_max_requests"),
+    *("chunked_prefill_size", "schedule_policy", "schedule_conservativeness"),
+    *("enable_mixed_chunk", "disable_overlap_schedule", "scheduler_recv_interval"),
+)
+_POOLS = (
+    *("page_size", "disable_radix_cache", "swa_full_tokens_ratio", "max_mamba_cache_size"),
+    *("mamba_radix_cache_strategy", "mamba_track_interval", "enable_hierarchical_cache"),
+    *("hicache_ratio", "hicache_size", "hicache_write_policy", "hicache_storage_backend"),
+    "hicache_storage_prefetch_policy",
+)
+_MODEL = {
+    "tensor_parallel_size": "tp-size",
+    "pipeline_parallel_size": "pp-size",
+    "data_parallel_size": "dp-size",
+    "max_model_len": "context-length",
+    "kv_cache_dtype": "kv-cache-dtype",
+}
+
+
+def command_of(simulation: Simulation, tables: dict[str, Any]) -> str:
+    """`python -m sglang.launch_server --model-path MODEL --flags`: how the pool is sized, and what
+    is not at its default.
+    """
+    scenario, model = simulation.scenario, tables["model"]
+    allocator, memory = scenario.allocator[0], scenario.memory
+    own, left = flags(scenario.scheduler_of(allocator), _flags_of(_NAMED), "scheduler")
+    pools, beside = flags(allocator, _flags_of(_POOLS), "allocator.0")
+    path = str(Path(model["hf_config"]).parent) if "hf_config" in model else hub_id(model["name"])
+    given = [f"--{flag} {model[key]}" for key, flag in _MODEL.items() if model.get(key) is not None]
+    if memory.mem_fraction_static is not None:
+        pool = f"--mem-fraction-static {memory.mem_fraction_static:g}"
+    else:
+        tokens = simulation.pool.capacity_bytes // simulation.layout.bytes_per_token
+        pool = f"--max-total-tokens {tokens}"
+    arguments = [f"--model-path {path}", *given, pool, *own, *pools]
+    return written("python -m sglang.launch_server", arguments, [*left, *beside])
+
+
+def _flags_of(options: tuple[str, ...]) -> dict[str, str]:
+    """Options that bear the names of their flags."""
+    return {name: name.replace("_", "-") for name in options}

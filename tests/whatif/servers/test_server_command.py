@@ -1,0 +1,84 @@
+"""The command that a doctor prints starts the server of the scenario, whichever engine it is."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kvsim.cli import app
+from kvsim.scenario import Scenario
+from kvsim.whatif.servers import program, server_command
+
+BASE: dict[str, Any] = {
+    "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
+    "device": {"name": "h100-80gb"},
+    "memory": {"kv_cache_tokens": 32768},
+}
+SERVERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (
+        "llama-server",
+        {"kind": "cells", "n_ubatch": 256},
+        {
+            "kind": "llama-server",
+            "n_parallel": 8,
+            "kv_unified": True,
+            "cache_ram": 0,
+            "slot_prompt_similarity": 0.5,
+            "cache_idle_slots": False,
+        },
+    ),
+    ("llama-server", {"kind": "cells"}, {"kind": "llama-server", "n_parallel": 2}),
+    (
+        "sglang.launch_server",
+        {"kind": "radix", "page_size": 16, "disable_radix_cache": True},
+        {
+            "kind": "sglang",
+            "chunked_prefill_size": 4096,
+            "max_running_requests": 24,
+            "schedule_conservativeness": 0.3,
+            "disable_overlap_schedule": True,
+        },
+    ),
+    ("sglang.launch_server", {"kind": "radix"}, {"kind": "sglang", "schedule_policy": "lpm"}),
+    ("vllm serve", {"kind": "paged"}, {"kind": "continuous", "max_num_seqs": 24}),
+]
+
+
+@pytest.mark.parametrize(("name", "allocator", "scheduler"), SERVERS)
+def test_the_printed_command_imports_as_the_scenario_that_it_is_for(
+    name: str, allocator: dict[str, Any], scheduler: dict[str, Any], tmp_path: Path
+) -> None:
+    tables = {**BASE, "allocator": [allocator], "scheduler": scheduler}
+    command = server_command(tables, tmp_path)
+    assert command is not None
+    assert name in command.splitlines()[0]
+    assert name == program(scheduler["kind"])
+    assert "# no flag" not in command
+    (tmp_path / "serve.sh").write_text(command + "\n")
+    out = tmp_path / "mine.toml"
+    arguments = ["import", str(tmp_path / "serve.sh"), "--device", "h100-80gb", "--out", str(out)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    made = tomllib.loads(out.read_text())
+    made.pop("workload", None)
+    again, before = Scenario.from_table(made, tmp_path), Scenario.from_table(tables, tmp_path)
+    asked = {key: getattr(before.scheduler, key) for key in scheduler if key != "kind"}
+    assert {key: getattr(again.scheduler_of(again.allocator[0]), key) for key in asked} == asked
+    kept = {key: getattr(before.allocator[0], key) for key in allocator if key != "kind"}
+    assert {key: getattr(again.allocator[0], key) for key in kept} == kept
+
+
+def test_what_no_flag_sets_is_named(tmp_path: Path) -> None:
+    allocator = {"kind": "radix", "swa_eviction_interval": 64}
+    tables = {**BASE, "model": {"name": "gpt-oss-20b"}, "allocator": [allocator]}
+    command = server_command({**tables, "scheduler": {"kind": "sglang"}}, tmp_path)
+    assert command is not None
+    assert command.endswith("# no flag sets allocator.0.swa_eviction_interval = 64")
+
+
+def test_a_scheduler_of_no_server_has_no_command(tmp_path: Path) -> None:
+    tables = {**BASE, "allocator": [{"kind": "paged"}], "scheduler": {"kind": "orca"}}
+    assert server_command(tables, tmp_path) is None
+    assert program("orca") == "scenario"
