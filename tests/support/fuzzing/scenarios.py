@@ -41,6 +41,7 @@ OURS: dict[str, tuple[Any, ...]] = {  # counts that decide how long a case takes
     "num_sessions": (1, 3, 8),
     "max_turns": (1, 2, 4),
     "n": (1, 1, 1, 2, 4),
+    "beam_width": (1, 2, 4),
     "rate_per_s": (0.5, 2.0, 20.0, 200.0),
     "mean_s": (0.0, 0.2, 3.0),
     "period_s": (1.0, 60.0),
