@@ -48,8 +48,8 @@ def front_end(engine: str | None, kind: str) -> FrontEnd | None:
 
 
 class FrontEndOptions(Options):
-    """The time between a client and the engine, in milliseconds: request_ms of each request,
-    token_ms of each token of its prompt, client_ms of each of `clients` that are served at once.
+    """The time between a client and the engine, in milliseconds. request_ms: of each request.
+    token_ms: of each token of its prompt. client_ms: of each of `clients` served at once.
 
     What is left out is as fitted on served points of the engine and the model's architecture;
     clients: the users of a closed loop, else 1. Latencies and waits begin when the client sends.

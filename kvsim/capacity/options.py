@@ -21,8 +21,8 @@ class MemoryOptions(Options):
     """At most one of gpu_memory_utilization (default 0.92, and 0.9 before 0.20), kv_cache_bytes,
     kv_cache_tokens, num_gpu_blocks and mem_fraction_static (the pool as SGLang 0.5.23 sizes it;
     "auto": its default). Under vLLM's schedulers kv_cache_tokens and num_gpu_blocks are what its
-    log says of the pool: "GPU KV cache size", and blocks of which each holds one group of layers;
-    elsewhere tokens and blocks of block_size tokens that lie in all layers.
+    log says of the pool: "GPU KV cache size", and blocks that each hold one group of layers. Under
+    others a block holds block_size tokens in all layers.
     mamba_full_memory_ratio: bytes of recurrent states for each byte of KV (SGLang's; default 0.9).
 
     weights_gib, activation_gib, other_gib: what vLLM's log says of one GPU, instead of the

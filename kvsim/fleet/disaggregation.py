@@ -18,8 +18,8 @@ GB = 10**9
 
 class SideOptions(Options):
     """Replicas of one kind. model, device, memory, allocator, scheduler, step_time: what of the
-    scenario's tables is different for them: a table that names its kind or name stands in place of
-    the scenario's, others change single keys. memory stands in its place always.
+    scenario's tables is different for them. A table that names its kind or name, and memory always,
+    stands in place of the scenario's; others change single keys.
     """
 
     replicas: int = Field(1, ge=1, le=10_000)

@@ -7,7 +7,7 @@ from kvsim.step_time.options import Hardware, StepTimeOptions
 
 class Auto(StepTimeOptions):
     """`kernels` where its tables have the device, the model's dtypes and its kinds of attention,
-    else `fitted` where it has the dtypes and attention, else `roofline`; the result's provenance
+    else `fitted` where it has the dtypes and attention, else `roofline`. The result's provenance
     and its notes say which, and why.
     """
 

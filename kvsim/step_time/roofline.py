@@ -33,7 +33,7 @@ class Roofline(StepTimeOptions):
     The defaults are typical of tuned kernels: weight reads at 0.85 to 0.9 of the peak bandwidth
     (Llama-3.1-8B on an RTX 4090: 0.89) and matrix products at 0.55 (A100) to 0.95 (RTX 4090).
     overhead_us: sampling and scheduling that a step does not hide. layer_us: what the kernels of a
-    layer take to start and to end, beside the bytes and FLOPs; with 30 a batch of one of an 8B
+    layer take to start and to end, beside the bytes and FLOPs. With 30 a batch of one of an 8B
     model on an H100 takes 6.5 ms. all_reduce_us: latency of one of the two all-reduces a layer has
     under tensor parallelism.
 

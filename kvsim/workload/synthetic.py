@@ -33,7 +33,7 @@ class Synthetic(WorkloadOptions):
     """`kind = "synthetic"`: num_requests, lengths from `prompt` and `output` or from `lengths`.
 
     correlation: between prompt and output (of a normal copula). prefixes come before the drawn
-    prompt and add to its length, as do items: images, sounds and videos, which stand between the
+    prompt and add to its length. So do items (images, sounds and videos), which stand between the
     two. Prompts without either are private. redraw_over: lengths whose sum
     (prefix and all) is longer are drawn again; clip_to: they are cut.
     """

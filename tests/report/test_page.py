@@ -87,7 +87,7 @@ def test_plotly_is_there_once_where_a_figure_is_drawn(odd_result):
 
 def test_every_figure_of_a_traced_result_is_on_the_page(traced, treed):
     usual = make_page(traced)
-    pages = {name: usual for name in FIGURES if name not in ("tree", "lanes", "tiers")}
+    pages = {name: usual for name in FIGURES if name not in ("tree", "lanes", "tiers", "links")}
     for name, page in {**pages, "tree": make_page(treed)}.items():
         assert figures(page)[f"figure-{name}"]["data"]
         assert f'data-figure="figure-{name}"' in page

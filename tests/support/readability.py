@@ -12,7 +12,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
-MOST_WORDS = 40
+MOST_WORDS = 30
 PRIVATE = ("spoke", "leap", "leaps", "leapt", "told", "crew", "becoming", "stretch", "stretches")
 _ENDS = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`(\[0-9]|kvsim|CODE)")
 _WORD = re.compile(r"[A-Za-z0-9$%][\w'.,%/-]*")

@@ -58,7 +58,7 @@ class AdapterSlots(ChunkLimits):
         if adapter is None:
             return
         self._running[adapter] = self._running.get(adapter, 0) + 1
-        self._loading = not _used(self._on_device, adapter, self._max_loras, self._running)
+        self._loading = int(not _used(self._on_device, adapter, self._max_loras, self._running))
         self.num_activated += self._loading
         self.num_read += not _used(self._on_host, adapter, self._max_cpu_loras, self._on_device)
 

@@ -42,9 +42,9 @@ class SpeculativeConfig(Options):
     acceptance_pattern: the numbers that the first, second, ... verification of each sequence
         accepts; after the last number the list starts again.
 
-    draft_us: how long drafting takes after each step, where it was measured; not given: passes of
-    the drafter by the roofline (nothing for ngram, nor under linear step times, which know no
-    model).
+    draft_us: how long drafting takes after each step, where it was measured. If it is not given,
+    the roofline times the drafter's passes; ngram takes no time, nor do drafts under linear step
+    times.
     """
 
     method: Literal["eagle", "eagle3", "mtp", "ngram", "draft_model"]

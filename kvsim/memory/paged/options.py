@@ -32,8 +32,8 @@ class Paged(AllocatorOptions):
     watermark: share of the pool that must stay free when a request is admitted beside others;
         not given: the scheduler's version decides, 0.01 under vllm-v0 and 0 since.
     sharing: how the n samples of a request share its prompt: "cache", through the prefix cache, or
-        "copy-on-write", forked from one block table; not given: the scheduler's version decides,
-        copy-on-write under vllm-v0 and the cache since.
+        "copy-on-write", forked from one block table. If it is not given, the scheduler's version
+        decides: copy-on-write under vllm-v0, the cache since.
     host_cache_gib: of host memory for content evicted from the device.
     eviction_policy: which content of the prefix cache goes first when blocks run out; not given:
         the least recently used ("lru"), as vLLM has it, which knows no other.
@@ -51,8 +51,8 @@ class Paged(AllocatorOptions):
         within a chunk, and chunks are cut where a state is kept.
 
     Layers with a window or a recurrent state get block tables of their own. A block that must hold
-    a recurrent state grows to a multiple of block_size; where a token takes fewer bytes than in
-    other layers, to a multiple that weighs as much as theirs.
+    a recurrent state grows to a multiple of block_size. If a token takes fewer bytes than in other
+    layers, the multiple is one that has as many bytes as theirs.
     """
 
     block_size: int = Field(16, ge=1, le=1 << 20)

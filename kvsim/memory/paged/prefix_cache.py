@@ -88,7 +88,8 @@ class PrefixCache:
 
     def _fresh(self, seq: Sequence, runs: KeyRuns, num_shareable: int) -> Table:
         table = self._names.fresh(runs, num_shareable)
-        table.hint = hint_of(seq.request)
+        if seq.request.session is not None or seq.request.priority:
+            table.hint = hint_of(seq.request)
         return table
 
     def _add_private(self, seq: Sequence, table: Table) -> None:

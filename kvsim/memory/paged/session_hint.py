@@ -22,6 +22,4 @@ NO_HINT = SessionHint(None, False, 0)
 
 def hint_of(request: Request) -> SessionHint:
     """What a request tells."""
-    if request.session is None and not request.priority:
-        return NO_HINT
     return SessionHint(request.session, request.ends_session, request.priority, request.pause_ps)

@@ -35,10 +35,10 @@ class Radix(HicacheOptions):
     a request whose lookup there is under way; more in hicache_storage_backend_extra_config
     (prefetch_threshold 256, prefetch_timeout_base 1, prefetch_timeout_per_ki_token 0.25,
     retry_poll_interval 8, retry_max_attempts 8).
-    kvsim's own: hicache_write_gb_per_s, hicache_load_gb_per_s, of each direction, the device's host
-    link unless given; hicache_copy_latency_us, before each copy, of a load before each layer;
-    storage_read_gb_per_s, storage_write_gb_per_s (5 unless given), storage_latency_us (100) of
-    each call.
+    kvsim's own: hicache_write_gb_per_s and hicache_load_gb_per_s, of each direction; the device's
+    host link unless given. hicache_copy_latency_us: before each copy, and before each layer of a
+    load. storage_read_gb_per_s, storage_write_gb_per_s: 5 unless given. storage_latency_us: of each
+    call, 100 unless given.
 
     Models with sliding windows have a second pool for them, of swa_full_tokens_ratio tokens for
     each of the first. swa_eviction_interval: slots of it are given back once so many have left the

@@ -7,10 +7,14 @@ import re
 
 from kvsim.readers.description import ServerSettings
 
-_REPLICAS = re.compile(r"^\s*(?:-\s+)?(?:replicas|replicaCount):\s*[\"']?(\d+)\b", re.MULTILINE)
+_REPLICAS = re.compile(
+    r"^[ \t]*(?:-[ \t]+)?(?:replicas|replicaCount):[ \t]*[\"']?(\d+)\b", re.MULTILINE
+)
 _DOCUMENTS = re.compile(r"^---.*$", re.MULTILINE)
-_ROUTER = re.compile(r"^\s*routingLogic:\s*[\"']?(\w+)", re.MULTILINE)
-_ROUTER_SPEC = re.compile(r"^(\s*)routerSpec:[^\n]*\n(?:\1\s+[^\n]*\n?|\s*\n)*", re.MULTILINE)
+_ROUTER = re.compile(r"^[ \t]*routingLogic:[ \t]*[\"']?(\w+)", re.MULTILINE)
+_ROUTER_SPEC = re.compile(
+    r"^([ \t]*)routerSpec:[^\n]*\n(?:\1[ \t]+\S[^\n]*(?:\n|\Z)|[ \t]*\n)*", re.MULTILINE
+)
 _SERVES = re.compile(r"vllm|sglang|trtllm|llama-server|modelURL", re.IGNORECASE)
 _ROUTERS = {
     "roundrobin": "round-robin",

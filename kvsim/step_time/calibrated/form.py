@@ -23,7 +23,7 @@ class Calibrated(StepTimeOptions):
 
     A step lasts scale * t + overhead + token * its tokens + chunk * its prefill chunks, where t is
     what the file says. overhead_us: a constant added to every step, for what the samples leave out
-    (host time); it may be negative, for samples that hold more than a step, as long as no step can
+    (host time). It may be negative, for samples that hold more than a step, as long as no step can
     end before it began. token_us: of every token, as the all-reduces under tensor parallelism are,
     where the samples are of one GPU's kernels. chunk_us: of every prefill chunk. `kvsim validate
     run --fit` finds them on a recorded run.

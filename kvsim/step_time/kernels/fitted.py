@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class FittedOptions(ComposedOptions):
-    """A step's time as the sum of its layers' kernels, each by a roofline of the device whose
-    constants are fitted over all devices with measured kernels, and of the host's part.
+    """A step's time as the sum of its layers' kernels and of the host's part. Each kernel is timed
+    by a roofline whose constants are fitted over all devices with measured kernels.
 
     engine: whose kernels, vllm or sglang (default: the scheduler's). engine_version: its host's
     part (default: the newest).

@@ -38,7 +38,7 @@ class VllmOffloading(HostTierOptions):
         max_tracker_size: of so many contents this is counted.
     offload_prompt_only: generated tokens are stored when a later request sends them as prompt.
     sync_load_budget_bytes: in each step, loads of up to so many bytes in sum start their requests
-        at once, and the step waits for them; other requests wait for their loads by themselves.
+        at once, and the step waits for them. Other requests wait for their loads by themselves.
     """
 
     blocks_per_chunk: int = Field(1, ge=1, le=1 << 20)

@@ -33,8 +33,8 @@ ELSEWHERE = {
 
 
 class LlamaServer(SlotFlags, SchedulerOptions):
-    """llama-server 0c1e57098 over `kind = "cells"`. Nothing is preempted: where a batch finds no
-    room, idle slots are emptied, then less of it is computed at once, and at last every running
+    """llama-server 0c1e57098 over `kind = "cells"`. Nothing is preempted. If a batch finds no
+    room, idle slots are emptied, then less of the batch is computed at once. At last every running
     request ends with an error.
 
     preemption_mode and victim have one value here.
