@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.fuzzing.scenarios import SKIPPED, _value
+from support.fuzzing.drawing import SKIPPED, value_for
 
 import kvsim
 from kvsim.engine.schedulers import SCHEDULERS
@@ -103,7 +103,7 @@ SECOND_POOLS = [name for name in Radix.model_fields if "swa" in name or "mamba" 
 @pytest.mark.parametrize("name", SECOND_POOLS)
 def test_a_key_of_a_pool_that_the_model_lacks_is_refused(name: str) -> None:
     random, field = Random(name), Radix.model_fields[name]
-    drawn = {_value(random, name, field, 1) for _ in range(12)} - {None, field.default}
+    drawn = {value_for(random, name, field, 1) for _ in range(12)} - {None, field.default}
     table: dict[str, Any] = {"model": {"name": "opt-125m"}, "device": {"name": "h100"}}
     table |= {"scheduler": {"kind": "sglang"}, "workload": STREAMS[0][2]}
     assert drawn
@@ -122,7 +122,7 @@ def test_a_key_changes_a_run_or_is_refused(part: str, kind: str) -> None:
         random, beside = Random(name), {"kind": kind, **BESIDE.get(name, {})}
         if name not in PREEMPTING.get(kind, {}):
             beside |= PREEMPTING.get(kind, {})
-        drawn = [_value(random, name, field, 1) for _ in range(12)]
+        drawn = [value_for(random, name, field, 1) for _ in range(12)]
         values = [
             each for at, each in enumerate(drawn) if each is not None and each not in drawn[:at]
         ]

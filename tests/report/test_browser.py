@@ -62,8 +62,8 @@ def test_everything_is_drawn_and_nothing_is_asked_of_a_network(opened: Any, trac
         "p => p.querySelectorAll('.trace, .points path, .scatterlayer .js-line').length)"
     )
     assert len(plots) == sum(FIGURES.get(name)().draw(traced) is not None for name in FIGURES)
-    # Nobody kept a tree, and there are neither replicas nor tiers.
-    assert len(plots) == len(list(FIGURES)) - 3
+    # Nobody kept a tree, and there are no replicas, tiers or links.
+    assert len(plots) == len(list(FIGURES)) - 4
     assert all(plots)
     inks = opened.execute_script(f"{PIXELS} return new Set(p).size")
     assert inks > 8
