@@ -36,8 +36,12 @@ def test_a_correction_scales_kernels_and_adds_the_hosts_time():
 
 
 def test_the_engine_and_its_version_are_those_of_meta_json():
-    assert hardware_of(run().meta)[-2:] == ("vllm", "0.11.0")
-    assert hardware_of(run(engine="kvsim 0.2.0").meta)[-2:] == (None, None)
+    def engine_of(**changes: Any) -> tuple[str | None, str | None]:
+        hardware = hardware_of(run(**changes).meta)
+        return hardware.engine, hardware.engine_version
+
+    assert engine_of() == ("vllm", "0.11.0")
+    assert engine_of(engine="kvsim 0.2.0") == (None, None)
 
 
 def test_another_link_than_the_measured_one_sets_the_rate_of_all_reduces():
