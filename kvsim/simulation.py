@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsim.capacity.local_attention import freed_chunks
 from kvsim.capacity.sglang.sizing import layout_under
-from kvsim.drafting import drafted_time, drafter_of
+from kvsim.drafting import drafter_of
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, assemble, clock, serve_all
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
@@ -28,8 +28,8 @@ from kvsim.scenario import Scenario
 from kvsim.served import check_served
 from kvsim.shared_sequences import over_gpus, shared_layout
 from kvsim.step_time.form import StepTime
-from kvsim.step_time.options import Hardware
 from kvsim.tiers import with_tiers
+from kvsim.timing import step_time_of
 
 if TYPE_CHECKING:
     from kvsim.disaggregated import DisaggregatedRuns
@@ -93,29 +93,11 @@ class Simulation:
         if options.decode_context_parallel_size > 1:
             self.layout = shared_layout(scenario, self.layout, drafted=self.drafter is not None)
         self.pool = pool_of(scenario, self.model, self.device, self.drafter)
-        scheduler = scenario.scheduler_of(scenario.allocator[0])
-        hardware = Hardware(
-            self.model,
-            self.device,
-            options.tensor_parallel_size,
-            self.layout,
-            scenario.folder,
-            options.data_parallel_size,
-            options.enable_expert_parallel,
-            scheduler.engine,
-            scheduler.engine_version,
-            self.pool.capacity_bytes // max(1, self.layout.bytes_per_token),
+        self.step_time = step_time_of(
+            scenario, self.model, self.device, self.layout, self.pool, self.drafter
         )
-        self.step_time = scenario.step_time.build(hardware)
-        if scenario.speculative_config is not None and self.drafter is not None:
+        if self.drafter is not None:
             self.layout = self.drafter.layout(self.model, options)
-            self.step_time = drafted_time(
-                self.step_time,
-                scenario.speculative_config,
-                self.drafter,
-                scenario.step_time,
-                hardware,
-            )
         self.labels = scenario.labels()
         for each in scenario.allocator:
             self.replica_spec(each).build()
@@ -134,7 +116,8 @@ class Simulation:
             check_served(self.stream, self.replica_spec(each), apart=self.apart is not None)
         self.front_end: FrontEnd | None = None
         if front := scenario.front_end:
-            self.front_end = front.of(scheduler.engine, self.model.kind)
+            engine = scenario.scheduler_of(scenario.allocator[0]).engine
+            self.front_end = front.of(engine, self.model.kind)
             self.stream = behind(self.stream, self.front_end, front.clients_of(scenario.workload))
 
     def chosen(self, label: str | None) -> tuple[AllocatorOptions, str]:
