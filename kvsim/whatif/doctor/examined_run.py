@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsim.engine.schedulers.llama_server.options import LlamaServer
 from kvsim.memory.ledger import CLASSES
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.options import Options
@@ -21,12 +22,13 @@ from kvsim.vllm.grouping import is_uniform
 from kvsim.whatif.cache_curve.lru import HitCurve, lru_curve
 from kvsim.whatif.cache_curve.order import in_order
 from kvsim.whatif.scenario_tables import Table
+from kvsim.whatif.slot_watch import SlotWatch
 from kvsim.whatif.watch import SUBSTANTIAL, Preempted, QueueWaits, QueueWatch
 
 
 class ExaminedRun:
     """One allocator of a scenario, simulated once. table, folder: the scenario with this allocator
-    alone. simulation: of these tables. run: its run.
+    alone. simulation: of these tables. run: its run. slots: the watch on llama-server's slots.
     """
 
     def __init__(self, table: Table, folder: Path) -> None:
@@ -36,7 +38,10 @@ class ExaminedRun:
         self.allocator = scenario.allocator[0]
         self.scheduler = scenario.scheduler_of(self.allocator)
         self.label = self.simulation.labels[0]
-        self.watch = QueueWatch(self.scheduler)
+        self.slots: SlotWatch | None = None
+        if isinstance(self.scheduler, LlamaServer):
+            self.slots = SlotWatch(self.scheduler, self.simulation.layout)
+        self.watch = self.slots or QueueWatch(self.scheduler)
         self.run: Run = self.simulation.run(self.allocator, self.label, observer=self.watch)
 
     @property

@@ -16,7 +16,14 @@ from kvsim.whatif.doctor.subject import subject_of
 
 SERVERS = sorted((Path(__file__).parent / "servers").glob("*.toml"))
 # Arguments of vLLM 0.33 (engine/arg_utils.py) that `kvsim import` does not read.
-MORE = {"max_cudagraph_capture_size", "prefix_cache_retention_interval", "speculative_config"}
+# And flags of llama-server.
+MORE = {
+    "swa_full",
+    "cache_ram",
+    "max_cudagraph_capture_size",
+    "prefix_cache_retention_interval",
+    "speculative_config",
+}
 
 
 @cache

@@ -18,6 +18,8 @@ CAUSES: Registry[Cause] = Registry(
         "too-many-sequences": "kvsim.whatif.doctor.causes.too_many_sequences:TooManySequences",
         "too-few-sequences": "kvsim.whatif.doctor.causes.too_few_sequences:TooFewSequences",
         "few-slots": "kvsim.whatif.doctor.causes.few_slots:FewSlots",
+        "full-windows": "kvsim.whatif.doctor.causes.full_windows:FullWindows",
+        "slot-similarity": "kvsim.whatif.doctor.causes.slot_similarity:SlotSimilarity",
         "padding": "kvsim.whatif.doctor.causes.padding:Padding",
         "fragmentation": "kvsim.whatif.doctor.causes.fragmentation:Fragmentation",
         "cuda-graphs": "kvsim.whatif.doctor.causes.cuda_graphs:CudaGraphs",
@@ -25,6 +27,7 @@ CAUSES: Registry[Cause] = Registry(
         "evicted-prefixes": "kvsim.whatif.doctor.causes.evicted_prefixes:EvictedPrefixes",
         "slow-link": "kvsim.whatif.doctor.causes.slow_link:SlowLink",
         "small-tier": "kvsim.whatif.doctor.causes.small_tier:SmallTier",
+        "small-prompt-cache": "kvsim.whatif.doctor.causes.small_prompt_cache:SmallPromptCache",
         "small-pool": "kvsim.whatif.doctor.causes.small_pool:SmallPool",
     },
 )
