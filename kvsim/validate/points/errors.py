@@ -64,6 +64,7 @@ GROUPINGS: dict[str, Callable[[PointOutcome], str]] = {
     "split": lambda outcome: named_split(outcome.row),
     "precision": lambda outcome: outcome.row.precision or "not said",
     "regime": regime,
+    "servers": lambda outcome: outcome.row.servers,
 }
 
 

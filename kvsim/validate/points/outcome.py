@@ -54,6 +54,7 @@ class PointOutcome(NamedTuple):
             "device": row.system,
             "precision": row.precision,
             "split": named_split(row),
+            "servers": row.servers,
             "isl": row.isl,
             "osl": row.osl,
             "clients": row.clients(split.copies),

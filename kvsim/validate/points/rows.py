@@ -24,6 +24,7 @@ NEEDED = (
 )
 MEASURED = "silicon"
 Half = Literal["fit", "judge"]
+Servers = Literal["in the row", "in another row of the measurement", "not said, one of each"]
 _CLIENTS = re.compile(r"silicon_concurrency=(\d+)")
 _ESTIMATE = re.compile(r"(.+)_(ttft|tpot)_ms")
 
@@ -44,7 +45,7 @@ class Point(Options):
     attention layers. concurrency: at the whole server (0: as silicon_data_source says, else the
     copies times batch_size). prefill, decode: the servers of a disaggregated row. silicon_ttft_ms,
     silicon_tpot_ms: measured means in milliseconds. estimates: (TTFT, TPOT) of other tools,
-    milliseconds, by their names.
+    milliseconds, by their names. servers: where their numbers are from.
     """
 
     id: str
@@ -71,6 +72,13 @@ class Point(Options):
     silicon_ttft_ms: Milliseconds
     silicon_tpot_ms: Milliseconds
     estimates: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    servers: Servers = "in the row"
+
+    @property
+    def counted(self) -> bool:
+        """Whether the row says how many servers of each kind there were."""
+        sides = (self.prefill, self.decode)
+        return all(side is None or side.counted for side in sides)
 
     @property
     def half(self) -> Half:
@@ -94,7 +102,9 @@ def read_points(path: Path) -> list[Point]:
     for line, cells in records(text):
         where = f"{path}:{line}"
         table: dict[str, Any] = {
-            key: cells[key].strip() for key in Point.model_fields if cells.get(key, "").strip()
+            key: cells[key].strip()
+            for key in Point.model_fields
+            if key != "servers" and cells.get(key, "").strip()
         }
         if table.get("mode", "agg") != "agg" and not table.get("tp_size"):
             table["tp_size"] = 1  # its two servers have splits of their own
@@ -113,7 +123,34 @@ def read_points(path: Path) -> list[Point]:
         rows.append(row)
     if not rows:
         raise InputError("the table has no rows", where=str(path))
-    return rows
+    return _with_servers(rows)
+
+
+def _with_servers(rows: list[Point]) -> list[Point]:
+    """The rows; those that do not count their servers take them from a row that does, and has the
+    same measurement. A table may hold one measurement under several labels.
+    """
+    known = {_measurement(row): row for row in reversed(rows) if row.prefill and row.counted}
+    found = []
+    for row in rows:
+        if not row.counted:
+            whole = known.get(_measurement(row))
+            update: dict[str, Any] = {"servers": "not said, one of each"}
+            if whole is not None:
+                update = {
+                    "servers": "in another row of the measurement",
+                    "prefill": whole.prefill,
+                    "decode": whole.decode,
+                }
+            row = row.model_copy(update=update)
+        found.append(row)
+    return found
+
+
+def _measurement(row: Point) -> tuple[object, ...]:
+    """What tells one measurement from all others: its latencies to nine digits, at one load."""
+    latencies = (f"{ms:.8e}" for ms in (row.silicon_ttft_ms, row.silicon_tpot_ms))
+    return (row.backend, row.system, row.precision, row.mode, row.isl, row.osl, *latencies)
 
 
 def _tools(header: list[str]) -> list[str]:

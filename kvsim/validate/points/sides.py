@@ -9,8 +9,8 @@ from kvsim.plumbing.options import Options
 
 
 def _one_if_none(value: object) -> object:
-    """A number that does not apply is written as 0 or left out."""
-    return 1 if value in ("", "0", 0) else value
+    """A number that does not apply is written as 0."""
+    return 1 if value in ("0", 0) else value
 
 
 OneOrMore = Annotated[PositiveInt, BeforeValidator(_one_if_none)]
@@ -30,6 +30,11 @@ class PointSide(Options):
     moe_tp_size: OneOrMore = 1
     moe_ep_size: OneOrMore = 1
 
+    @property
+    def counted(self) -> bool:
+        """Whether the row says how many servers there were."""
+        return "num_workers" in self.model_fields_set
+
     def __str__(self) -> str:
         copies = f" x {self.attention_dp_size}" if self.attention_dp_size > 1 else ""
         return f"{self.num_workers} of TP {self.tp_size}{copies}"
@@ -38,7 +43,7 @@ class PointSide(Options):
 def side_of(cells: Mapping[str, str], side: str, where: str) -> PointSide | None:
     """The servers of one kind in a row; None of a row without any."""
     names = {name: f"{side}_{name}" for name in PointSide.model_fields}
-    table = {name: cells[key].strip() for name, key in names.items() if key in cells}
-    if not any(table.values()):
+    table = {name: cell for name, key in names.items() if (cell := cells.get(key, "").strip())}
+    if not table:
         return None
     return PointSide.parse(table, f"{where}: {side}")

@@ -74,7 +74,8 @@ class Answer(NamedTuple):
         )
         found = [PointTable("All points", note, HEADS, [_cells(self.everything)])]
         for by, each in self.groups.items():
-            found.append(PointTable(f"By {by}", note, HEADS, [_cells(one) for one in each]))
+            if by != "servers" or len(each) > 1:  # only disaggregated rows may leave them out
+                found.append(PointTable(f"By {by}", note, HEADS, [_cells(one) for one in each]))
         if self.beside:
             rows = [
                 _cells(one._replace(group=f"{one.tool}, on {one.group}")) for one in self.beside

@@ -103,3 +103,16 @@ def test_a_row_without_its_servers_is_refused_and_repeats_have_equal_ones(tmp_pa
     assert [[each.id for each in group] for group in repeats(read(tmp_path, *rows))] == [
         ["one", "two"]
     ]
+
+
+def test_servers_that_a_row_does_not_count_are_those_of_the_same_measurement(tmp_path):
+    short = APART | {"id": "short", "prefill_num_workers": "", "decode_num_workers": ""}
+    digits = short | {"id": "digits", "silicon_tpot_ms": "7.500000000001"}
+    other = short | {"id": "other", "silicon_tpot_ms": "7.6"}
+    rows = {each.id: each for each in read(tmp_path, short, digits, APART, other)}
+    for name in ("short", "digits"):
+        assert (rows[name].prefill, rows[name].decode) == (rows["one"].prefill, rows["one"].decode)
+        assert rows[name].servers == "in another row of the measurement"
+    assert rows["one"].servers == "in the row"
+    assert str(rows["other"].prefill) == "1 of TP 1"
+    assert rows["other"].servers == "not said, one of each"
