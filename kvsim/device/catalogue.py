@@ -60,6 +60,7 @@ def named_device(name: str, where: str = "device.name") -> Device:
         host_bytes_per_s=round(table["host_gb_per_s"] * GIGA),
         peer_bytes_per_s=round(table["peer_gb_per_s"] * GIGA),
         source=table["source"],
+        **({"gpus_per_node": table["gpus_per_node"]} if "gpus_per_node" in table else {}),
     )
 
 

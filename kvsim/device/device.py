@@ -13,6 +13,7 @@ class Device:
     fp8_flops, fp32_flops: dense FLOP/s of these; fp8_flops equals fp16_flops where the hardware
     has no 8-bit floating point.
     host_bytes_per_s: of the link to the host, one way. peer_bytes_per_s: to other GPUs, one way.
+    gpus_per_node: how many GPUs that link connects; what lies beyond is reached over the network.
     source: where the figures come from.
     """
 
@@ -25,6 +26,7 @@ class Device:
     host_bytes_per_s: int
     peer_bytes_per_s: int
     source: str
+    gpus_per_node: int = 8
 
     def flops(self, bits: float) -> int:
         """Dense FLOP/s of matrix products, by bits of an element."""

@@ -20,7 +20,8 @@ class DeviceOptions(Options):
 
     memory_gib or memory_bytes: what the driver reports as total. Bandwidths and links in GB/s (one
     way), FLOP/s dense in TFLOP/s. A GPU of one's own takes fp8 and fp32 FLOP/s from the 16-bit
-    figure (the same, an eighth) and PCIe 4.0 links (32 GB/s) unless they are given.
+    figure (the same, an eighth) and PCIe 4.0 links (32 GB/s) unless they are given. gpus_per_node:
+    GPUs that the link between GPUs connects (8; GB200: 72); all-reduces over more take the network.
     """
 
     name: str
@@ -32,6 +33,7 @@ class DeviceOptions(Options):
     fp32_tflops: float | None = Field(default=None, ge=1e-6, le=1e9)
     host_gb_per_s: float | None = Field(default=None, ge=1e-6, le=1e9)
     peer_gb_per_s: float | None = Field(default=None, ge=1e-6, le=1e9)
+    gpus_per_node: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
     def _one_memory(self) -> Self:
@@ -84,6 +86,6 @@ class DeviceOptions(Options):
             "peer_bytes_per_s": (self.peer_gb_per_s, GIGA),
         }
         figures = {field: round(value * scale) for field, (value, scale) in scaled.items() if value}
-        if self.memory_bytes is not None:
-            figures["memory_bytes"] = self.memory_bytes
+        whole = {"memory_bytes": self.memory_bytes, "gpus_per_node": self.gpus_per_node}
+        figures |= {field: value for field, value in whole.items() if value is not None}
         return figures

@@ -24,6 +24,7 @@ SEMANTICS = (("0.27", "vllm-0.27"), ("0.13", "vllm-0.22"), ("0", "vllm-0.11"))
 # Rows of a nightly build, and rows of no version: the releases of when InferenceX measured them.
 UNNAMED = {"vllm": ("0.19.0", "0.11.0"), "sglang": ("0.5.8", "0.5.5")}
 ASYNC_SINCE = (0, 14)
+RACKS = {"gb300": {"gpus_per_node": 72}}  # its GPUs are those of servers of 8 otherwise
 MS_PER_S = 1000.0
 
 
@@ -81,7 +82,7 @@ def _prepare(row: Point, step_time: str | None, kept: Sequence[str] | None = Non
             "enable_expert_parallel": whole,
             "kv_cache_dtype": flags.get("kv_cache_dtype", "auto"),
         },
-        "device": {"name": _device(row.system)},
+        "device": {"name": _device(row.system), **RACKS.get(row.system, {})},
         "step_time": _step_time(row, step_time),
         "workload": {
             "kind": "synthetic",

@@ -1,13 +1,18 @@
 """`--step-time kernels`: the composed step times of a recorded run, which a fit corrects."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from kvsim.device import named_device
+from kvsim.model import named_model
 from kvsim.plumbing.errors import InputError
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time.correction import Correction
+from kvsim.step_time.kernels.form import KernelOptions
+from kvsim.step_time.options import Hardware
 from kvsim.validate.run.step_times import step_times_of
 from kvsim.validate.served import hardware_of
 
@@ -58,3 +63,14 @@ def test_another_link_than_the_measured_one_sets_the_rate_of_all_reduces():
 def test_a_gpu_without_tables_is_refused():
     with pytest.raises(InputError, match=r"no kernels of vllm were measured.*fitted"):
         step_times_of(run(gpu="RTX 4090"), "kernels")
+
+
+def test_an_all_reduce_over_two_servers_takes_the_network():
+    def step_ps(tp: int, gpus_per_node: int) -> int:
+        model, device = named_model("deepseek-v3"), named_device("h100")
+        hardware = Hardware(model, replace(device, gpus_per_node=gpus_per_node), tp)
+        return KernelOptions().build(hardware).step_ps(StepShape((), 4, 4000))
+
+    assert step_ps(8, 8) == step_ps(8, 72)
+    # DeepSeek-R1, SGLang 0.5.8, 4 clients: 18.67 ms on 2 x 8 H100; kernels of one server take 9.6
+    assert (step_ps(16, 8) - step_ps(16, 16)) / 1e9 == pytest.approx(9.1, abs=1.5)
