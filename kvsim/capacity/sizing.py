@@ -34,15 +34,14 @@ def check_simulated(model: Model, model_options: ModelOptions) -> None:
     """Raise InputError for a model whose pool no simulation has, or for parallelism that step times
     do not model.
     """
-    for key in ("pipeline_parallel_size", "data_parallel_size"):
-        if getattr(model_options, key) > 1:
-            raise InputError(
-                "a simulation runs one stage of one copy",
-                where=f"model.{key}",
-                value=getattr(model_options, key),
-                limit=1,
-                remedy="kvsim memory sizes the others",
-            )
+    if model_options.pipeline_parallel_size > 1:
+        raise InputError(
+            "a simulation runs one stage",
+            where="model.pipeline_parallel_size",
+            value=model_options.pipeline_parallel_size,
+            limit=1,
+            remedy="kvsim memory sizes the others",
+        )
     if any(cache.own_block for cache in model_options.caches(model)):
         raise InputError(
             "its caches come in blocks of their own sizes, which no allocator here hands out",

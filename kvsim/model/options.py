@@ -37,7 +37,9 @@ class ModelOptions(Options):
     (VLLM_PP_LAYER_PARTITION); not given: as even as vLLM makes them. data_parallel_size: copies of
     the attention layers, over whose GPUs the routed experts are split too; enable_expert_parallel:
     by whole experts. decode_context_parallel_size: of the tensor parallel GPUs, how many share the
-    tokens of a sequence. `kvsim memory` sizes all of them; a simulation runs one stage of one copy.
+    tokens of a sequence. `kvsim memory` sizes all of them; a simulation runs one stage, and of the
+    copies one, with the requests of the scenario and the experts' part of all. [fleet] runs all:
+    replicas = data_parallel_size.
     """
 
     name: str | None = None
@@ -59,9 +61,8 @@ class ModelOptions(Options):
 
     @property
     def num_gpus(self) -> int:
-        """GPUs of one replica."""
-        copies = self.pipeline_parallel_size * self.data_parallel_size
-        return self.tensor_parallel_size * copies
+        """GPUs of one replica, which is one data-parallel copy."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
 
     @property
     def stage_layers(self) -> tuple[int, ...] | None:

@@ -19,6 +19,7 @@ def remarks(result: Result) -> list[str]:
             f"each request, {front['token_ms']:.3g} ms of each token of its prompt and "
             f"{front['client_ms']:.3g} ms for each client."
         )
+    sentences += _copies(result)
     asked = bool(result.scenario.get("window"))
     texts: dict[str, list[str]] = {}
     for run in result.runs:
@@ -50,6 +51,18 @@ def _expected(result: Result) -> list[str]:
         f"On measured points that no constant was fitted on ({regime}), times per output token of "
         f"such step times are off by {percent(error.median)} in the median and "
         f"{percent(error.mean)} in the mean (reports/points)."
+    ]
+
+
+def _copies(result: Result) -> list[str]:
+    """That one data-parallel copy was simulated, where that is so."""
+    scenario = result.scenario
+    copies = scenario["model"].get("data_parallel_size", 1)
+    if copies == 1 or scenario.get("fleet") or scenario.get("disaggregation"):
+        return []
+    return [
+        f"One of {copies} data-parallel copies was simulated: the requests are those of this copy. "
+        f"[fleet] with replicas = {copies} simulates all."
     ]
 
 

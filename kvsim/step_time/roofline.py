@@ -89,7 +89,7 @@ class Roofline(StepTimeOptions):
                 * PS_PER_US
             ),
             weights_ps=round(_shared_bytes(model, tp) * ps_per_byte),
-            experts=_expert_reads(model, tp, ps_per_byte),
+            experts=_expert_reads(model, tp, hardware.data_parallel_size, ps_per_byte),
             token_ps=round(model.matmul_flops_per_token / tp * ps_per_flop),
             logits_ps=round(model.logits_flops / tp * ps_per_flop),
             state_ps=round(2 * state_bytes * ps_per_byte),
@@ -106,16 +106,18 @@ def _shared_bytes(model: Model, tp: int) -> int:
     return round(bits / 8)
 
 
-def _expert_reads(model: Model, tp: int, ps_per_byte: float) -> tuple[tuple[float, int], ...]:
-    """For each kind of expert layer: the chance that a token misses an expert, and the time of
-    reading all of them in all such layers.
+def _expert_reads(
+    model: Model, tp: int, copies: int, ps_per_byte: float
+) -> tuple[tuple[float, int], ...]:
+    """For each kind of expert layer: the chance that a token of each copy of the attention misses
+    an expert, and the time of reading all experts of a GPU in all such layers.
     """
     elements: dict[float, int] = {}
     for layer in model.layers:
         part = layer.feed_forward
         if isinstance(part, Experts):
-            miss = 1 - part.experts_per_token / part.num_experts
-            size = part.weights(model.hidden_size, tp).expert
+            miss = (1 - part.experts_per_token / part.num_experts) ** copies
+            size = part.weights(model.hidden_size, tp).expert // copies
             elements[miss] = elements.get(miss, 0) + size
     bytes_per_element = model.weight_format.expert_bits / 8
     return tuple(
