@@ -57,7 +57,7 @@ class Estimator:
         ready = prepare(point, "kernels")
         form, model = self._form(ready.table)
         load, scheduler = ready.table["workload"], ready.table["scheduler"]
-        clients = load["arrivals"]["num_users"]
+        clients = max(1, round(load["arrivals"]["num_users"] / ready.split.copies))
         mean = (1 + ready.benchmark.shortest) / 2
         prompt, output = point.isl * mean, point.osl * mean
         context = prompt + output / 2

@@ -1,6 +1,7 @@
 """A row as a scenario: its model, GPUs, engine and version, and its clients in a closed loop.
 
-Of several copies of the attention layers one is simulated, with its share of the clients.
+Several copies of the attention layers are a fleet behind the engine's own balancer; those of a
+mixture of experts step together.
 """
 
 from collections.abc import Sequence
@@ -64,13 +65,13 @@ def _prepare(row: Point, step_time: str | None, kept: Sequence[str] | None = Non
     flags = flags_of(row, split, row.clients(split.copies))
     if kept is not None:
         flags = {name: value for name, value in flags.items() if name in kept}
-    clients = max(1, round(row.clients(split.copies) / split.copies))
+    clients = row.clients(split.copies)
     name = _model_name(row)
-    kind = find_model(name, "model_path", offline=True).kind
+    model = find_model(name, "model_path", offline=True)
     mean = row.isl * (1 + benchmark.shortest) / 2
     front_ms = 0.0
     if benchmark.front_end:
-        fitted = front_end(row.backend, kind)
+        fitted = front_end(row.backend, model.kind)
         front_ms = 0.0 if fitted is None else fitted.ms(mean, clients)
     whole = split.whole_experts or flags.get("enable_expert_parallel", False)
     table: dict[str, Any] = {
@@ -97,6 +98,11 @@ def _prepare(row: Point, step_time: str | None, kept: Sequence[str] | None = Non
         },
         **engine(row, flags, clients),
     }
+    if split.copies > 1:
+        router = {"kind": f"{row.backend}-dp", "lockstep": model.is_sparse}
+        table["fleet"] = {"replicas": split.copies, "router": router}
+        if model.is_sparse and "async_scheduling" in table["scheduler"]:
+            table["scheduler"]["async_scheduling"] = False  # copies in step have one step in flight
     return Prepared(table, split, benchmark, front_ms)
 
 

@@ -121,7 +121,8 @@ def test_a_scenario_has_the_benchmark_s_clients_lengths_and_flags():
     plain = prepare(row(silicon_data_source="/home/a.csv; silicon_concurrency=4")).table
     assert plain["workload"]["prompt"] == {"kind": "fixed", "tokens": 256}
     two = {"tp_size": 1, "moe_tp_size": 2, "silicon_data_source": "/a; silicon_concurrency=8"}
-    assert prepare(row(**two)).table["workload"]["arrivals"]["num_users"] == 4
+    shared = prepare(row(**two)).table
+    assert (shared["workload"]["arrivals"]["num_users"], shared["fleet"]["replicas"]) == (8, 2)
 
 
 @pytest.mark.parametrize(
@@ -253,3 +254,19 @@ def test_a_sweep_by_the_published_script_repeats_its_prompts_and_mixes_chunks():
     sglang = prepare(row(**swept, **SGLANG)).table
     assert sglang["scheduler"]["enable_mixed_chunk"]
     assert "prefixes" not in sglang["workload"]
+
+
+def test_copies_of_the_attention_are_a_fleet_that_shares_the_experts():
+    labels = {"model_path": "Qwen/Qwen3-235B-A22B-FP8", "system": "h200_sxm", "precision": "fp8"}
+    point = row(**labels, backend_version="0.12.0", tp_size=2, attention_dp_size=2, moe_tp_size=4)
+    made = prepare(point, "kernels").table
+    assert (made["fleet"]["replicas"], made["fleet"]["router"]["lockstep"]) == (2, True)
+    assert made["model"]["data_parallel_size"] == 2
+    assert made["workload"]["arrivals"]["num_users"] == 4
+    one, two = simulate(made).runs
+    assert one.summary.requests.finished + two.summary.requests.finished == 40
+    alone = simulate(
+        made | {"fleet": {"replicas": 2}, "model": made["model"] | {"data_parallel_size": 1}}
+    )
+    held = [each.summary.memory.capacity_tokens for each in (one, alone.runs[0])]
+    assert held[0] > 2 * held[1]  # the experts lie on four GPUs instead of two
