@@ -1,4 +1,4 @@
-"""What an engine tells its recorder: the ledger over time, and the gaps between tokens."""
+"""The records of an engine: the ledger over time, and the gaps between tokens."""
 
 from kvsim.engine.plan import PausedBatch, Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
@@ -9,15 +9,15 @@ from kvsim.sequence import Sequence
 
 
 class Books:
-    """Keeps the books of one engine, which moves the scheduler and says what happened: `open`
-    before time passes, `last_step` and `computed` after it has.
+    """Reports the steps of one engine to its recorder. The engine calls `open` before time passes,
+    and `last_step` and `computed` afterwards.
     """
 
     def __init__(self, scheduler: Scheduler, recorder: Recorder) -> None:
         self._scheduler = scheduler
         self._recorder = recorder
         self._usage = Usage()
-        self._opened = Usage()  # when time began to pass: splits the free bytes of what follows
+        self._opened = Usage()  # at `open`: splits the free bytes of what follows
         self._saved_bytes = 0
         self._parts = NO_PARTS
         self._num_waiting = 0
@@ -25,31 +25,31 @@ class Books:
         self._head: Sequence | None = None  # of the queue
 
     def planned(self, plan: Plan, token_ps: int) -> None:
-        """Whose tokens stop coming with this plan, the last at `token_ps`, and whose come again."""
+        """Note sequences that pause in `plan`, after a last token at `token_ps`, or resume."""
         self._pauses.planned(plan, token_ps)
 
     def returned(self, plan: Plan, now_ps: int) -> None:
-        """The tokens of a plan that computes prompts came at now_ps: first ones among them."""
+        """The tokens of `plan` came at `now_ps`: set the first-token times of its prompts."""
         for chunk in plan.chunks:
             if chunk.samples and chunk.seq.first_token_ps < 0:
                 chunk.seq.first_token_ps = now_ps
 
     def open(self) -> None:
-        """Time is about to pass: this is how the ledger and the queue stand. Who arrives while it
-        does waits from then on, which the recorder is told by itself (`queue`).
+        """Time is about to pass: read the ledger and the length of the queue. Arrivals meanwhile
+        are recorded by `queue`.
         """
         self._num_waiting = len(self._scheduler.waiting)
         self._head = self._scheduler.waiting.head
         self.scheduled(None)
 
     def idled(self, start_ps: int, end_ps: int) -> None:
-        """Nothing ran between the two."""
+        """The engine was idle between these times."""
         rest = 0, self._num_waiting, 0, self._parts
         self._recorder.interval(start_ps, 0, end_ps - start_ps, 0, self._usage, None, *rest)
 
     def held(self, plan: Plan) -> None:
-        """The time has passed for which the scheduler was held up before it launched `plan`, ahead
-        of which the next pass may start others.
+        """Book the time for which the scheduler was held up before it launched `plan`. The next
+        scheduling pass may start other sequences before that plan ends.
         """
         plan.held_booked = True
         stall_ps, usage = plan.stalls[0]
@@ -57,19 +57,19 @@ class Books:
         self._recorder.interval(plan.start_ps, 0, stall_ps, 0, usage, None, *rest)
 
     def queue(self, now_ps: int) -> None:
-        """The queue may have changed now."""
+        """Record the length of the queue, which may have changed."""
         self._recorder.queue(now_ps, len(self._scheduler.waiting))
 
     def last_step(self, done: Plan, plan: Plan) -> None:
-        """While `done` computed its last step, `plan` was scheduled: its slots were taken but not
-        yet valid.
+        """`plan` was scheduled while `done` computed its last step: the slots of `plan` were taken
+        but not yet valid.
         """
         self._usage = self._before_return(self._usage, plan)
         self._book(done, done.last_start_ps, 1, done.end_ps - done.last_start_ps, 0, None)
 
     def scheduled(self, ahead: Plan | None) -> None:
-        """One more step of a plan was scheduled: this is how the ledger stands, its free bytes
-        split as when time began to pass. ahead: the plan, if slots of that step are not yet valid.
+        """One more step of a plan was scheduled: read the ledger, its free bytes split as at
+        `open`. ahead: the plan, if the slots of that step are not yet valid.
         """
         allocator = self._scheduler.allocator
         if ahead is None or ahead.ends_ps:
@@ -80,8 +80,8 @@ class Books:
         self._saved_bytes, self._parts = allocator.saved_bytes or 0, allocator.parts
 
     def computed(self, plan: Plan, first: int, steps: int, course: Course | None) -> None:
-        """`steps` steps of `plan` computed, from its step number `first` on, while the ledger moved
-        by `course`.
+        """`steps` steps of `plan` were computed, from its step number `first` on, while the ledger
+        changed by `course`.
         """
         if not plan.ends_ps:
             if course is not None and self._usage is not self._opened:
@@ -93,8 +93,8 @@ class Books:
         self._book(plan, start_ps, steps, step_ps, 0, course)
 
     def _before_return(self, usage: Usage, ahead: Plan) -> Usage:
-        """The ledger with slots of a step of `ahead` counted as reserved. A slot that several
-        sequences share is computed by each: no more than there are.
+        """The ledger with the slots of a step of `ahead` counted as reserved, at most the used
+        ones: a slot that several sequences share is computed by each of them.
         """
         used, reserved, *others = usage
         ahead_bytes = min(ahead.new_slots * self._scheduler.allocator.token_bytes, used)
@@ -109,7 +109,7 @@ class Books:
         growth_ps: int,
         course: Course | None,
     ) -> None:
-        """`plan` computed for `steps` steps from start_ps on, after its copies."""
+        """Book `steps` steps of `plan` from `start_ps` on, after its copies."""
         recorder, running = self._recorder, len(self._scheduler.running)
         self._tokens(plan, start_ps, steps, first_ps, growth_ps)
         if plan.stalls:
@@ -135,13 +135,13 @@ class Books:
             recorder.outside_steps += steps
 
     def _tokens(self, plan: Plan, start_ps: int, steps: int, first_ps: int, growth_ps: int) -> None:
-        """The gaps between tokens in these steps; the first may come after a pause."""
+        """Record the gaps between tokens in these steps; the first gap may follow a pause."""
         recorder, num = self._recorder, plan.num_decode + plan.num_verifying
         if plan.late or plan.num_late:
             recorder.gaps_until(start_ps + first_ps, plan.late.values())
             if plan.late_batch is not None:
-                since_ps, alike = plan.late_batch.since_ps, plan.late_batch.num
-                recorder.tokens(alike, 1, start_ps + first_ps - since_ps, 0)
+                since_ps, paused = plan.late_batch.since_ps, plan.late_batch.num
+                recorder.tokens(paused, 1, start_ps + first_ps - since_ps, 0)
             recorder.tokens(num - plan.num_late, 1, first_ps, 0)
             plan.late, plan.late_batch, plan.num_late = {}, None, 0
             steps, first_ps = steps - 1, first_ps + growth_ps
@@ -150,21 +150,22 @@ class Books:
 
 
 class Pauses:
-    """Sequences of one engine that wait for their next token longer than a step: since when, and
-    who gets one again. Such a gap is no step's length.
+    """Sequences of one engine that wait for their next token longer than a step, and since when.
+    The gap before that token is longer than a step.
 
-    A step may pass over some members of the decode batch, or all of them. All of them are one count
-    and one time; who joins the batch later and is passed over too is kept apart.
+    A step may pass over some members of the decode batch, or all of them. All of them are kept as
+    one count and one time. Sequences that join the batch later and are passed over too are kept one
+    by one.
     """
 
     def __init__(self) -> None:
-        self._preempted: dict[Sequence, int] = {}  # with the time of their last token
+        self._preempted: dict[Sequence, int] = {}  # and the time of their last token
         self._passed_over: dict[Sequence, int] = {}  # likewise
-        self._batch: PausedBatch | None = None  # likewise, all at once
-        self._newcomers: list[Sequence] = []  # whose tokens began in the last step passing over all
+        self._batch: PausedBatch | None = None  # all members at once
+        self._newcomers: list[Sequence] = []  # in the batch since its last pause
 
     def planned(self, plan: Plan, token_ps: int) -> None:
-        """Whose tokens stop coming with this plan, the last at `token_ps`, and whose come again."""
+        """Note sequences that pause in `plan`, after a last token at `token_ps`, or resume."""
         for seq in plan.preempted:
             if seq.num_outputs and seq not in self._preempted:
                 since_ps = self._end(seq, token_ps)
@@ -185,7 +186,7 @@ class Pauses:
                 plan.num_late += 1
 
     def _end(self, seq: Sequence, token_ps: int) -> int:
-        """`seq` is preempted, or has failed; returns when its last token came."""
+        """`seq` is preempted, or has failed; returns the time of its last token."""
         batch = self._batch
         if batch is not None and seq not in batch.apart and seq not in self._newcomers:
             batch.num -= 1
@@ -193,7 +194,7 @@ class Pauses:
         return self._passed_over.pop(seq, token_ps)
 
     def _pause_batch(self, plan: Plan, token_ps: int) -> None:
-        """Nobody in the batch takes a token."""
+        """No member of the batch takes a token."""
         if self._batch is None:
             apart = set(self._passed_over)
             self._batch = PausedBatch(token_ps, plan.num_paused - len(apart), apart)
@@ -204,7 +205,7 @@ class Pauses:
         self._newcomers = [chunk.seq for chunk in plan.chunks if chunk.samples]
 
     def _go_on(self, plan: Plan, token_ps: int) -> None:
-        """Some in the batch, or all, take a token."""
+        """Some members of the batch, or all, take a token."""
         if self._batch is not None:
             self._batch.apart.update(self._newcomers)
             plan.late_batch, self._batch = self._batch, None

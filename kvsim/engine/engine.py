@@ -44,8 +44,8 @@ class Engine:
         self._observer = parts.observer
         self._refuse = parts.refuse
         self._in_flight: deque[Plan] = deque()
-        self._end: RunEnd  # of the steps under way
-        self._run_end: RunEnd | None = None  # the same, if it can be cut
+        self._end: RunEnd  # of the steps in flight
+        self._run_end: RunEnd | None = None  # `_end`, if it can be cut
         self._wake: simpy.Event | None = None  # while idle
         self._progress = Progress()
         self.stopped = False
@@ -53,11 +53,11 @@ class Engine:
 
     @property
     def now_ps(self) -> int:
-        """The clock; simpy's, which only ever gets integers here."""
+        """The simulated time: simpy's clock, which only gets integers here."""
         return cast("int", self.env.now)
 
     def refusal(self, request: Request) -> Refusal | None:
-        """Why this engine would turn `request` away; None if it would not."""
+        """Why this engine would refuse `request`; None if it would not."""
         return self.intake.refusal(request)
 
     def turn_away(self, request: Request, refusal: Refusal | str) -> None:
@@ -65,8 +65,8 @@ class Engine:
         self.intake.turn_away(request, self.now_ps, refusal)
 
     def submit(self, request: Request, came_ps: int | None = None) -> None:
-        """`request` arrives now: its sequences wait, or it is refused by name. came_ps: when it
-        came to the deployment, if that was before.
+        """`request` arrives now: its sequences wait, or it is refused. came_ps: the time at which
+        it reached the deployment, if that was earlier.
         """
         now = self.now_ps
         changes_plan = self.intake.take(request, now, came_ps)
@@ -77,8 +77,8 @@ class Engine:
             self.cut()
 
     def cut(self) -> None:
-        """End the run under way with the step under way, so that the books can close there; or the
-        idle time.
+        """End the run of steps with its current step, or the idle time, and close the books
+        there.
         """
         if self._run_end is not None:
             self._run_end.cut(self.now_ps)
@@ -86,11 +86,11 @@ class Engine:
             self._wake.succeed()
 
     def tier_totals(self) -> "RunTotals | None":
-        """What tiers behind the device did so far; None without any."""
+        """Totals so far of the tiers behind the device; None without tiers."""
         return None
 
     def stop(self) -> None:
-        """Die with the step under way: `process` ends, and who has not left never will."""
+        """Stop with the current step: `process` ends, unfinished requests never finish."""
         self.stopped = True
         self.cut()
 
@@ -116,7 +116,7 @@ class Engine:
                     yield from self._settle()
 
     def _settle(self) -> Generator[simpy.Event, None, None]:
-        """Behind a router: let all that happens at this instant happen before the next plan."""
+        """Behind a router: process all other events of this instant before the next plan."""
         if self.env.peek() == self.env.now:
             yield moment(self.env, 0, PLANS)
 
@@ -150,7 +150,7 @@ class Engine:
         return plan
 
     def _time(self, plan: Plan) -> None:
-        """How long the plan's step takes, and those like it after it."""
+        """Set how long the step of the plan takes, and its repetitions."""
         if plan.chunks or plan.num_drafts:
             plan.first_ps = plan.stall_ps + self._step_time.step_ps(plan.shape())
         else:
@@ -163,7 +163,7 @@ class Engine:
             plan.outside = self._measured.outside_domain(plan.shape())
 
     def _copy(self, plan: Plan) -> None:
-        """The plan's copies over the host link take their turns; it starts after the last."""
+        """Queue the plan's copies on the host link; the step starts after the last of them."""
         at_ps = plan.start_ps
         for num_bytes, usage in plan.copies:
             copy_ps = self._host_link.copy_ps(at_ps, num_bytes)
@@ -171,7 +171,7 @@ class Engine:
             plan.stalls.append((copy_ps, usage))
 
     def _wait(self, plan: Plan) -> RunEnd:
-        """The event at which the plan, repeated as long as nothing changes, is to be committed."""
+        """The event at which the plan, repeated while nothing changes, is committed."""
         now = self.now_ps
         begin_ps = self._in_flight[0].end_ps if self._in_flight else now
         if plan.held_ps and self._in_flight:
@@ -190,12 +190,12 @@ class Engine:
         return end
 
     def _waited(self) -> int:
-        """How many steps the plan stood for: all that may repeat, fewer if something arrived."""
-        self._run_end, self._end.callbacks = None, []  # for when it comes again
+        """Number of steps that the plan ran: all repeatable ones, or fewer if something arrived."""
+        self._run_end, self._end.callbacks = None, []  # the plan may be waited for again
         return self._end.steps
 
     def _repeatable(self, plan: Plan) -> int:
-        """How many more steps equal to `plan` may follow."""
+        """Number of further steps equal to `plan` that may follow."""
         if self._max_steps == 1:
             return 0
         if self._in_flight and not self.scheduler.returns_quietly(self._in_flight[0]):
@@ -205,8 +205,8 @@ class Engine:
         return min(self.scheduler.repeatable(plan, self._max_steps - 1), plan.affine_steps - 1)
 
     def _time_run(self, plan: Plan, more: int) -> int:
-        """How long each step of a plan lasts that verifies drafts `more` times more: as many tokens
-        as were accepted. Returns how many of these are as well measured as the first.
+        """Time each step of a plan that verifies drafts `more` times more, by its accepted tokens.
+        Returns for how many steps it stays within, or outside, the measured range.
         """
         if not more:
             return 0
@@ -218,7 +218,7 @@ class Engine:
         return len(plan.ends_ps) - 1
 
     def _commit(self, plan: Plan, steps: int) -> None:
-        """What the wait was for has happened: book it, and process the outputs that returned."""
+        """The awaited steps are over: book them, and process the outputs that returned."""
         now = self.now_ps
         if self._behind:
             done = self._in_flight.popleft()
@@ -236,9 +236,9 @@ class Engine:
         self._finished(done, now)
 
     def _repeat(self, plan: Plan, steps: int) -> None:
-        """`plan` computed `steps` times: memory moves as each of these steps is scheduled. That is
-        before the step before it returns where two are in flight, and after it where one is; the
-        first of `steps` is then scheduled already. Steps that verify drafts move one by one.
+        """`plan` computed `steps` times. Memory changes as each step is scheduled: before the
+        previous step returns with two steps in flight, after that with one, where the first of
+        `steps` is scheduled already. Steps that verify drafts are taken one by one.
         """
         scheduler, books, overlaps = self.scheduler, self._books, self._behind > 0
         at_once = 1 if plan.ends_ps else steps
@@ -256,7 +256,7 @@ class Engine:
             step += at_once
 
     def _return(self, plan: Plan, now_ps: int) -> None:
-        """The outputs of the plan's last step are there."""
+        """Process the outputs of the plan's last step."""
         self._books.returned(plan, now_ps)
         if self._timed is not None:
             self._timed.pass_time(now_ps)
@@ -279,8 +279,8 @@ class Engine:
         self._books.idled(now, self.now_ps)
 
     def _gave_way(self, plan: Plan) -> bool:
-        """Whether a plan without a token leaves something else to plan at once. Whose queue would
-        wait for ever is refused then, or the scheduler names what its engine never starts.
+        """Whether, after a plan without a token, something else can be planned at once. A request
+        at the head of the queue that could never start is refused here.
         """
         now = self.now_ps
         if plan.preempted:

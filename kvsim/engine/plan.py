@@ -1,4 +1,4 @@
-"""A plan: one engine step as the scheduler decided it, which may then repeat."""
+"""A plan: one engine step as the scheduler decided it, possibly repeated."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,11 +15,11 @@ MOST_FRUITLESS = 10_000  # preemptions in a row without a token
 class ScheduledChunk:
     """Tokens of one sequence that is not in the decode batch, computed in this step.
 
-    prior_tokens: computed before, as the scheduler believes. start_tokens, end_tokens: slots that
-    are valid before it and after it. samples: the chunk completes what is known, so the step
-    samples its next token.
-    is_decode: one token, the newest, of a sequence that has output: a decode's work, no prefill's.
-    drafts: all but the first of its tokens, where these may prove wrong; so many are accepted.
+    prior_tokens: tokens that the scheduler counts as computed before. start_tokens, end_tokens:
+    valid slots before and after the chunk. samples: the chunk reaches the last known token, so the
+    step samples the next one.
+    is_decode: the chunk is the newest token of a sequence that has output, so it counts as decode.
+    drafts: draft tokens in the chunk, all but its first token; accepted: number of these accepted.
     """
 
     def __init__(
@@ -46,18 +46,18 @@ class ScheduledChunk:
 
     @property
     def new_slots(self) -> int:
-        """Slots that it makes valid."""
+        """Slots that the chunk makes valid."""
         return self.end_tokens - self.start_tokens
 
     @property
     def num_outputs(self) -> int:
-        """Tokens it puts out."""
+        """Output tokens of the chunk."""
         return self.end_tokens - self.start_tokens if self.is_decode else int(self.samples)
 
 
 class Cached:
-    """Leading tokens of a waiting sequence that need no computing: found in a prefix cache, or
-    swapped out before.
+    """Leading tokens of a waiting sequence that need no computing: prefix-cache hits or, if
+    `swapped`, tokens swapped out to host memory before.
     """
 
     def __init__(self, tokens: int, swapped: bool) -> None:
@@ -66,7 +66,7 @@ class Cached:
 
 
 class HostCopy(NamedTuple):
-    """Content on its way to host memory or back before the step; usage: the ledger meanwhile."""
+    """A copy to host memory or back before the step; usage: the ledger during the copy."""
 
     num_bytes: int
     usage: Usage
@@ -74,8 +74,9 @@ class HostCopy(NamedTuple):
 
 @dataclass(slots=True)
 class PausedBatch:
-    """Members of the decode batch whose tokens stopped coming at once: since_ps, the last one; how
-    many. apart: who is a member but none of them.
+    """Members of the decode batch that paused together.
+
+    since_ps: time of their last token. num: number of them. apart: other members of the batch.
     """
 
     since_ps: int
@@ -84,30 +85,31 @@ class PausedBatch:
 
 
 class Plan:
-    """What one step does; with `steps` > 1 it does so that many times, only decoding.
+    """The work of one step. With `steps` > 1 the step repeats that often and only decodes.
 
-    num_decode: members of the decode batch that take a token; context_tokens: the slots they
-    attend to in the first step; decode_slots: those they fill in the last. num_drafts: of these
-    members, who then attend to their drafts too.
-    num_verifying: chunks of sequences that decode, with drafts, and get a token or more.
-    passed_over: members that take none, because the budget ran out; num_paused: how many there are,
-    where none of them does.
-    late: sequences whose token in this step follows a pause (resumed, or passed over before), with
-    the time of the token before, and late_batch, all those who are late alike; num_late of them are
-    members of the batch.
-    failed: who ended with an error before this plan, and the error.
-    left: sequences that gave their memory back before this plan, all of their work done.
-    rejoined: preempted sequences that decode again in this plan without a chunk: their content came
-    back from host memory.
-    held_ps: for so long the scheduler itself waited, for copies, before it could launch the step;
-    held_booked: what the first of its stalls is of that is in the books.
-    lost: preempted sequences whose token under way is thrown away, with the time of the one before.
-    copies: over the host link, which the engine turns into stalls.
+    num_decode: members of the decode batch that take a token; context_tokens: slots that these
+    attend to in the first step; decode_slots: slots that these fill in the last step.
+    num_drafts: draft tokens of these members.
+    num_verifying: chunks of decoding sequences with drafts, each with one output token or more.
+    passed_over: members that take no token because the token budget ran out; num_paused: number of
+    members if all of them are passed over.
+    late: sequences that get a token after a pause, and the time of the token before the pause;
+    late_batch: those that paused together; num_late: number of both in the decode batch.
+    failed: sequences that ended with an error before this plan, and the error.
+    left: finished sequences that returned their memory before this plan.
+    rejoined: preempted sequences that decode again without a chunk, as their content came back from
+    host memory.
+    held_ps: time for which the scheduler waited for copies before it could launch the step;
+    held_booked: this part of the first stall is booked already.
+    lost: preempted sequences, each with a token in flight that is discarded, and the time of the
+    token before.
+    copies: copies over the host link, which the engine turns into stalls.
     stalls: (ps, ledger) of copies that must end before the step can start.
-    first_ps, growth_ps: its first step lasts first_ps, each later one growth_ps more, which holds
-    for affine_steps of them; unless ends_ps says how long after the start each of them ends.
-    outside: its time is extrapolated from what was measured.
-    finishing: sequences whose last token this plan's last step samples.
+    first_ps, growth_ps: duration of the first step, and how much longer each step is than the one
+    before; valid for affine_steps steps. ends_ps: instead of both, the end of each step, from the
+    start of the first.
+    outside: the step time is extrapolated beyond the measured range.
+    finishing: sequences that get their last token in the last step.
     """
 
     def __init__(self) -> None:
@@ -144,27 +146,27 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Nothing computes."""
+        """Whether the step computes nothing."""
         return not self.chunks and not self.num_decode
 
     @property
     def new_tokens(self) -> int:
-        """Tokens the first step computes."""
+        """Tokens that the first step computes."""
         return self.num_decode + self.num_drafts + sum(chunk.new_tokens for chunk in self.chunks)
 
     @property
     def new_slots(self) -> int:
-        """Slots the last step fills with what is valid once it has returned."""
+        """Slots of the last step that are valid once it has returned."""
         chunks = self.chunks
         return self.decode_slots + (sum(chunk.new_slots for chunk in chunks) if chunks else 0)
 
     @property
     def stall_ps(self) -> int:
-        """How long its copies take."""
+        """Duration of its copies."""
         return sum(ps for ps, _ in self.stalls) if self.stalls else 0
 
     def take_back(self, seq: Sequence) -> None:
-        """`seq` gave way: its chunk, if it has one here, is not computed."""
+        """`seq` is preempted: its chunk in this plan, if any, is not computed."""
         for index, chunk in enumerate(self.chunks):
             if chunk.seq is seq:
                 seq.num_outputs -= chunk.num_outputs
@@ -173,23 +175,23 @@ class Plan:
                 return
 
     def duration_ps(self, steps: int) -> int:
-        """How long the first `steps` steps take."""
+        """Duration of the first `steps` steps."""
         if self.ends_ps and steps:
             return self.ends_ps[steps - 1]
         return self.first_ps * steps + self.growth_ps * (steps * (steps - 1) // 2)
 
     @property
     def end_ps(self) -> int:
-        """When its last step has ended."""
+        """End of the last step."""
         return self.start_ps + self.duration_ps(self.steps)
 
     @property
     def last_start_ps(self) -> int:
-        """When its last step starts."""
+        """Start of the last step."""
         return self.start_ps + self.duration_ps(self.steps - 1)
 
     def steps_by(self, elapsed_ps: int, limit: int) -> int:
-        """The fewest steps, at most `limit`, that take at least `elapsed_ps`."""
+        """The smallest number of steps, at most `limit`, that take at least `elapsed_ps`."""
         low, high = 0, limit
         while low < high:
             middle = (low + high) // 2
@@ -227,15 +229,17 @@ class Plan:
 
 
 class Progress:
-    """Counts preemptions since the last token: sequences may take memory from each other, but not
-    for ever without a token.
+    """Counts preemptions since the last token, to stop sequences that preempt each other for
+    ever.
     """
 
     def __init__(self) -> None:
         self._fruitless = 0
 
     def check(self, plan: Plan) -> None:
-        """InputError after MOST_FRUITLESS preemptions without a token, those of `plan` the last."""
+        """Raise InputError after MOST_FRUITLESS preemptions in a row, `plan` included, without a
+        token.
+        """
         if plan.num_decode or any(chunk.samples for chunk in plan.chunks):
             self._fruitless = 0
             return

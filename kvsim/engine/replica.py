@@ -1,8 +1,8 @@
 """One engine replica, put together: the only place where its parts meet.
 
-A `ReplicaSpec` says what a replica is made of, whoever asks: a scenario, the meta file of an
-observed run, a recorded schedule. `scheduler()` is its allocator with the scheduler over it, which
-real engines drive as well; `assemble` adds clock, books and arrivals, for a simulation.
+A `ReplicaSpec` describes a replica: of a scenario, of the meta file of an observed run, or of a
+recorded schedule. `build()` makes its allocator and scheduler, which real engines drive as well.
+`assemble` adds the clock, the books and the arrivals of a simulation.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,16 +41,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSpec:
-    """What a replica is made of, but for its requests and the time they take.
+    """The parts of a replica, without its requests and step times.
 
-    capacity_bytes: its pool. layout: bytes per token by layer group. max_model_len: in tokens.
-    copy_bytes_per_s: of copies within the device; host_bytes_per_s: of the link to host memory.
-    max_steps: most steps taken at once; 1 gives the step-by-step run.
-    speculation: how tokens are drafted ahead, and acceptance: how many of them prove right; None:
-    they are not. unwatched, states, window_tokens, plan: see `MemorySpec`. connector: makes the KV
-    connector of the engine; None: it has none. copies_hold_blocks: its copies do. hicache: the
-    times of what lies behind the device under SGLang's scheduler; None: as the allocator's options
-    say.
+    capacity_bytes: size of the pool. layout: bytes per token of each layer group.
+    max_model_len: in tokens. copy_bytes_per_s: bandwidth of copies within the device;
+    host_bytes_per_s: bandwidth of the link to host memory.
+    max_steps: most steps simulated at once; 1 gives the step-by-step run.
+    speculation: method of speculative decoding, None without it; acceptance: how many drafts are
+    accepted. unwatched, states, window_tokens, plan: see `MemorySpec`.
+    connector: makes the KV connector of the engine; None without one. copies_hold_blocks: copies of
+    the connector keep blocks from being freed. hicache: tiers behind the device under SGLang's
+    scheduler; None: those of the allocator's options.
     """
 
     allocator: AllocatorOptions
@@ -78,7 +79,7 @@ class ReplicaSpec:
         return replace(self, connector=connector, copies_hold_blocks=copies_hold_blocks)
 
     def memory_spec(self) -> MemorySpec:
-        """The pool as the allocator is built on it."""
+        """The pool for the allocator to build on."""
         scheduler = self.scheduler
         return MemorySpec(
             self.capacity_bytes,
@@ -99,12 +100,12 @@ class ReplicaSpec:
 
     @property
     def _speculation(self) -> Speculation | None:
-        """How tokens are drafted ahead under this scheduler's version."""
+        """Speculative decoding as the version of this scheduler does it."""
         return None if self.speculation is None else self.scheduler.drafting(self.speculation)
 
     def build(self) -> Scheduler:
-        """A fresh allocator on an empty pool, and the scheduler over it, nothing running;
-        InputError for what does not fit the pool or cannot be combined.
+        """A new scheduler over a new allocator on an empty pool. InputError for options that do not
+        fit the pool or cannot be combined.
         """
         speculation = self._speculation
         if speculation is None or self.acceptance is None:
@@ -130,14 +131,14 @@ class ReplicaSpec:
         return self.scheduler.speculating(allocator, self.max_model_len, verifier)
 
     def host_link(self) -> Link:
-        """The link that swapped and offloaded content takes."""
+        """The link to host memory for swapped and offloaded content."""
         latency_us = self.scheduler.swap_latency_us or 0.0
         return Link(self.host_bytes_per_s, round(latency_us * PS_PER_US))
 
 
 @dataclass(frozen=True)
 class RunningReplica:
-    """A replica that serves what is submitted to its engine: scheduler, books and engine."""
+    """A replica that serves requests submitted to its engine."""
 
     scheduler: Scheduler
     recorder: Recorder
@@ -145,27 +146,27 @@ class RunningReplica:
 
     @property
     def tiers(self) -> "RunTotals | None":
-        """What tiers behind the device did; None without any."""
+        """Totals of the tiers behind the device; None without tiers."""
         return self.engine.tier_totals()
 
     def check_empty(self) -> None:
-        """Raise InvariantError if memory is held after everyone has left."""
+        """Raise InvariantError if memory is allocated after all requests have left."""
         allocated = self.scheduler.usage().allocated
         if allocated:
             raise InvariantError(
-                f"{allocated} bytes are held by nobody: {self.scheduler.usage()._asdict()}"
+                f"{allocated} bytes are held by no sequence: {self.scheduler.usage()._asdict()}"
             )
 
 
 @dataclass(frozen=True)
 class Replica(RunningReplica):
-    """A replica ready to run: the same with its clock and the requests on their way."""
+    """A replica ready to run, with its clock and its future arrivals."""
 
     env: simpy.Environment
     arrivals: Arrivals
 
     def run(self) -> None:
-        """Serve all requests; afterwards everyone has left and the pool is empty."""
+        """Serve all requests; afterwards the pool is empty."""
         serve_all(self.env, self.arrivals, [self])
 
 
@@ -180,7 +181,8 @@ def assemble(
     refuse: bool = True,
 ) -> Replica:
     """A replica that will serve `stream`. refuse: turn away what can never run (see Intake).
-    progress: called with (requests that have left, all) now and then. InputError as `build`.
+    progress: called from time to time with (requests that have left, all requests). InputError as
+    in `build`.
     """
     env = simpy.Environment()
     arrivals = Arrivals(env, stream, progress)
@@ -198,7 +200,7 @@ def assemble(
 
 
 def clock(stream: Stream, progress: Left | None = None) -> tuple[simpy.Environment, Arrivals]:
-    """The clock of several engines behind a router, and the requests on their way."""
+    """The clock of several engines behind a router, and the future arrivals."""
     env = simpy.Environment()
     return env, Arrivals(env, stream, progress, routed=True)
 
@@ -206,7 +208,7 @@ def clock(stream: Stream, progress: Left | None = None) -> tuple[simpy.Environme
 def serve_all(
     env: simpy.Environment, arrivals: Arrivals, replicas: Iterable[RunningReplica]
 ) -> None:
-    """Let time pass until everyone has left and all pools are empty."""
+    """Simulate until all requests have left; InvariantError if a pool is not empty then."""
     env.run()
     if arrivals.missing:
         raise InvariantError(f"{arrivals.missing} requests never left")
@@ -227,7 +229,7 @@ def serving(
     looks_ps: int | None = None,
     waves: "Waves | None" = None,
 ) -> RunningReplica:
-    """A replica on this clock; arguments as `EngineParts` has them. InputError as `build`."""
+    """A replica on the clock `env`; arguments as in `EngineParts`. InputError as in `build`."""
     scheduler = spec.build()
     if spec.max_steps != 1:
         scheduler.enable_lockstep(spec.scheduler.depth)
@@ -250,7 +252,7 @@ def serving(
 
 
 def _engine(spec: ReplicaSpec, env: simpy.Environment, parts: EngineParts) -> Engine:
-    """The engine with what lies behind the device, or with those that it steps with."""
+    """The engine of `spec`: plain, with a connector, with a hierarchical cache, or in waves."""
     if parts.waves is not None:
         from kvsim.engine.wave_engine import WaveEngine
 

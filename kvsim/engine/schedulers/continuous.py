@@ -20,9 +20,9 @@ from kvsim.vllm.rules import SchedulingRules
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ContinuousScheduler(Scheduler):
-    """Running first, in order of admission; then waiting, head of line only."""
+    """Running sequences first, in order of admission; then the waiting queue, head of line only."""
 
-    _input_slots = 0  # of the token budget, what a drafter reads beside each sequence's tokens
+    _input_slots = 0  # tokens of the budget that a drafter reads beside those of each sequence
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class ContinuousScheduler(Scheduler):
         super().__init__(allocator, max_model_len, policies)
         self._version = version
         self._knobs = knobs
-        # Past one that preempted itself.
+        # Whether the loop goes on behind a sequence that preempted itself.
         self._continues = knobs.by_priority and version.continues_after_self_preemption
-        self._stopped_at: Sequence | None = None  # at whom the last step stopped to admit
+        self._stopped_at: Sequence | None = None  # where the last step stopped admitting
 
     def refusal(self, request: Request) -> Refusal | None:
         refusal = self.special_limits.refusal(request)
@@ -72,7 +72,7 @@ class ContinuousScheduler(Scheduler):
         threshold = self._knobs.long_prefill_token_threshold
         lone = len(self.running) + len(self.waiting) <= 1
         if lone and self._version.lone_request_ignores_threshold:
-            threshold = 0  # nobody else to starve
+            threshold = 0  # no other request to starve
         self.limits.begin()
         budget = self._knobs.max_num_batched_tokens
         budget = self._continue_running(plan, budget, threshold)
@@ -83,8 +83,8 @@ class ContinuousScheduler(Scheduler):
     # --- running sequences ----------------------------------------------------------------------
 
     def _continue_running(self, plan: Plan, budget: int, threshold: int) -> int:
-        """Running sequences decode, or go on with their prompts; returns what is left of `budget`
-        tokens. threshold: most tokens of one prompt, 0 for no such limit.
+        """Schedule the running sequences: decodes and further chunks of prompts. budget: tokens;
+        returns the rest of it. threshold: most tokens of one prompt, 0 for no such limit.
         """
         stops_midway = self._knobs.by_priority and not self._continues
         if (
@@ -104,15 +104,17 @@ class ContinuousScheduler(Scheduler):
         return all(next(last) in self.prefilling for _ in self.prefilling)
 
     def _may_be_anyone(self) -> bool:
-        """Whether somebody must give way, by a rule that may choose whoever asks for room: nobody
-        behind that one gets a turn, as where priorities choose.
+        """Whether a sequence must be preempted by a rule that may choose the one that asks for
+        room. As under priorities, the sequences behind that one then get no turn in the step.
         """
         if isinstance(self.victim, Latest) or self._knobs.by_priority:
             return False
         return self.batch.num > 0 and not self.allocator.steps_that_fit(1)
 
     def _run(self, plan: Plan, budget: int, threshold: int) -> int:
-        """The whole batch decodes, then prompts go on: only who needs memory is looked at."""
+        """The whole batch decodes, then prompts go on: only sequences short of memory are
+        visited.
+        """
         if self.batch.num and not self.allocator.steps_that_fit(1):
             for seq in self.allocator.must_extend():
                 room = seq not in self.running or self._make_room(
@@ -128,7 +130,7 @@ class ContinuousScheduler(Scheduler):
         return budget - self.batch.num - sum(chunk.new_tokens for chunk in plan.chunks)
 
     def _run_one_by_one(self, plan: Plan, budget: int, threshold: int) -> int:
-        """The same in exact turns, for steps in which the budget may not reach everybody."""
+        """`_run` sequence by sequence, for steps with a budget that may not suffice for all."""
         waiting_for_room = set(self.allocator.must_extend())
         scheduled: set[Sequence] = set()
 
@@ -169,7 +171,9 @@ class ContinuousScheduler(Scheduler):
         return left()
 
     def _turns_lost(self, seq: Sequence, victims: Row[Sequence], turned: set[Sequence]) -> int:
-        """How many behind `seq` go without a turn, as these gave way to it; turned: who had one."""
+        """Number of sequences behind `seq` that lose their turn to `victims`; turned: had
+        theirs.
+        """
         if not (self._knobs.by_priority and self._version.preemption_skips_next):
             return 0
         return sum(victim.order < seq.order and victim not in turned for victim in victims)
@@ -195,30 +199,28 @@ class ContinuousScheduler(Scheduler):
         return True
 
     def _cut(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
-        """What of a chunk the allocator wants computed in this step."""
+        """Tokens of a chunk that the allocator wants computed in this step."""
         return self.allocator.cut_chunk(seq, start_tokens, new_tokens, self._longest_chunk)
 
     def _allowed(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
-        """What of a chunk the limits of this step let through; 0: the next one has its turn."""
+        """Tokens of a chunk that the limits of this step allow; 0: the sequence is skipped."""
         return self.limits.allowed(seq, start_tokens, new_tokens)
 
     def _blocked_head(self) -> Sequence | None:
         return self._stopped_at if self.limits.bind else self.waiting.head
 
     def _padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int | None:
-        """Drafts that never match beside the one token that an admission has to compute; None: it
-        waits.
-        """
+        """Padding drafts, never accepted, if an admission computes one token; None: it waits."""
         return 0
 
     @property
     def _longest_chunk(self) -> int:
-        """Tokens of one prompt that a step could compute at most, as vLLM counts."""
+        """Most tokens of one prompt in a step, as vLLM counts them."""
         longest = self._knobs.max_num_batched_tokens
         return min(longest, self._knobs.long_prefill_token_threshold or longest)
 
     def _make_room(self, seq: Sequence, plan: Plan, num_tokens: int) -> bool:
-        """Memory for `num_tokens` slots of `seq`, preempting others for it, itself at worst."""
+        """Get memory for `num_tokens` slots of `seq`, preempting others or, at last, itself."""
         turns_before = 0 if self._stepped else seq.order
 
         def extend() -> bool:
@@ -227,7 +229,7 @@ class ContinuousScheduler(Scheduler):
         return extend() or self._preempt_until(extend, seq, plan)
 
     def _preempt_until(self, took: Callable[[], bool], seq: Sequence, plan: Plan) -> bool:
-        """Preempt one after the other until `took` finds room for `seq`; False: it was its turn."""
+        """Preempt one after the other until `took` succeeds; False once `seq` is preempted."""
         while True:
             victim = self._choose_victim(self.running)
             if victim.decoding and victim.order < seq.order and not self._stepped:
@@ -239,8 +241,8 @@ class ContinuousScheduler(Scheduler):
                 return True
 
     def _count_scheduled(self, victim: Sequence) -> None:
-        """A victim whose turn in this step is over has already filled its slot in the cache's
-        eyes, though the step will not compute it.
+        """A victim that had its turn in this step counts as having filled its slot in the cache,
+        though the step will not compute it.
         """
         self.batch.leave(victim)
         self.allocator.extend(victim, victim.num_computed + 1)

@@ -1,7 +1,8 @@
-"""What every scheduler does: keep who waits and who runs, and carry a plan through its life.
+"""The base of all schedulers: the waiting and the running sequences, and the life of a plan.
 
-schedule() decides one step and takes its memory: policies differ here alone. repeatable(plan): how
-many equal steps could follow; repeat(plan, k): they happened; finish(plan): its outputs are back.
+schedule() decides one step and takes its memory; only this differs between policies.
+repeatable(plan) is the number of equal steps that could follow, repeat(plan, k) schedules k of
+them, and finish(plan) processes the outputs of the last one.
 """
 
 from abc import abstractmethod
@@ -26,12 +27,12 @@ by_order = attrgetter("order")
 class Scheduler:
     """Waiting and running sequences over one allocator.
 
-    running: in order of admission. prefilling: those of them that still compute their prompt (or,
-    resumed, all they had). batch: those that decode. Running sequences in neither wait for their
-    last output to return, or, where tokens are drafted ahead, take each step as a chunk of a plan.
-    limits: what limits its chunks beside tokens, sequences and blocks; special_limits, from the
-    first request with images or an adapter on.
-    engine_faults: steps in which the simulated engine would have damaged a prompt that waits here.
+    running: sequences in order of admission. prefilling: running sequences that compute their
+    prompt or, resumed, all their tokens again. batch: decoding sequences. A running sequence in
+    neither waits for its last output, or verifies drafts as a chunk of each plan.
+    limits: on chunks, beside tokens, sequences and blocks; special_limits: from the first request
+    with images or an adapter on.
+    engine_faults: steps in which the simulated engine would have damaged a waiting prompt.
     """
 
     def __init__(self, allocator: Allocator, max_model_len: int, policies: Policies) -> None:
@@ -46,7 +47,7 @@ class Scheduler:
         self.engine_faults = 0
         self.limits = self.special_limits = NO_LIMITS
         self._orders = 0
-        self._stepped = False  # the decoders of this step have taken their slots
+        self._stepped = False  # whether the decoders of this step have taken their slots
 
     @abstractmethod
     def schedule(self) -> Plan:
@@ -54,14 +55,14 @@ class Scheduler:
 
     @abstractmethod
     def refusal(self, request: Request) -> Refusal | None:
-        """Why this scheduler could never run `request`; None if it could."""
+        """The reason why this scheduler could never run `request`; None if it could."""
 
     def output_limit(self, request: Request) -> int:
-        """After how many output tokens a request is ended, however many it would put out."""
+        """Number of output tokens after which max_model_len ends a request."""
         return max(1, self.max_model_len - request.prompt_tokens)
 
     def add(self, seq: Sequence) -> bool:
-        """A new sequence waits. Returns whether the next plan could differ for it."""
+        """Queue a new sequence. Returns whether the next plan could differ because of it."""
         before = self.waiting.head
         if seq.request.items or seq.request.adapter is not None:
             self.limits = self.special_limits
@@ -69,17 +70,17 @@ class Scheduler:
         return self.waiting.head is not before or not self.running or self.limits.bind
 
     def give_up(self, head: Sequence) -> Refusal | None:
-        """Why the simulated engine never starts `head`, which leaves; None: it starts anything."""
+        """Remove `head` and return why, if the simulated engine never starts it; else None."""
         return None
 
     @property
     def expects_more(self) -> bool:
-        """Whether content is on its way whose arrival may let the head of the queue start."""
+        """Whether the head of the queue may start once content in transfer has arrived."""
         return False
 
     @property
     def swapped_bytes(self) -> int:
-        """Moved to host memory and back so far."""
+        """Bytes swapped to host memory and back so far."""
         return self.preemption.swapped_bytes
 
     # --- building blocks of a plan --------------------------------------------------------------
@@ -88,7 +89,7 @@ class Scheduler:
         self, plan: Plan, cached: Cached, new_tokens: int, fit_tokens: int, drafts: int = 0
     ) -> bool:
         """Start the head of the queue with its first chunk, the last `drafts` tokens of which are
-        none of its own; False: no room for it.
+        padding; False if it does not fit.
         """
         seq = self.waiting.head
         assert seq is not None
@@ -108,7 +109,7 @@ class Scheduler:
         return True
 
     def _cached(self, seq: Sequence) -> Cached:
-        """What of a waiting sequence needs no computing."""
+        """The leading tokens of a waiting sequence that need no computing."""
         cached = self.allocator.cached_tokens(seq)
         kept = self.preemption.kept_tokens(seq) if seq.num_preemptions else 0
         return Cached(kept, True) if kept > cached else Cached(cached, False)
@@ -116,7 +117,7 @@ class Scheduler:
     def _start(
         self, seq: Sequence, plan: Plan, cached_tokens: int, new_tokens: int, drafts: int = 0
     ) -> None:
-        """A sequence whose memory is taken runs its first chunk."""
+        """Run the first chunk of a sequence that has its memory."""
         seq.order = self._orders = self._orders + 1
         self.running[seq] = None
         plan.admitted.append((seq, cached_tokens, seq.num_preemptions > 0))
@@ -130,7 +131,7 @@ class Scheduler:
         self._compute(seq, plan, new_tokens, drafts)
 
     def _compute(self, seq: Sequence, plan: Plan, new_tokens: int, drafts: int = 0) -> None:
-        """Compute `new_tokens` of a sequence with memory for them, the last `drafts` in vain."""
+        """Compute `new_tokens` tokens of `seq`, the last `drafts` of them rejected drafts."""
         prior = seq.num_computed
         end = seq.num_computed = prior + new_tokens - drafts
         samples = end == seq.num_tokens
@@ -143,7 +144,7 @@ class Scheduler:
             plan.stalls.append((stall_ps, self.usage()))
 
     def _extend(self, seq: Sequence, plan: Plan, num_tokens: int, turns_before: int = 0) -> bool:
-        """Memory for `num_tokens` slots of a running sequence, its copy booked in the plan."""
+        """Get memory for `num_tokens` slots of a running sequence; book its copy in `plan`."""
         growth = self.allocator.extend(seq, num_tokens, turns_before=turns_before)
         if growth is None:
             return False
@@ -153,17 +154,16 @@ class Scheduler:
         return True
 
     def _computed_tokens(self, seq: Sequence) -> int:
-        """Slots of a running sequence, those of the step being scheduled included."""
+        """Slots of a running sequence, including those of the step being scheduled."""
         return self.batch.slots(seq) if seq.decoding else seq.num_computed
 
     def _choose_victim(self, running: Reversible[Sequence]) -> Sequence:
-        """Who of these gives way."""
+        """The sequence of `running` to preempt."""
         return self.victim.choose(running, self._computed_tokens, self.allocator.shared_tokens)
 
     def _preempt(self, victim: Sequence, plan: Plan) -> None:
-        """Take everything from a running sequence; it waits at the front and recomputes later.
-
-        `num_computed` keeps what it had computed until it resumes.
+        """Take all memory from a running sequence, which waits at the front of the queue. Its
+        `num_computed` keeps the tokens it had computed until it resumes.
         """
         del self.running[victim]
         if victim in self.batch:
@@ -185,7 +185,7 @@ class Scheduler:
         self.waiting.put_back(victim)
 
     def _step_decoders(self, plan: Plan, passed_over: list[Sequence]) -> None:
-        """All members of the batch but those `passed_over` take one slot in this plan."""
+        """All members of the batch except `passed_over` take one slot in this plan."""
         for seq in passed_over:
             self.batch.leave(seq)
         if self.batch.num:
@@ -193,7 +193,7 @@ class Scheduler:
         self._stepped, plan.passed_over = True, passed_over
 
     def _close(self, plan: Plan) -> Plan:
-        """Close the plan: count its decoders, and let whoever can decode join for the next step."""
+        """Close the plan: count its decoders, and let completed prompts join the decode batch."""
         if self._stepped:
             self._stepped = False
             plan.num_decode = plan.decode_slots = self.batch.num
@@ -218,11 +218,11 @@ class Scheduler:
         return plan
 
     def _join(self, seq: Sequence) -> None:
-        """`seq`, all known tokens of which are computed, decodes from the next step on."""
+        """`seq` has all its known tokens computed and decodes from the next step on."""
         self.batch.join(seq, seq.num_computed)
 
     def _complete(self, plan: Plan) -> None:
-        """Members without another step leave the batch; who has its last token is finished."""
+        """Members without a further step leave the batch; with their last token they finish."""
         for seq in self.batch.complete():
             self.batch.leave(seq)
             if seq.num_outputs == seq.output_tokens:
@@ -231,8 +231,8 @@ class Scheduler:
     # --- the life of a plan ---------------------------------------------------------------------
 
     def repeatable(self, plan: Plan, limit: int) -> int:
-        """How many more steps equal to `plan` may follow it if nothing arrives, at most `limit`:
-        only the batch decodes, nobody is done, memory lasts, and the queue stays blocked.
+        """Number of further steps equal to `plan` if nothing arrives, at most `limit`: only the
+        batch decodes, no sequence finishes, memory suffices, and the queue stays blocked.
         """
         if plan.chunks or plan.passed_over or plan.preempted or plan.finishing or plan.stalls:
             return 0
@@ -246,20 +246,20 @@ class Scheduler:
         return limit
 
     def _blocked_head(self) -> Sequence | None:
-        """Whom the last step found no room for, so that nobody behind was looked at."""
+        """The waiting sequence that did not fit in the last step and blocks those behind it."""
         return self.waiting.head
 
     def returns_quietly(self, plan: Plan) -> bool:
-        """Whether the steps after the next one are the same before the outputs of `plan` return.
-        Prompts that become known content may start who waits, or give back what was held twice.
+        """Whether the return of the outputs of `plan` leaves later steps the same. A finished
+        prompt becomes known content, which may let a waiting sequence start or free a duplicate.
         """
         return not plan.finishing and (not plan.chunks or self.waiting.head is None)
 
     def enable_lockstep(self, depth: int) -> None:
-        """Before anything runs: all may verify drafts in step, with `depth` steps in flight."""
+        """Before the first step: let all verify drafts in lockstep, `depth` steps in flight."""
 
     def repeat(self, plan: Plan, steps: int) -> Course:
-        """`steps` more steps like `plan` are scheduled (one of drafts); returns the course."""
+        """Schedule `steps` more steps of `plan` (one if it has drafts); returns the course."""
         course = self.batch.advance(steps)
         self.allocator.step_decided()
         plan.steps += steps
@@ -267,10 +267,10 @@ class Scheduler:
         return course
 
     def step_returned(self) -> None:
-        """The oldest step in flight of a plan that repeats returned; nobody is done with it."""
+        """The oldest step in flight of a repeated plan returned; no sequence finishes with it."""
 
     def finish(self, plan: Plan) -> list[Sequence]:
-        """The outputs of the plan's last step returned: who is done leaves, in running order."""
+        """The plan's last step returned: its finished sequences leave, in running order."""
         plan.finishing.sort(key=by_order)
         self.limits.returned(plan, plan.finishing)
         for chunk in plan.chunks:
@@ -281,7 +281,7 @@ class Scheduler:
         return plan.finishing
 
     def _leave(self, seq: Sequence) -> None:
-        """`seq` has its last output."""
+        """Remove `seq`, which has its last output."""
         seq.finished = True
         self.preemption.drop(seq)
         if seq in self.running:
@@ -296,5 +296,5 @@ class Scheduler:
         return self.usage_for(self.waiting.head)
 
     def usage_for(self, head: Sequence | None) -> Usage:
-        """The ledger now, its free bytes split by the need of `head`, the first that waits."""
+        """The ledger now, its free bytes split by the need of `head`, first in the queue."""
         return self.allocator.usage(head, busy=bool(self.running))
