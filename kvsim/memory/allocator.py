@@ -1,12 +1,11 @@
-"""What an allocator promises the scheduler.
+"""The interface between an allocator and the scheduler.
 
 The scheduler admits sequences, computes their prompts chunk by chunk (`admit`, `extend`), lets them
-`join` the decoders, moves all decoders on together (`advance`), and takes memory back (`release`).
-Nothing else here knows of time: the allocator counts decode steps, the engine how long they took.
+`join` the decoders, advances all decoders together (`advance`), and takes memory back (`release`).
+The allocator counts decode steps; only the engine knows how long they take.
 
-A new allocator may begin on `kvsim.memory.stepwise`, which needs a handful of methods. What a
-prefix cache adds to the promise stands in prefix.py, what SGLang's scheduler alone asks in
-prefix_room.py.
+A new allocator may begin on `kvsim.memory.stepwise`, which needs a handful of methods. The calls of
+a prefix cache stand in prefix.py, those of SGLang's scheduler alone in prefix_room.py.
 """
 
 from abc import abstractmethod
@@ -52,12 +51,12 @@ class Place(NamedTuple):
 
 
 class Demand:
-    """What is asked for a waiting sequence.
+    """The memory that an admission asks for a waiting sequence.
 
-    num_tokens: slots it gets, from the first on. fit_tokens >= num_tokens: so many must be free
-    now. cached_tokens: leading tokens that need no computing: what the allocator's `cached_tokens`
-    said, or, swapped_in, what comes back from host memory. busy: other sequences run (a watermark
-    then applies).
+    num_tokens: slots to allocate. fit_tokens: slots that must fit now, at least num_tokens.
+    cached_tokens: leading tokens that need no computing: the result of the allocator's
+    `cached_tokens` or, if swapped_in, the tokens that come back from host memory. busy: whether
+    other sequences run, so that a watermark applies.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Demand:
 
 
 class Admission(NamedTuple):
-    """An admission that went well. loaded_bytes: content on its way from host memory for it."""
+    """A successful admission. loaded_bytes: content loaded from host memory for it."""
 
     loaded_bytes: int = 0
 
@@ -86,10 +85,10 @@ def _nothing_to_end() -> None:
 
 
 class Growth(NamedTuple):
-    """Room that was made for a sequence.
+    """Memory that was granted to a running sequence.
 
-    copy_ps: for so long its content is copied and the allocation made. While that lasts the ledger
-    shows what lies there twice; whoever waited for it calls `end`, once.
+    copy_ps: duration of the copy of its content and of the allocation. Until the caller calls
+    `end`, once, after that time, the ledger counts the content twice.
     """
 
     copy_ps: int = 0
@@ -102,14 +101,14 @@ GROWN = Growth()
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Allocator(PrefixPromise):
-    """One pool and the way it is handed out. Units: slots (tokens) in calls, bytes in the ledger.
+    """One pool and its allocation policy. Units: slots (tokens) in calls, bytes in the ledger.
 
-    gives_back: decoding frees memory as it goes, as windows do.
-    token_bytes: what one slot costs, all layers together.
-    swappable: whether a sequence's slots can come back from elsewhere, all of them at once.
-    page_tokens: slots are granted in multiples of it.
-    keeps_last_token: a sequence that was scheduled once more than it had output gets a slot for it.
-    max_sequences: that hold memory at once, whatever is free; None: no limit of that kind.
+    gives_back: decoding frees memory on the way, as sliding windows do.
+    token_bytes: bytes of one slot, all layers together.
+    swappable: whether all slots of a sequence can be swapped in at once.
+    page_tokens: slots are granted in multiples of this number.
+    keeps_last_token: whether the last output token gets a slot if it was scheduled as an input.
+    max_sequences: most sequences that hold memory at once; None: no limit.
     """
 
     capacity_bytes: int
@@ -122,12 +121,12 @@ class Allocator(PrefixPromise):
 
     @property
     def timed(self) -> Timed | None:
-        """Content that is kept until a moment; None: what is kept does not depend on time."""
+        """Content that expires at a time; None: no content expires."""
         return None
 
     @property
     def verifying(self) -> Verifying | None:
-        """The tables of sequences that verify drafts in step with each other; None: they cannot."""
+        """The tables of sequences that verify drafts in lockstep; None: not supported."""
         return None
 
     # --- requests and admission ----------------------------------------------------------------
@@ -138,7 +137,9 @@ class Allocator(PrefixPromise):
 
     @abstractmethod
     def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
-        """Give a waiting sequence, which holds nothing, what is demanded; None changes nothing."""
+        """Allocate `demand` for a waiting sequence without memory; None: no room, nothing
+        changed.
+        """
 
     # --- growth and decoding -------------------------------------------------------------------
 
@@ -147,13 +148,13 @@ class Allocator(PrefixPromise):
         """Make room so that a running sequence holds `num_tokens` slots in all; None: no room,
         nothing changed.
 
-        For a prefilling sequence these slots are then valid. For a decoding one only the room is
-        made: `advance` fills it. turns_before: decoders whose `order` is below it have had their
-        turn in this step: what the next `advance` fills for them is known content already.
+        The slots of a prefilling sequence are valid then. Those of a decoding sequence are only
+        allocated: `advance` fills them. turns_before: decoders with a lower `order` had their turn
+        in this step, so the slots that the next `advance` fills for them are known content already.
         """
 
     def await_steps(self, seq: Sequence) -> None:
-        """All steps of a prefilling `seq` have returned: what was held for them may go with the
+        """All steps of a prefilling `seq` have returned: memory held for them may be freed by the
         next `extend`.
         """
 
@@ -165,17 +166,17 @@ class Allocator(PrefixPromise):
         known_tokens: int,
         valid_tokens: int,
     ) -> bool:
-        """A decoding `seq`, which has not joined the others, is about to compute the slots up to
-        `num_tokens`, the last of them with drafts; False: no room, nothing changed.
+        """Allocate for a step of a decoding `seq`, which has not joined the others, up to slot
+        `num_tokens`, drafts included; False: no room, nothing changed.
 
-        returned_tokens: slots whose step has returned. known_tokens: so many tokens of `seq` are
-        known. valid_tokens: so many slots will be valid when the step has returned. Only where the
-        options of the allocator say that it speculates.
+        returned_tokens: slots of steps that have returned. known_tokens: known tokens of `seq`.
+        valid_tokens: slots that will be valid when the step has returned. Only called if the
+        options of the allocator have `speculates`.
         """
         raise InvariantError(f"{type(self).__name__} has no slots for drafts")
 
     def step_decided(self) -> None:
-        """A step, or a run of them, has been scheduled: what comes now belongs to the next."""
+        """A step, or a run of steps, has been scheduled: later calls belong to the next one."""
         return
 
     @abstractmethod
@@ -189,33 +190,32 @@ class Allocator(PrefixPromise):
     @abstractmethod
     def must_extend(self) -> list[Sequence]:
         """The decoding sequences to `extend` before the next `advance`, in `order`: their next
-        token has no room yet.
+        token has no slot yet.
         """
 
     @abstractmethod
     def steps_that_fit(self, limit: int) -> int:
-        """How many successive `advance(1)` of all decoders are safe now, at most `limit`.
-
-        Paged: while free blocks last. Contiguous: until the first buffer is full.
+        """Number of successive `advance(1)` for which memory suffices, at most `limit`. Paged:
+        while free blocks last. Contiguous: until the first buffer is full.
         """
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        """For how many `advance(1)` the head of the queue, which could not start, still cannot,
-        and the split of free bytes by its need stays what it is, at most `limit`. A pool that
-        decoding does not shrink keeps it for ever.
+        """Number of successive `advance(1)`, at most `limit`, during which `head`, which could not
+        start, still cannot, and the split of free bytes by its need is the same. The result is
+        `limit` if decoding takes nothing from the pool.
         """
         return limit
 
     @abstractmethod
     def advance(self, steps: int) -> Course:
-        """All decoders take one slot a step, `steps` times; returns how the ledger moved.
+        """All decoders take one slot a step, `steps` times; returns the change of the ledger.
 
         steps <= steps_that_fit(steps), or steps == 1 and all of `must_extend()` were extended.
         `advance(a + b)` leaves the same state as `advance(a)` and `advance(b)`.
         """
 
     def step(self) -> None:
-        """`advance(1)`, where nobody asks how the ledger moved."""
+        """`advance(1)` without the change of the ledger."""
         self.advance(1)
 
     @abstractmethod
@@ -226,22 +226,22 @@ class Allocator(PrefixPromise):
 
     @abstractmethod
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
-        """The ledger now. head: the first waiting sequence, whose need splits the free bytes;
-        busy: as in `admit`.
+        """The ledger now. head: the first waiting sequence; its need splits the free bytes. busy:
+        as in `Demand`.
         """
 
     def sequence_bytes(self, tokens: int) -> int:
-        """Content of a sequence with so many valid slots."""
+        """Bytes of the content of a sequence with `tokens` valid slots."""
         return self.token_bytes * tokens
 
     @property
     def pads_blocks(self) -> bool:
-        """Whether `rounding` is what states and groups of layers leave free in their blocks."""
+        """Whether `rounding` is the padding of blocks of recurrent states and of layer groups."""
         return False
 
     @property
     def parts(self) -> Parts:
-        """What of the ledger now has a name of its own (see parts.py)."""
+        """The named parts of the ledger now (see parts.py)."""
         return NO_PARTS
 
     @property
@@ -254,11 +254,11 @@ class Allocator(PrefixPromise):
         """Slots granted to `seq` now, valid or not."""
 
     def place(self, seq: Sequence) -> Place:
-        """Where the KV of a running sequence lies, for the store that its options name."""
+        """The location of the KV of a running sequence, for the store that the options name."""
         raise InvariantError(f"{type(self).__name__} has no real store to tell places to")
 
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
-        """Slots that must yet be granted for `seq` to hold `tokens`, by whole blocks."""
+        """Slots still to be granted until `seq` holds `tokens` slots, in whole blocks."""
         return max(0, tokens - self.granted_tokens(seq))
 
     @abstractmethod

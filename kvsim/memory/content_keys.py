@@ -110,7 +110,7 @@ class ContentKeys:
         firsts: list[int] = []
         ends: list[int] = []
         parent, end = ROOT, 0
-        for content, count in _stretches(runs, self._block_size, self._lookahead_tokens):
+        for content, count in _key_runs(runs, self._block_size, self._lookahead_tokens):
             link = (parent, content)
             name = self._names.get(link)
             if name is None:
@@ -128,7 +128,7 @@ class ContentKeys:
         return name
 
 
-def _stretches(
+def _key_runs(
     runs: TokenRuns, block_size: int, lookahead_tokens: int
 ) -> Iterator[tuple[int | TokenRuns, int]]:
     """The full blocks in order, as far as what lies behind each is there too: (first id, blocks)

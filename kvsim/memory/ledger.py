@@ -1,4 +1,4 @@
-"""The ledger: what every byte of the pool is doing, in ten classes that sum to its capacity.
+"""The ledger: the use of every byte of the pool, in ten classes that sum to its capacity.
 
 For a live allocation let n be its valid slots, q the slots its policy asked for, g the slots it was
 granted and F the slots it will hold at its end:
@@ -15,7 +15,7 @@ granted and F the slots it will hold at its end:
     short            free, and with the cached blocks still not enough for the head of the queue
     idle             free, the rest
 
-Parts of these classes that are told by themselves stand in parts.py.
+parts.py has the parts of these classes that are reported by name.
 """
 
 from typing import NamedTuple
@@ -40,24 +40,24 @@ class Usage(NamedTuple):
 
     @property
     def allocated(self) -> int:
-        """What live requests hold, whatever they do with it."""
+        """Bytes that live requests hold, used or not."""
         return allocated(self)
 
 
 def usage_of(values: tuple[int, ...]) -> Usage:
-    """The ledger of these bytes, one a class in their order, for where many are made: a named
-    tuple's own constructor is interpreted, whatever is compiled.
+    """The ledger with these bytes, one value a class, in order. Faster than the constructor of a
+    named tuple, which is interpreted even in compiled modules.
     """
     return tuple.__new__(Usage, values)
 
 
 def allocated(usage: Usage) -> int:
-    """Its property of that name, compiled where this module is."""
+    """`usage.allocated`, compiled with this module."""
     return usage.used + usage.reserved + usage.overprovisioned + usage.rounding + usage.transient
 
 
 def filling(num_bytes: int) -> Usage:
-    """How the ledger moves where so many reserved bytes become used ones."""
+    """The change of the ledger if `num_bytes` reserved bytes become used."""
     return usage_of((num_bytes, -num_bytes, 0, 0, 0, 0, 0, 0, 0, 0))
 
 
@@ -66,7 +66,7 @@ NOTHING = Usage()
 
 
 class Course(NamedTuple):
-    """How the ledger moved during `advance(steps)`, compactly.
+    """The change of the ledger during `advance(steps)`, in closed form.
 
     At step t (1 <= t <= steps) each class stands at its value before, plus slope * t, plus the
     jumps J_i that happened at steps t_i <= t. The jumps are kept as three sums per class, which is
@@ -76,9 +76,9 @@ class Course(NamedTuple):
 
     Free bytes are booked under `idle`; `filed` (below) moves them to the class they are in.
 
-    used_rise, allocated_rise: how far used bytes, and all that somebody holds, rose above the
-    beginning on the way, where that is more than at the end. parts: how those of the classes that
-    have names of their own moved (see parts.py), as far as any did.
+    used_rise, allocated_rise: highest rise of used and of allocated bytes above their start on the
+    way, if it is above that at the end. parts: changes of the named parts (see parts.py) that
+    changed.
     """
 
     slope: Usage
@@ -99,15 +99,15 @@ def course_of(
     allocated_rise: int = 0,
     parts: tuple[PartMove, ...] = (),
 ) -> Course:
-    """A course, made as `usage_of` makes a ledger."""
+    """A `Course`, faster than by its constructor: see `usage_of`."""
     return tuple.__new__(Course, (slope, jumps, first, second, used_rise, allocated_rise, parts))
 
 
 class Jumps:
-    """What one quantity gained during `advance`, summed over the steps t in which it did with
-    weights 1, t and t * (t - 1) / 2: all that a `Course` keeps.
+    """Gains of one quantity during `advance`, summed over the steps t with the weights 1, t and t *
+    (t - 1) / 2, as a `Course` keeps them.
 
-    value: the quantity as it was last read, for who says what it is and not what it gains.
+    value: the last value, for callers of `read`, which takes values instead of gains.
     """
 
     __slots__ = ("first", "second", "total", "value")
@@ -117,19 +117,19 @@ class Jumps:
         self.total = self.first = self.second = 0
 
     def add(self, gain: int, t: int) -> None:
-        """It gains `gain` at step t."""
+        """Add a gain at step t."""
         self.total += gain
         self.first += gain * t
         self.second += gain * (t * (t - 1) // 2)
 
     def read(self, value: int, t: int) -> None:
-        """After step t it is `value`."""
+        """The quantity is `value` after step t."""
         if value != self.value:
             self.add(value - self.value, t)
             self.value = value
 
     def repeat(self, gain: int, t: int, period: int, times: int) -> None:
-        """It gains `gain` at each of the steps t, t + period, ..., `times` of them."""
+        """Add `gain` at each of the `times` steps t, t + period, ..."""
         pairs = times * (times - 1) // 2
         squares = (times - 1) * times * (2 * times - 1) // 6
         # sum of (t + period * i) * (t + period * i - 1)
@@ -140,14 +140,12 @@ class Jumps:
 
     @property
     def moved(self) -> bool:
-        """Whether it gained or lost anything."""
+        """Whether the quantity changed."""
         return self.total != 0 or self.first != 0 or self.second != 0
 
     def part(self, part: int, unit_bytes: int = 1) -> tuple[PartMove, ...]:
-        """How a part of the ledger moved that is `unit_bytes` of the quantity; nothing if it did
-        not.
-
-        part: its place in parts.py.
+        """The change of a part of the ledger that is the quantity times `unit_bytes`; empty if it
+        did not change. part: its index in parts.py.
         """
         if not self.moved:
             return ()
@@ -156,20 +154,20 @@ class Jumps:
 
 
 class LedgerJumps:
-    """The jumps of every class of a ledger that is read after each step of one `advance`."""
+    """The jumps of all classes of a ledger that is read after each step of one `advance`."""
 
     def __init__(self, usage: Usage) -> None:
         self._classes = [Jumps(held) for held in usage]
 
     def read(self, usage: Usage, t: int) -> None:
-        """After step t the ledger is this."""
+        """The ledger is `usage` after step t."""
         for jumps, held in zip(self._classes, usage, strict=True):
             jumps.read(held, t)
 
     def course(
         self, used_rise: int = 0, allocated_rise: int = 0, parts: tuple[PartMove, ...] = ()
     ) -> Course:
-        """How the ledger moved; the rises and the parts as in `Course`."""
+        """The change of the ledger; rises and parts as in `Course`."""
         return course_of(
             NOTHING,
             Usage(*(jumps.total for jumps in self._classes)),
@@ -182,7 +180,9 @@ class LedgerJumps:
 
 
 def filed(course: Course, base: Usage) -> Course:
-    """The same with free bytes in the class that holds them in `base`, where it began."""
+    """`course` with its free bytes in the class that has them in `base`, the ledger at its
+    start.
+    """
     if base.idle or not (base.short or base.external):
         return course
     return course._replace(
@@ -194,16 +194,15 @@ def filed(course: Course, base: Usage) -> Course:
 
 
 def file_free(usage: Usage, base: Usage) -> Usage:
-    """`usage`, its idle bytes moved to the class of free bytes that `base` has."""
+    """`usage` with its idle bytes in the class of free bytes that `base` has."""
     if not usage.idle or base.idle or not (base.short or base.external):
         return usage
     return usage._replace(**{"short" if base.short else "external": usage.idle, "idle": 0})
 
 
 def split_free(free: int, cached: int, need: int | None, placeable: bool) -> tuple[int, int, int]:
-    """Free bytes as (external, short, idle), by what the head of the queue needs (None: no head).
-
-    placeable: whether the need has a place somewhere; asked only where the bytes would do.
+    """Free bytes as (external, short, idle). need: bytes that the head of the queue needs, None
+    without a head. placeable: whether they have a place; only read if the bytes suffice.
     """
     if need is None:
         return 0, 0, free

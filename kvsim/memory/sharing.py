@@ -203,8 +203,8 @@ class SharingAllocator(StepwiseAllocator):
         """As long as no decoding sequence fills a block: the head could hit it."""
         if head.prompt_runs is None:
             return limit
-        rooms = (each.grant.slots - each.tokens for each in self._decoding())
-        return max(0, min([limit, *(room - 1 for room in rooms)]))
+        spare = (each.grant.slots - each.tokens for each in self._decoding())
+        return max(0, min([limit, *(slots - 1 for slots in spare)]))
 
     def release(self, seq: Sequence) -> None:
         for block in reversed(self._tables.pop(seq).blocks):

@@ -1,4 +1,4 @@
-"""What a waiting sequence can take over, and how many free blocks it needs beside that."""
+"""The hits of a waiting sequence, and the free blocks that it needs beside them."""
 
 from collections import Counter
 from collections.abc import Sequence as Row
@@ -20,13 +20,13 @@ from kvsim.vllm.sizes import Sizes
 
 
 class AdmissionNeeds:
-    """Reads the parts of a paged allocator, and changes none of them. Windows count with the prompt
-    tokens of the steps in flight, which is how vLLM sizes pools.
+    """Block needs of requests on a paged allocator; changes nothing. Windows include the prompt
+    tokens of the steps in flight, as in vLLM's sizing of pools.
 
-    chunks: which chunks of prompts leave a recurrent state behind; None: none does. forks: samples
-    that share blocks by copy on write; None: none do. watermark_blocks: an admission leaves free
-    beside others. most_states: recurrent states of a sequence at once, in each group that has them.
-    one_table: all layers keep every token.
+    chunks: rule for chunks of prompts that leave a recurrent state; None without states. forks:
+    samples that share blocks by copy on write; None without. watermark_blocks: blocks that an
+    admission beside others leaves free. most_states: most recurrent states of a sequence at once,
+    in each group of recurrent layers. one_table: all layers keep every token in one table.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class AdmissionNeeds:
         self._watermark_blocks, self._one_table = watermark_blocks, one_table
         self._max_model_len, self._most_tokens = memory.max_model_len, memory.max_in_flight_tokens
         self._most_states, self._scratch = most_states, drafts.tokens
-        # Where hits end inside a block, which is then taken over as a copy.
+        # Whether hits end inside a block, which is then copied.
         self._inside = sizes.aligned if sizes.inner else None
-        # Groups that need as many blocks, and how many there are of each.
+        # Groups by equal needs of blocks, and the number of groups of each kind.
         kinds = Counter(group.bucket for group in groups)
         first = {group.bucket: group for group in groups}
-        self._alike = [(first[kind], times) for kind, times in kinds.items()]
+        self._group_kinds = [(first[kind], times) for kind, times in kinds.items()]
 
     def refusal(self, request: Request) -> Refusal | None:
         """See `Allocator.refusal`."""
@@ -73,7 +73,7 @@ class AdmissionNeeds:
         return self._shape.refusal(need, unit, beside)
 
     def hits(self, seq: Sequence) -> Hits:
-        """Blocks that `seq` can take over: the cache's, or those of its family's prompt."""
+        """Blocks that `seq` can share: hits of the cache, or the prompt of its fork family."""
         hits = self._cache.hits(seq)
         if self._forks is None or seq.request.n == 1:
             return hits
@@ -83,7 +83,7 @@ class AdmissionNeeds:
         return Hits(shared.num * size, (0,), (shared,))
 
     def host_keys(self, seq: Sequence, hits: Hits) -> list[int]:
-        """Content of `seq` that the host has behind its hits on the device."""
+        """Keys of content of `seq` in the host tier, following its hits on the device."""
         if not self._cache.has_host:
             return []
         return self._cache.host_keys(seq, hits.tokens // self._shape.block_size)
@@ -95,12 +95,12 @@ class AdmissionNeeds:
         return min(tokens, seq.num_tokens - 1)
 
     def leaves_checkpoint(self, seq: Sequence, start: int, end: int) -> bool:
-        """Whether a chunk of these tokens takes a block more for a state within it."""
+        """Whether a chunk from `start` to `end` takes one more block for a state within it."""
         return self._chunks is not None and self._chunks.leaves_checkpoint(seq, start, end)
 
     def need(self, seq: Sequence, hits: Hits, tokens: int, *, whole: bool, busy: bool) -> int:
-        """Free blocks that an admission of `seq` with these hits takes or asks to be there. whole:
-        asked for all it will compute, chunk by chunk.
+        """Free blocks that an admission of `seq` with these hits takes or requires. whole: required
+        for all its tokens, computed chunk by chunk.
         """
         states = 1 + self.leaves_checkpoint(seq, hits.tokens, tokens)
         watermark = self._watermark_blocks if busy or self._rules.watermark_when_idle else 0
@@ -108,7 +108,7 @@ class AdmissionNeeds:
         return watermark + self._of(hits, tokens, states, whole=whole, lookahead=lookahead)
 
     def need_of_head(self, head: Sequence, hits: Hits, *, busy: bool) -> int:
-        """The same of the head of the queue, for all its tokens."""
+        """`need` of the head of the queue, for all its tokens."""
         return self.need(head, hits, head.num_tokens, whole=True, busy=busy)
 
     def lacks(self, seq: Sequence, hits: Hits, demand: Demand) -> bool:
@@ -121,20 +121,20 @@ class AdmissionNeeds:
         if self.need(seq, hits, demand.fit_tokens, whole=True, busy=busy) > free:
             return True
         if self._one_table and self._drafts.room(demand.num_tokens) <= demand.fit_tokens:
-            return False  # blocks of one table that no step gives back: the first need is more
+            return False  # no step frees blocks of one table: the first need is the larger one
         return self.need(seq, hits, demand.num_tokens, whole=False, busy=busy) > free
 
     # --- blocks of a sequence at once ------------------------------------------------------------
 
     def _of_alone(self, tokens: int) -> int:
-        """Blocks of a sequence that computes `tokens` tokens chunk by chunk, whatever it hits."""
+        """Blocks of a sequence that computes `tokens` tokens chunk by chunk, with any hits."""
         need = sum(self._most_blocks(group, tokens) for group in self._groups)
         if self._inside is None:
             return need
         return max(need, sum(self._most_copied(group, tokens) for group in self._groups))
 
     def _most_copied(self, group: BlockGroup, tokens: int) -> int:
-        """The same where it goes on from a copy of its last hit block, which stays as well."""
+        """`_most_blocks` if the sequence continues in a copy of its last hit block, both held."""
         assert self._inside is not None
         most = self._most_blocks(group, tokens)
         if self._inside % group.block_size == 0:
@@ -145,7 +145,7 @@ class AdmissionNeeds:
         return most + 1
 
     def _most_blocks(self, group: BlockGroup, tokens: int) -> int:
-        """Blocks that a group needs at once for a sequence of `tokens` tokens, at most."""
+        """Most blocks that a group needs at once for a sequence of `tokens` tokens."""
         if group.state_bytes:
             return self._most_states
         if group.window_tokens is None or self._most_tokens is None:
@@ -154,11 +154,11 @@ class AdmissionNeeds:
         return group.blocks_at_once(tokens, min(self._drafts.redrafted + self._most_tokens, most))
 
     def _of(self, hits: Hits, tokens: int, states: int, *, whole: bool, lookahead: int = 0) -> int:
-        """Free blocks that a sequence with these hits takes for its first `tokens` tokens, `states`
-        of them, beside those for drafts, for states beside those it hits.
+        """Free blocks that a sequence with these hits takes for its first `tokens` tokens. states:
+        positions of state tables, without those for drafts.
 
-        whole: asked for all it will compute, chunk by chunk, so windows give back meanwhile.
-        lookahead: slots that drafts take behind the tokens; they take no states.
+        whole: for all its tokens chunk by chunk, so that windows free blocks on the way. lookahead:
+        slots of drafts behind the tokens; drafts take no states.
         """
         if not hits.tokens and not self._scratch:
             return self._of_fresh(tokens, states, whole=whole, lookahead=lookahead)
@@ -175,9 +175,9 @@ class AdmissionNeeds:
         return need
 
     def _of_fresh(self, tokens: int, states: int, *, whole: bool, lookahead: int) -> int:
-        """The same without hits."""
+        """`_of` without hits."""
         need = 0
-        for group, times in self._alike:
+        for group, times in self._group_kinds:
             if group.state_bytes:
                 most = min(ceil_div(tokens, group.block_size), states)
             elif whole:

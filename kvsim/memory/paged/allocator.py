@@ -5,9 +5,9 @@ single_type_kv_cache_manager.py). All groups of layers (see groups/grouping.py) 
 size from one pool, each into its own block table; most models are one group, which keeps every
 token. Before a sequence takes memory for new tokens, groups with a window of W tokens give back the
 blocks that lie below its last `computed - W + 1` tokens; content stays cached, as when a sequence
-leaves. A hit must be one in every group: the run of blocks that full attention knows, shortened
-until the blocks of each window just below its end are known as well. A recurrent state takes one
-block for as long as its sequence runs, and more where states are kept for others.
+leaves. A hit must be one in every group: the run of blocks cached for full attention, shortened
+until each window has the blocks just below its end cached too. A recurrent state takes one block
+while its sequence runs, and more if states are cached.
 
 What differs between versions stands in `BlockRules`. The cache, the decoders, the samples that
 share a prompt and the tier in host memory are parts of their own. Nothing is touched per sequence
@@ -41,8 +41,8 @@ from kvsim.vllm.grouping import Grouping
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PagedAllocator(BlockLedger):
-    """Block tables over one pool, one for each group of layers. Needs: sequences released before
-    they are admitted again.
+    """Block tables over one pool, one table for each group of layers. A sequence must be released
+    before it is admitted again.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class PagedAllocator(BlockLedger):
                 waits=self._waits,
                 lazy=settings.eviction is None and not parts.has_states,
             )
-        self._steps = 0  # scheduled so far; a run of them counts as two at most
-        self._put_off = False  # the head of the queue waits for a state that a step is making
-        self._let_go = False  # copies gave blocks back when the last step had been decided
+        self._steps = 0  # scheduled so far; a run of steps counts as two at most
+        self._put_off = False  # the head of the queue waits for a state in computation
+        self._let_go = False  # copies freed blocks after the last step was scheduled
 
     @property
     def timed(self) -> Timed | None:
@@ -116,14 +116,14 @@ class PagedAllocator(BlockLedger):
         return Admission(loaded_bytes) if loaded_bytes else ADMITTED
 
     def _room(self, num_tokens: int) -> tuple[int, int]:
-        """Units of tables of tokens, and room of those of states, for a step up to
-        `num_tokens` slots.
+        """Units of token tables, and positions of state tables, for a step up to slot
+        `num_tokens`.
         """
         units = ceil_div(self._drafts.room(num_tokens), self._sizes.unit)
         return units, self._tables.states_for(num_tokens)
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
-        """As promised, but blocks below a window go back even if there is no room."""
+        """See `Allocator.extend`; blocks below a window are freed even if there is no room."""
         table: Table = seq.memory
         decoding, clock = seq.decoding, self._decoders.clock
         if turns_before:
@@ -157,8 +157,8 @@ class PagedAllocator(BlockLedger):
         table.processed = table.tokens
 
     def _filled(self, seq: Sequence, table: Table, num_tokens: int, *, checkpoint: bool) -> None:
-        """The first `num_tokens` slots, as far as tokens are known, are valid; their full blocks
-        become known content.
+        """The first `num_tokens` slots are valid, as far as their tokens are known; full blocks of
+        them become known content.
         """
         self._valid(table, num_tokens, min(num_tokens, seq.num_tokens))
         table.scheduled = self._steps
@@ -166,7 +166,7 @@ class PagedAllocator(BlockLedger):
         self._names.name_inside(table, checkpoint=checkpoint)
 
     def _valid(self, table: Table, num_tokens: int, valid_tokens: int) -> None:
-        """Of the slots up to `num_tokens` and those of the next drafts, so many are valid."""
+        """Set the valid slots among those up to `num_tokens` and those of the next drafts."""
         self._tables.used_bytes += (valid_tokens - table.tokens) * self.token_bytes
         table.computed, table.tokens = table.tokens, valid_tokens
         self._tables.drafting(table, self._drafts.unused(num_tokens, valid_tokens))
@@ -181,7 +181,7 @@ class PagedAllocator(BlockLedger):
         known_tokens: int,
         valid_tokens: int,
     ) -> bool:
-        """As promised, but blocks below a window go back even if there is no room."""
+        """See `Allocator.verify`; blocks below a window are freed even if there is no room."""
         table: Table = seq.memory
         computed = table.computed
         self._tables.give_back_below(table, returned_tokens)
@@ -196,8 +196,8 @@ class PagedAllocator(BlockLedger):
         return True
 
     def _waits(self, head: Sequence) -> tuple[bool, bool] | None:
-        """Whether the head of the queue, which could not start beside others, may lack blocks, and
-        whether it has hits; None: it waits for nothing that could be foreseen.
+        """Whether `head`, which could not start beside others, may lack blocks, and whether it has
+        hits; None: the end of its wait cannot be predicted.
         """
         hits = self._needs.hits(head)
         if self._put_off or self._cache.may_become_admissible(head, 0):
@@ -236,17 +236,17 @@ class PagedAllocator(BlockLedger):
             if spare >= 0:
                 limit = self._decoding.steps_within(spare, limit)
             if self._cache.has_host and len(self._cache.table_of(head).runs):
-                # A block taken may push its content out of there.
+                # A block that is taken may evict content of `head` from the host tier.
                 return self._decoding.steps_within(0, limit)
             return limit
-        return self._steps_alike_one_by_one(head, hits, limit, spare, busy=busy)
+        return self._steps_blocked_one_by_one(head, hits, limit, spare, busy=busy)
 
-    def _steps_alike_one_by_one(
+    def _steps_blocked_one_by_one(
         self, head: Sequence, hits: Hits, limit: int, spare: int, *, busy: bool
     ) -> int:
-        """The same where blocks go back while sequences run: as long as something of the head is
-        known, which whoever takes could forget, or there is room in all but not for every chunk,
-        only until the next block moves.
+        """`steps_head_stays_blocked` if blocks are freed while sequences run. If the head has hits,
+        which an allocation could evict, or fits in all but not chunk by chunk, it holds only until
+        the next block is taken or freed.
         """
         unsettled = self._put_off or self._let_go or self._decoding.copying
         if unsettled or self._cache.may_become_admissible(head, 0):
@@ -254,9 +254,9 @@ class PagedAllocator(BlockLedger):
         free = self.pool.num_free
         most = self._needs.need(head, hits, head.num_tokens, whole=False, busy=busy)
         known = hits.tokens > 0 or hits.junction > 0
-        # Where all that is free is cached, the ledger does not tell whose the next blank block is.
-        untold = spare < 0 and free == self.pool.num_cached_free
-        delicate = known or untold or (spare >= 0 and most > free)
+        # If all free blocks are cached, the ledger does not show which block is blank next.
+        unknown_next = spare < 0 and free == self.pool.num_cached_free
+        delicate = known or unknown_next or (spare >= 0 and most > free)
         return self._decoding.forecast.steps_head_stays_blocked(spare, limit, delicate=delicate)
 
     def advance(self, steps: int) -> Course:
@@ -284,7 +284,7 @@ class PagedAllocator(BlockLedger):
         return self._chunks.cut(seq, start_tokens, new_tokens, most_tokens, junction)
 
     def _junction(self, hits: Hits) -> int:
-        """Where others were seen to part, if the version keeps anything there."""
+        """Tokens after which others diverged, 0 unless the version caches something there."""
         return hits.junction if self._plants else 0
 
     # --- release -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The parts that a paged allocator is put together from."""
+"""The parts of a paged allocator."""
 
 from typing import NamedTuple
 
@@ -26,15 +26,15 @@ from kvsim.vllm.sizes import Sizes
 
 
 class PagedSettings(NamedTuple):
-    """What is asked of a paged allocator.
+    """Settings of a paged allocator.
 
-    caching: finished blocks are kept for later hits. watermark: share of the pool that an admission
-    leaves free; None: what the rules say. forks: samples share their prompt by copy on write.
-    host_cache_bytes: of host memory for content evicted from the device. retention_tokens:
+    caching: enables the prefix cache. watermark: share of the pool that an admission leaves free;
+    None: that of the version's rules. forks: samples share their prompt by copy on write.
+    host_cache_bytes: host memory for evicted content. retention_tokens:
     prefix_cache_retention_interval (see retention.py). checkpoint_alignment: the prefill kernel
-    writes states out within a chunk, so many tokens or a multiple behind its start. eviction: which
-    content goes first; None: the least recently used. match_unit: tokens after which prefixes are
-    compared; None: a block's.
+    writes states within a chunk at multiples of this number of tokens. eviction: policy of the
+    prefix cache; None: least recently used. match_unit: tokens between possible ends of hits; None:
+    a block's.
     """
 
     caching: bool
@@ -48,13 +48,13 @@ class PagedSettings(NamedTuple):
 
 
 def blocks_are_counted(memory: MemorySpec) -> bool:
-    """Whether nobody watches which block is whose."""
+    """Whether blocks are counted without ids, as nothing observes them."""
     return memory.unwatched
 
 
 def blocks_are_single(memory: MemorySpec, sizes: Sizes, settings: PagedSettings) -> bool:
-    """Whether a rule asks for blocks one by one: which of them leaves, which is copied, which is
-    known to a place inside it.
+    """Whether a rule needs single blocks, not extents: eviction policies, copies, hits inside
+    blocks.
     """
     inside = sizes.inner or (memory.speculation is not None and not sizes.same)
     ranked = settings.eviction is not None and settings.eviction.ranks
@@ -62,7 +62,7 @@ def blocks_are_single(memory: MemorySpec, sizes: Sizes, settings: PagedSettings)
 
 
 class Assembly:
-    """The parts, each as its own module says. one_table: all layers have one table, which keeps
+    """The parts, each described in its module. one_table: all layers share one table, which keeps
     every token. has_states: some layers are recurrent.
     """
 
@@ -75,7 +75,7 @@ class Assembly:
         unit = settings.match_unit if caching else None
         self.sizes = sizes = Sizes.of(groups, unit, caching=caching, rules=rules)
         check_interval(settings.retention_tokens, sizes.whole)
-        # What is known counts from hit to hit, but for drafts, with which some know more.
+        # Known content counts from hit to hit; with drafts some groups know more.
         step = sizes.whole if drafter is None and not sizes.inner else sizes.unit
         self.has_states = any(group.state_bytes for group in groups)
         self.one_table = len(groups) == 1 and not self.has_states and not groups[0].window_tokens

@@ -1,4 +1,4 @@
-"""What windows have left behind in block tables that keep every token."""
+"""Slots left behind by windows in block tables that keep every token."""
 
 from collections.abc import Iterable
 
@@ -11,31 +11,33 @@ from kvsim.sequence import Sequence
 
 
 class BehindInBlocks:
-    """See `LeftBehind`: here what others hold is told by their blocks."""
+    """`LeftBehind` for block tables, where shared slots are those of shared blocks."""
 
     def __init__(self, behind: LeftBehind, tables: BlockTables, decoders: Decoders) -> None:
         self._behind, self._least_tokens = behind, behind.least_tokens
         self._tables, self._decoders = tables, decoders
 
     def bytes(self, live: Iterable[Sequence]) -> int:
-        """Of all live sequences."""
+        """Bytes left behind by all live sequences."""
         movers = [self._mover(seq) for seq in live if self._outgrows(seq)]
         return sum(self._behind.bytes(computed, shared) for computed, _, shared in movers)
 
     def movers(self, live: Iterable[Sequence]) -> list[Mover]:
-        """Those of them that decode."""
+        """The decoding sequences among `live`."""
         return [self._mover(seq) for seq in live if seq.decoding and self._outgrows(seq)]
 
     def _outgrows(self, seq: Sequence) -> bool:
-        """Whether the sequence is ever longer than the shortest window."""
+        """Whether the final length of the sequence exceeds the shortest window."""
         return seq.final_tokens >= self._least_tokens
 
     def during(self, course: Course, movers: list[Mover], steps: int) -> Course:
-        """`course`, in which these took one slot a step, with what they left on the way."""
+        """`course` of `steps` decode steps of `movers`, including the bytes left behind on the
+        way.
+        """
         return self._behind.during(course, movers, steps)
 
     def _mover(self, seq: Sequence) -> Mover:
-        """Where a live sequence stands."""
+        """The slots of a live sequence."""
         table: Table = seq.memory
         slots, computed = self._decoders.slots(seq), table.computed
         if seq.decoding and slots > table.joined:

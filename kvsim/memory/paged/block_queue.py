@@ -1,10 +1,10 @@
-"""The free blocks of a pool: in which order they leave, and what they are kept for meanwhile.
+"""The free blocks of a pool, in the order in which they are allocated, and their cached content.
 
 The free queue is that of vLLM (v1/core/block_pool.py, 0.33): blocks without known content return to
 the front and leave first; blocks whose content may still be hit return to the back, so that the
-least recently used leaves first. Blank blocks are a number of blocks in front, and behind them wait
-extents. vLLM 0.11 returned all blocks to the back (`blank_first = False`). No operation costs more
-than the extents that it touches, however many blocks these are.
+least recently used leaves first. The queue is a number of blank blocks in front and extents of
+cached blocks behind them. vLLM 0.11 returned all blocks to the back (`blank_first = False`). The
+cost of an operation grows with the extents that it touches, not with their blocks.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,26 +18,26 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class Listener(Protocol):
-    """Hears which blocks change hands; of further owners of a block in use it does not hear."""
+    """Is notified when blocks get a first owner or lose the last one."""
 
     def taken(self, blocks: Sequence[int]) -> None:
-        """These were free, and are somebody's with nothing in them."""
+        """Free blocks got an owner; their content, if any, is lost."""
 
     def revived(self, blocks: Sequence[int]) -> None:
-        """These were free, and are somebody's with the content they had kept."""
+        """Free blocks got an owner together with their cached content."""
 
     def freed(self, cached: Sequence[int], blank: Sequence[int]) -> None:
-        """The last owner of these has gone; the first ones keep their content for now."""
+        """Blocks lost their last owner: `cached` keep their content, `blank` have none."""
 
 
 class BlockQueue(KnownBlocks):
-    """Those of a pool of `num_blocks` blocks, one of them the null block.
+    """The free blocks of a pool of `num_blocks` blocks, one of which is the null block.
 
-    tracked: blocks have numbers, from 1 on; else they are counted, and every list of numbers is
-    empty. singly: no extent has more than one block. blank_first: blank blocks return to the front.
-    eviction: chooses which of the cached blocks leaves, one by one; None: the least recently used.
-    listener: hears of tracked blocks. on_evict: is called with each key whose block is taken.
-    kept: cached blocks, by what they are kept for; of PROMPT it counts none.
+    tracked: blocks have numbers from 1 on; else blocks are counted, and every list of numbers is
+    empty. singly: every extent is one block. blank_first: blank blocks return to the front.
+    eviction: policy that chooses the cached block to evict; None: least recently used. listener: is
+    notified of tracked blocks. on_evict: is called with the key of each evicted block. kept:
+    numbers of cached blocks, by reason; PROMPT is not counted.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class BlockQueue(KnownBlocks):
         self.on_evict: Callable[[int], None] | None = None
         self.listener: Listener | None = None
         self.blank_first = blank_first or eviction is not None
-        self._freed: list[int] = []  # what the listener has yet to hear of
+        self._freed: list[int] = []  # not yet reported to the listener
         self._freed_blank: list[int] = []
         self._front = BlankBlocks(self.num_free, tracked=tracked)
         self._ranked = None if eviction is None else RankedQueue(eviction, num_groups)
@@ -68,7 +68,7 @@ class BlockQueue(KnownBlocks):
     # --- looking at the queue ------------------------------------------------------------------
 
     def blank_numbers(self, after: int | None, most: int) -> list[int]:
-        """At most so many of the blocks in front, behind number `after`, or from the first on."""
+        """At most `most` blank blocks behind number `after`; None: from the first on."""
         numbers = self._front.numbers()
         start = numbers.index(after) + 1 if after is not None and after in numbers else 0
         return numbers[start : start + most]
@@ -78,7 +78,7 @@ class BlockQueue(KnownBlocks):
         return not extent.owners and extent.later is not None
 
     def waiting_behind(self, extent: Extent | None, most: int) -> list[Extent]:
-        """At most so many extents that wait behind this one; None: from the first on."""
+        """At most `most` extents that wait behind `extent`; None: from the first on."""
         found: list[Extent] = []
         each = self._back.first if extent is None else self._back.behind(extent)
         while each is not None and len(found) < most:
@@ -89,7 +89,7 @@ class BlockQueue(KnownBlocks):
     # --- taking --------------------------------------------------------------------------------
 
     def take(self, count: int) -> list[int]:
-        """`count` <= num_free blocks leave the front of the queue, their content is forgotten."""
+        """Take `count` <= num_free blocks from the front of the queue; their content is evicted."""
         self.num_free -= count
         if self.num_free < 0:
             raise InvariantError(f"{count} blocks taken from {self.num_free + count} free ones")
@@ -109,7 +109,7 @@ class BlockQueue(KnownBlocks):
         return blocks
 
     def _evict(self, count: int, blocks: list[int]) -> None:
-        """Take so many blocks out of the extents that wait, behind these from the front."""
+        """Take `count` blocks out of the waiting extents; append their numbers to `blocks`."""
         back = self._back
         while count:
             extent = back.first
@@ -121,7 +121,7 @@ class BlockQueue(KnownBlocks):
             count -= gone
 
     def _evict_from(self, extent: Extent, gone: int, blocks: list[int]) -> None:
-        """The last blocks of an extent leave."""
+        """Evict the last `gone` blocks of an extent; append their numbers to `blocks`."""
         num, key = extent.num, extent.key
         left = num - gone
         if key != BLANK:
@@ -154,7 +154,7 @@ class BlockQueue(KnownBlocks):
             self.kept[extent.why] += sign * (extent.num - extent.num_prompt)
 
     def given_back(self) -> None:
-        """A table has returned what it returns at once: the listener hears of it."""
+        """A table has returned a set of blocks: notify the listener."""
         if self.listener is not None:
             self.listener.freed(self._freed, self._freed_blank)
             self._freed, self._freed_blank = [], []
@@ -171,7 +171,7 @@ class BlockQueue(KnownBlocks):
     ) -> None:
         self.num_free += count
         last = None if self.tracked else self._back.last
-        # Of an extent the last blocks go first: outputs, and then a prompt.
+        # The last blocks of an extent are evicted first: outputs, then a prompt.
         in_order = last is not None and (num_prompt == count or not last.num_prompt)
         if in_order and last is not None and last.key == key and last.why == why:
             last.num += count
@@ -186,7 +186,7 @@ class BlockQueue(KnownBlocks):
         self._back.append(extent)
 
     def _give_named(self, extent: Extent, why: int, num_prompt: int) -> None:
-        """The last owner gives `extent` up; what lies behind it in its run may have come before."""
+        """The last owner frees `extent`; later blocks of its run may be free already."""
         extent.owners = 0
         extent.after = None
         extent.why, extent.num_prompt = why, min(num_prompt, extent.num)
@@ -217,8 +217,8 @@ class BlockQueue(KnownBlocks):
         return self._back if self._ranked is None else self._ranked
 
     def free_queue(self) -> list[tuple[int, int]]:
-        """The free blocks in the order in which they leave: of each its group and its key, or
-        NAMELESS, or BLANK.
+        """The free blocks in the order in which they leave, each as (group, key, NAMELESS or
+        BLANK).
         """
         found = [(0, BLANK)] * self._front.num
         for extent in self.waiting():

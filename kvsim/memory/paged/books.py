@@ -1,4 +1,4 @@
-"""What sequences hold of a pool of blocks, and what the ledger says of it."""
+"""The ledger of a pool of blocks, and what each sequence holds of the pool."""
 
 from mypy_extensions import mypyc_attr
 
@@ -27,10 +27,10 @@ from kvsim.sequence import Sequence
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class BlockLedger(Allocator):
-    """The part of a paged allocator that reads: who is admitted, grows and leaves is a subclass's.
+    """The reading half of a paged allocator; admission, growth and release are in a subclass.
 
-    block_size: tokens in a block, the fewest of any group. pool: of the blocks. one_table: all
-    layers have one table, which keeps every token.
+    block_size: tokens in a block, the smallest of all groups. pool: the blocks. one_table: all
+    layers share one table, which keeps every token.
     """
 
     def __init__(self, memory: MemorySpec, shape: BlockShape, parts: Assembly) -> None:
@@ -48,7 +48,7 @@ class BlockLedger(Allocator):
 
     @property
     def saved_bytes(self) -> int | None:
-        """As promised: windows give shared blocks back."""
+        """See `PrefixPromise.saved_bytes`; None if windows free shared blocks."""
         return self.pool.num_shared * self._shape.block_bytes if self.one_table else None
 
     def cache_totals(self) -> CacheTotals:
@@ -94,17 +94,19 @@ class BlockLedger(Allocator):
         return table.count * self._sizes.unit
 
     def held_blocks(self, seq: Sequence) -> list[int]:
-        """How many blocks `seq` holds in each group."""
+        """Number of blocks that `seq` holds in each group."""
         self._decoding.catch_up(seq)
         return self._tables.held_blocks(seq.memory)
 
     def table_length(self, seq: Sequence) -> int:
-        """Positions of its table in the first group of layers."""
+        """Positions of the table of `seq` in the first group of layers."""
         self._decoding.catch_up(seq)
         return self._tables.length(seq.memory)
 
     def shared_tokens(self, seq: Sequence) -> int:
-        """By the groups that keep every token; what windows and states need may be gone."""
+        """Shared tokens in the groups that keep every token; windows and states may have freed
+        theirs.
+        """
         shared = self._tables.leading_shared(seq.memory)
         return min(shared, self._slots(seq))
 
@@ -120,11 +122,11 @@ class BlockLedger(Allocator):
 
     @property
     def block_bytes(self) -> int:
-        """Of a block of `pool`."""
+        """Bytes of a block of `pool`."""
         return self._shape.block_bytes
 
     def blocks_of(self, seq: Sequence) -> list[int]:
-        """The blocks of a running sequence, group by group; none where it has returned them."""
+        """The blocks of a running sequence, group by group, without freed ones."""
         return self._tables.blocks_of(seq.memory) if seq.memory else []
 
     def place(self, seq: Sequence) -> Place:
@@ -145,7 +147,7 @@ class BlockLedger(Allocator):
         return usage_of((used, reserved, over, pad, cached, 0, shape.metadata_bytes, *free))
 
     def _left_bytes(self) -> int:
-        """What windows have left behind."""
+        """Bytes left behind by windows."""
         return 0 if self._behind is None else self._behind.bytes(self._live)
 
     def check(self) -> None:
@@ -157,7 +159,7 @@ class BlockLedger(Allocator):
         self._tables.check_slots(own, sum(map(self._drafts_of, self._live)))
 
     def _drafts_of(self, seq: Sequence) -> int:
-        """Slots of a live sequence that drafts have a claim to."""
+        """Slots of a live sequence that are allocated for drafts."""
         if self._verifying is not None and seq in self._verifying:
             return self._verifying.drafts_of(seq)
         drafts: int = seq.memory.drafts

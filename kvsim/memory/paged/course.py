@@ -1,4 +1,4 @@
-"""How the ledger of a pool of blocks moves while decoders take blocks and give them back."""
+"""The change of the ledger of a pool of blocks while decoders take and free blocks."""
 
 from kvsim.memory.ledger import NOTHING, Course, Jumps, Usage, course_of, filling, usage_of
 from kvsim.memory.paged.extent import OUTPUT, STATE, WINDOW
@@ -9,10 +9,10 @@ from kvsim.memory.parts import CACHED_OUTPUTS, CACHED_STATES, CACHED_WINDOWS, ST
 
 
 class BlockMoves:
-    """Reads the books after each step of one `advance` in which blocks moved.
+    """Reads the books after each step of one `advance` in which blocks were taken or freed.
 
-    slope_bytes: what decoders fill a step. gives_back: blocks go back on the way too, so that more
-    may be held there than at the end.
+    slope_bytes: bytes that decoders fill in a step. gives_back: blocks are freed on the way too, so
+    that more may be held then than at the end.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class BlockMoves:
         self._checkpoints = Jumps(kept[STATE])
 
     def at(self, t: int) -> None:
-        """Blocks moved at step t."""
+        """Blocks were taken or freed at step t."""
         pool, tables = self._pool, self._tables
         if self._gives_back:
             rise = self._used.value - self._used_before + self._slope_bytes * (t - 1)
             self._used_rise = max(self._used_rise, rise)
             rise = (self._free_before - pool.num_free) * self._shape.block_bytes
             self._allocated_rise = max(self._allocated_rise, rise)
-        # What has not moved is seen here: this is asked in every step that takes blocks.
+        # Unchanged books are skipped here: this is called in every step that takes blocks.
         if pool.num_free != self._free.value:
             self._free.read(pool.num_free, t)
         if pool.num_cached_free != self._cached.value:
@@ -68,7 +68,7 @@ class BlockMoves:
             self._checkpoints.read(kept[STATE], t)
 
     def course(self) -> Course:
-        """How the ledger moved."""
+        """The change of the ledger."""
         free, cached, used, over, pad = self._free, self._cached, self._used, self._over, self._pad
         slope, size = filling(self._slope_bytes), self._shape.block_bytes
         if not (free.moved or cached.moved or used.moved or over.moved or pad.moved):
@@ -83,8 +83,8 @@ class BlockMoves:
         return course_of(slope, jumps, first, second, self._used_rise, self._allocated_rise, parts)
 
     def _ledger(self, free: int, cached: int, used: int, over: int, pad: int) -> Usage:
-        """What gains of free and of cached blocks, of used bytes, of slots never to be filled and
-        of padding do to the ledger.
+        """The change of the ledger by gains of free and cached blocks, used bytes, slots never to
+        be filled and padding.
         """
         size = self._shape.block_bytes
         reserved, idle = -free * size - used - over - pad, (free - cached) * size

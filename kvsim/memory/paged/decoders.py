@@ -1,4 +1,4 @@
-"""The decoding sequences of a paged allocator, in step with each other."""
+"""The decoding sequences of a paged allocator, which advance together."""
 
 from collections.abc import Iterator
 from operator import attrgetter
@@ -11,9 +11,9 @@ by_order = attrgetter("order")
 
 
 class Decoders:
-    """Who decodes, and how far.
+    """The decoding sequences and their slots.
 
-    clock: decode steps so far. extended: who has room for its next token, asked for in its turn.
+    clock: decode steps so far. extended: sequences that were given memory for their next token.
     """
 
     def __init__(self, block_size: int) -> None:
@@ -23,11 +23,11 @@ class Decoders:
 
     @property
     def num(self) -> int:
-        """How many decode."""
+        """Number of decoding sequences."""
         return self._cohorts.num
 
     def join(self, seq: Sequence, table: Table, num_tokens: int) -> None:
-        """`seq`, with so many valid slots, decodes from the next step on."""
+        """`seq`, with `num_tokens` valid slots, decodes from the next step on."""
         table.base = num_tokens - self.clock
         passed_over = table.joined > 0  # its last token has returned meanwhile
         table.joined = num_tokens
@@ -35,7 +35,7 @@ class Decoders:
         self._cohorts.join(seq, table.base)
 
     def leave(self, seq: Sequence, table: Table) -> None:
-        """`seq` decodes no more; its slots are a plain number again."""
+        """`seq` stops decoding; its slots are a plain number again."""
         self._cohorts.leave(seq, table.base)
         self.extended.discard(seq)
         table.tokens = table.base + self.clock
@@ -46,21 +46,21 @@ class Decoders:
         return table.base + self.clock if seq.decoding else table.tokens
 
     def at(self, clock: int) -> Cohort:
-        """Those that start a new block in the step that begins at `clock`."""
+        """Sequences that start a new block in the step that begins at `clock`."""
         return self._cohorts.at(clock)
 
     def without_room(self) -> list[Sequence]:
-        """Those that start a new block in the next step and have not got it, in `order`."""
+        """Sequences that lack the block that they start in the next step, in `order`."""
         cohort = self._cohorts.at(self.clock)
         waiting = cohort.keys() - self.extended if self.extended else cohort
         return sorted(waiting, key=by_order)
 
     def not_extended(self) -> list[Sequence]:
-        """All who have no room asked for in their turn, in `order`."""
+        """Sequences that are not in `extended`, in `order`."""
         return sorted((seq for seq in self._cohorts if seq not in self.extended), key=by_order)
 
     def steps_within(self, blocks: int, limit: int) -> int:
-        """For how many steps from now on `blocks` new blocks suffice, at most `limit`."""
+        """Number of steps from now on for which `blocks` new blocks suffice, at most `limit`."""
         return self._cohorts.steps_within(blocks, self.clock, limit)
 
     def block_starts(self, steps: int) -> Iterator[tuple[int, Cohort]]:
@@ -70,6 +70,6 @@ class Decoders:
         return self._cohorts.block_starts(self.clock, steps)
 
     def advance(self, steps: int) -> None:
-        """All took one slot a step."""
+        """All sequences took one slot in each of `steps` steps."""
         self.clock += steps
         self.extended.clear()

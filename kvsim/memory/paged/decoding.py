@@ -1,10 +1,11 @@
-"""Decoding sequences with block tables: whose turn it is to give and to take, and how far all can
-go before somebody must be asked.
+"""Decoding sequences with block tables: the blocks that they take and free in each step, and the
+number of steps for which the free blocks suffice.
 
-Where no table gives blocks back while its sequence runs and all blocks hold as many tokens, whoever
-starts a block in a step starts one in every group of layers: cohorts take together, and how far the
-free blocks reach is found in closed form. Elsewhere steps are foreseen one by one; when several
-sequences take and give in one step, each gives before it takes, in running order.
+The even case: no table frees blocks while its sequence runs, and all blocks hold equally many
+tokens. A sequence that starts a block then starts one in every group of layers. Cohorts take blocks
+together, and the number of steps has a closed form. In the other cases steps are predicted one by
+one. If several sequences take and free blocks in a step, each frees before it takes, in running
+order.
 """
 
 from collections.abc import Iterable
@@ -29,17 +30,14 @@ from kvsim.vllm.sizes import Sizes
 
 
 class Decoding:
-    """Moves blocks between `pool` and `tables` while all decode.
+    """Moves blocks between `pool` and `tables` while sequences decode.
 
-    decoders: who decodes, and how far. even: no table gives blocks back while its sequence runs,
-    and all blocks hold as many tokens. counts: of what
-    decoders take only the number is kept, so that their tables must `catch_up` before they are
-    read. copying: sequences whose next step begins with a copy.
-    behind: what windows left behind where every layer keeps every token; None: there are none.
-    forks: samples that share blocks by copy on write; None: none do. spare_block: see BlockRules.
-    lag: as in MemorySpec's hash_lag. token_bytes: what one slot costs, all layers together.
-    ranked: an eviction policy chooses which content goes, so that it matters whether content is
-    known when a block is taken.
+    decoders: the decoding sequences. even: see above. counts: only the number of blocks taken is
+    kept, so a table must `catch_up` before it is read. copying: sequences with a copy at the start
+    of their next step. behind: slots left behind by windows if every layer keeps every token; None
+    without windows. forks: samples that share blocks by copy on write; None without. spare_block:
+    see BlockRules. lag: MemorySpec's hash_lag. token_bytes: bytes of one slot, all layers together.
+    ranked: an eviction policy is set, so it matters whether content is known when a block is taken.
     """
 
     def __init__(
@@ -65,14 +63,15 @@ class Decoding:
         self.decoders = decoders
         self.even = not tables.slides and sizes.unit == sizes.whole
         self.counts = self.even and tables.counts_units and forks is None
-        # Bytes of last blocks never to be filled that decoders will take, by the clock of that.
+        # Bytes never to be filled in the last blocks of decoders, by the clock at which these are
+        # taken.
         self._last_blocks: dict[int, int] = {}
         self._windows = Windows(tables.windows, sizes.blocks, lag)
         self.forecast = Forecast(pool, tables, decoders, self._windows, sizes)
         self.copying: dict[Sequence, None] = {}
 
     def join(self, seq: Sequence, num_tokens: int) -> None:
-        """`seq`, with so many valid slots, decodes from the next step on."""
+        """`seq`, with `num_tokens` valid slots, decodes from the next step on."""
         table: Table = seq.memory
         if table.joined:  # it was passed over, so all its tokens have returned
             table.processed = num_tokens
@@ -88,7 +87,7 @@ class Decoding:
                 self.copying[seq] = None
 
     def leave(self, seq: Sequence) -> None:
-        """`seq` decodes no more."""
+        """`seq` stops decoding."""
         table: Table = seq.memory
         table.processed = self.computed(table, self.decoders.clock)
         if self.counts:
@@ -104,7 +103,7 @@ class Decoding:
             self._windows.leave(seq, table.base)
 
     def catch_up(self, seq: Sequence) -> None:
-        """The table of a live sequence counts all that has been taken for it."""
+        """Count all blocks taken for a live sequence in its table."""
         if self.counts and seq.decoding:
             self._catch_up(seq.memory)
 
@@ -112,7 +111,9 @@ class Decoding:
         table.count = max(table.count, ceil_div(table.base + self.decoders.clock, self._unit))
 
     def _foresee_last(self, seq: Sequence, table: Table, sign: int) -> None:
-        """A decoder will take its last block, or, sign -1, will not, or has taken it already."""
+        """Note the last block that a decoder will take. sign: 1; -1 if it will not, or has taken
+        it.
+        """
         last = ceil_div(seq.final_tokens, self._unit)
         unfilled = self._tables.unfilled_bytes(last, seq.final_tokens)
         if unfilled:
@@ -124,7 +125,9 @@ class Decoding:
                 del self._last_blocks[clock]
 
     def computed(self, table: Table, clock: int) -> int:
-        """Slots of a decoder that have returned when the step at `clock` is scheduled."""
+        """Slots of a decoder from steps that have returned when the step at `clock` is
+        scheduled.
+        """
         if self._lag and clock == table.since:
             return table.processed
         return table.base + clock - self._lag
@@ -139,7 +142,7 @@ class Decoding:
         checkpoint: bool = False,
         loaded_tokens: int = 0,
     ) -> None:
-        """A table, of a decoder or not, takes blocks: see `BlockTables.grow`."""
+        """A table takes blocks, its sequence decoding or not: see `BlockTables.grow`."""
         if count > table.count:
             self._tables.grown(seq.final_tokens, table.count, count)
             if self.counts and seq.decoding:
@@ -153,7 +156,7 @@ class Decoding:
     # --- who must be asked ---------------------------------------------------------------------
 
     def must_extend(self) -> list[Sequence]:
-        """Who takes a block or gives one: both happen in running order."""
+        """Sequences that take or free a block in the next step, in running order."""
         decoders = self.decoders
         if self._spare_block:
             return decoders.not_extended()
@@ -168,7 +171,7 @@ class Decoding:
         """See `Allocator.steps_that_fit`."""
         free = self._pool.num_free
         if self.even:
-            if self._spare_block:  # nobody can have missed one while a block is still free
+            if self._spare_block:  # no sequence lacks a block while one is free
                 return self.steps_within(free - 1, limit) if free else 0
             return self.steps_within(free, limit)
         if self.copying:
@@ -178,7 +181,7 @@ class Decoding:
         return self.forecast.steps_that_fit(limit)
 
     def steps_within(self, blocks: int, limit: int) -> int:
-        """For how many steps `blocks` blocks suffice, where all is even."""
+        """Number of steps for which `blocks` blocks suffice in the even case."""
         if self._forks is not None:
             blocks -= len(self._forks.copying())
             if blocks < 0:
@@ -188,7 +191,7 @@ class Decoding:
     # --- steps ---------------------------------------------------------------------------------
 
     def advance(self, steps: int, live: Iterable[Sequence]) -> Course:
-        """All take one slot in each of `steps` steps. live: all that hold memory."""
+        """All take one slot in each of `steps` steps. live: sequences with memory."""
         if self._forks is not None:
             self._forks.advance()
         behind = self._behind
@@ -206,7 +209,7 @@ class Decoding:
         return behind.during(course, movers, steps) if behind is not None and movers else course
 
     def step(self) -> None:
-        """`advance(1)`, where nobody asks how the ledger moved."""
+        """`advance(1)` without the change of the ledger."""
         decoders = self.decoders
         if not self.even or self._forks is not None:
             self.advance(1, ())
@@ -219,18 +222,18 @@ class Decoding:
         self._tables.used_bytes += decoders.num * self._token_bytes
 
     def _advance_evenly(self, steps: int, moves: BlockMoves) -> None:
-        decoders, told = self.decoders, 0  # steps whose filled blocks are known content
+        decoders, known = self.decoders, 0  # steps with their filled blocks registered
         for t, cohort in decoders.block_starts(steps):
             if self._ranked:
-                self._cache.advanced(decoders.clock + told, t - 1 - told)
-                told = t - 1
+                self._cache.advanced(decoders.clock + known, t - 1 - known)
+                known = t - 1
             self._start_blocks(t, cohort)
             moves.at(t)
-        self._cache.advanced(decoders.clock + told, steps - told)
+        self._cache.advanced(decoders.clock + known, steps - known)
         decoders.advance(steps)
 
     def _start_blocks(self, t: int, cohort: Cohort) -> None:
-        """Every sequence of `cohort` takes its next blocks at step t."""
+        """Each sequence of `cohort` takes its next blocks at step t."""
         if self.counts:
             self._count_blocks(t, cohort)
             return
@@ -250,7 +253,7 @@ class Decoding:
             raise InvariantError(f"{members[0]} decodes into a slot it does not hold")
 
     def _count_blocks(self, t: int, cohort: Cohort) -> None:
-        """The same where it is enough to know how many do."""
+        """`_start_blocks` if the number of blocks is enough."""
         decoders, count = self.decoders, len(cohort)
         if t == 1 and decoders.extended:
             count = sum(seq not in decoders.extended for seq in cohort)
@@ -266,7 +269,7 @@ class Decoding:
         self.decoders.advance(steps)
 
     def _move(self, clock: int) -> bool:
-        """The step at `clock`: whose turn it is gives, then takes. Returns whether anybody did."""
+        """The step at `clock`: sequences free, then take blocks. Returns whether any did."""
         decoders = self.decoders
         members = decoders.at(clock) | self._windows.givers(clock) | self.copying
         if clock == decoders.clock:

@@ -10,14 +10,13 @@ from kvsim.plumbing.errors import InvariantError
 NAMELESS = -1  # content that no request can look up
 BLANK = -2  # no content
 NO_BLOCKS: list[int] = []  # the numbers of blocks that are not tracked; never changed
-# Keys of what ends inside a block are those of the unit that it ends with, and so much more.
+# Content that ends inside a block has the key of its last unit plus this number.
 INSIDE = 1 << 60
 
-# Why free blocks are cached: what they were to whoever gave them back last. Rules of retention tell
-# blocks apart by the layers they belong to, and what a prompt made from what was generated (vLLM
-# 0.33, v1/core/single_type_kv_cache_manager.py).
-PROMPT: Final = 0  # full attention, in the prompt of who held it
-OUTPUT: Final = 1  # full attention, behind it
+# Why free blocks are cached: their use by their last owner. Retention rules distinguish the layers
+# of blocks, and prompts from outputs (vLLM 0.33, v1/core/single_type_kv_cache_manager.py).
+PROMPT: Final = 0  # full attention, in the prompt of the last owner
+OUTPUT: Final = 1  # full attention, behind that prompt
 WINDOW: Final = 2
 STATE: Final = 3
 
@@ -25,14 +24,15 @@ STATE: Final = 3
 class Extent:
     """Successive blocks that the same sequences hold, or that wait together in the free queue.
 
-    key: content key of the first block, where the blocks behind it have the keys that follow; or
-    NAMELESS, or BLANK. num: number of blocks. group: the group of layers, whose keys these are.
-    blocks: the numbers of the blocks, where a pool tracks them.
-    owners: number of sequences that hold the blocks; 0: the blocks are free. is_younger: older
-    blocks are found by these keys. after: the extent that was cut off behind this one while
-    sequences held both. why: what the free blocks are cached for, but for the first num_prompt,
-    which lay in the prompt of their last owner. aliases: of a single block, what it is found by
-    beside its key, each as an extent `of` that block.
+    key: content key of the first block, or NAMELESS, or BLANK; the next blocks have the next keys.
+    num: number of blocks. group: the group of layers.
+    blocks: numbers of the blocks if the pool tracks them.
+    owners: number of sequences that hold the blocks; 0: the blocks are free.
+    is_younger: whether lookups of these keys find older blocks. after: the extent that was cut off
+    behind this one while sequences held both.
+    why: why the free blocks are cached, except the first num_prompt, which lay in the prompt of
+    their last owner.
+    aliases: further keys of a single block, each as an extent `of` that block.
     """
 
     __slots__ = (
@@ -68,12 +68,12 @@ class Extent:
 
     @property
     def end(self) -> int:
-        """The key behind that of the last block."""
+        """The key after that of the last block."""
         return self.key + self.num
 
     def cut(self, num: int) -> "Extent":
-        """Keep the first `num` blocks; the others are returned as an extent, which leaves the queue
-        just before this one, or has the same owners.
+        """Keep the first `num` blocks, and return the others as an extent with the same owners or,
+        if free, just before this one in the queue.
         """
         rest = Extent(self.key + num, self.num - num, self.group)
         self.num = num
@@ -92,7 +92,7 @@ class Extent:
         return rest
 
     def chain(self, num: int) -> list["Extent"]:
-        """The extents of the first `num` blocks from here on, in what was cut off behind too."""
+        """The extents of the first `num` blocks from here on, including extents cut off behind."""
         found = [self]
         extent, left = self, num - self.num
         while left > 0:
@@ -110,9 +110,10 @@ NO_EXTENTS: list[Extent] = []  # never changed
 
 
 class Found:  # no NamedTuple, whose constructor is interpreted, whatever is compiled
-    """Successive blocks of one group of layers that hold known content. num: how many blocks.
-    before: blocks of the first extent that lie before them. parts: the extents, and how many of the
-    blocks lie in each.
+    """Successive blocks of one group of layers with known content.
+
+    num: number of blocks. before: blocks of the first extent that precede them. parts: the extents,
+    and the number of blocks in each.
     """
 
     __slots__ = ("before", "num", "parts")
@@ -121,13 +122,13 @@ class Found:  # no NamedTuple, whose constructor is interpreted, whatever is com
         self.num, self.before, self.parts = num, before, parts
 
     def without_last(self) -> tuple["Found", "Found"]:
-        """Of single blocks all but the last, and that."""
+        """All blocks but the last, and the last; only for single blocks."""
         last = Found(1, 0, self.parts[-1:])
         return (Found(self.num - 1, 0, self.parts[:-1]) if self.num > 1 else NOTHING_FOUND), last
 
 
-# Blocks with keys in a table: the position of the first of them, an extent, and how many blocks,
-# from the beginning of the extent on, in what was cut off behind it too.
+# Blocks with keys in a table: position of the first, an extent, and the number of blocks from the
+# start of the extent on, including extents cut off behind it.
 Part = tuple[int, Extent, int]
 
 NOTHING_FOUND = Found(0, 0, [])
@@ -135,12 +136,12 @@ NO_PARTS: list[Part] = []
 
 
 def extents_of(parts: Iterable[Part]) -> list[Extent]:
-    """The extents in which these blocks lie, in order."""
+    """The extents of these blocks, in order."""
     return [extent for _, head, num in parts for extent in head.chain(num)]
 
 
 def num_leading_shared(parts: list[Part]) -> int:
-    """How many blocks, up to the first without, have several owners."""
+    """Number of leading blocks with several owners."""
     num = 0
     for extent in extents_of(parts):
         if extent.owners == 1:
@@ -149,8 +150,8 @@ def num_leading_shared(parts: list[Part]) -> int:
     return num
 
 
-def stretches(places: Sequence[int]) -> list[tuple[int, int]]:
-    """Rising places as stretches of successive ones: (first, end) of each."""
+def runs_of(places: Sequence[int]) -> list[tuple[int, int]]:
+    """Rising places as runs of successive ones, each as (first, end)."""
     if not places:
         return []
     if places[-1] - places[0] == len(places) - 1:

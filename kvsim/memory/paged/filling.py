@@ -1,4 +1,4 @@
-"""Decoders that fill blocks which have keys, in step with each other."""
+"""Decoders that fill blocks with keys, all advancing together."""
 
 from collections.abc import Callable
 
@@ -10,8 +10,10 @@ from kvsim.sequence import Sequence
 
 
 class Filling:
-    """Who they are. register: makes known the next block of a table, full at a clock, and says
-    whether it was the last one with keys. lag: tokens by which content becomes known late.
+    """The decoders that fill blocks with keys.
+
+    register: registers the next block of a table, full at a clock, and returns whether it was the
+    last one with keys. lag: tokens by which content becomes known late.
     """
 
     def __init__(self, register: Callable[[Table, int], bool], block_size: int, lag: int) -> None:
@@ -19,22 +21,22 @@ class Filling:
         self._lag = lag
         self._size = block_size
         self._cohorts = Cohorts(block_size)
-        self._early: dict[Sequence, None] = {}  # of them, whose next slot is known with its step
+        self._early: dict[Sequence, None] = {}  # their next slot is known with its step
 
     @property
     def num(self) -> int:
-        """How many there are."""
+        """Number of them."""
         return self._cohorts.num
 
     def join(self, seq: Sequence, table: Table) -> None:
         """`seq` decodes; its next full blocks have keys."""
         self._cohorts.join(seq, table.base)
-        # It was passed over, so its newest token has returned.
+        # The sequence was passed over, so its newest token has returned.
         if self._lag and table.returned > table.joined and not table.returned % self._size:
             self._early[seq] = None
 
     def leave(self, seq: Sequence, table: Table) -> None:
-        """`seq` decodes no more."""
+        """`seq` stops decoding."""
         self._cohorts.leave(seq, table.base)
         self._early.pop(seq, None)
 
@@ -62,9 +64,7 @@ class Filling:
                 self._register_next(seq, known)
 
     def _register_early(self, clock: int, order: int | None) -> None:
-        """Register what the step that begins at `clock` makes known, of those before `order`, where
-        some have been passed over.
-        """
+        """`turns_before` if some decoders were passed over. order: None for all decoders."""
         known = clock - self._lag + 1
         found = dict.fromkeys(self._cohorts.at(known), known)
         found |= dict.fromkeys(self._early, clock + 1)
@@ -78,8 +78,8 @@ class Filling:
             self._cohorts.leave(seq, table.base)
 
     def may_make(self, keys: KeyRuns, num_blocks: int, units: int) -> bool:
-        """Whether one of the first `num_blocks` blocks that `keys`, `units` of each, name is the
-        next that somebody fills.
+        """Whether a decoder is filling one of the first `num_blocks` blocks of `keys`, `units` keys
+        a block.
         """
         for seq in self._cohorts:
             table: Table = seq.memory

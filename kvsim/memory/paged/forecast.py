@@ -1,4 +1,4 @@
-"""How the free blocks move while all decode: who takes, and who gives back, step by step."""
+"""The blocks that decoders will take and free, step by step."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from kvsim.vllm.sizes import Sizes
 
 
 class Forecast:
-    """Reads the decoders, their windows and the pool; changes none of them."""
+    """Predicts free blocks from the decoders, their windows and the pool; changes none of them."""
 
     def __init__(
         self,
@@ -26,25 +26,25 @@ class Forecast:
         self._sizes = sizes
 
     def _moves(self, limit: int) -> Iterator[tuple[int, int]]:
-        """(taken, given): blocks of each step from now on, for at most `limit` steps and as long as
-        the rhythm of giving stays. Of those given others may still hold some.
+        """(taken, freed): blocks of each step from now on, for at most `limit` steps and while
+        windows free blocks at the same rate. Other sequences may still hold freed blocks.
         """
         clock, each = self._decoders.clock, self._tables.most_new_blocks
-        alike = self._sizes.unit == self._sizes.whole
+        uniform = self._sizes.unit == self._sizes.whole
         for later in range(clock, clock + min(limit, self._windows.steady_steps(clock))):
             members = self._decoders.at(later)
             given = self._windows.num_given(later)
             if later == clock and self._decoders.extended:
                 members = {s: None for s in members if s not in self._decoders.extended}
                 given = 0
-            if alike:
+            if uniform:
                 yield each * len(members), given
             else:
                 new_blocks = self._tables.new_blocks
                 yield sum(new_blocks(seq.memory.base + later) for seq in members), given
 
     def steps_that_fit(self, limit: int) -> int:
-        """Steps that are safe even if all take before anybody gives."""
+        """Steps for which blocks suffice even if all are taken before any is freed."""
         starts = self._decoders.num * ceil_div(limit, self._sizes.unit)
         spare = self._pool.num_free
         if starts * self._tables.most_new_blocks <= spare:
@@ -60,8 +60,9 @@ class Forecast:
         return fitting
 
     def steps_head_stays_blocked(self, spare: int, limit: int, *, delicate: bool) -> int:
-        """For how many steps the head, with `spare` blocks more than it asks for (negative: less),
-        stays on its side of enough. delicate: it does only until the next block moves.
+        """Number of steps, at most `limit`, during which the head stays short of blocks, or not
+        short. spare: free blocks beyond its need, negative if short. delicate: the result ends when
+        a block is taken or freed.
         """
         if spare < 0 and self._windows.irregular(self._decoders.clock):
             return 0

@@ -2,8 +2,8 @@
 
 As in vLLM v0 and the PagedAttention paper (Kwon et al., SOSP 2023, section 4.4): the n sequences of
 a request fork from one prompt. All its blocks are shared, the last, partly filled one too. A
-sequence that is about to write into a block others hold takes a block of its own and copies; the
-last holder writes in place. So after g >= 1 tokens each, with full = prompt // block_size,
+sequence that is about to write into a shared block takes a block of its own and copies; the last
+holder writes in place. So after g >= 1 tokens each, with full = prompt // block_size,
 
     physical blocks = full + n * (ceil((prompt + g) / block_size) - full)
     copies          = n - 1 if the prompt ends within a block, else none
@@ -29,8 +29,8 @@ class Forks:
 
     num_copies: blocks copied so far.
 
-    A sequence whose last block is shared, or was when it last looked, is forked: it books no slots
-    that will stay empty, since others may fill them.
+    A sequence is forked while its last block is shared: it books no slots of it as never to be
+    filled, since the other holders may fill them.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Forks:
         self._tables = tables
         self._decoders = decoders
         self._size, self._slot_bytes = block_size, slot_bytes
-        self._families: dict[str, dict[Sequence, None]] = {}  # live samples, by their request
+        self._families: dict[str, dict[Sequence, None]] = {}  # live samples by request
         self._forked: dict[Sequence, None] = {}
 
     def __contains__(self, seq: Sequence) -> bool:
@@ -55,8 +55,8 @@ class Forks:
     # --- admission -----------------------------------------------------------------------------
 
     def prompt_blocks(self, seq: Sequence) -> Found:
-        """Blocks of the prompt that a member of the family can share with `seq` now: all if `seq`
-        is new and one of them has not written behind the prompt, else the full ones.
+        """Blocks of the prompt that the family shares with `seq` now: all if `seq` is new and a
+        member has not written behind the prompt, else the full ones.
         """
         prompt = seq.prompt_tokens
         best = NOTHING_FOUND
@@ -75,8 +75,8 @@ class Forks:
         return any(other.memory.tokens < seq.prompt_tokens for other in family)
 
     def admitted(self, seq: Sequence, hits: Found) -> None:
-        """`seq` has taken its hits over: it joins its family, and forks where it shares a block
-        that will be written.
+        """`seq` has taken over its hits: it joins its family, and forks if it shares a block that
+        will be written.
         """
         family = self._families.get(seq.request.id, {})
         others = list(family)
@@ -85,7 +85,7 @@ class Forks:
         rest = seq.prompt_tokens % self._size
         if not rest or seq.num_outputs or hits.num * self._size <= seq.prompt_tokens:
             return
-        self._fill(self._size - rest)  # only so many slots of it are valid
+        self._fill(self._size - rest)  # the other slots of it are valid
         table: Table = seq.memory
         table.registered = table.named[0] = min(table.registered, hits.num - 1)
         last = self._last(seq)
@@ -100,12 +100,12 @@ class Forks:
             self._tables.gave_up(seq.final_tokens, seq.memory.count)
 
     def _own(self, seq: Sequence) -> None:
-        """The last block of `seq` is its own from now on."""
+        """The last block of `seq` is unshared from now on."""
         del self._forked[seq]
         self._tables.grown(seq.final_tokens, 0, seq.memory.count)
 
     def _fill(self, slots: int) -> None:
-        """So many more distinct slots of shared blocks are valid."""
+        """Add `slots` valid slots of shared blocks."""
         self._tables.used_bytes += slots * self._slot_bytes
 
     def _last(self, seq: Sequence) -> Extent:
@@ -116,14 +116,14 @@ class Forks:
     # --- decoding ------------------------------------------------------------------------------
 
     def copying(self) -> list[Sequence]:
-        """Who writes into a block of several owners in the next step, in running order."""
+        """Sequences that write into a shared block in the next step, in running order."""
         if not self._forked:
             return []
         writers = (seq for seq in self._forked if seq.decoding and self._last(seq).owners > 1)
         return sorted(writers, key=by_order)
 
     def make_room(self, seq: Sequence, num_tokens: int) -> bool:
-        """`seq` is about to hold `num_tokens` slots; False: no block for its copy is free."""
+        """Take the block for a copy before `seq` holds `num_tokens` slots; False: none is free."""
         if seq not in self._forked or num_tokens <= seq.prompt_tokens:
             return True
         if self._last(seq).owners > 1 and not self._pool.num_free:
@@ -138,7 +138,7 @@ class Forks:
                 self._write(seq)
 
     def _write(self, seq: Sequence) -> None:
-        """The first token behind the prompt needs the last block for `seq` alone."""
+        """`seq` writes the first token behind its prompt, for which it needs an unshared block."""
         table: Table = seq.memory
         place, last, _ = table.parts[0][-1]
         if last.owners > 1:
@@ -152,8 +152,8 @@ class Forks:
     # --- release -------------------------------------------------------------------------------
 
     def leave(self, seq: Sequence) -> None:
-        """`seq` is about to return its blocks. Slots of its last block that are empty, though the
-        other holders count them as full, are no longer booked as valid.
+        """`seq` is about to free its blocks. Empty slots of its last block that the other holders
+        count as full are no longer booked as valid.
         """
         family = self._families.get(seq.request.id)
         if family is not None:

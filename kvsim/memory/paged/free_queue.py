@@ -10,18 +10,18 @@ from kvsim.memory.paged.session_hint import SessionHint
 
 
 class BlankBlocks:
-    """A stack of blocks that were in use, and behind them those that never were. num: how many
-    there are. tracked: they have numbers, from 1 on.
+    """A stack of blocks that were in use, and behind it blocks that never were. num: number of
+    blocks. tracked: whether blocks have numbers, from 1 on.
     """
 
     def __init__(self, num: int, *, tracked: bool) -> None:
         self.num = num
         self._tracked = tracked
         self._used: list[int] = []
-        self._fresh = 1  # the first block that never was in use
+        self._fresh = 1  # the first never used block
 
     def take(self, count: int) -> list[int]:
-        """`count` <= num blocks leave: who came back last leaves first."""
+        """Take `count` <= num blocks; the last returned leaves first."""
         self.num -= count
         if not self._tracked:
             return NO_BLOCKS
@@ -38,7 +38,7 @@ class BlankBlocks:
         return blocks
 
     def give(self, count: int, blocks: list[int]) -> None:
-        """So many blocks come back, those of a table in their order."""
+        """`count` blocks of a table return, in their order."""
         self.num += count
         if self._tracked:
             self._used += blocks
@@ -53,7 +53,7 @@ class FreeQueue:
     """Extents in the order in which they leave; of an extent the last block leaves first."""
 
     def __init__(self) -> None:
-        # An extent that never leaves stands before the first and behind the last.
+        # A sentinel extent before the first and behind the last.
         self._ring = ring = Extent(BLANK, 0)
         ring.sooner = ring.later = ring
 
@@ -98,32 +98,32 @@ class FreeQueue:
 
 
 class RankedQueue:
-    """Extents of one block, of which the policy says who leaves next. It hears of blocks by their
-    numbers, and of content by names that tell groups of layers apart.
+    """Extents of one block in the order of an eviction policy. The policy is called with block
+    numbers, and with content keys that include the group of layers.
     """
 
     def __init__(self, order: Eviction, num_groups: int) -> None:
         self._order, self._num_groups = order, num_groups
-        self._extents: dict[int, Extent] = {}  # those that wait, by their numbers
+        self._extents: dict[int, Extent] = {}  # waiting extents by block number
 
     def __iter__(self) -> Iterator[Extent]:
         return (self._extents[block] for block in self._order)
 
     def take(self, count: int) -> list[Extent]:
-        """So many that leave now, their content given up."""
+        """Take `count` extents, evicting their content."""
         leaving = [self._extents.pop(self._order.popitem(last=False)[0]) for _ in range(count)]
         for extent in leaving:
             self._order.forgotten(extent.blocks[0], self._name(extent))
         return leaving
 
     def put(self, extents: Sequence[Extent]) -> None:
-        """These come back from one table, the end of it first."""
+        """`extents` return from one table, its end first."""
         returned = {extent.blocks[0]: extent for extent in extents}
         self._extents.update(returned)
         self._order.update(dict.fromkeys(returned))
 
     def remove(self, extent: Extent) -> None:
-        """Somebody has found one that waits."""
+        """A sequence has hit a waiting extent."""
         (block,) = extent.blocks
         del self._order[block], self._extents[block]
 
@@ -133,17 +133,17 @@ class RankedQueue:
     # --- what the policy hears -----------------------------------------------------------------
 
     def registered(self, extent: Extent) -> None:
-        """A block in use holds the content of its key from now on."""
+        """A block in use holds the content of its key now."""
         name = self._name(extent)
         assert name is not None
         self._order.registered(extent.blocks[0], name)
 
     def found(self, found: Found) -> None:
-        """One more sequence has found these."""
+        """One more sequence has hit these blocks."""
         for extent, _ in found.parts:
             self._order.found(extent.blocks[0])
 
     def returning(self, parts: Sequence[Part], *, hint: SessionHint) -> None:
-        """A table gives these back, first to last."""
+        """A table is about to return these blocks, first to last."""
         blocks = [extent.blocks[0] for _, extent, _ in parts]
         self._order.returning(blocks, [place for place, _, _ in parts], hint=hint)

@@ -1,12 +1,12 @@
-"""What a prefix cache with several groups of layers can give a sequence.
+"""Hits of a prefix cache with several groups of layers.
 
-All groups must know the same prefix. Full attention needs all of it; a window needs the blocks
-that hold the last W - 1 tokens, so those below may be forgotten; a recurrent state is all there is.
+All groups must have the same prefix cached: full attention all its blocks, a window of W tokens the
+blocks of the last W - 1 tokens, a recurrent layer the state at its end.
 
-Blocks that hold states are long (hundreds of tokens and more), so that a prefix shorter than a
-block would never be hit: where prefixes are matched in smaller units than these, hits may end
-inside blocks. Full attention is then known to the last whole block, and inside the next one
-wherever somebody's prompt ended; a state is known where a chunk ended. vLLM 0.33,
+Blocks that hold states are long (hundreds of tokens and more). If prefixes are matched in smaller
+units, hits may end inside such blocks. Full attention is then cached up to the last whole block,
+and inside the next block up to where a prompt ended. A state is cached where a chunk ended. vLLM
+0.33,
 v1/core/kv_cache_coordinator.py and v1/core/single_type_kv_cache_manager.py.
 """
 
@@ -20,15 +20,17 @@ from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.grouping import BlockGroup
 from kvsim.vllm.sizes import Sizes
 
-STATE_WINDOW = 2  # a state goes on from the one before it
+STATE_WINDOW = 2  # a state continues from the one before it
 
 
 class Hits:
-    """tokens: of the common prefix. first, found: for each group the position of the first block
-    it keeps, and the blocks from there to the prefix's end, inside the last of which that may lie.
+    """The longest prefix cached in all groups.
 
-    junction: tokens of the longest prefix that some group knew, where that is more; else 0. Others
-    have shared so much before: whoever computes it now keeps what the other groups need there.
+    tokens: its length. first, found: for each group, the position of the first block that it needs,
+    and the cached blocks from there on; the prefix may end inside the last of them.
+    junction: length of the longest prefix that some group has cached, if longer than tokens; else
+    0. Other sequences share that prefix, so the sequence that computes it caches what the other
+    groups need at its end.
     """
 
     __slots__ = ("first", "found", "junction", "tokens")
@@ -40,10 +42,10 @@ class Hits:
 
 
 class Kind:
-    """Groups that look as far back, in blocks of as many tokens, and are looked up together.
+    """Groups of layers with equal windows and block sizes, which are looked up together.
 
-    window_tokens: None for all: full. drops: they lose the last unit they know, since a drafter's
-    layers must see it computed again.
+    window_tokens: None for full attention. drops: hits lose their last unit, since the layers of a
+    drafter need it computed again.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class Kind:
 
 
 def looks_back(groups: Sequence[BlockGroup], *, states_kept: bool) -> list[int | None]:
-    """How many tokens back each group looks, None for all."""
+    """Tokens that each group attends back to, None for all."""
     return [
         STATE_WINDOW if states_kept and group.state_bytes else group.window_tokens
         for group in groups
@@ -67,8 +69,8 @@ def looks_back(groups: Sequence[BlockGroup], *, states_kept: bool) -> list[int |
 
 
 def kinds_of(groups: Sequence[BlockGroup], *, states_kept: bool, drops: bool) -> list[Kind]:
-    """The groups that are cached, by kind. drops: hits of a drafter's layers lose their last unit:
-    of the kinds that have such layers; of all but states, if none is known to.
+    """The cached groups by kind. drops: hits lose their last unit in the kinds with layers of a
+    drafter; if no kind is known to have such layers, in all kinds but states.
     """
     windows = looks_back(groups, states_kept=states_kept)
     buckets: dict[int, list[int]] = {}
@@ -94,34 +96,32 @@ def skipped_blocks(window_tokens: int | None, computed: int, block_size: int) ->
 
 
 def key_of(table: Table, tokens: int, block_size: int, unit: int) -> int:
-    """What a block is found by that holds what ends after so many tokens, its own end or a place
-    inside it.
-    """
+    """The key of content that ends after `tokens` tokens, at the end of a block or inside it."""
     if tokens % block_size:
         return INSIDE + table.runs.at(tokens // unit - 1)
     return table.runs_in(block_size // unit).at(tokens // block_size - 1)
 
 
 class Lookup:
-    """Finds what all groups know. Of several groups, those whose hits lose their last unit may know
-    one unit more than the prefix; beyond: even one that a resent prompt could not use itself.
+    """Finds prefixes that all groups have cached. A group with hits that lose their last unit may
+    have one unit more than the prefix cached; beyond: even one past the last usable one.
     """
 
     def __init__(
         self, pool: BlockPool, kinds: Sequence[Kind], sizes: Sizes, *, beyond: bool
     ) -> None:
         self._pool, self._num, self._sizes = pool, len(sizes.blocks), sizes
-        # Full attention first: it alone is looked up from the left.
+        # Full attention comes first, as it is looked up from the left.
         self._kinds = sorted(kinds, key=lambda kind: not kind.full)
         self._beyond = beyond
         self._simple = len(kinds) == 2 and self._kinds[0].full
         self._alone = self._num == 1 and len(kinds) == 1 and kinds[0].full and sizes.same
-        self._ends = dict[int, int]()  # of kinds of full attention: tokens up to the last hit block
+        self._ends = dict[int, int]()  # by kind: tokens up to the last hit block
         self._no_hits = Hits(0, (0,) * self._num, (NOTHING_FOUND,) * self._num)
 
     def find(self, table: Table, num_keys: int, most: int) -> Hits:
-        """The longest prefix of the units named by the first `num_keys` keys of `table`, at most
-        the first `most` units, that every group can continue from.
+        """The longest prefix, of the first `num_keys` keys and `most` units of `table`, from which
+        every group can continue.
         """
         num_keys = min(num_keys, len(table.runs))
         most = min(most, num_keys)
@@ -132,7 +132,7 @@ class Lookup:
         tokens = known = most * self._sizes.match
         limit = num_keys if self._beyond else most
         longest, dropped = 0, set[int]()
-        lengths: dict[int, int] = {}  # of full attention, which is looked up once
+        lengths: dict[int, int] = {}  # of full attention, looked up once
         while True:
             for index, kind in enumerate(self._kinds):
                 if index in lengths:
@@ -167,8 +167,8 @@ class Lookup:
     def _length(
         self, index: int, kind: Kind, table: Table, limit: int, tokens: int, *, drops: bool
     ) -> int:
-        """Tokens of the longest prefix, up to so many, that one kind can continue from. limit: of
-        keys.
+        """Tokens of the longest prefix, at most `tokens`, from which one kind can continue. limit:
+        number of keys.
         """
         aligned, size = self._sizes.aligned, kind.block_size
         if drops and self._num > 1:
@@ -186,12 +186,16 @@ class Lookup:
         return table.runs_in(kind.block_size // self._sizes.match)
 
     def _knows(self, kind: Kind, table: Table, tokens: int) -> bool:
-        """Whether all its groups know what ends after so many tokens, in blocks kept singly."""
+        """Whether all groups of `kind` have a single block cached that ends after `tokens`
+        tokens.
+        """
         key = key_of(table, tokens, kind.block_size, self._sizes.match)
         return all(self._pool.block_of(g, key) is not None for g in kind.members)
 
     def _of_full(self, index: int, kind: Kind, table: Table, limit: int, tokens: int) -> int:
-        """Whole blocks from the left and, where hits may end inside, some units of the next."""
+        """`_length` for full attention: whole blocks from the left and, if hits may end inside
+        blocks, units of the next one.
+        """
         size, unit, runs = kind.block_size, self._sizes.match, self._runs(kind, table)
         num = tokens // size
         for g in kind.members:
@@ -205,14 +209,14 @@ class Lookup:
         return end
 
     def _last_known(self, kind: Kind, runs: KeyRuns, below: int, enough: int) -> tuple[int, int]:
-        """The last successive places below `below`, or `enough` of them, known to all groups of a
-        kind, as (first, end); (0, 0): there is none.
+        """The last run of places below `below`, at most `enough` of them, cached in all groups of a
+        kind, as (first, end); (0, 0): none.
         """
         start, end = 0, below
         while True:
             start, before = 0, end
             for g in kind.members:
-                first, last = self._pool.stretch_below(g, runs, end, enough)
+                first, last = self._pool.run_below(g, runs, end, enough)
                 start = max(start, first)
                 end = min(end, last)
             if start < end == before:
@@ -221,8 +225,8 @@ class Lookup:
                 return 0, 0
 
     def _of_window(self, kind: Kind, table: Table, tokens: int, *, drops: bool) -> int:
-        """The last run of as many blocks as a window needs, one more of which may be lost; else the
-        run that the prefix begins with.
+        """`_length` for a window: the last run of all the blocks that it needs, or the run at the
+        start of the prefix. drops: one more block, which is lost.
         """
         assert kind.window_tokens is not None
         size, aligned, runs = kind.block_size, self._sizes.aligned, self._runs(kind, table)
@@ -239,7 +243,7 @@ class Lookup:
         return 0
 
     def _of_state(self, kind: Kind, table: Table, tokens: int) -> int:
-        """The last place where a state is known."""
+        """`_length` for recurrent states: the last place with a cached state."""
         size, aligned, runs = kind.block_size, self._sizes.aligned, self._runs(kind, table)
         if aligned < size:
             last = tokens // aligned * aligned
@@ -269,7 +273,7 @@ class Lookup:
     def _with_last(
         self, index: int, kind: Kind, g: int, table: Table, tokens: int, found: Found
     ) -> Found:
-        """The same and the block inside which the prefix ends, which may be known as a whole."""
+        """`found` and the block inside which the prefix ends, which may be cached as a whole."""
         at, size = tokens, kind.block_size
         if not kind.recurrent:
             end = ceil_div(tokens, size) * size

@@ -1,10 +1,10 @@
 """A second tier for the prefix cache in host memory: offload on eviction, load on a hit.
 
-Content that is evicted from a block of the device goes to the host, least recently used content
-leaves the host when its share is full. A hit is a run of blocks on the device and after it a run in
-the host; the latter take new blocks and are copied in over the engine's link before the step. They
-stay in the host as well, so content goes out once while it is there. Offloading goes on beside the
-steps and takes no time of theirs.
+Content evicted from a device block moves to the host, which evicts its least recently used content
+when full. A hit is a run of blocks on the device, followed by a run on the host. The latter take
+new blocks and are copied over the engine's link before the step. Their content stays on the host
+too, so it is offloaded once while it is there. Offloading overlaps with the steps and takes no
+time.
 """
 
 from collections import OrderedDict
@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 
 class HostTier:
-    """Content by its keys, in blocks of block_bytes.
+    """The host's content by key, in blocks of block_bytes.
 
-    moved_bytes: out and in so far. hit_tokens: of requests that found them here.
+    moved_bytes: bytes copied out and in so far. hit_tokens: prompt tokens hit here so far.
     """
 
     def __init__(self, capacity_bytes: int, block_bytes: int) -> None:
@@ -25,7 +25,7 @@ class HostTier:
         self._held: OrderedDict[int, None] = OrderedDict()  # least recent first
 
     def offload(self, key: int) -> None:
-        """A block of the device has lost its content."""
+        """A device block with this content was evicted."""
         if not self._capacity_blocks:
             return
         if key not in self._held:
@@ -36,7 +36,7 @@ class HostTier:
         self._held.move_to_end(key)
 
     def run_of(self, keys: Iterable[int]) -> list[int]:
-        """The leading `keys` that are here."""
+        """The leading `keys` that the host has."""
         found: list[int] = []
         for key in keys:
             if key not in self._held:
@@ -45,9 +45,9 @@ class HostTier:
         return found
 
     def load(self, keys: list[int], hit_tokens_each: int) -> int:
-        """These contents go to the device; returns their bytes."""
+        """Load content to the device; returns its bytes."""
         for key in keys:
-            if key in self._held:  # else it made way for what this admission evicted
+            if key in self._held:  # else evicted by an offload of this admission
                 self._held.move_to_end(key)
         num_bytes = len(keys) * self._block_bytes
         self.moved_bytes += num_bytes

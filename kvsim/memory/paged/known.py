@@ -1,8 +1,8 @@
-"""What is known, by the runs of keys that name it: for each key the block that has held it longest.
+"""Known content by runs of keys: for each key the oldest block that holds it.
 
 The keys of one name (see content.py) are covered by extents that do not overlap, in the order of
-their keys. Where a sequence makes again what is known, its blocks are younger: they are found when
-those before them have gone.
+their keys. If a sequence computes known content again, its blocks are younger: lookups find them
+once the older ones are evicted.
 """
 
 from kvsim.memory.content_keys import LONGEST_RUN, KeyRuns
@@ -11,9 +11,7 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class KnownContent:
-    """Extents of one group of layers by their keys. It cuts extents where only a part of them is
-    meant.
-    """
+    """Extents of one group of layers by key. A call for a part of an extent cuts it."""
 
     def __init__(self, group: int) -> None:
         self._group = group
@@ -21,8 +19,9 @@ class KnownContent:
         self._younger: dict[int, list[Extent]] = {}  # by name, in the order of their age
 
     def find(self, first: int, count: int, found: list[tuple[Extent, int]]) -> tuple[int, int]:
-        """How many of `count` successive keys are known without a gap, and how many blocks of the
-        first extent lie before them; appends the extents, and how many of these blocks each has.
+        """Number of leading keys of `count` successive keys that are known, and number of blocks
+        before them in the first extent. Appends to `found` the extents, each with its number of
+        these blocks.
         """
         extents = self._oldest.get(first // LONGEST_RUN)
         if extents is None:
@@ -41,14 +40,14 @@ class KnownContent:
             at += 1
         return max(min(key, end) - first, 0), before
 
-    def stretch_below(self, runs: KeyRuns, below: int, enough: int) -> tuple[int, int]:
-        """The last places below `below` whose keys are all known, as (first, end), or the last
-        `enough` of these; (0, 0): no key is known.
+    def run_below(self, runs: KeyRuns, below: int, enough: int) -> tuple[int, int]:
+        """The last run of places below `below` with known keys, at most `enough` of them, as
+        (first, end); (0, 0): no key is known.
         """
         at, end = below, 0
         while at > 0:
             start, first = runs.run_before(at)
-            key = first + at - start  # behind that of the last place
+            key = first + at - start  # key after that of the last place
             extents = self._oldest.get(first // LONGEST_RUN, NO_EXTENTS)
             index = _place(extents, key) - 1
             while at > start:
@@ -70,13 +69,15 @@ class KnownContent:
         return (0, end) if end else (0, 0)
 
     def is_known_twice(self, first: int, count: int) -> bool:
-        """Whether younger blocks hold some of these keys."""
+        """Whether a younger block holds one of these keys too."""
         end = first + count
         younger = self._younger.get(first // LONGEST_RUN, ()) if self._younger else ()
         return any(extent.key < end and extent.end > first for extent in younger)
 
     def add(self, first: int, count: int) -> list[Extent]:
-        """So many new blocks hold content with successive keys: as extents, in order."""
+        """`count` new blocks hold content with successive keys; returns them as extents, in
+        order.
+        """
         name, key, end = first // LONGEST_RUN, first, first + count
         extents = self._oldest.setdefault(name, [])
         at, made = _place(extents, key), []
@@ -99,7 +100,7 @@ class KnownContent:
         return made
 
     def hold(self, extent: Extent) -> None:
-        """A block that nothing was found by holds the content of its key."""
+        """A block, unknown so far, holds the content of its key."""
         name = extent.key // LONGEST_RUN
         extents = self._oldest.setdefault(name, [])
         at = _place(extents, extent.key)
@@ -110,8 +111,8 @@ class KnownContent:
             extents.insert(at, extent)
 
     def extend(self, extent: Extent, count: int) -> bool:
-        """`extent` becomes longer by so many new blocks; False: they are not the only ones of their
-        keys, and nothing has changed.
+        """Append `count` new blocks to `extent`; False: other blocks hold their keys, nothing
+        changed.
         """
         if extent.is_younger:
             return False
@@ -123,7 +124,7 @@ class KnownContent:
         return True
 
     def cut(self, extent: Extent, num: int) -> Extent:
-        """After its first `num` blocks; returns the others."""
+        """Cut `extent` after its first `num` blocks; returns the others."""
         name, rest = extent.key // LONGEST_RUN, extent.cut(num)
         if extent.is_younger:
             younger = self._younger[name]
@@ -134,7 +135,7 @@ class KnownContent:
         return rest
 
     def join(self, extent: Extent, rest: Extent) -> None:
-        """Take `rest`, which nobody holds, into the free extent before it in its name."""
+        """Merge the free extent `rest` into the free extent before it in its run of keys."""
         extents = self._oldest[rest.key // LONGEST_RUN]
         del extents[_place(extents, rest.key)]
         extent.num += rest.num
@@ -142,7 +143,7 @@ class KnownContent:
             extent.blocks += rest.blocks
 
     def forget(self, extent: Extent, count: int) -> None:
-        """The last `count` blocks of an extent, which nobody else holds, lose their names."""
+        """The last `count` blocks of an extent without other owners lose their keys."""
         name, end = extent.key // LONGEST_RUN, extent.end
         extent.num -= count
         if extent.is_younger:
@@ -159,8 +160,8 @@ class KnownContent:
             self._succeed(name, end - count, end)
 
     def _succeed(self, name: int, first: int, end: int) -> None:
-        """Of the blocks that hold the keys from `first` to `end`, the oldest are found from now
-        on, after those that were have gone.
+        """After the evicted ones, lookups of the keys from `first` to `end` find the oldest blocks
+        that are left.
         """
         for extent in self._younger.get(name, ()):
             if extent.key < end and extent.end > first:
@@ -186,8 +187,8 @@ class KnownContent:
             del self._younger[name]
 
     def check(self) -> int:
-        """Raise InvariantError unless each key has one oldest block, which every younger one has
-        before it; returns how many blocks can be named.
+        """Raise InvariantError unless each key has one oldest block, and every younger block an
+        older one; returns the number of blocks with keys.
         """
         num = 0
         for name, extents in self._oldest.items():
@@ -211,7 +212,7 @@ class KnownContent:
 
 
 def _place(extents: list[Extent], key: int) -> int:
-    """Of the first extent that begins at `key` or behind it."""
+    """Index of the first extent that begins at `key` or behind it."""
     low, high = 0, len(extents)
     while low < high:
         middle = (low + high) // 2

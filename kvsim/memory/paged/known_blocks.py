@@ -1,4 +1,4 @@
-"""What the blocks of a pool hold, in extents: lookups, and the keys that blocks of tables get."""
+"""The known content of the blocks of a pool, in extents: lookups and registration of keys."""
 
 from collections.abc import Iterable
 
@@ -17,10 +17,10 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class KnownBlocks:
-    """The known content of so many groups of layers. A block's content is an integer key (see
-    content.py); equal content, equal key.
+    """The known content of `num_groups` groups of layers. A block's content is an integer key (see
+    content_keys.py): equal keys mean equal content.
 
-    version: changes whenever a lookup could answer differently.
+    version: changes when the result of a lookup could change.
     """
 
     def __init__(self, num_groups: int) -> None:
@@ -44,7 +44,7 @@ class KnownBlocks:
         return Found(num, before, parts) if num else NOTHING_FOUND
 
     def block_of(self, group: int, key: int) -> Extent | None:
-        """The oldest block of a group with this key, which is one of single blocks."""
+        """The oldest block of a group of single blocks with this key."""
         found: list[tuple[Extent, int]] = []
         self._known[group].find(key, 1, found)
         if not found:
@@ -52,12 +52,12 @@ class KnownBlocks:
         extent = found[0][0]
         return extent if extent.of is None else extent.of
 
-    def stretch_below(self, group: int, runs: KeyRuns, below: int, enough: int) -> tuple[int, int]:
-        """See `KnownContent.stretch_below`."""
-        return self._known[group].stretch_below(runs, below, enough)
+    def run_below(self, group: int, runs: KeyRuns, below: int, enough: int) -> tuple[int, int]:
+        """See `KnownContent.run_below`."""
+        return self._known[group].run_below(runs, below, enough)
 
     def has_duplicate_free(self, found: Found) -> bool:
-        """Whether some of these blocks are free while younger blocks hold the same."""
+        """Whether one of these blocks is free while a younger block holds the same content."""
         before = found.before
         for extent, num in found.parts:
             if not extent.owners:
@@ -78,8 +78,8 @@ class KnownBlocks:
         count: int,
         blocks: list[int] = NO_BLOCKS,
     ) -> None:
-        """So many blocks of a table from `place` on hold content with successive keys from now on.
-        parts: those of the table that have keys, to which they are added. blocks: their numbers.
+        """Register `count` blocks of a table from `place` on under successive keys. parts: the
+        table's blocks with keys, to which they are added. blocks: their numbers.
         """
         self.version += 1
         known = self._known[group]
@@ -101,7 +101,7 @@ class KnownBlocks:
             place += extent.num
 
     def name(self, extent: Extent, key: int) -> None:
-        """A single block holds the content of `key`, and is found by it beside the keys it has."""
+        """Add `key` to the keys of a single block."""
         if extent.key < 0:
             extent.key = key
             self._known[extent.group].hold(extent)
@@ -112,7 +112,7 @@ class KnownBlocks:
         self.version += 1
 
     def forget(self, extent: Extent) -> list[int]:
-        """A single block is found by no key any more; returns those it had."""
+        """Remove all keys of a single block; returns them."""
         if extent.key < 0:
             return NO_BLOCKS
         self.version += 1
@@ -142,7 +142,7 @@ class KnownBlocks:
         return (place, head, num), (place + num, rest, count - num)
 
     def cut_before(self, parts: list[Part], end: int) -> list[Part]:
-        """Take the blocks before position `end` out of these parts."""
+        """Remove the blocks before position `end` from `parts`, and return them."""
         num = 0
         for place, _, count in parts:
             if place >= end:
@@ -156,14 +156,14 @@ class KnownBlocks:
         return gone
 
     def forget_part(self, part: Part) -> None:
-        """The blocks of a part, which nobody else holds, have no keys any more."""
+        """The blocks of a part, which have no other owners, lose their keys."""
         self.version += 1
         _, head, num = part
         for extent in head.chain(num):
             self._known[extent.group].forget(extent, extent.num)
 
     def _check_content(self, content: Iterable[Extent]) -> None:
-        """Raise InvariantError unless what is known is what these extents hold."""
+        """Raise InvariantError unless exactly the content of these extents is known."""
         known = sum(each.check() for each in self._known)
         held = sum(each.num + len(each.aliases) for each in content if each.key >= 0)
         if known != held:

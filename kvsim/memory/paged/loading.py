@@ -1,4 +1,4 @@
-"""Blocks of sequences whose KV comes from outside of the device (vLLM 0.33,
+"""Blocks of sequences that load KV from outside of the device (vLLM 0.33,
 v1/core/sched/scheduler.py: WAITING_FOR_REMOTE_KVS).
 """
 
@@ -23,15 +23,15 @@ from kvsim.vllm.grouping import BlockGroup, Grouping
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LoadingAllocator(PagedAllocator):
-    """A paged allocator under a KV connector: it keeps `kvsim.memory.loading.LoadingPromise`."""
+    """A paged allocator under a KV connector: see `kvsim.memory.loading.LoadingPromise`."""
 
     def __init__(
         self, memory: MemorySpec, shape: BlockShape, grouping: Grouping, settings: PagedSettings
     ) -> None:
         super().__init__(memory, shape, grouping, settings)
-        self._unloaded: dict[Sequence, int] = {}  # bytes of slots that windows will have left
-        self._arriving: dict[Sequence, int] = {}  # tokens on their way
-        self._kept: dict[Sequence, None] = {}  # finished, and yet to be read
+        self._unloaded: dict[Sequence, int] = {}  # bytes of slots left behind by windows then
+        self._arriving: dict[Sequence, int] = {}  # tokens being loaded
+        self._kept: dict[Sequence, None] = {}  # finished, not read yet
 
     def start_load(self, seq: Sequence, demand: Demand, kept_blocks: int) -> bool:
         needs, free, busy = self._needs, self.pool.num_free, demand.busy
@@ -53,7 +53,7 @@ class LoadingAllocator(PagedAllocator):
             self._tables.give_back_below(table, demand.num_tokens)
         units, states = self._room(demand.num_tokens)
         self._decoding.grow(seq, table, units, states, loaded_tokens=demand.num_tokens)
-        if left_out_bytes:  # slots are booked as left behind that are not valid yet
+        if left_out_bytes:  # booked as left behind before these slots are valid
             self._unloaded[seq] = left_out_bytes
             self._tables.used_bytes += left_out_bytes
         self._arriving[seq] = demand.num_tokens - hits.tokens
@@ -132,8 +132,8 @@ class LoadingAllocator(PagedAllocator):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HoldingAllocator(LoadingAllocator):
-    """The same where copies hold blocks: `kvsim.memory.loading.HoldingPromise`. All layers have one
-    table, and blocks are kept one by one.
+    """A `LoadingAllocator` with copies that hold blocks: see `kvsim.memory.loading.HoldingPromise`.
+    All layers share one table of single blocks.
     """
 
     def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:

@@ -8,10 +8,10 @@ from kvsim.memory.options import MemorySpec
 
 @dataclass(frozen=True, slots=True)
 class Lookahead:
-    """What a way of drafting asks of slots; all zero where none is drafted.
+    """Slots that a method of drafting needs; all zero without drafts.
 
-    tokens: drafted of each sequence. slots: kept past those of a step. redrafted: tokens whose
-    slots may yet be written again. depth: steps in flight.
+    tokens: draft tokens of each sequence. slots: slots beyond those of a step. redrafted: last
+    tokens with slots that may be written again. depth: steps in flight.
     """
 
     speculates: bool
@@ -23,7 +23,7 @@ class Lookahead:
 
     @classmethod
     def of(cls, memory: MemorySpec) -> Self:
-        """As the pool was made for."""
+        """The lookahead of the drafter of `memory`."""
         drafts, depth, longest = memory.speculation, 1 + memory.hash_lag, memory.max_model_len
         if drafts is None:
             return cls(False, 0, 0, 0, depth, longest)
@@ -31,17 +31,17 @@ class Lookahead:
         return cls(True, drafts.tokens, slots, redrafted, depth, longest)
 
     def room(self, num_tokens: int) -> int:
-        """Slots to be had for a step up to `num_tokens` slots, those of the next drafts included:
-        no more than the longest sequence has.
+        """Slots to allocate for a step up to slot `num_tokens`, including those of the next drafts;
+        at most those of the longest sequence.
         """
         return min(num_tokens + self.slots, max(num_tokens, self.max_model_len))
 
     def final_room(self, final_tokens: int) -> int:
-        """The same for the last step of a sequence, as it is scheduled: every draft under way is
-        believed to be right.
+        """`room` for the last step of a sequence as it is scheduled: all drafts in flight count as
+        accepted.
         """
         return self.room(min(final_tokens + self.tokens * self.depth, self.max_model_len))
 
     def unused(self, num_tokens: int, valid_tokens: int) -> int:
-        """Of these slots, those that are not valid when the step has returned."""
+        """Allocated slots that are not valid when the step has returned."""
         return self.room(num_tokens) - valid_tokens if self.speculates else 0

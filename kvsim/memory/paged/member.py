@@ -1,4 +1,4 @@
-"""One of those who verify drafts in step: its steps, known in advance, and what they move."""
+"""A sequence that verifies drafts in lockstep: its steps, known in advance, and their blocks."""
 
 from bisect import bisect_left, bisect_right
 
@@ -6,11 +6,13 @@ from kvsim.memory.verifying import Ahead
 
 
 class Member:
-    """since: the clock it joined at. slots: valid before each of its steps, and after the last.
-    believed: before each as the scheduler believes then.
-    takes: blocks it may take, by the clocks at which anything of it moves. gives: those it may give
-    back, by clocks. knows: the clocks at which it makes content known. learns: those of steps whose
-    return does.
+    """The predicted steps of one sequence.
+
+    since: clock at which it joined. slots: valid slots before each of its steps, and after the
+    last. believed: slots before each step as the scheduler counts them then. takes: most blocks
+    that it may take, by clock; has all clocks at which it has a turn. gives: most blocks that it
+    may free, by clock. knows: clocks at which scheduling its step makes content known. learns:
+    clocks of steps that make content known when they return.
     """
 
     __slots__ = (
@@ -38,66 +40,66 @@ class Member:
 
     @property
     def num_steps(self) -> int:
-        """How many it has in all."""
+        """Number of its steps."""
         return len(self.slots) - 1
 
     def first_believed(self, slots: int) -> int:
-        """Its first step before which it is believed to have more slots than these."""
+        """Its first step before which the scheduler counts more than `slots` slots."""
         return bisect_right(self.believed, slots)
 
     def first_returned(self, slots: int) -> int:
-        """Its first step before which so many slots have returned."""
+        """Its first step before which steps with `slots` slots have returned."""
         return 0 if self._ahead.returned >= slots else bisect_left(self.slots, slots) + self._lag
 
     def first_known(self, tokens: int) -> int:
-        """Its first step before which so many tokens have returned."""
+        """Its first step before which `tokens` tokens have returned."""
         return 0 if self._ahead.known >= tokens else bisect_left(self.slots, tokens - 1) + self._lag
 
     def first_filling(self, slots: int) -> int:
-        """Its first step after which it has so many."""
+        """Its first step after which it has `slots` slots."""
         return bisect_left(self.slots, slots, lo=1) - 1
 
     @property
     def believed_before(self) -> int:
-        """Slots that it is believed to have before its first step, and has not."""
+        """Slots that the scheduler counts before its first step beyond the valid ones."""
         return self._ahead.believed - self.slots[0]
 
     def returned(self, step: int) -> int:
-        """Slots of steps that have returned when this one is scheduled."""
+        """Slots of steps that have returned when step `step` is scheduled."""
         return self.slots[step - self._lag] if step else self._ahead.returned
 
     def known(self, step: int) -> int:
-        """Tokens that have returned then."""
+        """Tokens that have returned when step `step` is scheduled."""
         return self.slots[step - self._lag] + 1 if step else self._ahead.known
 
 
 class OptimisticSlots:
-    """Slots that members are believed to have before their next step, and may not: all drafts of a
-    step that has not returned count. tokens: of such a step; 0: each returns before the next.
+    """Slots that the scheduler counts for members beyond the valid ones: all drafts of a step in
+    flight count as accepted. tokens: tokens of such a step; 0: each step returns before the next.
     """
 
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens
-        self._filled = 0  # slots that the last step of members filled
-        self._num_first = 0  # members that have had none
-        self._of_first = 0  # what is believed of these
+        self._filled = 0  # slots filled by the last step of the members
+        self._num_first = 0  # members without a step so far
+        self._of_first = 0  # slots counted for these beyond the valid ones
 
     def joined(self, slots: int) -> None:
-        """A member of which so many are believed."""
+        """A member joins with `slots` slots counted beyond the valid ones."""
         self._num_first += 1
         self._of_first += slots
 
     def left(self, filled: int) -> None:
-        """A member whose last step filled so many slots."""
+        """A member leaves; its last step filled `filled` slots."""
         self._filled -= filled
 
     def left_first(self, slots: int) -> None:
-        """One that has had none, of which so many were believed."""
+        """A member without a step leaves, with `slots` slots counted beyond the valid ones."""
         self._num_first -= 1
         self._of_first -= slots
 
     def stepped(self, num: int, new_slots: int) -> int:
-        """All `num` members take a step, which fills so many slots; returns what was believed."""
+        """All `num` members take a step that fills `new_slots` slots; returns the sum before it."""
         believed = (num - self._num_first) * self.tokens - self._filled if self.tokens else 0
         believed += self._of_first
         self._filled, self._num_first, self._of_first = new_slots, 0, 0

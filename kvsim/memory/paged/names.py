@@ -1,15 +1,14 @@
-"""What blocks of several groups of layers are found by: tables as the prefix cache sees them.
+"""Keys of the blocks of tables with one or more groups of layers.
 
-A block is known by the content of all tokens up to its end, in one group of layers. Which blocks
-of windows and states are known at all is a question of retention (see retention.py). What a step
-computes becomes known up to the last place where a hit can end, in all groups; those whose hits
-lose a block know one more.
+The key of a block stands for all tokens up to its end, in one group of layers. Retention decides
+which blocks of windows and states get keys (see retention.py). A step registers content up to the
+last place where a hit can end, in all groups; groups with hits that lose a block register one more.
 """
 
 from collections.abc import Sequence
 
 from kvsim.memory.content_keys import KeyRuns
-from kvsim.memory.paged.extent import stretches
+from kvsim.memory.paged.extent import runs_of
 from kvsim.memory.paged.hits import Hits, Kind, Lookup
 from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
 from kvsim.memory.paged.hybrid.inside import Inside
@@ -20,16 +19,15 @@ from kvsim.vllm.sizes import Sizes
 
 
 class BlockNames:
-    """Names blocks of tables and looks them up. They are what a prefix cache registers and finds.
+    """Registers and looks up the blocks of tables by key, for the prefix cache.
 
-    names_private: content that nobody else can name gets keys at once, since blocks return to the
-    pool while their sequence runs; else when it is preempted. names_late: such content gets them
-    when its blocks return, before which nobody looks for it, and none if its sequence has
-    finished, after which nobody does.
+    names_private: content that only its own sequence can hit gets keys at once, since windows free
+    blocks while it runs; else when it is preempted. names_late: such content gets keys when its
+    blocks are freed, before which no lookup can ask for it, and none if its sequence has finished.
 
-    kinds: of the groups that are cached. step: tokens of what `register` counts. in_step: states
-    that the step being scheduled is still to make, by `state_key`. late: the tables can do with
-    `names_late`. drafts: tokens are drafted ahead.
+    kinds: the kinds of cached groups. step: tokens per unit of `register`. in_step: states that the
+    step being scheduled will compute, by `state_key`. late: whether the tables support
+    `names_late`. drafts: whether tokens are drafted.
     """
 
     def __init__(
@@ -58,11 +56,11 @@ class BlockNames:
         self._kind_of = {g: k for k, kind in enumerate(kinds) for g in kind.members}
         self._states = [g for kind in kinds if kind.recurrent for g in kind.members]
         self._drops = any(kind.drops for kind in kinds)
-        # What a window gives back while its sequence runs must be found again.
+        # Lookups must find blocks that a window frees while their sequence runs.
         self.names_private = any(not kind.full for kind in kinds)
         windows = [kind for kind in kinds if not kind.recurrent]
         looks = [kind.window_tokens for kind in windows if kind.window_tokens is not None]
-        # A window shorter than a block could give back what is not known yet.
+        # A window shorter than a block could free content before it is known.
         self.names_late = late and min(looks, default=sizes.whole) >= sizes.whole
         self._units = [size // sizes.match for size in sizes.blocks]
         full = sizes.same and len(sizes.blocks) == len(kinds) == 1 and kinds[0].full
@@ -75,7 +73,9 @@ class BlockNames:
             self._inside = inside
 
     def boundaries(self, prompt_tokens: int) -> tuple[int, ...]:
-        """After how many tokens others, with the same prompt or a longer one, can go on from it."""
+        """Numbers of tokens after which other sequences can continue from a prompt of this
+        length.
+        """
         if not self._drops or not self._places.counts_drops:
             return (prompt_tokens - 1,)
         whole = self._sizes.whole
@@ -91,26 +91,26 @@ class BlockNames:
         return Table(runs, num_shareable, self._num, len(self._kinds))
 
     def opened(self, table: Table, hit_tokens: int) -> None:
-        """A table has taken over its hits, which are known."""
+        """A table has taken over its hits, which count as registered."""
         table.registered = table.covered = hit_tokens // self._step
         table.named = [hit_tokens // kind.block_size for kind in self._kinds]
 
     def find(self, table: Table, known: int, most: int) -> Hits:
-        """The longest prefix, at most the first `most` keys, that every group can continue from;
-        `known` keys are of tokens that are there.
+        """The longest prefix, at most `most` keys, from which every group can continue. known:
+        number of keys of existing tokens.
         """
         return self._lookup.find(table, known, most)
 
     def may_move(self, table: Table, num_hits: int) -> bool:
-        """Asked where no table gives blocks back while its sequence runs; elsewhere, while the head
-        of the queue has hits, runs end when a block moves.
+        """Only called if no table frees blocks while its sequence runs. Otherwise, while the head
+        of the queue has hits, runs of steps end when a block is taken or freed.
         """
         pool = self._pool
         return pool.has_duplicate_free(pool.find(0, table.runs, 0, num_hits))
 
     def register(self, table: Table, full: int, *, in_step: bool) -> None:
-        """The first `full` steps of tokens hold known content from now on, which the step being
-        scheduled makes if `in_step`.
+        """Register the content of the first `full` units. in_step: the step being scheduled
+        computes it.
         """
         if full <= table.registered:
             return
@@ -123,7 +123,7 @@ class BlockNames:
         table.registered = full
 
     def name(self, table: Table, tokens: int, hashed_tokens: int, *, in_step: bool) -> None:
-        """The same of the first `tokens` tokens, so many of which have keys."""
+        """`register` for the first `tokens` tokens, of which `hashed_tokens` have keys."""
         for k, kind in enumerate(self._kinds):
             known = self._sizes.cacheable(tokens, kind.block_size, drops=kind.drops)
             full = min(known, hashed_tokens) // kind.block_size
@@ -137,8 +137,8 @@ class BlockNames:
             self._inside.name_tails(table, tokens, hashed_tokens)
 
     def register_returning(self, table: Table, groups: Sequence[int], full: int) -> None:
-        """`register` for these groups alone, which give these blocks back: they look as far back as
-        each other, and all of the blocks that they have given back before have been named.
+        """`register` for `groups` alone, which are about to free blocks. They have equal windows,
+        and all blocks that they freed before have keys.
         """
         most = len(table.runs) * self._sizes.match // self._sizes.blocks[groups[0]]
         places = self.places(table, groups[0], min(full, most))
@@ -147,7 +147,7 @@ class BlockNames:
                 self._name_in(table, g, places, in_step=True)
 
     def places(self, table: Table, g: int, full: int) -> Sequence[int]:
-        """Which of the first `full` positions of group g get keys now."""
+        """Positions among the first `full` of group g that get keys now."""
         k = self._kind_of[g]
         start = max(table.named[k], table.skipped[g])
         retention = self._retention[k]
@@ -156,10 +156,10 @@ class BlockNames:
         return retention.kept(start, full, table.boundaries, table.junction_tokens)
 
     def _name_in(self, table: Table, g: int, places: Sequence[int], *, in_step: bool) -> None:
-        """The blocks at these positions in group g hold known content, but for gaps."""
+        """Register the blocks at these positions in group g, skipping gaps."""
         pool, runs = self._pool, table.runs_in(self._units[g])
         if not pool.singly and g not in self._states:
-            for start, end in stretches(places):
+            for start, end in runs_of(places):
                 self._name_run(table, g, start, end)
             return
         for place in places:
@@ -167,13 +167,13 @@ class BlockNames:
             if block is None:
                 continue
             if self._inside is not None:
-                pool.forget(block)  # it was known to a point inside
+                pool.forget(block)  # its key was of a point inside it
             pool.name(block, runs.at(place))
             if in_step and g in self._states:
                 self.in_step.add(self.state_key(runs.at(place), g))
 
     def _name_run(self, table: Table, g: int, at: int, end: int) -> None:
-        """The blocks from position `at` to `end` in group g, which are not kept one by one."""
+        """Register the blocks from position `at` to `end` in group g, which are kept in extents."""
         held, skipped, parts = table.lists[g], table.skipped[g], table.parts[g]
         for first, count in table.runs_in(self._units[g]).between(at, end):
             blocks = held[at - skipped : at - skipped + count]
@@ -181,18 +181,18 @@ class BlockNames:
             at += count
 
     def state_key(self, key: int, g: int) -> int:
-        """A state of group g in `in_step`."""
+        """The entry of a state of group g in `in_step`."""
         return key * self._num + g
 
     def name_inside(self, table: Table, *, checkpoint: bool) -> None:
-        """A chunk that ends with the table's last slot makes known what ends inside a block.
-        checkpoint: it leaves a state on the way.
+        """Register the content that ends inside a block with the last slot of a chunk. checkpoint:
+        the chunk leaves a state on the way.
         """
         if self._inside is not None:
             self._inside.name(table, checkpoint=checkpoint)
 
     def is_being_made(self, hits: Hits) -> bool:
-        """Whether a state that these hits go on from got its key in this very step."""
+        """Whether a state of these hits is still being computed by the step being scheduled."""
         if not self.in_step:
             return False
         for g in self._states:
@@ -207,7 +207,7 @@ class BlockNames:
     # --- what need not be named ----------------------------------------------------------------
 
     def kept_until(self, table: Table, g: int) -> int:
-        """The place in group g from which on no block that leaves the window is ever named."""
+        """The place in group g from which on blocks that leave the window get no keys."""
         k = self._kind_of.get(g)
         retention = None if k is None else self._retention[k]
         if retention is None:
@@ -215,9 +215,9 @@ class BlockNames:
         return retention.kept_until(table.boundaries, table.junction_tokens)
 
     def known_blocks(self, known: int, g: int) -> int:
-        """How many blocks of group g are known where so many steps of tokens are."""
+        """Number of known blocks of group g if `known` units of tokens are known."""
         return known * self._step // self._sizes.blocks[g]
 
     def lookable_blocks(self, table: Table, g: int) -> int:
-        """How many blocks of group g other sequences can ever look up."""
+        """Number of blocks of group g that other sequences can ever hit."""
         return table.num_shareable // self._units[g]

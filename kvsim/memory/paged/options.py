@@ -1,4 +1,4 @@
-"""The options of paged KV memory, and what they put together."""
+"""The options of paged KV memory, and the allocator that they build."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
@@ -87,7 +87,7 @@ class Paged(AllocatorOptions):
 
     @property
     def store(self) -> StoreKind | None:
-        """No store loads content from a tier of its own."""
+        """See `AllocatorOptions.store`; None with a host tier, which no store loads from."""
         return "blocks" if self.host_cache_gib is None else None
 
     @property
@@ -96,11 +96,11 @@ class Paged(AllocatorOptions):
 
     @property
     def exports_states(self) -> bool:
-        """Whether prefill writes states out within chunks, which the engine plans blocks for."""
+        """Whether prefill writes states within chunks, for which the engine plans blocks."""
         return self.prefill_checkpoint_alignment is not None
 
     def grouping(self, layout: KVLayout, rules: BlockRules = NEWEST.blocks) -> Grouping:
-        """The groups that the layers of a layout are dealt out to."""
+        """The groups of layers of a layout."""
         return group_layers(
             layout,
             self.block_size,
@@ -113,9 +113,9 @@ class Paged(AllocatorOptions):
         kind = PagedAllocator
         if memory.loads:
             kind = HoldingAllocator if memory.holds else LoadingAllocator
-        given = frozenset(self.model_fields_set)
+        set_keys = frozenset(self.model_fields_set)
         caches, keeps = self._caches(memory), several and self._keeps_states(memory)
-        check(Asked(dict(self), given, memory, several, caches, keeps))
+        check(Asked(dict(self), set_keys, memory, several, caches, keeps))
         if several:
             grouping = memory.plan or self.grouping(memory.layout, memory.rules)
             settings = PagedSettings(
@@ -142,12 +142,14 @@ class Paged(AllocatorOptions):
         return kind(memory, self._shape(memory, grouping), grouping, settings)
 
     def _shape(self, memory: MemorySpec, grouping: Grouping) -> BlockShape:
-        """The pool in blocks of these groups."""
+        """The pool cut into blocks of these groups."""
         null_blocks = memory.rules.null_blocks
         return BlockShape.of(memory, grouping.block_size, grouping.slot_bytes, null_blocks)
 
     def resolved(self, memory: MemorySpec) -> Self:
-        """Without a prefix cache where a state is not kept, which is the default there."""
+        """These options without a prefix cache if recurrent states are not kept, the default
+        there.
+        """
         if not self._has_several_tables(memory) or self._caches(memory):
             return self
         return self.model_copy(update={"enable_prefix_caching": False})
@@ -156,22 +158,22 @@ class Paged(AllocatorOptions):
         yield Removal(("overprovisioned", "reserved"), self.model_copy(update={"block_size": 1}))
 
     def _has_several_tables(self, memory: MemorySpec) -> bool:
-        """Whether the layers are dealt out to groups that have tables of their own."""
+        """Whether several groups of layers have tables of their own."""
         windows = not self.disable_hybrid_kv_cache_manager
         return memory.rules.several_tables and not is_uniform(memory.layout, windows=windows)
 
     def _caches(self, memory: MemorySpec) -> bool:
-        """Whether prefixes are kept: of a recurrent state only by versions that keep states."""
+        """Whether prefixes are cached; with recurrent layers only by versions that cache states."""
         recurrent = any(group.state_bytes for group in memory.layout.groups)
         return self.enable_prefix_caching and not (recurrent and not memory.rules.keeps_states)
 
     def _keeps_states(self, memory: MemorySpec) -> bool:
-        """Whether there are recurrent states, and they are kept."""
+        """Whether there are recurrent states, and these are cached."""
         return self._caches(memory) and any(g.state_bytes for g in memory.layout.groups)
 
     def _retention(self, rules: BlockRules) -> int | None:
-        """Tokens between kept places; None: all are."""
-        given = self.prefix_cache_retention_interval
-        if given is None:
+        """Tokens between retained places; None: all places are retained."""
+        interval = self.prefix_cache_retention_interval
+        if interval is None:
             return rules.default_retention
-        return None if given == "none" else given
+        return None if interval == "none" else interval

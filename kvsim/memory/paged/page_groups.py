@@ -2,7 +2,7 @@
 2025).
 
 Every layer has one virtual tensor for keys and one for values (MLA: one for the latent), and each
-sequence a stretch of each. A stretch is backed page group by page group, so a sequence grows by one
+sequence a range of each. A range is backed page group by page group, so a sequence grows by one
 page group in every tensor at once: by as many tokens as fit into one. That is paging with large
 blocks, without a null block and without sharing; what a page group cannot fill with whole tokens is
 rounding. At its end a sequence wastes less than one page group in each tensor.

@@ -1,4 +1,4 @@
-"""The pool of blocks: who holds them. Which are free, and what they hold, stands in its bases."""
+"""The pool of blocks and their owners. Free blocks and known content are in its base classes."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -12,21 +12,19 @@ from kvsim.memory.paged.extent import (
     Found,
     Part,
     extents_of,
-    stretches,
+    runs_of,
 )
 from kvsim.memory.paged.session_hint import SessionHint
 from kvsim.plumbing.errors import InvariantError
 
 
 class BlockPool(BlockQueue):
-    """A pool for some groups of layers. num_shared: owners beyond the first, over all blocks."""
+    """A pool for groups of layers. num_shared: owners beyond the first, summed over all blocks."""
 
     num_shared = 0
 
     def deal(self, group: int, blocks: list[int], count: int) -> list[Extent]:
-        """So many blocks that have been taken, one by one, each with one owner. blocks: their
-        numbers.
-        """
+        """`count` taken blocks as single extents with one owner each. blocks: their numbers."""
         dealt = []
         for index in range(count):
             extent = Extent(NAMELESS, 1, group)
@@ -48,11 +46,10 @@ class BlockPool(BlockQueue):
         blocks: list[int] = NO_BLOCKS,
         start: int = 0,
     ) -> int:
-        """A table returns blocks of one group of layers: those of `parts`; those at the places
-        `nameless` behind these, whose known content has no key; and `num_blank` blocks that hold
-        nothing. The content is kept for `why`, but for that before place `prompt_end`. blocks: the
-        numbers of all of them, from place `start` on. Returns how many of the blocks other
-        sequences still hold.
+        """A table frees blocks of one group of layers: those of `parts`, those with known content
+        without keys at the places `nameless` behind, and `num_blank` blank ones. The content is
+        cached for the reason `why`, before place `prompt_end` as PROMPT. blocks: the numbers of
+        all, from place `start` on. Returns the number of blocks that other sequences still hold.
         """
         blank = self._blank_of(blocks, start, parts, nameless) if num_blank else NO_BLOCKS
         if num_blank:
@@ -100,8 +97,8 @@ class BlockPool(BlockQueue):
         *,
         hint: SessionHint,
     ) -> int:
-        """The same of single blocks: those with keys or at one of the places `nameless` are cached.
-        hint: what is known of the session of the table.
+        """`give_back` for single blocks: those with keys or at a place in `nameless` are cached.
+        hint: the session of the table's request.
         """
         ranked, shared = self._ranked, 0
         if ranked is not None:
@@ -146,12 +143,12 @@ class BlockPool(BlockQueue):
     def _blank_of(
         self, blocks: list[int], start: int, parts: list[Part], nameless: Sequence[int]
     ) -> list[int]:
-        """Of these blocks from place `start` on those that hold nothing."""
+        """The blank ones of these blocks from place `start` on."""
         if not self.tracked:
             return NO_BLOCKS
         blank: list[int] = []
         at = start
-        for first, end in (*((p, p + num) for p, _, num in parts), *stretches(nameless)):
+        for first, end in (*((p, p + num) for p, _, num in parts), *runs_of(nameless)):
             blank += blocks[at - start : first - start]
             at = end
         return blank + blocks[at - start :]
@@ -159,7 +156,7 @@ class BlockPool(BlockQueue):
     # --- sharing -------------------------------------------------------------------------------
 
     def num_free_of(self, found: Found) -> int:
-        """How many of these blocks wait in the free queue."""
+        """Number of these blocks in the free queue."""
         free = 0
         for extent, num in found.parts:
             if not extent.owners:
@@ -167,8 +164,9 @@ class BlockPool(BlockQueue):
         return free
 
     def share(self, found: Found, place: int, parts: list[Part]) -> int:
-        """A table, whose `parts` of one group these become from `place` on, takes its hits over;
-        free blocks leave the queue. Returns how many of the blocks other sequences hold as well.
+        """A table takes over the hits `found` of one group from `place` on, appended to its
+        `parts`; free blocks leave the queue. Returns the number of blocks that other sequences hold
+        as well.
         """
         in_use, before, ranked = 0, found.before, self._ranked
         revived: list[int] = []
@@ -202,16 +200,16 @@ class BlockPool(BlockQueue):
         return in_use
 
     def drop(self, extent: Extent) -> None:
-        """One of several owners gives a block up."""
+        """One of several owners frees a block."""
         extent.owners -= 1
         self.num_shared -= 1
 
     def check(
         self, tables: Iterable[list[Part]], held: int, blocks: Iterable[list[int]] = ()
     ) -> None:
-        """Raise InvariantError unless `held` blocks, as tables count them, and the free ones are
-        all there are, and all content is held or waits. tables: the parts of each; blocks: the
-        numbers of all blocks of each.
+        """Raise InvariantError unless `held` blocks, as counted by tables, and the free ones are
+        all blocks, and all known content is in one of these. tables: parts of each table; blocks:
+        block numbers of each table.
         """
         if self.tracked:
             free = self.numbers()

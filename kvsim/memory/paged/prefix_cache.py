@@ -1,9 +1,9 @@
-"""The prefix cache of a paged allocator: whose blocks hold what, and since when that is known.
+"""The prefix cache of a paged allocator: when full blocks become known content, and lookups.
 
 Full blocks become known content when they are allocated for a prompt, or once the token that fills
-them has returned; a lookup at admission takes the longest run of known blocks below the last token
-(vLLM 0.33, v1/core/kv_cache_manager.py). Content that nobody else can name gets no key while its
-sequence runs; a preempted one gets keys under which it finds its own blocks again.
+them has returned. A lookup at admission takes the longest run of known blocks before the last token
+(vLLM 0.33, v1/core/kv_cache_manager.py). Content that no other sequence can hit gets no keys while
+its sequence runs; when this is preempted, it gets keys to find its own blocks again.
 """
 
 from kvsim.memory.content_keys import NO_KEYS, ContentKeys, KeyRuns
@@ -22,17 +22,18 @@ NEVER = 1 << 62  # tokens
 
 
 class PrefixCache:
-    """Keys, lookups and registration. enabled: without it nothing is ever found or kept.
+    """Keys, lookups and registration.
 
-    names: of blocks. step: tokens after which something may become known in all groups.
-    lag: tokens by which generated content becomes known late. host: a second tier for what is
-    evicted. speculation: with tokens drafted ahead, who says what is known (`cover`); the hash of a
-    block may cover tokens behind it. holds_back: what chained modules may yet write again is not
-    known before. names_returned: what accepted drafts fill is known when their step returns; else
+    enabled: if false, every lookup misses and nothing is kept. names: keys of blocks. step: tokens
+    after which content may become known in all groups. lag: tokens by which generated content
+    becomes known late. host: second tier for evicted content.
+    speculation: if tokens are drafted, callers report known content (`cover`); the hash of a block
+    may cover tokens behind it. holds_back: slots that chained draft modules may write again are not
+    registered. names_returned: content of accepted drafts is known when their step returns; else
     when their sequence is scheduled next.
-    units: of content, in a block. lookahead, redrafted: of the tokens known, the last ones that no
-    hash covers; of the slots filled, those that may yet be written again.
-    Of live sequences it changes `memory.registered`, `memory.covered` and `memory.runs` alone.
+    units: units of content in a block. lookahead: last known tokens without a hash. redrafted: last
+    filled slots that may be written again. Of live sequences it changes only `memory.registered`,
+    `memory.covered` and `memory.runs`.
     """
 
     def __init__(
@@ -62,13 +63,13 @@ class PrefixCache:
         self._content = ContentKeys(self._unit, self.lookahead)
         self._host = host
         self._filling = Filling(self._register_next, step, lag)
-        self._memo: tuple[Sequence, int, Hits] | None = None  # of `hits`: for whom, which version
+        self._memo: tuple[Sequence, int, Hits] | None = None  # of `hits`
         self._query_tokens = 0
         self._hit_tokens = 0
 
     @property
     def totals(self) -> CacheTotals:
-        """What was looked up and found so far."""
+        """Tokens looked up and hit so far."""
         host = self._host
         if host is None:
             return CacheTotals(self._query_tokens, self._hit_tokens)
@@ -77,7 +78,7 @@ class PrefixCache:
     # --- looking up ----------------------------------------------------------------------------
 
     def table_of(self, seq: Sequence) -> Table:
-        """The table of a sequence, made with its keys when it is first asked for."""
+        """The table of a sequence, made with its keys on the first call."""
         if seq.memory is None:
             runs = self._content.of(seq) if self.enabled else NO_KEYS
             seq.memory = self._fresh(seq, runs, len(runs))
@@ -93,13 +94,13 @@ class PrefixCache:
         return table
 
     def _add_private(self, seq: Sequence, table: Table) -> None:
-        """What of `seq` lies behind that with keys gets some that nobody else gets."""
+        """Give the content of `seq` behind its keys unique keys of its own."""
         missing = seq.final_tokens // self._unit - len(table.runs)
         if missing > 0:
             table.add_keys(self._content.private(), missing)
 
     def hits(self, seq: Sequence) -> Hits:
-        """What the cache holds for a waiting sequence: a run that ends before its last token."""
+        """The cached prefix of a waiting sequence, which ends before its last token."""
         memo = self._memo
         if memo is not None and memo[0] is seq and memo[1] == self._names.version:
             return memo[2]
@@ -113,7 +114,7 @@ class PrefixCache:
         return found
 
     def host_keys(self, seq: Sequence, num_blocks: int) -> list[int]:
-        """Content of `seq` that the host has behind the `num_blocks` found on the device."""
+        """Keys of content of `seq` on the host, following the `num_blocks` found on the device."""
         if self._host is None:
             return []
         most = (seq.num_tokens - 1) // self._size
@@ -121,11 +122,11 @@ class PrefixCache:
 
     @property
     def has_host(self) -> bool:
-        """Whether there is a second tier."""
+        """Whether there is a host tier."""
         return self._host is not None
 
     def admitted(self, seq: Sequence, cached_tokens: int, host_keys: list[int]) -> int:
-        """`seq` took its hits over; returns the bytes that come from the host for it."""
+        """`seq` took over its hits; returns the bytes that it loads from the host."""
         first_time = not seq.num_preemptions  # vLLM counts resumptions apart
         if self.enabled and first_time:
             self._query_tokens += seq.num_tokens
@@ -135,9 +136,8 @@ class PrefixCache:
         return self._host.load(host_keys, self._size if first_time else 0)
 
     def may_become_admissible(self, head: Sequence, num_hits: int) -> bool:
-        """Whether decoding alone could make `head`, with so many hits, easier to admit: its next
-        cached block is being filled right now, or another block of the same content may stand in
-        for one of its hits.
+        """Whether decoding alone could make `head`, with `num_hits` hits, easier to admit: its next
+        block is being filled now, or a duplicate may replace one of its hits.
         """
         table = self.table_of(head)
         if num_hits and self._names.may_move(table, num_hits):
@@ -151,14 +151,14 @@ class PrefixCache:
     # --- registering ---------------------------------------------------------------------------
 
     def known(self, table: Table) -> int:
-        """Slots of a sequence that does not decode whose content is known: under overlapping
-        steps, a token that was decoded last has not returned yet.
+        """Slots with known content of a sequence that does not decode. With overlapping steps, its
+        last decoded token has not returned yet.
         """
         decoded = table.tokens > table.returned > 0
         return table.tokens - self.lag * decoded
 
     def filled(self, seq: Sequence, table: Table) -> None:
-        """The table's slots are valid: its full blocks become known content."""
+        """The slots of the table are valid: register its full blocks."""
         if self._speculation is not None:
             self.cover(table, table.tokens, seq.num_tokens)
             return
@@ -168,8 +168,8 @@ class PrefixCache:
                 self._names.register(table, full, in_step=True)
 
     def cover(self, table: Table, tokens: int, known_tokens: int, *, in_step: bool = True) -> None:
-        """Of a sequence of which `known_tokens` tokens are known, the first `tokens` slots hold
-        what they will: their full blocks become known content. in_step: see `BlockNames.register`.
+        """Register the full blocks of the first `tokens` slots, which are final. known_tokens:
+        known tokens of the sequence. in_step: see `BlockNames.register`.
         """
         if not self.enabled:
             table.cover_at = NEVER
@@ -187,8 +187,8 @@ class PrefixCache:
                 self._names.register(table, named, in_step=in_step)
 
     def _cover_apart(self, table: Table, tokens: int, known_tokens: int, *, in_step: bool) -> None:
-        """The same where blocks differ: what is computed and what has keys count apart, the one up
-        to the last place where a hit can end, the other block by block.
+        """`cover` for blocks of different sizes: computed content counts up to the last place where
+        a hit can end, content with keys counts block by block.
         """
         computed = tokens - self.redrafted
         hashed = (known_tokens - self.lookahead) // self._unit
@@ -200,17 +200,17 @@ class PrefixCache:
         table.cover_at = (known + 1) * self._size
 
     def join(self, seq: Sequence, table: Table) -> None:
-        """`seq` decodes: blocks that it fills take their keys."""
+        """`seq` decodes: register blocks as it fills them."""
         if table.registered < self._most_registered(table):
             self._filling.join(seq, table)
 
     def _most_registered(self, table: Table) -> int:
-        """How many blocks take their keys as they fill."""
+        """Number of blocks that are registered as they fill."""
         keys = table.num_shareable if self._names_late else len(table.runs)
         return keys // self.units
 
     def leave(self, seq: Sequence, table: Table) -> None:
-        """`seq` decodes no more."""
+        """`seq` stops decoding."""
         self._filling.leave(seq, table)
 
     def advanced(self, clock: int, steps: int = 1) -> None:
@@ -224,8 +224,8 @@ class PrefixCache:
             self._filling.turns_before(order, clock)
 
     def _register_next(self, table: Table, clock: int) -> bool:
-        """Register the block of a decoder whose content is known from `clock` on, unless it was.
-        Returns whether that was the last one that has keys.
+        """Register the block of a decoder with content known from `clock` on, unless registered.
+        Returns whether it was the last one with keys.
         """
         full = (table.base + clock) // self._size
         if full != table.registered + 1:
@@ -234,8 +234,8 @@ class PrefixCache:
         return full == self._most_registered(table)
 
     def released(self, seq: Sequence, table: Table) -> int:
-        """`seq`, still holding its blocks, is about to return them: returns how many of them, from
-        the first on, hold known content. Leaves it a table for the next time.
+        """`seq` is about to free its blocks. Returns the number of leading blocks with known
+        content. Leaves `seq` a table for its next admission.
         """
         full = 0
         if self.enabled:

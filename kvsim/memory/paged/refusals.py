@@ -1,4 +1,4 @@
-"""What an option of paged memory does not go with: one row a refusal, in the order of asking."""
+"""Options of paged memory that cannot be combined: one row for each refusal, checked in order."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -11,15 +11,15 @@ from kvsim.vllm.rules import BlockRules
 
 
 class Asked(NamedTuple):
-    """What is to be built.
+    """The allocator to be built.
 
-    options: values by key, those of the defaults too. given: keys that the user gave. memory: the
-    pool, the engine's version and the drafter. several_tables: layers have block tables group by
-    group. caches: prefixes are kept; keeps_states: of recurrent states too.
+    options: values by key, including defaults. set_keys: keys that the user set. memory: the pool,
+    the engine's version and the drafter. several_tables: groups of layers have block tables of
+    their own. caches: prefixes are cached. keeps_states: recurrent states are cached too.
     """
 
     options: Mapping[str, object]
-    given: frozenset[str]
+    set_keys: frozenset[str]
     memory: MemorySpec
     several_tables: bool
     caches: bool
@@ -27,25 +27,27 @@ class Asked(NamedTuple):
 
     @property
     def rules(self) -> BlockRules:
-        """Of the engine's version."""
+        """Rules of the engine's version."""
         return self.memory.rules
 
     @property
     def attending(self) -> list[KVGroup]:
-        """Groups of layers that have keys and values."""
+        """Groups of layers with keys and values."""
         return [group for group in self.memory.layout.groups if not group.state_bytes]
 
     @property
     def later(self) -> str:
-        """What to do about layers that the version does not start with."""
+        """The remedy for layers that the version does not support."""
         if len(self.attending) < len(self.memory.layout.groups):
             return "a later version"
         return "a later version, or allocator.disable_hybrid_kv_cache_manager = true"
 
 
 class Refused(NamedTuple):
-    """A row. key: the option; where: its full name, if it is not of the allocator. refused: whether
-    what is asked is refused, where the option has a value; reason, remedy: what the user is told.
+    """A row of the table.
+
+    key: the option. where: its full name, if it is not an allocator's. refused: whether the
+    combination is refused if the option has a value. reason, remedy: text of the error.
     """
 
     key: str
@@ -57,7 +59,7 @@ class Refused(NamedTuple):
 
 
 def check(asked: Asked) -> None:
-    """Raise InputError for the first row that refuses what is asked."""
+    """Raise InputError for the first row that refuses `asked`."""
     for row in ROWS:
         if (row.where or _has_value(asked, row.key)) and row.refused(asked):
             reason = row.reason if isinstance(row.reason, str) else row.reason(asked)
@@ -72,7 +74,7 @@ _IDLE = {"sharing": (None, "cache"), "watermark": (None, 0.0)}
 
 
 def _has_value(asked: Asked, key: str) -> bool:
-    """Whether an option asks for something."""
+    """Whether an option has a value."""
     return asked.options[key] not in _IDLE.get(key, (None,))
 
 
@@ -112,12 +114,12 @@ def _several_tables(asked: Asked) -> bool:
 def _keeps_no_states(key: str) -> Callable[[Asked], bool]:
     def refused(asked: Asked) -> bool:
         uncached = asked.several_tables and not asked.caches
-        return uncached and key in asked.given and bool(asked.options[key])
+        return uncached and key in asked.set_keys and bool(asked.options[key])
 
     return refused
 
 
-def _nobody(asked: Asked) -> object:
+def _no_value(asked: Asked) -> object:
     return None
 
 
@@ -174,7 +176,7 @@ ROWS = (
     Refused("sharing", _several_tables, *ONE_TABLE),
     Refused("host_cache_gib", _several_tables, *ONE_TABLE),
     *(
-        Refused(key, _keeps_no_states(key), *OVERWRITTEN, value=_nobody)
+        Refused(key, _keeps_no_states(key), *OVERWRITTEN, value=_no_value)
         for key in ("enable_prefix_caching", "eviction_policy")
     ),
     Refused(

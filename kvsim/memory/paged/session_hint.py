@@ -1,4 +1,4 @@
-"""What a client may tell an engine with a request about the content that the request leaves."""
+"""A client's hint to the engine about the content that a request leaves in the cache."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,11 @@ from kvsim.request import Request
 
 
 class SessionHint(NamedTuple):
-    """session: the conversation that the request belongs to; None: none. ends: it is the last one
-    of it. priority: of the request, lower is more urgent. pause_ps: until the next one of the
-    session, where that is known.
+    """The session of a request.
+
+    session: conversation that the request belongs to, or None. ends: whether it is the last request
+    of the session. priority: priority of the request, lower is more urgent. pause_ps: time until
+    the next request of the session, if known.
     """
 
     session: str | None
@@ -21,5 +23,5 @@ NO_HINT = SessionHint(None, False, 0)
 
 
 def hint_of(request: Request) -> SessionHint:
-    """What a request tells."""
+    """The hint of a request."""
     return SessionHint(request.session, request.ends_session, request.priority, request.pause_ps)

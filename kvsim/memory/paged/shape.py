@@ -1,4 +1,4 @@
-"""What a block weighs, and how many of them a pool is cut into."""
+"""The size of a block, and the number of blocks in a pool."""
 
 from dataclasses import dataclass, field
 from typing import Self
@@ -12,10 +12,10 @@ from kvsim.plumbing.errors import InputError
 class BlockShape:
     """A pool in blocks.
 
-    block_size: slots (tokens) of a block. slot_bytes: of each, all layers together.
-    block_bytes: of the whole block: its slots and what no slot can fill (`pad_bytes`).
-    num_blocks: whole blocks in the pool; usable_blocks: those that requests can have.
-    metadata_bytes: the others, and the pool's odd end.
+    block_size: slots (tokens) of a block. slot_bytes: bytes of a slot, all layers together.
+    block_bytes: bytes of a block, its slots and its padding (`pad_bytes`).
+    num_blocks: whole blocks in the pool; usable_blocks: blocks that requests can have.
+    metadata_bytes: bytes of the other blocks, and the remainder of the pool.
     """
 
     block_size: int
@@ -31,8 +31,8 @@ class BlockShape:
         object.__setattr__(self, "pad_bytes", pad_bytes)
 
     def refusal(self, need: int, unit: str, beside: str = "") -> Refusal | None:
-        """Of a request that holds `need` blocks at once; None if the pool has them. unit: what is
-        counted; beside: what the pool must have besides.
+        """The refusal of a request that holds `need` blocks at once; None if the pool has them.
+        unit: name of the blocks; beside: further content that the pool must have room for.
         """
         if need <= self.usable_blocks:
             return None
@@ -46,7 +46,7 @@ class BlockShape:
 
     @classmethod
     def of(cls, memory: MemorySpec, block_size: int, slot_bytes: int, null_blocks: int) -> Self:
-        """The pool of `memory` in blocks without padding; InputError if it holds none to have."""
+        """The pool of `memory` in blocks without padding; InputError if it has no usable block."""
         block_bytes = block_size * slot_bytes
         num_blocks = memory.capacity_bytes // block_bytes
         usable = num_blocks - null_blocks

@@ -1,4 +1,4 @@
-"""Where the tables of each group of layers hold blocks, and how many they take as they grow.
+"""The positions of blocks in the tables of each group of layers, and the blocks of their growth.
 
 Neighbouring groups with one window, in blocks of one size, hold blocks at the same positions, and
 take and give them together.
@@ -15,15 +15,16 @@ from kvsim.speculation import Speculation
 from kvsim.vllm.grouping import BlockGroup
 from kvsim.vllm.sizes import Sizes
 
-MANY = 1 << 30  # states, null ones between them, however few
+MANY = 1 << 30  # positions of states, most of which are null
 
 
 class GroupsOfOneShape:
-    """Groups that take and give together, those of `members`.
+    """The groups `members`, which take and free blocks at the same positions.
 
-    num: how many groups. window_tokens: how far they look back, None: all. span: units in a block.
-    states: they hold recurrent states. pad_bytes, state_bytes: of a block of each; slot_bytes: of a
-    slot of each. pads: padding of a block of each group, in bytes.
+    num: number of groups. window_tokens: length of their window, None without one. span: units in a
+    block. states: whether they hold recurrent states. pad_bytes, state_bytes: bytes of padding and
+    of state in a block of each group; slot_bytes: bytes of a slot. pads: bytes of padding of each
+    group's blocks.
     """
 
     def __init__(
@@ -44,14 +45,14 @@ class GroupsOfOneShape:
 
 
 class TableShapes:
-    """Of the tables of one allocator.
+    """The shapes of the tables of one allocator.
 
-    states_kept: recurrent states are kept at block ends, for others to continue from (see
-    hybrid/states.py); else a group of them has one block a sequence. slides: some table gives
-    blocks back while its sequence runs. placed: the groups whose tables have positions. windows:
-    how many tokens back each group looks, None for all. sizes: of each group's blocks.
-    blocks_of_unit: taken by a table of tokens for one unit more, where all blocks are one.
-    most_new_blocks: taken by a decoder in one step, at most, beside copies.
+    states_kept: recurrent states are cached at block ends (see hybrid/states.py); else each group
+    of them has one block a sequence. slides: some table frees blocks while its sequence runs.
+    placed: groups that have tables with positions. windows: tokens that each group attends back to,
+    None for all. sizes: block sizes of each group. blocks_of_unit: blocks taken for one more unit
+    if every block is one unit. most_new_blocks: most blocks that a decoder takes in one step,
+    without copies.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class TableShapes:
         self._shape_of = {g: each for each in self._shapes for g in each.members}
         self._attending = [each for each in self._shapes if not each.states]
         self._sliding = [each for each in self._shapes if each.window_tokens is not None]
-        # How many groups of tokens have blocks of so many units.
+        # Number of groups of tokens by the units of their blocks.
         spans = Counter(each.span for each in self._attending for _ in each.members)
         self._spans = sorted(spans.items())
         self.num_placed_states = sum(each.num for each in self._shapes if each.states)
@@ -92,17 +93,17 @@ class TableShapes:
         self.most_new_blocks = len(self.placed)
 
     def _end(self, table: Table, each: GroupsOfOneShape) -> int:
-        """Positions of the tables of these groups."""
+        """Number of positions of the tables of these groups."""
         return table.states if each.states else -(-table.count // each.span)
 
     def _new_states(self, table: Table, states: int, *, checkpoint: bool) -> int:
-        """Blocks taken by each table of states that grows to so many positions."""
+        """Blocks that each table of states takes to grow to `states` positions."""
         most = 1 + checkpoint + (0 if table.begun else self._scratch)
         return min(states - table.states, most)
 
     def missing(self, table: Table, count: int, states: int, *, checkpoint: bool) -> int:
-        """Blocks taken by a table that grows to so many units and positions of states, for copies
-        too.
+        """Blocks, including copies, that a table takes to grow to `count` units and `states`
+        positions of states.
         """
         more = len(table.copied)
         if count > table.count:
@@ -113,7 +114,7 @@ class TableShapes:
         return more
 
     def new_blocks(self, slots: int) -> int:
-        """Blocks taken by a decoder with so many slots for one more, a number of units."""
+        """Blocks that a decoder with `slots` slots, a whole number of units, takes for one more."""
         units = slots // self._sizes.unit
         more = sum(times for span, times in self._spans if units % span == 0)
         return more + sum(
@@ -121,8 +122,8 @@ class TableShapes:
         )
 
     def state_starts(self, table: Table, num_tokens: int) -> range:
-        """After how many tokens each position begins that a table of states up to so many has yet
-        to take.
+        """First tokens of the positions that a table of states still has to take up to
+        `num_tokens`.
         """
         if not self.num_placed_states:
             return range(0)
@@ -132,8 +133,8 @@ class TableShapes:
         )
 
     def gives(self, table: Table, computed: int) -> list[tuple[int, int]]:
-        """(tokens, blocks): how many blocks at most a table will give back after how many computed
-        tokens, up to `computed`.
+        """(tokens, blocks): most blocks that a table frees after `tokens` computed tokens, for each
+        number of tokens up to `computed`.
         """
         found = []
         for each in self._sliding:
@@ -146,7 +147,7 @@ class TableShapes:
         return found
 
     def states_for(self, num_tokens: int) -> int:
-        """Positions of a table of states of which the last is that after so many tokens, scratch
-        ones included.
+        """Positions of a table of states up to the state after `num_tokens` tokens, including
+        scratch states.
         """
         return ceil_div(num_tokens, self._sizes.least) + self._scratch

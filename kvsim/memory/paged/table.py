@@ -1,4 +1,4 @@
-"""What a paged allocator keeps of one sequence."""
+"""The block tables of one sequence in a paged allocator."""
 
 from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.extent import Extent, Part
@@ -6,32 +6,30 @@ from kvsim.memory.paged.session_hint import NO_HINT
 
 
 class Table:
-    """A sequence's slots, what is known of their content, and its blocks in each group of layers.
+    """The slots of a sequence, their known content, and its blocks in each group of layers.
 
-    tokens: slots it holds while it does not decode. base: slots minus the decoders' clock while it
-    decodes. joined: slots it began to decode with. returned: slots of which the content was known
-    then, or will be with its first step. processed: slots whose step had returned at the clock
-    `since`, when it began to decode. computed: slots it had before the last step it was in, while
-    it does not decode. drafts: slots asked for beyond what is valid when the last step has
-    returned. scheduled: the step in which its last chunk was, or the one before it stopped
-    decoding.
+    tokens: slots while the sequence does not decode. base: slots minus the decoders' clock while it
+    decodes. joined: slots when it began to decode. returned: slots with content known then, or with
+    its first step. since: clock at which it began to decode. processed: slots of steps that had
+    returned at `since`. computed: slots before its last step, while it does not decode. drafts:
+    slots allocated beyond those valid when the last step has returned. scheduled: step of its last
+    chunk, or the step before it stopped decoding.
 
-    runs: content keys of its leading blocks, or of what part of a block has one. num_shareable: how
-    many of them another sequence can have. registered: how many blocks carry theirs. covered: where
-    tokens are drafted ahead, how many hold known content; cover_at: how many tokens must be known
-    for one more. named: of each kind of groups, of how many positions it is decided whether they
-    get keys. boundaries: after so many blocks others can continue from it, whatever the retention.
-    junction_tokens: after so many others part from it, 0: nowhere. prompt_tokens: of its request.
-    hint: what is known of its session. kept_until: of each kind of window, the place behind which
-    retention leaves no block to be named.
+    runs: content keys of its leading blocks, or of the units of blocks. num_shareable: number of
+    keys that another sequence can have. registered: number of registered blocks. covered: with
+    drafts, number of blocks with known content; cover_at: number of known tokens needed for one
+    more. named: for each kind of groups, number of positions already decided to get keys or not.
+    boundaries: numbers of blocks after which others can continue, under any retention.
+    junction_tokens: tokens after which others diverge, 0: none. prompt_tokens: prompt length of the
+    request. hint: the session of the request. kept_until: for each kind of window, the place behind
+    which retention gives no block a key.
 
-    parts: by group, its blocks with keys, in order; where blocks are kept one by one, all. lists:
-    by group, the numbers of the blocks, if they are tracked and not kept one by one. skipped: by
-    group, the position up to which all have been given back. count: units of tokens (see sizes.py)
-    that the tables have room for; states: positions of tables of states, scratch ones included;
-    begun: these hold more than hits. last_state: position of the state of the allocation before, -1
-    without one. copied: by group, the block whose content, or whose keys, the next block taken is a
-    copy of.
+    parts: blocks with keys by group, in order; if blocks are kept singly, all blocks. lists: block
+    numbers by group, if tracked and not kept singly. skipped: by group, the position up to which
+    all blocks have been freed. count: units of tokens (see sizes.py) that fit in the tables.
+    states: positions of state tables, including scratch states; begun: whether they hold more than
+    hits. last_state: position of the state of the previous allocation, -1 without one. copied: by
+    group, the block that the next block taken is a copy of.
     """
 
     __slots__ = (
@@ -61,7 +59,7 @@ class Table:
         self._runs_in: dict[int, KeyRuns] = {}
 
     def runs_in(self, units: int) -> KeyRuns:
-        """The keys of blocks of so many units."""
+        """The keys of blocks of `units` units."""
         if units == 1:
             return self.runs
         runs = self._runs_in.get(units)
@@ -70,12 +68,12 @@ class Table:
         return runs
 
     def add_keys(self, first: int, count: int) -> None:
-        """Its next blocks get consecutive keys."""
+        """Append `count` consecutive keys for its next blocks."""
         self.runs = self.runs.plus(first, count)
         self._runs_in.clear()
 
     def block_at(self, group: int, place: int) -> Extent | None:
-        """The block at a position of a table whose blocks are kept one by one; None: a gap."""
+        """The block at a position of a table of single blocks; None: a gap."""
         parts = self.parts[group]
         index = place - parts[0][0] if parts else 0
         if 0 <= index < len(parts) and parts[index][0] == place:

@@ -198,11 +198,11 @@ class RadixAllocator(PageLedger, PrefixRoom):
             self.make_room((num - (0 if done else len(decoders.extended))) * size)
             if tree.evicted > before:
                 moves.evicted.add(tree.evicted - before, done + 1)
-            stretch, spare = steps - done, self.free // size - num
+            span, spare = steps - done, self.free // size - num
             if spare >= 0 and tree.evictable:
-                stretch = min(stretch, decoders.steps_within(spare, stretch, done) + 1)
-            self.free -= decoders.pages(done, stretch, moves) * size
-            done += stretch
+                span = min(span, decoders.steps_within(spare, span, done) + 1)
+            self.free -= decoders.pages(done, span, moves) * size
+            done += span
         self._advance_decoders(steps, moves)
         return moves.course(num, size, self.token_bytes)
 
