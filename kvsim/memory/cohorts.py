@@ -1,4 +1,4 @@
-"""Decoders that reach the end of a block in the same steps: one cohort a residue.
+"""Cohorts: decoders that reach the end of a block in the same steps.
 
 A decoder that joined at clock j with n slots has n - j + clock of them. With `base` n - j, it
 starts a new block in the step that begins where base + clock is a multiple of block_size, and so do
@@ -25,24 +25,24 @@ class Cohorts:
             yield from cohort
 
     def join(self, seq: Sequence, base: int) -> None:
-        """`seq` decodes, or has something to wait for, with this base."""
+        """`seq` decodes, or waits for a step, with this base."""
         self._cohorts[base % self._size][seq] = None
         self.num += 1
 
     def leave(self, seq: Sequence, base: int) -> None:
-        """It does so no more; nothing happens if it never did."""
+        """Remove `seq`; no effect if it is no member."""
         if self._cohorts[base % self._size].pop(seq, self) is not self:
             self.num -= 1
 
     def at(self, clock: int) -> Cohort:
-        """Those whose slots are a multiple of block_size at `clock`: the step that begins there
-        gives each a new block.
+        """Decoders with a multiple of block_size slots at `clock`, which start a new block in the
+        step there.
         """
         return self._cohorts[-clock % self._size]
 
     def steps_within(self, blocks: int, clock: int, limit: int) -> int:
-        """For how many steps from `clock` on `blocks` blocks suffice, at most `limit`: whole cycles
-        first, then cohort by cohort.
+        """Number of steps from `clock` on for which `blocks` blocks suffice, at most `limit`: whole
+        cycles first, then cohort by cohort.
         """
         if not self.num:
             return limit

@@ -1,4 +1,4 @@
-"""Names for block content: one integer for all tokens of a sequence up to a block's end.
+"""Keys of block content: one integer for all tokens of a sequence up to a block's end.
 
 vLLM chains a hash over full blocks; here the chain is interned instead, so equal keys mean equal
 content, without collisions. Tokens come as runs of consecutive ids (see request.py): all blocks
@@ -17,9 +17,8 @@ LONGEST_RUN = 1 << 32  # blocks
 
 
 class KeyRuns:
-    """Keys of successive blocks, or of what part of a block has one, as runs of consecutive keys.
-
-    firsts: the first key of each run; ends: of how many keys it and those before it are.
+    """Keys of successive blocks, or of the units of blocks, as runs of consecutive keys. firsts:
+    the first key of each run; ends: number of keys up to the end of each run.
     """
 
     __slots__ = ("ends", "firsts")
@@ -32,22 +31,22 @@ class KeyRuns:
         return self.ends[-1] if self.ends else 0
 
     def plus(self, first: int, count: int) -> "KeyRuns":
-        """These, and `count` > 0 more from `first` on."""
+        """These keys, and `count` > 0 more from `first` on."""
         return KeyRuns([*self.firsts, first], [*self.ends, len(self) + count])
 
     def at(self, index: int) -> int:
-        """One key."""
+        """The key at `index`."""
         run = bisect_right(self.ends, index)
         return self.firsts[run] + index - (self.ends[run - 1] if run else 0)
 
     def run_before(self, index: int) -> tuple[int, int]:
-        """Where the run begins that the key before `index` lies in, and its first key."""
+        """Start and first key of the run of the key before `index`."""
         run = bisect_left(self.ends, index)
         return (self.ends[run - 1] if run else 0), self.firsts[run]
 
     def every(self, units: int) -> "KeyRuns":
-        """Keys of blocks of so many units, which are known by the key of their last: consecutive
-        ones in each run.
+        """Keys of blocks of `units` units: the key of the last unit, made consecutive in each
+        run.
         """
         firsts: list[int] = []
         ends: list[int] = []
@@ -63,7 +62,7 @@ class KeyRuns:
         return KeyRuns(firsts, ends)
 
     def between(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Those at `start` and behind it, below `end`, as (first, how many)."""
+        """The keys from `start` to `end` - 1, as runs (first, count)."""
         end = min(end, len(self))
         found: list[tuple[int, int]] = []
         run = bisect_right(self.ends, start) if start else 0
@@ -75,7 +74,7 @@ class KeyRuns:
         return found
 
     def listed(self, start: int, end: int) -> list[int]:
-        """The same one by one."""
+        """The keys from `start` to `end` - 1, one by one."""
         keys: list[int] = []
         for first, count in self.between(start, end):
             keys.extend(range(first, first + count))
@@ -89,7 +88,7 @@ class ContentKeys:
     """Interns the chain (key of the block before, what follows it) -> name, for both kinds of
     what follows: the start of a run of whole blocks, or the pieces of one block.
 
-    lookahead_tokens: behind each block, that its name stands for too.
+    lookahead_tokens: tokens behind each block that its key depends on too.
     """
 
     def __init__(self, block_size: int, lookahead_tokens: int = 0) -> None:
@@ -99,8 +98,8 @@ class ContentKeys:
         self._num_names = 1
 
     def of(self, seq: KVSequence) -> KeyRuns:
-        """Keys of the full blocks of `seq` that another sequence can name: none if its prompt is
-        private, those of the prompt if its output is, else all up to its last token.
+        """Keys of the full blocks of `seq` that another sequence can hit: none if its prompt is
+        private, those of the prompt if only its output is, else all up to its last token.
         """
         if seq.prompt_runs is None:
             return NO_KEYS
@@ -122,7 +121,7 @@ class ContentKeys:
         return KeyRuns(firsts, ends)
 
     def private(self) -> int:
-        """The first of LONGEST_RUN keys that nothing else will ever get."""
+        """The first of LONGEST_RUN new keys, which no other content gets."""
         name = self._num_names * LONGEST_RUN
         self._num_names += 1
         return name

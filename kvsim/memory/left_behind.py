@@ -1,9 +1,9 @@
-"""What windows have left behind, where every layer keeps every token.
+"""Slots left behind by windows in an allocator that keeps every token in every layer.
 
 A layer with a window of W tokens attends to the newest W. An allocator that keeps all slots of a
-sequence in one buffer or block table holds the older ones too: valid once, and of use to nobody. In
-the ledger their bytes are over-provisioned, not used. A step that computes slots from n on still
-needs the W - 1 before n, so what it leaves behind counts from its first slot, as where windows give
+sequence in one buffer or block table holds the older ones too, which no step reads again. In the
+ledger their bytes are over-provisioned, not used. A step that computes slots from n on still needs
+the W - 1 before n, so what it leaves behind counts from its first slot, as where windows give
 blocks back. Slots that several sequences hold count as used while they do.
 """
 
@@ -16,8 +16,8 @@ from kvsim.memory.parts import LEFT_BEHIND
 
 
 class Mover(NamedTuple):
-    """A decoder. computed: slots it had before the step it was last in; slots: it has now; shared:
-    leading ones that others hold too.
+    """A decoder. computed: slots before its last step; slots: slots now; shared: leading slots that
+    other sequences hold too.
     """
 
     computed: int
@@ -26,7 +26,7 @@ class Mover(NamedTuple):
 
 
 class LeftBehind:
-    """By the windows of a layout; false if it has none."""
+    """The windows of a layout; false if it has none."""
 
     def __init__(self, layout: KVLayout) -> None:
         self._windows = [
@@ -40,12 +40,12 @@ class LeftBehind:
 
     @property
     def least_tokens(self) -> int:
-        """Slots that a sequence has before a window leaves anything behind."""
+        """Most slots of a sequence of which no window leaves any behind."""
         return min(window for window, _ in self._windows)
 
     def bytes(self, computed: int, shared: int = 0) -> int:
-        """Of a sequence whose last step began with so many slots computed, the first `shared` of
-        which others hold too.
+        """Bytes left behind by a sequence with `computed` slots before its last step, of which
+        other sequences hold the first `shared` too.
         """
         return sum(
             token_bytes * max(0, computed - window + 1 - shared)
@@ -53,7 +53,9 @@ class LeftBehind:
         )
 
     def during(self, course: Course, movers: Iterable[Mover], steps: int) -> Course:
-        """`course`, in which these took one slot a step, with what they left on the way."""
+        """`course` of `steps` decode steps of `movers`, including the bytes left behind on the
+        way.
+        """
         jumps = Jumps()
         for computed, slots, shared in movers:
             jumps.add(self.bytes(slots, shared) - self.bytes(computed, shared), 1)

@@ -1,4 +1,4 @@
-"""What every kind of allocator is built from: its options, and the pool it is built on."""
+"""The options of an allocator, and the pool that it is built on."""
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, Self
@@ -21,20 +21,20 @@ class MemorySpec(NamedTuple):
     max_model_len: the longest sequence, in tokens, the model (or the user) allows.
     copy_bytes_per_s: device copy bandwidth, bytes moved (read + written) per second.
     hash_lag: tokens by which generated content becomes known late: 1 under asynchronous scheduling,
-        where a step is scheduled before the token it continues has returned.
-    rules: how the engine's version hands blocks out.
-    speculation: how tokens are drafted ahead; None: they are not.
-    max_in_flight_tokens: most tokens scheduled at once whose step has not returned, where the
-        scheduler computes prompts in chunks; None: prompts are computed whole.
-    unwatched: nobody asks which block is whose: an allocator may count where it would otherwise
-        keep tables.
-    states: of recurrent layers, in a pool of their own beside this one; None: they have none.
+        as a step is scheduled before the token that it continues from has returned.
+    rules: block rules of the engine's version.
+    speculation: method of speculative decoding; None without.
+    max_in_flight_tokens: most tokens in flight, if prompts are computed in chunks; None: prompts
+    are computed whole.
+    unwatched: no observer asks for block ids, so an allocator may count blocks instead of keeping
+    tables.
+    states: number of recurrent states in a pool of their own beside this one; None without one.
     window_tokens: slots of a pool for sliding windows within this one; None: the allocator's
         options divide the pool.
     plan: the groups of layers and their blocks that an engine has planned; None: the allocator's
         options plan them.
-    loads: sequences may get KV from outside of the device (see loading.py). holds: copies hold
-        blocks beside sequences.
+    loads: sequences may load KV from outside of the device (see loading.py). holds: copies hold
+    blocks beside sequences.
     """
 
     capacity_bytes: int
@@ -58,9 +58,7 @@ WASTE = ("external", "transient", "rounding", "overprovisioned", "reserved")
 
 
 class Removal(NamedTuple):
-    """One or more classes of waste, and the allocator without them; None: only one without any
-    waste at all lacks them.
-    """
+    """One or more classes of waste, and the allocator without them; None: the ideal allocator."""
 
     classes: tuple[str, ...]
     options: "AllocatorOptions | None"
@@ -74,8 +72,8 @@ class AllocatorOptions(Options):
 
     @property
     def scheduler(self) -> Options | None:
-        """The options of a scheduler of its own, where a scenario gives it one; what it is made of
-        is the business of whoever reads scenarios.
+        """The options of a scheduler for this allocator alone, read by the scenario; None: the
+        scenario's.
         """
         return self._scheduler
 
@@ -96,12 +94,12 @@ class AllocatorOptions(Options):
 
     @property
     def speculates(self) -> bool:
-        """Whether its allocator knows what to do with tokens that are drafted ahead."""
+        """Whether its allocator supports speculative decoding."""
         return False
 
     @property
     def hinted(self) -> bool:
-        """Whether it asks which request is the last one of its session."""
+        """Whether it reads the session hints of requests."""
         return False
 
     @property
@@ -112,17 +110,13 @@ class AllocatorOptions(Options):
         return False
 
     def removals(self) -> Iterator[Removal]:
-        """The same allocator with one class of WASTE after another removed, outermost first; each
-        step keeps what those before it removed, and no class comes twice.
-
-        A kind that does not say how goes to the ideal in one step.
+        """The same allocator with one class of WASTE after another removed, cumulatively, outermost
+        first. A kind without such steps goes to the ideal allocator in one step.
         """
         yield Removal(WASTE, None)
 
     def resolved(self, memory: MemorySpec) -> Self:
-        """The same with what its defaults come to over this pool, where they mean something else;
-        itself where they stand as they are.
-        """
+        """These options with the defaults resolved for this pool; itself if nothing changes."""
         return self
 
     def build(self, memory: MemorySpec) -> Allocator:

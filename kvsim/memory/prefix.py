@@ -1,7 +1,7 @@
-"""What an allocator with a prefix cache promises the scheduler beside the core (allocator.py).
+"""The interface between a prefix cache and the scheduler, beside the core (allocator.py).
 
-One promise for every engine's cache: blocks by the hash of their content, or a radix tree. What
-stands here is the answer of an allocator that keeps nothing for others.
+It is one for all engines' caches: blocks by the hash of their content, or a radix tree. The methods
+here are those of an allocator without a prefix cache.
 """
 
 from typing import NamedTuple
@@ -12,10 +12,8 @@ from kvsim.sequence import Sequence
 
 
 class CacheTotals(NamedTuple):
-    """What a prefix cache was asked and had so far, 0 without one.
-
-    host_hit_tokens: of the hits, those from a tier in host memory; host_bytes: moved to it and
-    back.
+    """Tokens looked up and hit in a prefix cache so far, 0 without one. host_hit_tokens: hits in
+    the host tier; host_bytes: bytes moved to it and back.
     """
 
     query_tokens: int = 0
@@ -26,7 +24,7 @@ class CacheTotals(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PrefixPromise:
-    """What sequences compute may be found by others. keeps_prefixes: content is kept for that."""
+    """Sharing of prefixes between sequences. keeps_prefixes: whether finished content is cached."""
 
     keeps_prefixes: bool = False
 
@@ -37,27 +35,28 @@ class PrefixPromise:
         return 0
 
     def shared_tokens(self, seq: Sequence) -> int:
-        """Leading slots of a running `seq` that other sequences hold too, and keep if it leaves."""
+        """Leading slots of a running `seq` that other sequences hold too."""
         return 0
 
     # --- what becomes known --------------------------------------------------------------------
 
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
-        """The step has returned that computed a prompt, or a part of it, up to the first
-        `num_tokens` slots of `seq`, which runs. An allocator to which content is known as soon as
-        it is scheduled needs no telling.
+        """A step returned that computed the prompt of a running `seq` up to `num_tokens` slots. No
+        effect if content counts as known once its step is scheduled.
         """
         return
 
     @property
     def chunk_tokens(self) -> int:
-        """Chunks of a prompt but its last end at multiples of so many, where a step has as many."""
+        """Chunks of a prompt except the last end at multiples of this number, if a step has as
+        many.
+        """
         return 1
 
     def cut_chunk(self, seq: Sequence, start_tokens: int, new_tokens: int, most_tokens: int) -> int:
-        """How many of the `new_tokens` tokens from `start_tokens` on the next chunk of a waiting or
-        prefilling sequence had better compute, so that it ends where something can be kept; 0:
-        none in this step. most_tokens: what a step could compute for it at most.
+        """Number of tokens, at most `new_tokens`, in the next chunk of a waiting or prefilling
+        sequence from `start_tokens` on, so that it ends where content can be cached; 0: none in
+        this step. most_tokens: most tokens of it in a step.
         """
         return new_tokens
 
@@ -65,16 +64,16 @@ class PrefixPromise:
 
     @property
     def saved_bytes(self) -> int | None:
-        """What sequences hold together, counted for each but the first of them. It does not move
-        while the same sequences only decode; None for an allocator where it would.
+        """Bytes saved by sharing: shared content counted for each holder but the first. Constant
+        while the same sequences only decode; None for an allocator where it is not.
         """
         return 0
 
     @property
     def tells_cached(self) -> bool:
-        """Whether `parts` says why content is cached."""
+        """Whether `parts` distinguishes why content is cached."""
         return False
 
     def cache_totals(self) -> CacheTotals:
-        """What its prefix cache did so far."""
+        """The totals of the prefix cache so far."""
         return CacheTotals()

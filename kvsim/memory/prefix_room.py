@@ -1,5 +1,5 @@
-"""What SGLang's scheduler alone asks of an allocator: budgets of its own weigh requests, what they
-would hit is pinned, and room is made before it is taken.
+"""Calls of SGLang's scheduler alone: it has budgets of its own, pins hits of waiting requests, and
+evicts before it allocates.
 """
 
 from abc import abstractmethod
@@ -13,7 +13,7 @@ from kvsim.sequence import Sequence
 
 
 class Known(NamedTuple):
-    """tokens: leading ones of a sequence that a prefix cache holds; on_device: of these, in device
+    """The cached prefix of a sequence. tokens: its length; on_device: tokens of it in device
     memory.
     """
 
@@ -22,8 +22,8 @@ class Known(NamedTuple):
 
 
 class WindowRoom(NamedTuple):
-    """A pool for sliding windows. window: tokens of one. pool: its slots. available: those that
-    could be handed out now.
+    """A pool for sliding windows. window: tokens of a window. pool: slots of the pool. available:
+    free and evictable slots.
     """
 
     window: int
@@ -34,22 +34,22 @@ class WindowRoom(NamedTuple):
 @mypyc_attr(allow_interpreted_subclasses=True)
 @trait
 class PrefixRoom:
-    """Room in a pool, and the cached content that gives way for it."""
+    """The free slots of a pool, and its cached content that can be evicted."""
 
     @abstractmethod
     def available_tokens(self) -> int:
-        """Slots that could be handed out now: free ones, and cached ones that nobody holds."""
+        """Slots that can be allocated now: free and evictable ones."""
 
     @abstractmethod
     def look_up(self, seq: Sequence) -> Known:
-        """Leading tokens of all that a waiting `seq` has now which a prefix cache holds; where the
-        cache dates its content, they count as used now.
+        """The cached prefix of all present tokens of a waiting `seq`, whose last use is set to
+        now.
         """
 
     @abstractmethod
     def pin(self, seq: Sequence) -> int:
-        """What `cached_tokens` says of a waiting `seq`, which nobody else can take from now on,
-        until it is admitted or unpinned, where an allocator can promise that.
+        """The `cached_tokens` of a waiting `seq`, protected from eviction until it is admitted or
+        unpinned, if the allocator supports this.
         """
 
     @abstractmethod
@@ -58,56 +58,56 @@ class PrefixRoom:
 
     @abstractmethod
     def make_room(self, tokens: int) -> None:
-        """Forget cached content until `tokens` slots are free, or none is left to forget."""
+        """Evict cached content until `tokens` slots are free, or none is left to evict."""
 
     @abstractmethod
     def missing_for_step(self, slots: Callable[[Sequence], int]) -> int:
-        """Slots that must yet be granted for the next token of all decoding sequences. slots: those
-        that each holds.
+        """Slots still to be granted for the next token of all decoding sequences. slots: slots of
+        each sequence.
         """
 
     # --- where layers do not all keep all tokens -------------------------------------------------
 
     @property
     def windows(self) -> WindowRoom | None:
-        """The pool of sliding windows, which each token takes a slot of too; None without one."""
+        """The pool of sliding windows, in which each token takes a slot too; None without one."""
         return None
 
     @property
     def steps_on_its_own(self) -> bool:
-        """Whether a step of decoding asks more of it than slots: `begin_decode` comes first."""
+        """Whether a decode step needs more than slots, so that `begin_decode` is called first."""
         return False
 
     def tokens_for_step(self) -> int:
-        """Slots that a step of decoding could be given."""
+        """Slots available to a decode step."""
         return self.available_tokens()
 
     def begin_prefill(self, chunked: Sequence | None, newcomers: list[Sequence]) -> None:
-        """A step computes the next chunk of `chunked`, and these pinned sequences start in it; room
-        for their tokens is made after this.
+        """A step will compute the next chunk of `chunked` and start the pinned `newcomers`; memory
+        for their tokens is allocated after this call.
         """
         return
 
     def begin_decode(self, stopping: list[Sequence], *, unreturned: int, rides: bool) -> None:
-        """A step of decoding is scheduled, for which there are slots. stopping: who takes part in
-        it though it has all its output. unreturned: steps of decoding in flight. rides: prompts are
-        computed in it too.
+        """A decode step is scheduled, for which there are slots. stopping: sequences in it that
+        have all their output. unreturned: decode steps in flight. rides: the step computes prompts
+        too.
         """
         return
 
     def step_scheduled(self, order: Callable[[Sequence], int]) -> None:
-        """A step, which may repeat, has been scheduled. order: the place of a decoding sequence in
+        """A step, which may repeat, has been scheduled. order: position of a decoding sequence in
         it.
         """
         return
 
     def step_returned(self) -> None:
-        """The oldest of these has returned, and its outputs are about to be processed."""
+        """The oldest scheduled step has returned; its outputs are processed next."""
         return
 
 
 class RoomOnDemand(PrefixRoom):
-    """The same over an allocator that forgets content as it hands out, and can pin none."""
+    """A `PrefixRoom` over an allocator that evicts as it allocates, and cannot pin."""
 
     def __init__(self, allocator: Allocator) -> None:
         self._allocator = allocator

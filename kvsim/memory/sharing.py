@@ -1,9 +1,9 @@
-"""A base for new allocators that share blocks: say who goes first, and everything else follows.
+"""A base for new allocators that share blocks: a subclass only chooses the block to evict.
 
 Blocks of one size, the prefix cache over them, and its books, one block and one step at a time. A
-subclass answers one question at most, `choose_victim`: which free block with known content is
-forgotten first. Sequences that begin with the same full blocks hold the same blocks. Slow beside
-`kvsim.memory.paged`, which moves runs of blocks at once, and a model that it is held against.
+subclass may override one method, `choose_victim`: which free block with known content is evicted
+first. Sequences that begin with the same full blocks hold the same blocks. Slow beside
+`kvsim.memory.paged`, which moves runs of blocks at once and is tested against it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ from kvsim.sequence import Sequence
 
 
 class TableKeys:
-    """Keys of the blocks of a sequence: those that others may name, and behind them its own."""
+    """Keys of the blocks of a sequence: shareable ones, followed by private ones."""
 
     def __init__(self, shared: KeyRuns, own: int) -> None:
         self._shared, self._own = shared, own
@@ -46,9 +46,7 @@ class SharedBlock:
 
 
 class BlockHolding(Holding):
-    """What one live sequence has, in blocks. keys: of its content; num_named: of its blocks that
-    have them.
-    """
+    """The blocks of one live sequence. keys: keys of its content; num_named: registered blocks."""
 
     __slots__ = ("blocks", "keys", "num_named")
 
@@ -66,7 +64,7 @@ class SharingAllocator(StepwiseAllocator):
     """Block tables over one pool with a prefix cache. Every layer keeps every token.
 
     block_size: tokens of a block. Content is known as soon as the step that computes it is
-    scheduled. Of what a sequence leaves, its last blocks are forgotten before its first ones.
+    scheduled. The last blocks of a finished sequence are evicted before its first ones.
     """
 
     def __init__(self, memory: MemorySpec, block_size: int) -> None:
@@ -76,15 +74,15 @@ class SharingAllocator(StepwiseAllocator):
         self.keeps_prefixes = True
         self.page_tokens = block_size
         self._block_bytes = block_bytes
-        self._num_blank = num_blocks  # free, with nothing that could be found
+        self._num_blank = num_blocks  # free, without known content
         self._cached: dict[SharedBlock, None] = {}  # free, with known content, oldest first
         self._known: dict[int, dict[SharedBlock, None]] = {}  # by their keys
         self._names = ContentKeys(block_size)
-        self._keys: dict[Sequence, TableKeys] = {}  # of who was asked for and has not finished
+        self._keys: dict[Sequence, TableKeys] = {}  # of unfinished sequences
         self._totals = CacheTotals()
 
     def choose_victim(self, cached: Mapping[SharedBlock, None]) -> SharedBlock:
-        """Which of these free blocks, the one first that was given back first, is taken."""
+        """The block to evict among these free ones, given in the order of their return."""
         return next(iter(cached))
 
     def grant(self, tokens: int) -> Grant:
@@ -93,7 +91,7 @@ class SharingAllocator(StepwiseAllocator):
 
     @property
     def _tables(self) -> dict[Sequence, BlockHolding]:
-        """The live sequences: what this allocator gives them is held in blocks."""
+        """The live sequences with their blocks."""
         return cast("dict[Sequence, BlockHolding]", self._live)
 
     # --- hits ----------------------------------------------------------------------------------
@@ -105,7 +103,7 @@ class SharingAllocator(StepwiseAllocator):
         return keys
 
     def _hits(self, seq: Sequence) -> list[SharedBlock]:
-        """Leading blocks of a waiting sequence that are known; it computes one token at least."""
+        """Known leading blocks of a waiting sequence, without its last token."""
         found: list[SharedBlock] = []
         keys = self._keys_of(seq)
         for place in range((seq.num_tokens - 1) // self.page_tokens):
@@ -133,7 +131,7 @@ class SharingAllocator(StepwiseAllocator):
         return self._num_blank + len(self._cached)
 
     def _need(self, seq: Sequence, hits: list[SharedBlock], tokens: int) -> int:
-        """Free blocks that `seq` takes for so many tokens, its hits that are free among them."""
+        """Free blocks that `seq` takes for `tokens` tokens, including its free hits."""
         revived = sum(not block.owners for block in hits)
         return ceil_div(tokens, self.page_tokens) - len(hits) + revived
 
@@ -200,7 +198,9 @@ class SharingAllocator(StepwiseAllocator):
                 self._fill(holding)
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        """As long as no decoding sequence fills a block: the head could hit it."""
+        """See `Allocator`; ends when a decoding sequence fills a block, which the head could
+        hit.
+        """
         if head.prompt_runs is None:
             return limit
         spare = (each.grant.slots - each.tokens for each in self._decoding())

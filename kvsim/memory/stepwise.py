@@ -1,9 +1,9 @@
-"""A base for new allocators: say what a sequence is given, and everything else follows.
+"""A base for new allocators: a subclass only defines the memory granted to a sequence.
 
-A subclass answers one question, `grant`: how much is given to a sequence of so many tokens. Whether
-that fits, the ledger, and how it moves while sequences decode are derived here, one step and one
+A subclass implements `grant`, the memory of a sequence of `tokens` tokens. Whether
+that fits, the ledger, and its change while sequences decode are derived here, one step and one
 sequence at a time. That is slow beside the allocators that count in closed form, and exact like
-them; an allocator that is worth its speed outgrows this file.
+them; an allocator that must be fast implements kvsim.memory.allocator itself.
 """
 
 from abc import abstractmethod
@@ -22,7 +22,7 @@ from kvsim.sequence import Sequence
 
 
 class Grant(NamedTuple):
-    """What a sequence is given: room for `slots` tokens, which costs `granted_bytes` of the pool
+    """The grant of a sequence: `slots` slots, which cost `granted_bytes` of the pool
     (slots * token_bytes, or more where sizes are rounded).
     """
 
@@ -31,8 +31,8 @@ class Grant(NamedTuple):
 
 
 class Holding:
-    """What one live sequence has: its grant, its valid slots, and whether they grow each step.
-    computed: slots it had before the step it was last in.
+    """The memory of one live sequence: its grant, its valid slots, and whether it decodes.
+    computed: valid slots before its last step.
     """
 
     __slots__ = ("computed", "decoding", "grant", "tokens")
@@ -48,7 +48,7 @@ class Holding:
 class StepwiseAllocator(Allocator):
     """Sequences, each with a grant, on one pool. Grants grow without a copy; nothing is shared.
 
-    metadata_bytes: of the pool, what no request can have.
+    metadata_bytes: bytes of the pool that no request can have.
     """
 
     def __init__(self, memory: MemorySpec, metadata_bytes: int = 0) -> None:
@@ -62,7 +62,7 @@ class StepwiseAllocator(Allocator):
 
     @abstractmethod
     def grant(self, tokens: int) -> Grant:
-        """What a sequence of `tokens` >= 1 tokens is given; never less for more tokens."""
+        """The grant of a sequence of `tokens` >= 1 tokens; never less for more tokens."""
 
     # --- requests and admission ----------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class StepwiseAllocator(Allocator):
         return ((LEFT_BEHIND, left),) if left else NO_PARTS
 
     def _left_bytes(self) -> int:
-        """What windows have left behind."""
+        """Bytes left behind by windows."""
         if not self._behind:
             return 0
         return sum(self._behind.bytes(each.computed) for each in self._live.values())

@@ -1,4 +1,4 @@
-"""What an allocator promises for sequences that verify drafts in step with each other."""
+"""The interface between an allocator and sequences that verify drafts in lockstep."""
 
 from typing import NamedTuple, Protocol
 
@@ -6,11 +6,11 @@ from kvsim.sequence import Sequence
 
 
 class Ahead(NamedTuple):
-    """What is known of a sequence's steps before the first of them.
+    """The steps of a sequence, as known before the first of them.
 
-    slots: valid before each, and after the last. believed, returned, known: when the first is
-    scheduled, its slots as the scheduler believes, those of steps that have returned, and its
-    tokens that have.
+    slots: valid slots before each step, and after the last. believed, returned, known: when the
+    first step is scheduled, slots that the scheduler counts, slots of returned steps, and returned
+    tokens.
     """
 
     slots: list[int]
@@ -22,43 +22,45 @@ class Ahead(NamedTuple):
 class Verifying(Protocol):
     """Tables of members, each of which computes one token and all its drafts a step.
 
-    What `Allocator.verify` and `checkpoint` do to each of them one by one, told once for all.
+    The calls do for all members at once what `Allocator.verify` and `checkpoint` do for one.
     """
 
     def join(self, seq: Sequence, ahead: Ahead) -> None:
-        """`seq`, which lives and does not decode otherwise, is a member from the next step on."""
+        """`seq`, live and not decoding otherwise, is a member from the next step on."""
         ...
 
     def leave(self, seq: Sequence) -> None:
-        """It is no member any more and keeps its memory."""
+        """`seq` is no member any more and keeps its memory."""
         ...
 
     def movers(self) -> list[Sequence]:
-        """Who takes blocks in the next step, or makes content known, in `order`."""
+        """Members that take blocks or register content in the next step, in `order`."""
         ...
 
     def take(self, seq: Sequence) -> bool:
-        """One of these has its turn in the next step; False: no room, nothing changed."""
+        """The turn of one of `movers` in the next step; False: no room, nothing changed."""
         ...
 
     def advance(self, new_slots: int) -> None:
-        """All movers have had their turn: the step is scheduled, which fills so many slots."""
+        """All movers had their turn: the step is scheduled. new_slots: slots that it fills."""
         ...
 
     def step_returned(self) -> list[Sequence]:
-        """The oldest step that had not returned has: whose content that makes known, in `order`."""
+        """The oldest step in flight returned; returns members with content known by it, in
+        `order`.
+        """
         ...
 
     def returned(self, seq: Sequence) -> None:
-        """That step of one of these has returned."""
+        """Process the returned step of one of these members."""
         ...
 
     def steps_that_fit(self, limit: int) -> int:
-        """For how many steps everybody who takes blocks finds them, at most `limit`."""
+        """Number of steps for which the blocks suffice, at most `limit`."""
         ...
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int) -> int:
-        """For how many steps nothing can make the head of the queue, which could not start, easier
-        to admit, at most `limit`.
+        """Number of steps, at most `limit`, that cannot make `head`, which could not start, easier
+        to admit.
         """
         ...

@@ -24,14 +24,15 @@ from kvsim.vllm.sizes import Sizes
 
 
 class TableBooks(TableShapes):
-    """used_bytes: valid slots and states, shared ones once; of them state_bytes: states. pad_bytes:
-    of held blocks, what no slot or state of their group can fill. scratch_bytes: of states that
-    drafts are tried on, the last blocks of each table of states, as many as tokens are drafted;
-    nobody else ever has them. over_bytes: slots of last blocks that will never be filled, window by
-    window and group by group. draft_slots: slots not valid that drafts were, or may be, written to.
+    """The totals of all block tables.
 
-    counts_units: `take_units` does for `start_units`, since no block has a number, and no token is
-    drafted. names: what the blocks are found by. retires_behind_gaps: see BlockRules.
+    used_bytes: valid slots and states, shared ones once; state_bytes: the states among them.
+    pad_bytes: padding of held blocks. scratch_bytes: scratch states on which drafts are verified,
+    the last blocks of each table of states, one for each draft token; never shared. over_bytes:
+    slots of last blocks that will never be filled, in each group. draft_slots: invalid slots
+    allocated for drafts.
+    counts_units: `take_units` replaces `start_units`, since blocks have no numbers and no token is
+    drafted. names: keys of the blocks. retires_behind_gaps: see BlockRules.
     """
 
     def __init__(
@@ -55,15 +56,15 @@ class TableBooks(TableShapes):
         self.over_bytes = self.draft_slots = 0
         self.counts_units = not (pool.tracked or self._scratch)
         self._single = [g for g in range(len(groups)) if g not in self.placed]
-        # Why blocks are kept, but for full attention's of prompts.
+        # Reasons to cache blocks, other than full attention's PROMPT.
         self._why = [
             STATE if group.state_bytes else OUTPUT if window is None else WINDOW
             for group, window in zip(groups, self.windows, strict=True)
         ]
         self.copies = Copies(pool, self._why)
-        # Blocks of which groups are kept one by one: of states there are few, and gaps.
+        # Groups with single blocks, as states are: they are few, with gaps.
         self._singly = [pool.singly or bool(group.state_bytes) for group in groups]
-        # In the order in which a version without blank blocks in front, and numbers, show it.
+        # Whether the order of the freed blocks can be observed.
         self._one_by_one = pool.tracked or not pool.blank_first
         self._all_pads = sum(each.pad_bytes for each in self._shapes)
         slots: dict[int, int] = {}  # bytes of a token in groups with blocks of so many units
@@ -76,7 +77,7 @@ class TableBooks(TableShapes):
     # --- bytes ---------------------------------------------------------------------------------
 
     def _book(self, g: int, blocks: int, slots: int) -> None:
-        """Group g holds so many more distinct blocks, and valid slots in them (negative: less)."""
+        """Add distinct blocks held by group g, and valid slots in them; negative to subtract."""
         group = self.groups[g]
         states = blocks * group.state_bytes
         self.pad_bytes += blocks * self._pads[g]
@@ -84,18 +85,18 @@ class TableBooks(TableShapes):
         self.state_bytes += states
 
     def held_for_copy(self, blocks: int) -> None:
-        """Copies alone hold so many more full blocks of the one table (negative: less)."""
+        """Add full blocks of the single table held by copies alone; negative to subtract."""
         self._book(0, blocks, blocks * self._sizes.blocks[0])
 
     def _book_scratch(self, tables: int, state_bytes: int) -> None:
-        """So many more tables of a group have scratch states: held and not used."""
+        """Add tables of a group with scratch states, which are held and not used."""
         num_bytes = tables * self._scratch * state_bytes
         self.scratch_bytes += num_bytes
         self.used_bytes -= num_bytes
         self.state_bytes -= num_bytes
 
     def unfilled_bytes(self, count: int, final_tokens: int) -> int:
-        """Of a table with room for `count` units whose sequence will hold so many slots."""
+        """Bytes never to be filled of a table of `count` units, by its sequence's final slots."""
         unit, total = self._sizes.unit, 0
         for span, slot_bytes in self._slots:
             room = ceil_div(count, span) * span * unit
@@ -104,22 +105,24 @@ class TableBooks(TableShapes):
         return total
 
     def grown(self, final_tokens: int, before: int, after: int) -> None:
-        """A table of a sequence that will hold so many slots had `before` units and has `after`."""
+        """A table grew from `before` to `after` units. final_tokens: final slots of its
+        sequence.
+        """
         more = self.unfilled_bytes(after, final_tokens)
         if more:
             self.over_bytes += more - self.unfilled_bytes(before, final_tokens)
 
     def closed(self, table: Table, final_tokens: int) -> None:
-        """A table returns its blocks."""
+        """A table frees its blocks."""
         self.draft_slots -= table.drafts
         self.gave_up(final_tokens, table.count)
 
     def gave_up(self, final_tokens: int, count: int) -> None:
-        """What a table with room for `count` units will never fill is no longer booked."""
+        """Slots never to be filled of a table of `count` units are no longer booked."""
         self.over_bytes -= self.unfilled_bytes(count, final_tokens)
 
     def drafting(self, table: Table, drafts: int) -> None:
-        """So many slots of a table are drafts' from now on."""
+        """Set the slots of a table that are allocated for drafts."""
         self.draft_slots += drafts - table.drafts
         table.drafts = drafts
 
@@ -136,9 +139,8 @@ class TableBooks(TableShapes):
         slots: int = 0,
         prompt_end: int = 0,
     ) -> None:
-        """Group g returns blocks that are kept one by one; all but those with keys, and those at
-        the places `nameless`, hold nothing. slot_blocks, slots: full blocks among them, and valid
-        slots beside.
+        """Group g frees single blocks; all but those with keys or at a place in `nameless` are
+        blank. slot_blocks, slots: number of full blocks among them, and other valid slots.
         """
         size, hint = self._sizes.blocks[g], table.hint
         shared = self._pool.give_back_singly(parts, self._why[g], prompt_end, nameless, hint=hint)
@@ -156,8 +158,8 @@ class TableBooks(TableShapes):
         blocks: list[int],
         start: int,
     ) -> int:
-        """Group g returns `held` blocks, or those with keys alone: see `BlockPool.give_back`.
-        Returns how many have keys.
+        """Group g frees `held` blocks, or only those with keys: see `BlockPool.give_back`. Returns
+        the number of blocks with keys.
         """
         num = 0
         for _, _, count in parts:
@@ -171,16 +173,16 @@ class TableBooks(TableShapes):
         return num
 
     def _num_prompt(self, g: int, table: Table) -> int:
-        """How many blocks of group g's table lie in its prompt; one that is not full is known by
-        the prompt's end alone.
+        """Number of blocks of group g that lie in the prompt, a partly filled one only with a key
+        at the end of the prompt.
         """
         size = self._sizes.blocks[g]
         end = table.prompt_tokens // size
         return end + 1 if table.tokens < (end + 1) * size else end
 
     def _without_keys(self, table: Table, g: int, kept: Sequence[int]) -> Sequence[int]:
-        """Places of blocks that are known without keys: these, and those with keys that no other
-        sequence has: these lose their keys.
+        """Places of blocks with known content but no keys: `kept`, and blocks with unshareable
+        keys, which lose these.
         """
         parts, most = table.parts[g], self._names.lookable_blocks(table, g)
         place, _, num = parts[-1]
@@ -194,7 +196,7 @@ class TableBooks(TableShapes):
     # --- what is held --------------------------------------------------------------------------
 
     def held_blocks(self, table: Table) -> list[int]:
-        """How many blocks a table holds in each group."""
+        """Number of blocks that a table holds in each group."""
         held = [1 + self._scratch] * len(self.groups)
         for g, each in self._shape_of.items():
             held[g] = self._end(table, each) - table.skipped[g]
@@ -203,7 +205,7 @@ class TableBooks(TableShapes):
         return held
 
     def leading_shared(self, table: Table) -> int:
-        """Leading tokens whose blocks other tables hold too, in all groups without a window."""
+        """Leading tokens in blocks shared with other tables, in all groups without a window."""
         if not self._pool.num_shared:
             return 0
         shared, sizes = num_leading_shared, self._sizes.blocks
@@ -211,7 +213,7 @@ class TableBooks(TableShapes):
         return min((shared(table.parts[g]) * sizes[g] for g in full), default=0)
 
     def length(self, table: Table) -> int:
-        """Positions of the first group's table, given back and null ones counted."""
+        """Positions of the first group's table, including freed and null ones."""
         each = self._shape_of.get(0)
         return 1 + self._scratch if each is None else self._end(table, each)
 
@@ -222,7 +224,7 @@ class TableBooks(TableShapes):
         return [block for numbers in self.numbers_by_group(table) for block in numbers]
 
     def numbers_by_group(self, table: Table) -> list[list[int]]:
-        """The same for each group."""
+        """The numbers of the blocks of a table, for each group."""
         return [self._numbers(table, g) for g in range(len(self.groups))]
 
     def _numbers(self, table: Table, g: int) -> list[int]:
@@ -231,8 +233,8 @@ class TableBooks(TableShapes):
         return table.lists[g]
 
     def check(self, live: Iterable[tuple[int, Table]]) -> None:
-        """Raise InvariantError unless the books agree with the tables of sequences with so many
-        valid slots each.
+        """Raise InvariantError unless the totals equal those of `live`: pairs of valid slots and
+        table.
         """
         ends = self.copies.ends
         states = pad = 0
@@ -240,7 +242,7 @@ class TableBooks(TableShapes):
         parts: list[list[Part]] = [[(0, extent, 1) for extent in ends]]
         lists = [extent.blocks for extent in ends]
         used = 0
-        valid: dict[Extent, int] = {}  # bytes of valid slots, block by block
+        valid: dict[Extent, int] = {}  # bytes of valid slots by block
         for tokens, table in live:
             held = self.held_blocks(table)
             num_blocks += sum(held)
@@ -271,8 +273,8 @@ class TableBooks(TableShapes):
             raise InvariantError(f"used, states and padding are {found} bytes, booked as {booked}")
 
     def check_slots(self, tables: Iterable[tuple[Table, int]], draft_slots: int) -> None:
-        """Raise InvariantError unless the books agree with these tables and final slots, and with
-        so many slots of drafts.
+        """Raise InvariantError unless the totals agree with these tables and final slots, and with
+        `draft_slots` slots of drafts.
         """
         over = sum(self.unfilled_bytes(table.count, final) for table, final in tables)
         if (over, draft_slots) != (self.over_bytes, self.draft_slots):

@@ -1,4 +1,4 @@
-"""Block tables of the groups of layers over one pool: how they take blocks and give them back."""
+"""Block tables of the groups of layers over one pool: allocating and freeing blocks."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,9 @@ class BlockTables(TableBooks):
     # --- taking --------------------------------------------------------------------------------
 
     def open(self, table: Table, hits: Hits) -> None:
-        """An empty table takes over its hits, and a block for each state that is not placed."""
+        """An empty table takes over its hits, and takes a block for each state without
+        positions.
+        """
         table.tokens = table.processed = hits.tokens
         self._names.opened(table, hits.tokens)
         if hits.tokens:
@@ -61,9 +63,9 @@ class BlockTables(TableBooks):
         checkpoint: bool = False,
         loaded_tokens: int = 0,
     ) -> None:
-        """Take blocks: for what is to be copied, and until every placed group has room for so many
-        units, and so many positions of states; none gives any back. loaded_tokens: so many tokens
-        come from elsewhere, and what windows have left behind by then takes no blocks.
+        """Take blocks for copies, and until every placed group has `count` units and `states`
+        positions of states; frees none. loaded_tokens: tokens loaded from elsewhere; the part that
+        windows have left behind then takes no blocks.
         """
         before = table.count
         more_states = 0
@@ -99,8 +101,8 @@ class BlockTables(TableBooks):
         *,
         checkpoint: bool,
     ) -> None:
-        """These blocks are the copies of a table, and those of its units from `before` on and of
-        its new states, group by group.
+        """Distribute taken blocks to the copies, the units from `before` on and the new states of a
+        table, group by group.
         """
         at, pool, count = 0, self._pool, table.count
         for each in self._shapes:
@@ -133,7 +135,7 @@ class BlockTables(TableBooks):
                     parts.extend((first + index, extent, 1) for index, extent in enumerate(dealt))
 
     def _first_new(self, each: GroupsOfOneShape, before: int, loaded_tokens: int) -> int:
-        """The first position where a table of so many units lacks a block."""
+        """The first position without a block of a table of `before` units."""
         first = -(-before // each.span)
         if not loaded_tokens or each.window_tokens is None or each.states:
             return first
@@ -141,7 +143,7 @@ class BlockTables(TableBooks):
         return max(first, (loaded_tokens - window + 1) // each.block_size)
 
     def left_bytes(self, table: Table) -> int:
-        """Bytes of the slots of a table that its windows have left behind."""
+        """Bytes of a table's slots that its windows have left behind."""
         return sum(
             table.skipped[each.members[0]] * each.block_size * each.slot_bytes
             for each in self._sliding
@@ -149,8 +151,8 @@ class BlockTables(TableBooks):
         )
 
     def left_out(self, hit_tokens: int, loaded_tokens: int) -> tuple[int, int]:
-        """Blocks that a table with such a hit does not take for so many tokens from elsewhere, and
-        bytes of their slots.
+        """Blocks that a table with a hit of `hit_tokens` does not take for `loaded_tokens` loaded
+        tokens, and the bytes of their slots.
         """
         before, blocks, slot_bytes = ceil_div(hit_tokens, self._sizes.unit), 0, 0
         for each in self._sliding:
@@ -160,7 +162,7 @@ class BlockTables(TableBooks):
         return blocks, slot_bytes
 
     def _copy(self, table: Table, g: int, copy: Extent) -> None:
-        """A table goes on in a copy of what it hit, or leaves a copy of what others can hit."""
+        """A table continues in a copy of a block that it hit, or leaves a copy for later hits."""
         block, parts, size = table.copied.pop(g), table.parts[g], self._sizes.blocks[g]
         place, tokens = divmod(table.tokens, size)
         if any(extent is block for _, extent, _ in parts):
@@ -172,8 +174,8 @@ class BlockTables(TableBooks):
             self._book(g, 1, tokens)
 
     def start_units(self, tables: Sequence[Table]) -> None:
-        """Each of these takes a block in every placed group, one table after the other. Needs: all
-        blocks hold one unit, and none a state.
+        """Each table takes a block in every placed group, in order. Requires that all blocks hold
+        one unit and no state.
         """
         pool, placed = self._pool, self.placed
         num = len(placed)
@@ -192,14 +194,14 @@ class BlockTables(TableBooks):
                     table.lists[g].append(block)
 
     def take_units(self, num: int) -> None:
-        """The same of so many tables, which hear of it later by their `count`."""
+        """`start_units` for `num` tables, which set their `count` later."""
         self.pad_bytes += num * self._all_pads
         self._pool.take(num * len(self.placed))
 
     # --- giving back ---------------------------------------------------------------------------
 
     def give_back_below(self, table: Table, computed: int) -> None:
-        """Blocks that no token after the first `computed` ones attends to return to the pool."""
+        """Free the blocks to which no token after the first `computed` ones attends."""
         for index, each in enumerate(self._sliding):
             window, first = each.window_tokens, each.members[0]
             assert window is not None
@@ -221,14 +223,14 @@ class BlockTables(TableBooks):
                     self._slide(table, each, start, end)
 
     def _name_leaving(self, table: Table, each: GroupsOfOneShape, end: int) -> None:
-        """Blocks before position `end`, which go back, get the keys that they could do without so
-        far.
+        """Give keys to blocks before position `end` that had none so far and are about to be
+        freed.
         """
         if end > self._names.known_blocks(table.registered, each.members[0]):
             self._names.register_returning(table, each.members, end)
 
     def _slide(self, table: Table, each: GroupsOfOneShape, start: int, end: int) -> None:
-        """These groups return their blocks from position `start` to `end`."""
+        """These groups free their blocks from position `start` to `end`."""
         held = end - start
         num_blank = 0
         for g in each.members:
@@ -252,8 +254,8 @@ class BlockTables(TableBooks):
         self._pool.given_back()
 
     def close(self, table: Table, known: int) -> None:
-        """All blocks of a table return to the pool. known: of a sequence that has finished, so many
-        of its blocks hold known content, whether or not that has got its keys.
+        """Free all blocks of a table. known: for a finished sequence, number of leading blocks with
+        known content, with or without keys.
         """
         shape_of = self._shape_of
         for g in range(len(self.groups)):
@@ -269,7 +271,7 @@ class BlockTables(TableBooks):
             if known and (self._names.names_late or not self._names.names_private):
                 kept = self._names.places(table, g, self._names.known_blocks(known, g))
             prompt_end = 0
-            if self._why[g] == OUTPUT:  # full attention, which keeps all in a row
+            if self._why[g] == OUTPUT:  # full attention: blocks without gaps
                 prompt_end = self._num_prompt(g, table)
             if self._singly[g]:
                 if each.states:
@@ -285,7 +287,7 @@ class BlockTables(TableBooks):
         self._pool.given_back()
 
     def decided(self) -> None:
-        """A step has been scheduled: what it makes can be hit in the next."""
+        """A step has been scheduled: the next step can hit its content."""
         self._names.in_step.clear()
         if self._pool.singly or self.num_placed_states:
             self.copies.decided()

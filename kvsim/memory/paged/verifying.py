@@ -1,11 +1,11 @@
-"""Sequences that verify drafts in step with each other, and when something of them moves.
+"""Sequences that verify drafts in lockstep, and the steps in which they take or free blocks.
 
-A member asks each step for its slots, one token more, and all drafts, twice where the next ones are
-written too. Since its slots before each step are known when it joins, so are the steps in which it
-takes blocks: each is found by bisection then, and nobody is touched in any other step.
+In each step a member needs its slots, one more token and all drafts, twice if the next drafts are
+written too. Its slots before each step are known when it joins. So are the steps in which it takes
+blocks: bisection finds them then, and no other step touches the member.
 
-Where a step is scheduled before the one before it has returned, all drafts of that one are believed
-to be right: a member asks for as many slots more, and is known as it was a step before.
+If a step is scheduled before the previous one has returned, all drafts of that step count as
+accepted: a member needs so many slots more, and its known content is that of a step before.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,14 @@ from kvsim.vllm.sizes import Sizes
 
 
 class VerifyingMembers:
-    """See `kvsim.memory.verifying.Verifying`. All blocks hold as many tokens (`Sizes.same`). A
-    member gives back what windows and states have left behind before it takes anything, in its
-    turn, as it would alone.
+    """See `kvsim.memory.verifying.Verifying`. All blocks hold equally many tokens (`Sizes.same`).
+    In its turn a member frees blocks left behind by windows and states before it takes any, as a
+    sequence outside of lockstep does.
 
-    clock: steps so far. drafts: slots of members that drafts were, or may be, written to.
-    lag: steps scheduled before one returns. waits: whether the head of the queue lacks blocks, and
-    whether it has hits; None: it may start whatever moves. lazy: content that only its own sequence
-    could look for gets its keys when a block of it is taken or given back.
+    clock: steps so far. drafts: slots of members allocated for drafts. lag: steps scheduled before
+    one returns. waits: whether the head of the queue lacks blocks, and whether it has hits; None:
+    it may start at any time. lazy: content that only its own sequence can hit gets keys when one of
+    its blocks is taken or freed.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class VerifyingMembers:
         self._returned = 0  # steps
         self._believed = OptimisticSlots(lag * self._step_tokens)
         self._members: dict[Sequence, Member] = {}
-        self._turns: dict[int, dict[Sequence, None]] = {}  # by clock: of whom something moves
-        self._num_taken: dict[int, int] = {}  # by clock: blocks, at most
+        self._turns: dict[int, dict[Sequence, None]] = {}  # members with a turn, by clock
+        self._num_taken: dict[int, int] = {}  # most blocks, by clock
         self._num_given: dict[int, int] = {}
         self._num_knowing: dict[int, int] = {}
         self._learns: dict[int, dict[Sequence, None]] = {}
@@ -70,11 +70,11 @@ class VerifyingMembers:
     # --- what moves ----------------------------------------------------------------------------
 
     def _foresee(self, seq: Sequence, member: Member) -> None:
-        """Find when something of a new member moves: what it takes, gives, knows and learns."""
+        """Find the turns of a new member: `takes`, `gives`, `knows` and `learns` of `Member`."""
         table: Table = seq.memory
         since, size, tables = member.since, self._size, self._tables
         takes, gives, last = member.takes, member.gives, member.num_steps - 1
-        takes[since] = 0  # whatever has waited for its turn
+        takes[since] = 0  # work that waited for a turn
         most = member.believed[last]
         for units in range(table.count, ceil_div(most + self._ahead, size)):
             clock = since + member.first_believed(units * size - self._ahead)
@@ -91,9 +91,7 @@ class VerifyingMembers:
             self._foresee_names(member, range(table.covered + 1, keys // self._cache.units + 1))
 
     def _foresee_names(self, member: Member, blocks: range) -> None:
-        """So many of its first blocks, for each of these numbers, become known in their turn, at
-        the latest.
-        """
+        """Plan turns by which each of these numbers of leading blocks is registered."""
         since, steps = member.since, member.num_steps
         ahead, again = self._cache.lookahead, self._cache.redrafted
         for number in blocks:
@@ -107,7 +105,7 @@ class VerifyingMembers:
                 member.learns.append(since + returned)
 
     def _move(self, seq: Sequence, member: Member, step: int) -> bool:
-        """It has its turn in this step of its own; False: no room, nothing taken."""
+        """The turn of a member in step `step` of its own; False: no room, nothing taken."""
         table: Table = seq.memory
         tables, slots = self._tables, member.slots
         if step:
@@ -159,7 +157,7 @@ class VerifyingMembers:
         self._catch_up(table, member, done)
 
     def _forget(self, seq: Sequence, member: Member) -> None:
-        """What would have moved does not."""
+        """Drop the planned turns of a member."""
         for clock, blocks in member.takes.items():
             turns = self._turns.get(clock)
             if turns is not None and seq in turns:
@@ -176,8 +174,8 @@ class VerifyingMembers:
                 self._learns[clock].pop(seq, None)
 
     def _catch_up(self, table: Table, member: Member, done: int) -> None:
-        """What the steps of a member so far have made known, when they were scheduled and when they
-        returned, is known.
+        """Register the content that the first `done` steps of a member made known when they were
+        scheduled or returned.
         """
         known, returned = member.known(done - 1), min(self._returned - member.since, done)
         self._cover(table, known, known)
@@ -191,7 +189,7 @@ class VerifyingMembers:
             self._cache.cover(table, tokens, known, in_step=in_step)
 
     def _drafts_of(self, member: Member, table: Table) -> int:
-        """Slots of a member that drafts have a claim to."""
+        """Slots of a member that are allocated for drafts."""
         done = self.clock - member.since
         if not done:
             return table.drafts
@@ -238,7 +236,7 @@ class VerifyingMembers:
         return self._steps_within(self._pool.num_free, limit)
 
     def _steps_within(self, blocks: int, limit: int) -> int:
-        """For how many steps `blocks` blocks suffice, whatever is given back."""
+        """Number of steps for which `blocks` blocks suffice, without those freed on the way."""
         taken = self._num_taken.get
         for step, clock in enumerate(range(self.clock, self.clock + limit)):
             blocks -= taken(clock, 0)
@@ -247,7 +245,7 @@ class VerifyingMembers:
         return limit
 
     def _steps_unknowing(self, limit: int) -> int:
-        """For how many steps no content of members becomes known that others could look for."""
+        """Number of steps in which no content of members becomes known that others could hit."""
         for clock in range(self._returned, self.clock + limit):
             if self._learns.get(clock) or self._num_knowing.get(clock):
                 return max(0, clock - self.clock)
@@ -258,14 +256,14 @@ class VerifyingMembers:
         if found is None:
             return 0
         lacking, hits = found
-        if self._cache.table_of(head).num_shareable:  # what it hits may be made by members
+        if self._cache.table_of(head).num_shareable:  # members may compute its hits
             limit = self._steps_unknowing(limit)
-        if hits:  # which whoever takes may forget
+        if hits:  # a block that is taken may evict them
             limit = self._steps_within(0, limit)
         return self._steps_keeping(limit) if lacking else limit
 
     def _steps_keeping(self, limit: int) -> int:
-        """For how many steps nothing is given back."""
+        """Number of steps in which no block is freed."""
         for step, clock in enumerate(range(self.clock, self.clock + limit)):
             if self._num_given.get(clock):
                 return step
@@ -282,5 +280,5 @@ class VerifyingMembers:
         return member.slots[self.clock - member.since]
 
     def drafts_of(self, seq: Sequence) -> int:
-        """Slots of a member that drafts have a claim to."""
+        """Slots of a member that are allocated for drafts."""
         return self._drafts_of(self._members[seq], seq.memory)

@@ -1,11 +1,11 @@
-"""When decoding sequences give blocks back that slid out of a window.
+"""The steps in which decoding sequences free blocks that slid out of a window.
 
-A decoder with n slots, as many of them computed but for those still in flight, gives a block in
-the step that starts where (computed - W + 1) is a multiple of the block size, from the first block
-that lies below the window on. All decoders advance together, so these steps return with a rhythm:
-the decoders lie in buckets like those of paged.py. What does not follow the rhythm is kept by its
-clock: a sequence enters the rhythm when its window first leaves the start, and one that has just
-computed a prompt gives back at once all that its last token no longer sees.
+A decoder frees a block in the step that starts where (computed - W + 1) is a multiple of the block
+size, once a block lies below the window; computed is the number of its slots without those in
+flight. All decoders advance together, so these steps are periodic, and the decoders are kept by
+residue, as in cohorts.py. The other steps are kept by clock: the one in which a window first leaves
+the start of its sequence, and the one after a prompt, which frees all blocks outside of the window
+at once.
 """
 
 from collections.abc import Iterable
@@ -20,11 +20,11 @@ NEVER = 1 << 62
 
 
 class Windows:
-    """Which decoders give at which clock; `base` is slots minus clock, as in paged.py."""
+    """The decoders that free blocks, by clock; `base` is slots minus clock, as in cohorts.py."""
 
     def __init__(self, windows: Iterable[int | None], sizes: Iterable[int], lag: int) -> None:
         self._lag = lag
-        self._groups: dict[Slide, list[int]] = {}  # which groups slide so
+        self._groups: dict[Slide, list[int]] = {}  # groups by slide
         for g, (window, size) in enumerate(zip(windows, sizes, strict=True)):
             if window is not None:
                 self._groups.setdefault((window, size), []).append(g)
@@ -35,7 +35,7 @@ class Windows:
         self._once: dict[int, Bucket] = {}
 
     def join(self, seq: Sequence, base: int, clock: int, skipped: list[int]) -> None:
-        """`seq` decodes from the step that starts at `clock` on; skipped: blocks it has given, by
+        """`seq` decodes from the step at `clock` on. skipped: blocks that it has freed, by
         group.
         """
         for slide in self._groups:
@@ -52,7 +52,7 @@ class Windows:
                 self._once.setdefault(clock + late, {})[seq] = None
 
     def leave(self, seq: Sequence, base: int) -> None:
-        """`seq` decodes no more."""
+        """`seq` stops decoding."""
         for slide in self._groups:
             self._bucket(slide, base).pop(seq, None)
         for bucket in self._once.values():
@@ -63,7 +63,7 @@ class Windows:
         return self._rhythm[slide][(base - self._lag - window + 1) % size]
 
     def givers(self, clock: int) -> Bucket:
-        """Who may give in the step that starts at `clock`."""
+        """Sequences that may free blocks in the step at `clock`."""
         self._ripen(clock)
         found: Bucket = dict(self._once.get(clock, ()))
         for buckets in self._rhythm.values():
@@ -71,22 +71,22 @@ class Windows:
         return found
 
     def passed(self, clock: int) -> None:
-        """The step that starts at `clock` is over."""
+        """The step at `clock` is over."""
         self._once.pop(clock, None)
 
     def num_given(self, clock: int) -> int:
-        """Blocks given by rhythm in the step that starts at `clock`, if none is shared."""
+        """Blocks freed periodically in the step at `clock`, if none is shared."""
         return sum(
             len(buckets[-clock % len(buckets)]) * len(self._groups[slide])
             for slide, buckets in self._rhythm.items()
         )
 
     def irregular(self, clock: int) -> bool:
-        """Whether somebody gives out of rhythm in the step that starts at `clock`."""
+        """Whether a sequence frees blocks out of its period in the step at `clock`."""
         return bool(self._once.get(clock))
 
     def steady_steps(self, clock: int) -> int:
-        """Steps from `clock` on, the first whatever it is, that follow the rhythm of now."""
+        """Number of steps from `clock` on with the present periods; the first may differ."""
         self._ripen(clock)
         ripening = self._ripening
         while ripening and not _stands(ripening[0]):
@@ -98,7 +98,7 @@ class Windows:
         return next_clock - clock
 
     def _ripen(self, clock: int) -> None:
-        """Whose window has left the start by `clock` joins the rhythm."""
+        """Sequences whose window has left the start by `clock` become periodic."""
         while self._ripening and self._ripening[0][0] <= clock:
             entry = heappop(self._ripening)
             if _stands(entry):
@@ -107,6 +107,6 @@ class Windows:
 
 
 def _stands(entry: tuple[int, int, Slide, int, Sequence]) -> bool:
-    """Whether an entry still speaks of a decoder (it may have left and joined again)."""
+    """Whether an entry is of a current decoder, which may have left and joined again."""
     _, order, _, base, seq = entry
     return seq.decoding and seq.order == order and seq.memory.base == base

@@ -1,4 +1,4 @@
-"""Which content a prefix cache forgets first: one file a policy, and its line here."""
+"""Eviction policies of the prefix cache: one file a policy, and its line here."""
 
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.plumbing.registry import Registry

@@ -1,9 +1,9 @@
 """Adaptive Replacement Cache (Megiddo and Modha, "ARC: a self-tuning, low overhead replacement
-cache", FAST 2003): how much room recent content has against frequent content follows from which of
-the two was missed lately.
+cache", FAST 2003):the share of recent against frequent content follows from recent misses of each
+kind.
 
-Blocks in use cannot go, so the two lists are of free blocks, and the target for recent content is a
-share of them. Content comes back from a ghost list when it is computed again.
+Blocks in use cannot be evicted, so both lists hold free blocks, and the target for recent content
+is a share of these. Content returns from a ghost list when it is computed again.
 """
 
 from collections import OrderedDict
@@ -21,7 +21,7 @@ class Arc(EvictionPolicy):
 
 class Adaptive(Eviction):
     """T1 and T2 of the paper: `_recent`, free content that was used once, and `_frequent`, used
-    twice or more; B1 and B2: `_once` and `_often`, names of what went from each.
+    twice or more; B1 and B2: `_once` and `_often`, keys of content evicted from each.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -31,7 +31,7 @@ class Adaptive(Eviction):
         self._frequent: OrderedDict[int, None] = OrderedDict()
         self._once: OrderedDict[int, None] = OrderedDict()
         self._often: OrderedDict[int, None] = OrderedDict()
-        self._found: set[int] = set()  # blocks whose content was used twice or more
+        self._found: set[int] = set()  # blocks with content used twice or more
         self._nameless = 0
 
     def registered(self, block: int, key: int) -> None:
@@ -50,7 +50,7 @@ class Adaptive(Eviction):
         self._found.add(block)
 
     def forgotten(self, block: int, key: int | None) -> None:
-        if key is None:  # takes its room among the ghosts, and never comes back
+        if key is None:  # counts among the ghosts, and never returns
             self._nameless -= 1
             key = self._nameless
         self._once.pop(key, None)  # another block may have held the same

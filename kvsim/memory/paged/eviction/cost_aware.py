@@ -1,11 +1,11 @@
-"""What is found often and costs much to compute again stays: Greedy-Dual-Size-Frequency
+"""Content that is hit often and expensive to compute again is kept: Greedy-Dual-Size-Frequency
 (Cherkasova, "Improving WWW proxies performance with Greedy-Dual-Size-Frequency caching policy", HP
 Laboratories 98-69, 1998), with blocks, all of one size, for pages; as vLLM's issue 23641 asks.
 
-A block is worth inflation + uses * cost. Inflation is the worth of the last one that went, so what
-is not used again goes in the end. The cost of a token grows with its context, which it attends to.
-Without the block before it a block is never found, so of one sequence no block is worth less than
-those behind it.
+The worth of a block is inflation + uses * cost. Inflation is the worth of the last evicted block,
+so unused content is evicted in the end. The cost of a token grows with the context that it attends
+to. A block cannot be hit without the block before it, so within a sequence no block is worth less
+than those behind it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,9 +37,9 @@ class GreedyDual(Ranked):
         self._even = even_context_tokens
         self._block_tokens = block_tokens
         self._inflation = 0
-        self._uses: dict[int, int] = {}  # how often it was found since it was written
+        self._uses: dict[int, int] = {}  # number of hits since it was written
         self._places: dict[int, int] = {}
-        self._behind = 0  # the most that a block behind the next one to come back is worth
+        self._behind = 0  # highest worth of the blocks behind the next one to return
 
     def found(self, block: int) -> None:
         self._uses[block] = self._uses.get(block, 0) + 1
@@ -59,7 +59,7 @@ class GreedyDual(Ranked):
         return self._behind
 
     def popitem(self, last: bool = False) -> tuple[int, None]:
-        """Take the least worth out; what comes back later is worth as much more."""
+        """Evict the block of least worth, and add its worth to the inflation."""
         self._inflation = self.rank_of(self._first())
         return super().popitem(last)
 

@@ -1,5 +1,5 @@
 """Least recently used first, of one sequence the end before the beginning: vLLM's order
-(v1/core/kv_cache_utils.py, FreeKVCacheBlockQueue, 0.33), which the pool of blocks keeps itself.
+(v1/core/kv_cache_utils.py, FreeKVCacheBlockQueue, 0.33), which is the pool's own.
 """
 
 from typing import ClassVar

@@ -1,8 +1,8 @@
 """Conversations keep their content between turns: what a request of a session gave back goes after
 all other content, up to a share of the pool.
 
-A session may be told to an engine by a header or a cache key of the API; whether it goes on nobody
-knows, so beyond the share the sessions that were silent longest lose their pin.
+A client may name a session in a header or a cache key of the API. Whether the session goes on is
+unknown, so beyond the share the sessions without requests for longest lose their pin.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class PinnedSessions(EvictionPolicy):
 
 
 class Pins(TwoQueues):
-    """Spared is what the last sequence to have it used in a session."""
+    """Spares content that its last sequence used in a session."""
 
     def __init__(self, most_spared: int) -> None:
         super().__init__(most_spared)

@@ -1,4 +1,4 @@
-"""What an eviction policy promises the pool of blocks."""
+"""The interface between an eviction policy and the pool of blocks."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, KeysView, Mapping, MutableMapping, Sequence
@@ -9,10 +9,9 @@ from kvsim.plumbing.options import Options
 
 
 class FreeContent(Protocol):
-    """The free blocks that still hold content, as a mapping from each to nothing: who comes back is
-    put in, who is found again is taken out, and `popitem(last=False)` gives up who goes first.
-
-    An OrderedDict is one: least recently used first.
+    """The free blocks with cached content, as a mapping from each to None: returning blocks are
+    added, hit blocks removed, and `popitem(last=False)` evicts the first. An OrderedDict is one:
+    least recently used first.
     """
 
     def __contains__(self, block: object, /) -> bool: ...
@@ -28,40 +27,40 @@ class FreeContent(Protocol):
         ...
 
     def popitem(self, last: bool = True) -> tuple[int, None]:
-        """Take the first out; not empty."""
+        """Remove the first block; there is one."""
         ...
 
     def update(self, blocks: Mapping[int, None], /) -> None:
-        """Put these in, which come back from one sequence, the end of it first."""
+        """Add the blocks that one sequence returns, its end first."""
         ...
 
 
 class Eviction(MutableMapping[int, None]):
-    """A policy at work, which hears in addition what happens to content.
+    """The state of a policy on one pool, which is also notified of changes of content.
 
-    A subclass says which block goes first: `_first`. Of blocks alike it takes the one that came
-    back first, so that of one sequence the end goes before the beginning: content behind a gap is
-    never found.
+    A subclass chooses the block to evict: `_first`. Among equal blocks it takes the one that
+    returned first. The end of a sequence is then evicted before its beginning: content behind a gap
+    is never hit.
     """
 
     @abstractmethod
     def _first(self) -> int:
-        """The block that goes first; there is one."""
+        """The block to evict; there is one."""
 
     def __getitem__(self, block: int) -> None:
         if block not in self:
             raise KeyError(block)
 
     def popitem(self, last: bool = False) -> tuple[int, None]:
-        """Take the one out that goes first."""
+        """Remove the block to evict."""
         block = self._first()
         del self[block]
         return block, None
 
     # --- time ------------------------------------------------------------------------------------
 
-    lapses: ClassVar[bool] = False  # content may be kept for a time
-    next_lapse_ps: int | None = None  # when some of it next lapses
+    lapses: ClassVar[bool] = False  # content may expire
+    next_lapse_ps: int | None = None  # when content next expires
 
     def pass_time(self, now_ps: int) -> None:
         """It is now_ps, and a step is about to be scheduled."""
@@ -69,25 +68,25 @@ class Eviction(MutableMapping[int, None]):
     # --- what it hears --------------------------------------------------------------------------
 
     def registered(self, block: int, key: int) -> None:
-        """`block`, in use, holds the content named `key` from now on."""
+        """`block`, in use, now holds the content with this key."""
 
     def found(self, block: int) -> None:
-        """One more sequence has found the content of `block`, which is in use or about to be."""
+        """One more sequence has hit `block`, which is in use or about to be."""
 
     def returning(self, blocks: Sequence[int], places: Sequence[int], *, hint: SessionHint) -> None:
-        """A sequence gives these blocks back, first to last of its table, at these places of it;
-        those that nobody else holds are put in next. hint: what is known of its session.
+        """A sequence frees these blocks, first to last, at these places of its table; blocks
+        without other owners are added next. hint: the session of its request.
         """
 
     def forgotten(self, block: int, key: int | None) -> None:
-        """`block` has been given up; key: what it held, None if nobody could name it."""
+        """`block` was evicted. key: key of its content, None if it had none."""
 
 
 class EvictionPolicy(Options):
-    """Chooses which content goes when blocks run out; its fields are its options.
+    """Chooses the content to evict when blocks run out; its fields are its options.
 
-    hinted: it asks which request is the last one of its session. ranks: it chooses by itself, among
-    single blocks; if not, the pool keeps its own order.
+    hinted: whether it reads the session hints of requests. ranks: whether it chooses among single
+    blocks; if not, the pool keeps its own order.
     """
 
     hinted: ClassVar[bool] = False
@@ -95,5 +94,5 @@ class EvictionPolicy(Options):
 
     @abstractmethod
     def build(self, num_blocks: int, block_tokens: int) -> Eviction | None:
-        """The policy at work on a pool of `num_blocks` blocks; None: the pool's own order."""
+        """The policy's state on a pool of `num_blocks` blocks; None: the pool's own order."""
         raise NotImplementedError(type(self).__name__)  # every registered policy overrides this

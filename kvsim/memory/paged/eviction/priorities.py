@@ -1,5 +1,5 @@
-"""Content of less urgent requests goes first (vLLM's issue 37168), by the priority that they bear
-in the queue too; of one priority the least recently used.
+"""Content of less urgent requests is evicted first (vLLM's issue 37168), by their priority in the
+queue; within a priority the least recently used.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,4 @@
-"""Free blocks in the order of a number that each has: a heap, of which outdated entries are left
-behind and passed over.
-"""
+"""Free blocks in the order of a rank: a heap, with outdated entries that are skipped."""
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -9,8 +7,8 @@ from kvsim.memory.paged.eviction.policy import Eviction
 
 
 class Ranked(Eviction):
-    """The lowest rank goes first; of those alike who came back first. A subclass ranks a block that
-    comes back: `_rank`.
+    """The lowest rank is evicted first; among equal ranks the block that returned first. A subclass
+    ranks returning blocks: `_rank`.
     """
 
     def __init__(self) -> None:
@@ -19,11 +17,11 @@ class Ranked(Eviction):
         self._returns = 0
 
     def _rank(self, block: int) -> int:
-        """The rank of `block`, which comes back now."""
+        """The rank of `block`, which returns now."""
         raise NotImplementedError(type(self).__name__)  # every ranked policy overrides this
 
     def rank_of(self, block: int) -> int:
-        """What `block`, which is free, was ranked."""
+        """The rank of the free `block`."""
         return self._entry[block][0]
 
     def __setitem__(self, block: int, nothing: None) -> None:

@@ -1,9 +1,9 @@
-"""Agents tell the engine what becomes of their sessions (vLLM's issues 40270, 52113 and 57103):
-content of a session that pauses for a tool stays for a time to live, and content of a session that
-has ended goes before all other.
+"""Agents send hints about their sessions (vLLM's issues 40270, 52113 and 57103): content of a
+session that pauses for a tool is kept for a time to live, and content of an ended session is
+evicted first.
 
-Hints are best effort, as proposed: where pins hold more than their share of the pool, the one goes
-that paused longest ago, and where everything is pinned, pins give way too.
+Hints are best effort, as proposed: if pins exceed their share of the pool, the session that paused
+longest ago loses its pin, and if all content is pinned, pinned content is evicted too.
 """
 
 from collections import OrderedDict
@@ -50,10 +50,10 @@ class Hinted(Ranked):
         self._knows_pause = knows_pause
         self._ttl_ps, self._most_pinned, self._releases = ttl_ps, most_pinned, releases
         self._now_ps = 0
-        self._until_ps: dict[int, int] = {}  # of each block that some session pinned
+        self._until_ps: dict[int, int] = {}  # end of the pin, by pinned block
         self._user: dict[int, str | None] = {}  # the only session that used a block; None: several
         self._ended: set[int] = set()
-        self._pins: OrderedDict[int, None] = OrderedDict()  # those that are free, oldest first
+        self._pins: OrderedDict[int, None] = OrderedDict()  # free ones, oldest first
         self._lapses: list[tuple[int, int]] = []
 
     @property
@@ -108,7 +108,7 @@ class Hinted(Ranked):
             self._unpin(next(iter(self._pins)))
 
     def _unpin(self, block: int) -> None:
-        """A pin gives way to others, or its time is over: the block counts from when it came."""
+        """A block loses its pin, to others or after its time, and is ranked by its return."""
         del self._pins[block]
         entry = self._entry[block] = PLAIN, self._entry[block][1]
         heappush(self._heap, (*entry, block))

@@ -1,5 +1,5 @@
 """Segmented LRU (Karedla, Love and Wherry, "Caching strategies to improve disk system performance",
-IEEE Computer 27(3), 1994): content that was found again is protected from what comes once.
+IEEE Computer 27(3), 1994): content that was hit is protected from content used once.
 """
 
 from pydantic import Field
@@ -20,7 +20,7 @@ class Slru(EvictionPolicy):
 
 
 class Segments(TwoQueues):
-    """Spared is what was found since it was written, or since it lost its protection."""
+    """Spares content that was hit since it was written, or since it lost its protection."""
 
     def __init__(self, most_spared: int) -> None:
         super().__init__(most_spared)

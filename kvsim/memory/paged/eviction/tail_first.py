@@ -1,7 +1,7 @@
-"""Ends before beginnings: the block farthest from the beginning of its prompt goes first, whenever
-it was used.
+"""Ends before beginnings: the block farthest from the beginning of its prompt is evicted first,
+regardless of its last use.
 
-What many prompts share lies at their beginning. vLLM's design of prefix caching (its issue 2614)
+Prompts share their beginnings. vLLM's design of prefix caching (its issue 2614)
 asked for the length of the prefix among those used at the same time; here it comes before time.
 """
 
@@ -13,7 +13,7 @@ from kvsim.memory.paged.session_hint import SessionHint
 
 
 class TailFirst(EvictionPolicy):
-    """The farthest from the beginning goes first; of those alike the least recently used."""
+    """The block farthest from the beginning is evicted first; of equal ones the least recent."""
 
     def build(self, num_blocks: int, block_tokens: int) -> "DeepestFirst":
         return DeepestFirst()

@@ -1,4 +1,4 @@
-"""Free blocks in two queues, of which one is spared: the other goes first."""
+"""Free blocks in two queues: the spared one is evicted last."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from kvsim.memory.paged.eviction.policy import Eviction
 
 
 class TwoQueues(Eviction):
-    """Each queue least recently used first. The spared one holds `most_spared` blocks; who is the
-    least recent when it is full goes over to the end of the other. A subclass says whom to spare:
-    `_is_spared`.
+    """Each queue is in order of last use. The spared one holds `most_spared` blocks; when it is
+    full, its least recent block moves to the end of the other. A subclass chooses the spared
+    blocks: `_is_spared`.
     """
 
     def __init__(self, most_spared: int) -> None:
@@ -18,11 +18,11 @@ class TwoQueues(Eviction):
         self._spared: OrderedDict[int, None] = OrderedDict()
 
     def _is_spared(self, block: int) -> bool:
-        """Whether `block`, which comes back now, is to be spared."""
+        """Whether to spare `block`, which returns now."""
         raise NotImplementedError(type(self).__name__)  # every policy of two queues overrides this
 
     def _demoted(self, block: int) -> None:
-        """`block` is spared no more."""
+        """`block` moves to the other queue."""
 
     def __setitem__(self, block: int, nothing: None) -> None:
         if not self._is_spared(block):

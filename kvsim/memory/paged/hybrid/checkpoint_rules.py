@@ -1,4 +1,4 @@
-"""Where in a prompt a request that repeats it can go on from a kept state."""
+"""The places in a prompt from which a request that repeats it can continue."""
 
 from typing import NamedTuple, Self
 
@@ -7,8 +7,10 @@ from kvsim.vllm.rules import BlockRules
 
 
 class CheckpointRules(NamedTuple):
-    """behind: tokens that must follow a place. drops: hits of a drafter's layers end a unit before
-    what they know, so that the state is wanted there. counts_drops: see BlockRules.
+    """The rules of an engine version.
+
+    behind: tokens that must follow a place. drops: hits end a unit before the last known one, for a
+    drafter's layers, so the state there is needed. counts_drops: see BlockRules.
     """
 
     behind: int = 1
@@ -17,7 +19,7 @@ class CheckpointRules(NamedTuple):
 
     @classmethod
     def of(cls, rules: BlockRules, speculation: Speculation | None) -> Self:
-        """As the engine's version and a drafter's hashes and hits have it."""
+        """The rules of the engine's version with this drafter."""
         behind = int(rules.counts_last_token)
         if speculation is None:
             return cls(behind)
@@ -25,12 +27,12 @@ class CheckpointRules(NamedTuple):
         return cls(behind, speculation.drops_last_block, rules.counts_drops)
 
     def last(self, tokens: int, unit_tokens: int) -> int:
-        """The last place, at a multiple of the unit, in a prompt of so many tokens."""
+        """The last place, a multiple of the unit, in a prompt of `tokens` tokens."""
         if self.drops:
             return max(0, tokens // unit_tokens - 1) * unit_tokens
         return max(0, tokens - self.behind) // unit_tokens * unit_tokens
 
     def tail(self, prompt_tokens: int, unit_tokens: int) -> int:
-        """The place at which a prompt is known inside a block."""
+        """The place inside a block up to which a prompt has a key."""
         places = self if self.counts_drops else self._replace(drops=False)
         return places.last(prompt_tokens, unit_tokens)

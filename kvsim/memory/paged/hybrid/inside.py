@@ -1,7 +1,7 @@
-"""Names of what ends inside a block, where a block is longer than what a key covers.
+"""Keys of content that ends inside a block, if a block is longer than the unit of a key.
 
-Full attention is known to the last unit of a prompt, wherever in a block it ends. A state is known
-where a chunk ended, and at a checkpoint within the chunk. vLLM 0.33,
+Full attention is registered up to the last unit of a prompt, wherever in a block it ends. A state
+is registered where a chunk ended, and at a checkpoint within the chunk. vLLM 0.33,
 v1/core/single_type_kv_cache_manager.py, `_cache_partial_tail_block`.
 """
 
@@ -18,10 +18,10 @@ from kvsim.vllm.sizes import Sizes
 
 
 class Inside:
-    """Beside `BlockNames`, with its kinds of groups and their retention. in_step, drafts: as there.
+    """The part of `BlockNames` for keys inside blocks; parameters as there.
 
-    Where hits end with blocks, a name inside one is never looked up: it only keeps, for drafts,
-    what lies behind the last token with a key.
+    If hits end with blocks, a key inside one is never looked up: it only keeps, for drafts, content
+    behind the last token with a key.
     """
 
     def __init__(
@@ -50,11 +50,13 @@ class Inside:
         ]
 
     def name_tails(self, table: Table, tokens: int, hashed_tokens: int) -> None:
-        """Of a table with so many computed tokens, and so many with keys, the end of the prompt."""
+        """Register the end of a prompt. tokens: computed tokens; hashed_tokens: tokens with
+        keys.
+        """
         unit = self._sizes.match
         for kind in self._tails:
             size = kind.block_size
-            # All tokens of a prompt where a hit loses its last unit.
+            # All tokens of a prompt if a hit loses its last unit.
             limit = table.prompt_tokens - (self._places.counts_drops and not kind.drops)
             tail = min(limit, hashed_tokens) // unit * unit
             known = self._sizes.cacheable(tokens, size, drops=kind.drops)
@@ -65,7 +67,9 @@ class Inside:
                     self._pool.name(block, key_of(table, tail, size, unit))
 
     def name(self, table: Table, *, checkpoint: bool) -> None:
-        """Of a table whose last slot ends a chunk. checkpoint: it leaves a state on the way."""
+        """Register the end of a chunk at the table's last slot. checkpoint: the chunk leaves a
+        state.
+        """
         self.name_tails(table, table.tokens, len(table.runs) * self._sizes.match)
         last = self._places.tail(table.prompt_tokens, self._sizes.match)
         for g, retention in self._states:
@@ -80,7 +84,9 @@ class Inside:
                     table.copied[g] = block
 
     def _name_state(self, table: Table, g: int, block: Extent, tokens: int) -> bool:
-        """`block` holds the state after so many tokens and no other; False: that was known."""
+        """Register the state after `tokens` tokens in `block`, replacing others; False: already
+        known.
+        """
         key = key_of(table, tokens, self._sizes.blocks[g], self._sizes.match)
         if block.key == key:
             return False
@@ -105,7 +111,7 @@ class Inside:
         self._pool.num_evicted += self._forget(g, block)
 
     def _forget(self, g: int, block: Extent) -> bool:
-        """A block is found by nothing any more; returns whether it was."""
+        """Remove the keys of a block; returns whether it had any."""
         keys = self._pool.forget(block)
         self._in_step.difference_update(key * self._num + g for key in keys)
         return bool(keys)

@@ -1,10 +1,10 @@
-"""Which blocks of a window get keys: those that some later request could continue from.
+"""The blocks of a window that get keys: those from which a later request could continue.
 
 vLLM 0.33, v1/core/single_type_kv_cache_manager.py (`SlidingWindowManager.reachable_block_mask`).
-When a block becomes full it is decided once whether its content gets a key; a block passed over
-never does. `prefix_cache_retention_interval` says how dense the places are that a hit can end at:
-None, every block; N, once in N tokens; 0, none but a request's own boundaries, the last place of
-its prompt that a resent one can hit, and the junction with others that shared a prefix before.
+A full block gets its key at once or never. `prefix_cache_retention_interval` is the distance
+between places at which a hit can end: None, every block; N, every N tokens; 0, only the boundaries
+of a request. These are the last place of its prompt that a resent one can hit, and its junction
+with others that shared a prefix before.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,9 +17,10 @@ NEVER = 1 << 62  # position
 
 
 class Retention:
-    """For a kind of groups with a window, or with states. interval_tokens: as above. drops: hits
-    lose their last block there, so that each place needs one more behind it; below_junctions: a
-    place a block lower is kept for whoever parts there.
+    """The retention of a kind of groups with a window or with states.
+
+    interval_tokens: as above. drops: hits lose their last block, so each place needs one more
+    behind it. below_junctions: a place one block before a junction is retained too.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class Retention:
         self._below = size * self._behind if below_junctions else 0
         self._need = ceil_div(kind.window_tokens - 1, size) + kind.drops
         self._sparse = interval_tokens is not None
-        self._segment = None  # blocks between places to continue from, if there are such at all
+        self._segment = None  # blocks between retained places, None without any
         if interval_tokens is None:
             self._segment = 1 if kind.recurrent else max(1, aligned // size)
         elif interval_tokens:
@@ -41,9 +42,9 @@ class Retention:
     def kept(
         self, start: int, end: int, boundaries: Iterable[int], junction: int = 0
     ) -> Sequence[int]:
-        """Of the positions start .. end - 1 those whose blocks get keys. boundaries: tokens after
-        which the sequence itself is a place to continue from, and junction (0: none) after which
-        others part from it.
+        """Positions from `start` to `end` - 1 with blocks that get keys. boundaries: tokens after
+        which others can continue from the sequence; junction: tokens after which others diverge
+        from it, 0 for none.
         """
         segment, need, behind = self._segment, self._need, self._behind
         if segment is not None and need >= segment:
@@ -54,7 +55,7 @@ class Retention:
             found.update(i for i in places if (i - behind) % segment >= segment - need)
         if not self._sparse:
             return sorted(found)
-        if junction:  # who parts there cannot use the block behind it
+        if junction:  # sequences that diverge there cannot use the block behind it
             boundaries = (*boundaries, junction, junction - self._below)
         for boundary in boundaries:
             last = boundary // self._aligned * self._aligned // self._size + behind
@@ -62,7 +63,7 @@ class Retention:
         return sorted(found)
 
     def kept_until(self, boundaries: Iterable[int], junction: int) -> int:
-        """The position from which on `kept` leaves all out."""
+        """The position from which on `kept` is empty."""
         if self._segment is not None:
             return NEVER
         if junction:

@@ -1,7 +1,7 @@
-"""Where chunks of prompts end, so that recurrent states are kept where they are of use.
+"""The ends of chunks of prompts, which leave recurrent states where later requests can use them.
 
-Between steps a sequence has but the state it ended with, so what others can continue from is
-decided by where its chunks end (vLLM 0.33, v1/core/sched/scheduler.py,
+Between steps a sequence has only the state of its last token, so others can continue from it where
+its chunks end (vLLM 0.33, v1/core/sched/scheduler.py,
 `_mamba_block_aligned_split`; v1/kv_cache_interface.py, `is_mamba_prefill_checkpoint_valid`).
 """
 
@@ -12,10 +12,11 @@ from kvsim.vllm.sizes import Sizes
 
 
 class StateChunks:
-    """For states in blocks of `sizes.least` tokens. checkpoint_alignment: the prefill kernel writes
-    a state out within a chunk, so many tokens or a multiple behind its start; None: it cannot.
-    every_chunk: it does so in every chunk, not in a prompt's last alone. cuts_at_blocks,
-    stops_at_hits: see BlockRules.
+    """The chunking rule for states in blocks of `sizes.least` tokens.
+
+    checkpoint_alignment: the prefill kernel writes states within a chunk at multiples of this
+    number of tokens from its start; None: it writes none. every_chunk: it does so in every chunk,
+    not only in the last of a prompt. cuts_at_blocks, stops_at_hits: see BlockRules.
     """
 
     def __init__(
@@ -35,14 +36,14 @@ class StateChunks:
         self._unit, self._aligned = sizes.match, sizes.aligned
 
     def leaves_checkpoint(self, seq: Sequence, start: int, end: int) -> bool:
-        """Whether a chunk of these tokens leaves a state at the last unit's end inside it too:
-        where the kernel can write one out, and that of this chunk may be kept.
+        """Whether a chunk from `start` to `end` also leaves a state at the end of its last whole
+        unit: if the kernel can write one, and the state may be cached.
         """
         asked = self._every_chunk or end >= _prefill_end(seq)
         return asked and self._leaves(start, end, end)
 
     def _leaves(self, start: int, end: int, known: int) -> bool:
-        """The same where the state that is asked for is the last before `known` tokens."""
+        """`leaves_checkpoint` for the last state before `known` tokens."""
         if self._alignment is None:
             return False
         size, unit = self._size, self._unit
@@ -57,11 +58,10 @@ class StateChunks:
     def cut(
         self, seq: Sequence, start: int, new_tokens: int, most_tokens: int, junction: int
     ) -> int:
-        """How many of these tokens the next chunk computes: up to a block end, up to the last one
-        that a resent prompt can hit (and before it the last that is a block's end), and up to the
-        last before `junction`, the token where `seq` was seen to part from others (0: nowhere).
-        most_tokens: what a step could compute at most; where a block is longer than that, chunks go
-        on within it.
+        """Number of tokens in the next chunk: up to a block end, to the last place that a resent
+        prompt can hit (before it, the last block end), and to the last place before `junction`.
+        junction: tokens after which `seq` diverges from others, 0 for none. most_tokens: most
+        tokens of a step; chunks may end inside a block that is longer.
         """
         size, end, prefill_end = self._size, start + new_tokens, _prefill_end(seq)
         if start >= prefill_end:
@@ -91,5 +91,5 @@ class StateChunks:
 
 
 def _prefill_end(seq: Sequence) -> int:
-    """Where the computing of what is known ends: the newest token of a resumed one is a decode."""
+    """End of the tokens to prefill; the newest token of a resumed sequence is a decode."""
     return max(seq.prompt_tokens, seq.num_tokens - 1)

@@ -1,9 +1,9 @@
-"""Tables of recurrent states that are kept for others.
+"""Tables of cached recurrent states.
 
-Such a state lies in blocks at positions as keys and values do: the block that ends at n tokens
-holds the state after n. A sequence goes on from its last one, so it is a window of two tokens; and
-a step that computes several blocks leaves a state at its end alone, so the positions between are
-null. The running state lies before the scratch ones, on which drafts are tried.
+States lie in blocks at positions as keys and values do: the block that ends at n tokens holds the
+state after n tokens. A sequence continues from its last state, which acts as a window of two
+tokens. A step that computes several blocks leaves a state only at its end, so the positions between
+are null. The running state is followed by the scratch states, on which drafts are verified.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ def grown_states(
     *,
     checkpoint: bool,
 ) -> None:
-    """A table of states, these `parts`, grows to so many positions by blocks that were taken.
-    Scratch states that a long step leaves behind are moved to the new end.
+    """Grow a table of states, `parts`, to `states` positions with the taken blocks. Scratch states
+    that a long step leaves behind move to the new end.
     """
     before, running = table.states, states - scratch - 1 - checkpoint
     end = max(before, running)
@@ -37,8 +37,8 @@ def grown_states(
 
 
 def retired_states(table: Table, g: int, end: int) -> list[list[Part]]:
-    """Take those out of a table that some versions give back when nobody looks at positions before
-    `end` any more: the last ones up to a gap; and the state of the allocation before.
+    """Remove the states from a table that some versions free once positions before `end` are
+    outside of the window: the last ones up to a gap, and the state of the previous allocation.
     """
     parts, before = table.parts[g], table.last_state
     held = {place for place, _, _ in parts}
