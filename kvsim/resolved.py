@@ -60,8 +60,9 @@ def resolved(simulation: PreparedScenario) -> dict[str, Any]:
     }
     if isinstance(simulation.step_time, Sourced) and simulation.step_time.source:
         tables["provenance"]["step_time"] = simulation.step_time.source
-    composed = isinstance(simulation.step_time, KernelSteps) and simulation.step_time.measured
-    if composed and (requests := stream.requests):
+    form = simulation.step_time
+    if isinstance(form, KernelSteps) and form.served and (requests := stream.requests):
+        tables["provenance"]["served_points"] = form.served
         tables["provenance"]["mean_tokens"] = {
             "prompt": round(fmean(each.prompt_tokens for each in requests), 1),
             "output": round(fmean(each.output_tokens for each in requests), 1),

@@ -7,6 +7,7 @@ one step. Where all answers have one length and prompts are computed in steps of
 prompts behind its own, half of them in the mean.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -17,7 +18,7 @@ from kvsim.scenario import Scenario
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time.kernels.composed import KernelSteps
 from kvsim.step_time.kernels.form import KernelOptions
-from kvsim.step_time.kernels.host import NOTHING
+from kvsim.step_time.kernels.host import LABELS, NOTHING
 from kvsim.step_time.options import Hardware
 from kvsim.validate.points.rows import Point
 from kvsim.validate.points.scenario import prepare
@@ -44,6 +45,18 @@ class Estimate:
     device: str
     engine: str
     version: str
+
+    @property
+    def labels(self) -> dict[str, str | int]:
+        """What entries of host.json name."""
+        return {name: getattr(self, name) for name in LABELS}
+
+    def tpot_ms(self, entry: Mapping[str, Any]) -> float:
+        """With the constants of an entry of host.json."""
+        host_us = entry["step_us"] + entry["layer_us"] * self.layers
+        host_us += entry["sequence_us"] * self.clients + entry["prompts_us"] * self.prompts
+        host_us += entry["experts_us"] * self.experts
+        return float(entry["scale"] * self.kernels_ms + host_us / 1000)
 
 
 class Estimator:

@@ -13,15 +13,17 @@ from kvsim.step_time.kernels.expected import EXPECTED_FILE
 
 
 def main(points: Path) -> None:
-    """Keep the median and mean errors of TPOT."""
+    """Keep the median and mean errors."""
     found = json.loads(points.read_text("utf-8"))
-    regimes = {
-        each["group"]: [round(each["tpot"][name], 4) for name in ("median_abs", "mean_abs")]
-        for each in found["groups"]["regime"]
-        if each["tpot"]
-    }
-    source = f"{found['file']}, half {found['half']}: {found['all']['ran']} points"
-    EXPECTED_FILE.write_text(json.dumps({"source": source, "tpot": regimes}, indent=1) + "\n")
+    written = json.loads(EXPECTED_FILE.read_text("utf-8"))
+    written["source"] = f"{found['file']}, half {found['half']}: {found['all']['ran']} points"
+    for latency in ("tpot", "ttft"):
+        written[latency] = {
+            each["group"]: [round(each[latency][name], 4) for name in ("median_abs", "mean_abs")]
+            for each in found["groups"]["regime"]
+            if each[latency]
+        }
+    EXPECTED_FILE.write_text(json.dumps(written, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -82,13 +82,22 @@ def fitted(points: Sequence[Estimate], weights: Sequence[float], own: bool) -> d
     }
 
 
-def entries(points: Sequence[Estimate]) -> list[dict[str, object]]:
-    """One of every level and group that has points enough."""
+def entries(
+    points: Sequence[Estimate],
+    levels: Sequence[tuple[Names, int]] = LEVELS,
+    like: Sequence[Estimate] | None = None,
+) -> list[dict[str, object]]:
+    """One of every level and group that has points enough. like: only those that one of these
+    could take.
+    """
     found: list[dict[str, object]] = []
-    for fields, least in LEVELS:
+    for fields, least in levels:
+        labels_of = [name for name in fields if name != "since"]
+        wanted = None if like is None else {_key(each, labels_of) for each in like}
         groups: dict[Key, list[Estimate]] = {}
         for each in points:
-            groups.setdefault(_key(each, fields), []).append(each)
+            if wanted is None or _key(each, labels_of) in wanted:
+                groups.setdefault(_key(each, fields), []).append(each)
         for key, group in sorted(groups.items()):
             if len(group) >= least:
                 sizes = Counter(_key(each, LEVELS[0][0]) for each in group)
@@ -102,12 +111,12 @@ def entries(points: Sequence[Estimate]) -> list[dict[str, object]]:
     return found
 
 
-def _key(each: Estimate, fields: Names) -> Key:
+def _key(each: Estimate, fields: Sequence[str]) -> Key:
     return tuple(getattr(each, "version" if name == "since" else name) for name in fields)
 
 
-def main(path: Path, out: Path) -> None:
-    """Write the entries that the table's fitting half gives."""
+def estimates(path: Path) -> list[Estimate]:
+    """Of the table's fitting half; what is left out is written to stderr."""
     estimator, points = Estimator(), []
     for point in read_points(path):
         if point.half != "fit" or point.mode != "agg" or point.backend not in ENGINES:
@@ -116,6 +125,12 @@ def main(path: Path, out: Path) -> None:
             points.append(estimator.of(point))
         except InputError as error:
             sys.stderr.write(f"left out: {point.id}: {error}\n")
+    return points
+
+
+def main(path: Path, out: Path) -> None:
+    """Write the entries that the table's fitting half gives."""
+    points = estimates(path)
     source = (
         "TPOT of closed loops that InferenceX (github.com/SemiAnalysisAI/InferenceX) and the "
         "authors of AISimulate measured, as AISimulate 0.13's accuracy set has them "

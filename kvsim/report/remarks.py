@@ -4,7 +4,7 @@ from kvsim.report.names import called, listed
 from kvsim.report.numbers import percent
 from kvsim.results.result import Result
 from kvsim.results.summary import NoWindow, RunSummary
-from kvsim.step_time.kernels.expected import expected_error, regime_of
+from kvsim.step_time.kernels.expected import ExpectedError, expected_error, regime_of
 
 
 def remarks(result: Result) -> list[str]:
@@ -37,21 +37,40 @@ def remarks(result: Result) -> list[str]:
     return sentences
 
 
+BORROWED = {
+    "device": "No served points of this model on this device are at hand: the host's time is that "
+    "of other devices",
+    "model": "No served points of this model are at hand: the host's time is that of other models",
+}
+
+
 def _expected(result: Result) -> list[str]:
     """The error to expect of composed step times at these lengths and this batch."""
-    lengths = result.scenario["provenance"].get("mean_tokens")
+    provenance = result.scenario["provenance"]
+    served, lengths = provenance.get("served_points"), provenance.get("mean_tokens")
     running = result.runs[0].summary.running_mean
-    if lengths is None or not running:
+    if not served or lengths is None or not running:
         return []
+    if served in BORROWED:
+        error = expected_error("left_out", served)
+        return [
+            f"{BORROWED[served]}. With the served ones left out of the fit so, times per output "
+            f"token are off by {_sizes(error)} (docs/step-times.md)."
+        ]
     regime = regime_of(lengths["prompt"], lengths["output"], running)
-    error = expected_error(regime)
-    if error is None:
-        return []
-    return [
-        f"On measured points that no constant was fitted on ({regime}), times per output token of "
-        f"such step times are off by {percent(error.median)} in the median and "
-        f"{percent(error.mean)} in the mean (reports/points)."
-    ]
+    first = expected_error("ttft", regime) if provenance.get("front_end") else None
+    beside = f", and times to the first token by {_sizes(first)}" if first else ""
+    if error := expected_error("tpot", regime):
+        return [
+            f"On measured points that no constant was fitted on ({regime}), times per output token "
+            f"of such step times are off by {_sizes(error)}{beside} (reports/points)."
+        ]
+    return []
+
+
+def _sizes(error: ExpectedError | None) -> str:
+    assert error is not None
+    return f"{percent(error.median)} in the median and {percent(error.mean)} in the mean"
 
 
 def _copies(result: Result) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 from support.scenarios import steady
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.shipped import shipped_folder
 from kvsim.report.remarks import remarks
 from kvsim.simulation import simulate
 from kvsim.step_time.kernels.expected import expected_error, regime_of
@@ -33,19 +34,40 @@ def test_a_device_with_tables_has_kernels_and_another_fitted_rooflines(device, k
 
 
 def test_a_result_says_the_error_to_expect_of_kernels_and_why_a_roofline_was_taken():
-    measured, unmeasured = (
-        " ".join(remarks(simulate(scenario(device={"name": name}))))
-        for name in ("a100-80gb", "a100-40gb")
+    served, borrowed, unmeasured = (
+        " ".join(remarks(simulate(scenario(device={"name": name}, model={"name": model}))))
+        for name, model in (
+            ("h100", "llama-3.1-70b-fp8"),
+            ("a100-80gb", "gemma-3-12b"),
+            ("a100-40gb", "llama-3.1-8b"),
+        )
     )
-    regime = regime_of(300, 150, 5)
-    error = expected_error(regime)
+    regime = regime_of(300, 150, 20)
+    error = expected_error("tpot", regime)
     assert error is not None
     assert 0 < error.median < error.mean
-    assert "a100-80gb-vllm" in measured
-    assert regime in measured
-    assert "reports/points" in measured
+    assert "h100-vllm" in served
+    assert regime in served
+    assert "reports/points" in served
+    assert "times to the first token" not in served  # which a front end is part of
+    assert "No served points of this model are at hand" in borrowed
+    assert regime not in borrowed
     assert "no kernels of vllm were measured on this device (a100-40gb)" in unmeasured
     assert "reports/points" not in unmeasured
+
+
+@pytest.mark.parametrize("table", [{"overhead_us": 100}, {"tables": "own"}])
+def test_no_error_is_promised_of_a_users_own_kernels_and_constants(table, tmp_path):
+    name = "h100-vllm.npz"
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / name).write_bytes(
+        (shipped_folder("calibration") / "kernels" / name).read_bytes()
+    )
+    if "tables" in table:
+        table = {"tables": str(tmp_path / "own")}
+    model = {"name": "llama-3.1-70b-fp8", "tensor_parallel_size": 2}
+    own = scenario(device={"name": "h100"}, model=model, step_time={"kind": "kernels", **table})
+    assert "reports/points" not in " ".join(remarks(simulate(own)))
 
 
 def test_a_split_that_no_form_can_serve_is_refused():

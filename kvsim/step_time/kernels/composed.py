@@ -137,6 +137,7 @@ class KernelSteps:
     states: recurrences by decoding sequences; decode, prefill: attention. token_ps: of each token,
     which only a correction knows of. measured: whether the kernels were, on this device. source:
     the tables, in words. prompts_ppm: of steps that compute prompts, a millionth as much is 1.
+    served: see `HostCost`; empty where nothing was judged, as with tables or corrections of a user.
     """
 
     def __init__(
@@ -164,6 +165,7 @@ class KernelSteps:
         self.measured = measured
         self.source = source
         self.prompts_ppm = prompts_ppm
+        self.served = ""
         self._fixed: dict[int, int] = {}
         self._attention: dict[int, DecodeAttention] = {}
 

@@ -1,7 +1,8 @@
 """The error to expect of composed step times, from points that no constant was fitted on.
 
 `calibration/kernels/expected.json` has it by regime, made by `python -m evidence.points.expected`
-of what `kvsim validate points --half judge --out` wrote.
+of what `kvsim validate points --half judge --out` wrote; and where the host's part is borrowed, by
+`python -m evidence.points.left_out`.
 """
 
 import json
@@ -15,7 +16,7 @@ PROMPT_HEAVY = 4  # prompt tokens for each output token
 
 
 class ExpectedError(NamedTuple):
-    """Median and mean size of simulated / measured - 1 of mean times per output token."""
+    """Median and mean size of simulated / measured - 1 of a mean latency."""
 
     median: float
     mean: float
@@ -28,7 +29,9 @@ def regime_of(prompt_tokens: float, output_tokens: float, clients: float) -> str
     return f"{'prefill-bound' if heavy else 'decode-bound'}, {size}"
 
 
-def expected_error(regime: str) -> ExpectedError | None:
-    """Of a regime; None where no point of it was judged."""
-    found = json.loads(EXPECTED_FILE.read_text("utf-8"))["tpot"].get(regime)
+def expected_error(latency: str, regime: str) -> ExpectedError | None:
+    """Of "tpot" or "ttft" in a regime; None where no point of it was judged. latency "left_out": of
+    TPOT, regime "device" or "model", by what the host's part is borrowed over.
+    """
+    found = json.loads(EXPECTED_FILE.read_text("utf-8"))[latency].get(regime)
     return None if found is None else ExpectedError(*found)

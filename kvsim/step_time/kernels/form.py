@@ -30,7 +30,11 @@ class KernelOptions(ComposedOptions):
     def _tables(self, hardware: Hardware, engine: str, version: str | None) -> "KernelTables":
         from kvsim.step_time.kernels.tables import KernelTables
 
-        return KernelTables(self._path(hardware, engine), version)
+        tables = KernelTables(self._path(hardware, engine), version)
+        tables.shipped = self.tables is None
+        if not tables.shipped:
+            tables.source += f" of {self.tables}"
+        return tables
 
     def _path(self, hardware: Hardware, engine: str) -> Path:
         """The tables of the device; InputError names those that there are."""

@@ -7,8 +7,9 @@ server's.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kvsim.device import Device
 from kvsim.model import Model
@@ -16,14 +17,19 @@ from kvsim.plumbing.shipped import shipped_folder
 from kvsim.step_time.kernels.versions import version_key
 
 HOST_FILE = shipped_folder("calibration") / "kernels" / "host.json"
-_LABELS = ("engine", "kind", "layers", "method", "device")
+LABELS = ("engine", "kind", "layers", "method", "device")
+
+
+Served = Literal["", "own", "device", "model"]
 
 
 class HostCost(NamedTuple):
     """scale: of the kernels' times. In us: step_us of every step, layer_us of each layer of the
     model, experts_us of each layer of experts, divided by the GPUs that share it, whatever the
     tokens; sequence_us of each of the step's sequences, prompts_us of a step that computes prompts.
-    median_error: of TPOT, on the points of the fit.
+    median_error: of TPOT, on the points of the fit. served: on what servers these points were
+    measured: this one's model, weights and device ("own"), this model on other devices ("device":
+    borrowed over devices), or other models ("model").
     """
 
     scale: float = 1.0
@@ -33,6 +39,7 @@ class HostCost(NamedTuple):
     prompts_us: float = 0.0
     median_error: float | None = None
     experts_us: float = 0.0
+    served: Served = ""
 
 
 NOTHING = HostCost()
@@ -53,21 +60,32 @@ def host_cost(engine: str, version: str | None, device: Device, model: Model) ->
         "method": model.weight_format.method,
         "device": device.name,
     }
+    found = best_entry(_entries(), labels, version)
+    if found is None:
+        return NOTHING
+    constants = {name: found[name] for name in HostCost._fields if name in found}
+    served: Served = "model"
+    if "kind" in found:
+        served = "own" if "device" in found else "device"
+    return HostCost(**constants, served=served)
+
+
+def best_entry(
+    entries: Sequence[dict[str, Any]], labels: Mapping[str, object], version: str | None
+) -> dict[str, Any] | None:
+    """The entry that fits a server best; None where none does."""
     fitting = [
         entry
-        for entry in _entries()
-        if all(entry[label] == labels[label] for label in _LABELS if label in entry)
+        for entry in entries
+        if all(entry[label] == labels[label] for label in LABELS if label in entry)
     ]
-    if not fitting:
-        return NOTHING
     asked = version_key(version) if version else None
-    found = max(fitting, key=lambda entry: _rank(entry, asked))
-    return HostCost(**{name: found[name] for name in HostCost._fields if name in found})
+    return max(fitting, key=lambda entry: _rank(entry, asked), default=None)
 
 
 def _rank(entry: dict[str, Any], asked: tuple[int, ...] | None) -> tuple[Any, ...]:
     """How well an entry fits: labels it names, then its version, old enough before too new."""
-    named = sum(label in entry for label in _LABELS)
+    named = sum(label in entry for label in LABELS)
     if "since" not in entry:
         return named, False, False, ()
     since = version_key(entry["since"])

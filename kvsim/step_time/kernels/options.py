@@ -58,6 +58,8 @@ class ComposedOptions(StepTimeOptions):
             scale_ppm=round(self.scale * WHOLE_PPM),
         )
         form = form.corrected(correction)
+        if tables.shipped and correction == Correction() and self.prompt_scale == 1:
+            form.served = host.served
         form.prompts_ppm = round(self.prompt_scale * WHOLE_PPM)
         if form.shortest_ps() <= 0:
             raise InputError(

@@ -133,8 +133,10 @@ class KernelLookup:
     """Curves of kernels by kind, dtype and shape.
 
     name: whose they are. source: where they are from, in words. measured: whether on this device,
-    and over its own link.
+    and over its own link. shipped: whether they are the measured ones that ship with kvsim.
     """
+
+    shipped = False
 
     def __init__(self, name: str, source: str, measured: bool) -> None:
         self.name = name
