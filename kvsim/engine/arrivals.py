@@ -1,4 +1,4 @@
-"""Requests come to an engine at their time, followers after those they follow have left."""
+"""The arrivals of a stream: each request at its time, a follow-up after the one before has left."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator
@@ -13,11 +13,11 @@ EVERY = 256  # departures between two reports of progress
 
 
 class Arrivals:
-    """Submits the requests of a stream. progress: called with (left, all) now and then.
+    """Submits the requests of a stream. progress: called from time to time with (left, all).
 
-    submit: where they go; set before the first of them comes. routed: to several engines.
-    A request that is due while the stream's max_concurrency are in flight is sent, in order, when
-    one has left.
+    submit: receives the requests; set before the first arrival. routed: whether there are several
+    engines. A request that is due while the stream's max_concurrency are in flight is sent, in
+    order, when one has left.
     """
 
     submit: Callable[[Request], None]
@@ -54,12 +54,12 @@ class Arrivals:
         return self._total - self._num_left
 
     def _begin(self) -> Generator[simpy.Event, None, None]:
-        """Who is there from the start comes before the engine plans."""
+        """Submit the requests at time 0 before the engine plans."""
         self._submit_due(None)
         yield from ()
 
     def _submit_due(self, _: simpy.Event | None) -> None:
-        """Submit the roots that are due, and come again when the next one is."""
+        """Submit the roots that are due, and wait for the next one."""
         env, roots = self._env, self._roots
         now = env.now
         while self._num_come < len(roots):
@@ -71,7 +71,7 @@ class Arrivals:
             self._send(request)
 
     def _send(self, request: Request) -> None:
-        """Submit `request` now, or when the clients may."""
+        """Submit `request` now, or when max_concurrency allows."""
         if self._max_concurrency:
             if self._in_flight >= self._max_concurrency:
                 self._held.append(request)
@@ -80,11 +80,11 @@ class Arrivals:
         self.submit(request)
 
     def left(self, request: Request) -> None:
-        """`request` has left: whoever follows it comes after their pause."""
+        """`request` has left: its follow-ups arrive after their pause."""
         self._num_left += 1
         if self._progress is not None and (self._num_left % EVERY == 0 or not self.missing):
             self._progress(self._num_left, self._total)
-        if self._held:  # takes the place in flight at once, lest who comes now has it first
+        if self._held:  # before requests that arrive now
             self._env.process(self._after(0, self._held.popleft(), self.submit))
         else:
             self._in_flight -= 1

@@ -26,7 +26,7 @@ LOAD_FAILED = "its KV could not be loaded (kv_load_failure_policy = fail)"
 
 
 class ConnectedEngine(Engine):
-    """An engine whose scheduler has a connector.
+    """An engine with a KV connector.
 
     idles: the iteration under way has nothing to compute, and sleeps at its end.
     """
@@ -113,7 +113,7 @@ class ConnectedEngine(Engine):
 
     def _nap(self) -> Generator[simpy.Event, None, None]:
         """Sleep up to the next poll that may find something, or that a message or an arrival comes
-        before; polls that find nothing are left out, unless somebody watches them.
+        before; polls without a result are left out, unless there is an observer.
         """
         now, connector = self.now_ps, self._connector
         idle_ps, count = connector.idle_ps, 1
@@ -179,7 +179,7 @@ class ConnectedEngine(Engine):
         )
 
     def _follow_waits(self, plan: Plan, now_ps: int) -> None:
-        """Who waits for a load from now on, and who has waited."""
+        """Sequences that begin to wait for a load, and those that have waited."""
         self._news = bool(plan.admitted or plan.preempted or plan.failed or plan.left)
         since = self._waiting_since
         for seq in self._connected.loads:

@@ -12,10 +12,10 @@ _order = attrgetter("order")
 
 
 class DecodeBatch:
-    """The decoding sequences of a scheduler and, in step with them, of its allocator. A member
+    """The decoding sequences of a scheduler and of its allocator, which advance together. A member
     leaves when it has its final slots.
 
-    num: members. context_tokens: the sum of their slots.
+    num: number of members. context_tokens: sum of their slots.
     """
 
     def __init__(self, allocator: Allocator) -> None:
@@ -36,7 +36,7 @@ class DecodeBatch:
         return self._base_sum + self.num * self._clock.steps
 
     def slots(self, seq: Sequence) -> int:
-        """Slots of a member, those of the step being scheduled included."""
+        """Slots of a member, including those of the step being scheduled."""
         return self._clock.slots(seq)
 
     def __contains__(self, seq: Sequence) -> bool:
@@ -55,7 +55,7 @@ class DecodeBatch:
         self._allocator.join(seq, num_tokens)
 
     def leave(self, seq: Sequence) -> None:
-        """`seq` decodes no more; its slots and outputs become plain numbers again."""
+        """`seq` stops decoding; its slots and outputs become plain numbers again."""
         seq.decoding = False
         self.num -= 1
         self._base_sum -= seq.base
@@ -71,23 +71,23 @@ class DecodeBatch:
         self._clock.steps += 1
 
     def advance(self, steps: int) -> Course:
-        """All members take one slot in each of `steps` steps; returns how the ledger moved."""
+        """All members take one slot in each of `steps` steps; returns the change of the ledger."""
         course = self._allocator.advance(steps)
         self._clock.steps += steps
         return course
 
     def steps_that_fit(self, limit: int) -> int:
-        """For how many steps memory lasts without a turn of anybody, at most `limit`."""
+        """Number of steps, at most `limit`, for which memory suffices without `must_extend`."""
         return self._allocator.steps_that_fit(limit)
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        """For how many steps the head of the queue, which could not start, still cannot, at most
-        `limit`.
+        """Number of steps, at most `limit`, in which `head`, which could not start, still
+        cannot.
         """
         return self._allocator.steps_head_stays_blocked(head, limit, busy=busy)
 
     def shapes(self, steps: int) -> list[StepShape]:
-        """The next `steps` steps, for what they take, where each verifies drafts."""
+        """The shapes of the next `steps` steps if each verifies drafts."""
         return []
 
     def steps_to_leave(self) -> int:
@@ -103,7 +103,7 @@ class DecodeBatch:
         done: list[Sequence] = []
         while leaving and leaving[0][0] <= self._clock.steps:
             clock, order, seq = heappop(leaving)
-            again = bool(done) and done[-1] is seq  # it left and came back at the same clock
+            again = bool(done) and done[-1] is seq  # left and rejoined at the same clock
             if self._stands(clock, seq, order) and not again:
                 done.append(seq)
         return sorted(done, key=_order) if len(done) > 1 else done
@@ -120,5 +120,5 @@ class DecodeBatch:
 
     @staticmethod
     def _stands(clock: int, seq: Sequence, order: int) -> bool:
-        """Whether a heap entry still speaks of a member (it may have left and joined again)."""
+        """Whether a heap entry is of a current member, which may have left and joined again."""
         return seq.decoding and seq.order == order and seq.final_tokens - seq.base == clock

@@ -37,7 +37,7 @@ class Engine:
         self._host_link = parts.host_link
         self._behind = parts.depth - 1
         self._timed, self._routed = scheduler.allocator.timed, parts.routed
-        self._looks_ps = parts.looks_ps
+        self._report_interval_ps = parts.report_interval_ps
         self._max_steps = UNBOUNDED if parts.max_steps is None else parts.max_steps
         self.intake = Intake(scheduler, recorder, parts.on_left, refuse=parts.refuse)
         self._books = Books(scheduler, recorder)
@@ -177,8 +177,8 @@ class Engine:
         if plan.held_ps and self._in_flight:
             begin_ps = max(begin_ps, now + plan.held_ps)
         steps = 1 if plan.empty else 1 + self._repeatable(plan)
-        if self._looks_ps is not None and steps > 1:
-            until_ps = self._looks_ps - begin_ps % self._looks_ps
+        if self._report_interval_ps is not None and steps > 1:
+            until_ps = self._report_interval_ps - begin_ps % self._report_interval_ps
             steps = min(steps, max(1, plan.steps_by(until_ps, steps) - 1 + self._behind))
         lapse_ps = None if self._timed is None or steps == 1 else self._timed.next_lapse_ps
         if lapse_ps is not None:

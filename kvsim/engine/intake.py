@@ -1,4 +1,4 @@
-"""The front end of an engine: requests become sequences that wait, or are refused by name."""
+"""The front end of an engine: it queues the sequences of requests, or refuses requests."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,11 +11,11 @@ from kvsim.sequence import Sequence
 
 
 class Intake:
-    """Takes requests in and sees them off.
+    """Receives requests and reports finished ones.
 
     on_left: called with each request when it has left, finished or refused.
-    refuse: turn away what can never run; False keeps it in the queue for ever, as a real scheduler
-        without a front end does.
+    refuse: refuse requests that can never run; False keeps them in the queue for ever, as a real
+    scheduler without a front end does.
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class Intake:
         self._on_left = on_left
         self._refuse = refuse
         self._private_ids = 0
-        self._open: dict[str, int] = {}  # sequences of a request that have not left
+        self._open: dict[str, int] = {}  # unfinished sequences of each request
 
     def take(self, request: Request, now_ps: int, came_ps: int | None = None) -> bool:
-        """`request` arrives, which came to the deployment at came_ps, if that was before. Returns
-        whether the next plan could differ for it.
+        """`request` arrives. came_ps: when it reached the deployment, if earlier. Returns whether
+        the next plan could differ because of it.
         """
         came_ps = now_ps if came_ps is None else came_ps
         refusal = self.refusal(request)
@@ -49,7 +49,7 @@ class Intake:
         return any(heads)
 
     def refusal(self, request: Request) -> Refusal | None:
-        """Why `request` is turned away on arrival; None if it is not."""
+        """Why `request` is refused on arrival; None if it is not."""
         return self._refusal(self._cut(request)) if self._refuse else None
 
     def turn_away(self, request: Request, now_ps: int, refusal: Refusal | str) -> None:
@@ -59,17 +59,17 @@ class Intake:
         self._on_left(request)
 
     def _cut(self, request: Request) -> Request:
-        """`request` with the output that the scheduler lets it have."""
+        """`request` with its output cut to the scheduler's limit."""
         limit = self._scheduler.output_limit(request)
         return request._replace(output_tokens=limit) if request.output_tokens > limit else request
 
     @property
     def unfinished(self) -> list[str]:
-        """The ids of requests that have come and not left."""
+        """The ids of unfinished requests."""
         return list(self._open)
 
     def failed(self, plan: Plan, now_ps: int) -> None:
-        """Who ended with an error leaves without the rest of its tokens."""
+        """Sequences that ended with an error leave without their remaining tokens."""
         for seq, reason in plan.failed:
             self.ended(seq, now_ps, reason)
 
@@ -91,11 +91,11 @@ class Intake:
             self._on_left(request)
 
     def _samples(self, request: Request, now_ps: int) -> Iterator[Sequence]:
-        """The sequences of a request: n of them share its prompt and go their own ways after it."""
+        """The n sequences of a request, which share its prompt."""
         if request.n == 1:
             yield Sequence(request, now_ps)
             return
-        if request.prompt_runs is None:  # ids below zero are nobody else's
+        if request.prompt_runs is None:  # ids below zero are unique
             self._private_ids -= request.prompt_tokens
             runs = ((self._private_ids, request.prompt_tokens),)
             request = request._replace(prompt_runs=runs)
@@ -106,7 +106,7 @@ class Intake:
             yield seq
 
     def _refusal(self, request: Request) -> Refusal | None:
-        """Why nothing could ever bring `request` to its end."""
+        """Why `request` could never finish; None if it could."""
         scheduler = self._scheduler
         return (
             self._too_long(request)

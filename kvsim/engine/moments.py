@@ -1,8 +1,8 @@
-"""The order of what happens at one instant.
+"""The order of events at one instant.
 
-One engine: what arrives at the instant a step ends comes before the end, for nobody looks between
-the two. Several engines behind a router: steps end first, so that the router sees what they leave
-behind; then requests come; then engines plan; whoever follows at once comes after that.
+One engine: a request that arrives when a step ends comes before the end. Several engines behind a
+router: steps end first, so that the router sees their results; then requests arrive; then engines
+plan; then follow-ups without a pause arrive.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ LATE_ARRIVALS = EventPriority(5)
 
 
 def moment(env: simpy.Environment, delay_ps: int, priority: EventPriority) -> simpy.Event:
-    """An event that comes after delay_ps, at its place among those of that instant."""
+    """An event after delay_ps, ordered among those of that instant by `priority`."""
     event = simpy.Event(env)
     event._ok, event._value = True, None
     env.schedule(event, priority, delay_ps)
@@ -31,7 +31,7 @@ def call_at(
     priority: EventPriority,
     call: Callable[[simpy.Event], None],
 ) -> None:
-    """Call `call` at time_ps, at its place among the events of that instant."""
+    """Call `call` at time_ps, ordered among the events of that instant by `priority`."""
     callbacks = moment(env, time_ps - int(env.now), priority).callbacks
     assert callbacks is not None
     callbacks.append(call)

@@ -1,4 +1,4 @@
-"""Who watches an engine step by step: recordings of schedules, replays on a real backend, logs."""
+"""Observers of an engine's steps: recordings of schedules, replays on a real backend, logs."""
 
 from typing import ClassVar
 
@@ -11,15 +11,15 @@ from kvsim.request import Request
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Observer:
-    """Is told of every plan and may look at the scheduler then; it changes nothing. Subclasses
-    override what they care for. asks_blocks: whether they ask which block is whose; where nobody
-    does, an allocator may count blocks.
+    """Is notified of every plan, and may read the scheduler then; it changes nothing. Subclasses
+    override the calls that they need. asks_blocks: whether it reads block ids; if not, an allocator
+    may count blocks.
     """
 
     asks_blocks: ClassVar[bool] = True
 
     def arrived(self, scheduler: Scheduler, request: Request, now_ps: int) -> None:
-        """`request` has arrived; whoever of it was let in waits."""
+        """`request` has arrived; its admitted sequences are in the queue."""
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
         """The next step is about to be scheduled."""
@@ -28,8 +28,10 @@ class Observer:
         """`plan` has been scheduled; its memory is taken."""
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Its outputs have been processed; what finished has given its memory back."""
+        """The outputs of `plan` are processed; finished sequences have freed their memory."""
 
     def idle(self, scheduler: Scheduler, now_ps: int, *, stalled: bool) -> bool:
-        """Nothing runs; stalled: and the queue cannot start. True: requests came of it."""
+        """No step runs. stalled: the queue cannot start. Returns whether this call submitted
+        requests.
+        """
         return False

@@ -1,4 +1,4 @@
-"""What an engine is put together from."""
+"""The parts of an engine."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,18 +14,19 @@ if TYPE_CHECKING:
     from kvsim.engine.waves import Waves
 
 
-def nobody_asks(request: Request) -> None:
-    """Called with each request that has left, where nobody waits for it."""
+def ignore_departure(request: Request) -> None:
+    """The default of `on_left`: do nothing."""
 
 
 class EngineParts(NamedTuple):
     """The parts of one engine replica.
 
-    scheduler: with its allocator. step_time: of its steps. host_link: for what is swapped or
-    loaded. depth: steps in flight. max_steps: most steps one plan may stand for; 1 gives the
-    step-by-step run. on_left, refuse: see `Intake`. routed: the engine is one of several behind a
-    router; looks_ps: the router reads what the engine reports at this interval in picoseconds, and
-    no run of steps lasts longer. waves: those that its steps are part of; None: it steps alone.
+    scheduler: the scheduler with its allocator. step_time: the step-time model. host_link: the link
+    for swapped or loaded content. depth: steps in flight. max_steps: most steps of one plan; 1
+    gives the step-by-step run. on_left, refuse: see `Intake`. routed: the engine is one of several
+    behind a router. report_interval_ps: interval in ps at which the router reads the engine's
+    reports, also the longest run of steps. waves: waves of engines that step together; None: it
+    steps alone.
     """
 
     scheduler: Scheduler
@@ -34,9 +35,9 @@ class EngineParts(NamedTuple):
     host_link: Link
     depth: int = 1
     max_steps: int | None = None
-    on_left: Callable[[Request], None] = nobody_asks
+    on_left: Callable[[Request], None] = ignore_departure
     observer: Observer | None = None
     refuse: bool = True
     routed: bool = False
-    looks_ps: int | None = None
+    report_interval_ps: int | None = None
     waves: "Waves | None" = None

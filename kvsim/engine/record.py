@@ -1,4 +1,4 @@
-"""What an engine logs of itself."""
+"""The statistics that an engine logs."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,11 @@ from kvsim.memory.allocator import Allocator
 
 
 class EngineRecord(NamedTuple):
-    """What an engine logs when a step's outputs have been processed.
+    """The statistics of an engine after the outputs of a step were processed.
 
-    waiting: as the scheduler last saw the queue: an arrival since then still lies in the input
-    queue. kv_cache_usage: the share of the pool that is taken (under asynchronous scheduling by the
-    next step as well) of all but what no request can have.
+    waiting: length of the queue at the last schedule; later arrivals are still in the input queue.
+    kv_cache_usage: allocated share of the usable pool, including the next step's under asynchronous
+    scheduling.
     """
 
     time_ps: int
@@ -21,7 +21,7 @@ class EngineRecord(NamedTuple):
 
     @classmethod
     def of(cls, scheduler: Scheduler, time_ps: int, unseen: int = 0) -> "EngineRecord":
-        """The record of this moment. unseen: requests that came after the last schedule."""
+        """The record now. unseen: requests that arrived after the last schedule."""
         return cls(
             time_ps,
             len(scheduler.running),
@@ -31,13 +31,13 @@ class EngineRecord(NamedTuple):
 
 
 def free_share(allocator: Allocator) -> float:
-    """The share of the pool that nobody holds, of all that requests can have."""
+    """The share of the usable pool that no sequence holds."""
     usage = allocator.usage(None, busy=False)
     whole = allocator.capacity_bytes - usage.metadata
     return (whole - usage.allocated) / whole
 
 
 def pool_usage(allocator: Allocator) -> float:
-    """The share of the pool that somebody holds, of all that requests can have."""
+    """The share of the usable pool that sequences hold."""
     usage = allocator.usage(None, busy=False)
     return usage.allocated / (allocator.capacity_bytes - usage.metadata)

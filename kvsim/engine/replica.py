@@ -226,7 +226,7 @@ def serving(
     observer: Observer | None = None,
     refuse: bool = True,
     routed: bool = False,
-    looks_ps: int | None = None,
+    report_interval_ps: int | None = None,
     waves: "Waves | None" = None,
 ) -> RunningReplica:
     """A replica on the clock `env`; arguments as in `EngineParts`. InputError as in `build`."""
@@ -245,7 +245,7 @@ def serving(
         observer=observer,
         refuse=refuse,
         routed=routed,
-        looks_ps=looks_ps,
+        report_interval_ps=report_interval_ps,
         waves=waves,
     )
     return RunningReplica(scheduler, recorder, _engine(spec, env, parts))

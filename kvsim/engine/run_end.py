@@ -1,4 +1,4 @@
-"""The end of a run of steps, an event that may come sooner than was thought; and of a pause."""
+"""Events: the end of a run of steps, which may be cut short, and the end of a pause."""
 
 import simpy
 
@@ -8,11 +8,11 @@ from kvsim.plumbing.units import ceil_div
 
 
 class RunEnd(simpy.Event):
-    """The end of a run of steps; its place among what happens at the same instant: see moments.py.
+    """The end of a run of steps; moments.py has the order of events at one time.
 
     A run of `steps` steps, decided at now_ps, begins at begin_ps and ends at end_ps, after all of
-    them but `behind`, or, once it is cut, with the step under way. A cut run's end comes twice: the
-    second time nobody waits for it any more.
+    them but `behind`, or, once it is cut, with its current step. The event of a cut run occurs
+    twice; the second one has no waiters.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class RunEnd(simpy.Event):
         begin_ps: int,
         end_ps: int,
     ) -> None:
-        # All that simpy.Event sets, and that it will happen.
+        # All that simpy.Event sets, and that it is scheduled.
         self.env, self.callbacks = env, []
         self._ok, self._value = True, None
         self.steps = steps
@@ -34,7 +34,7 @@ class RunEnd(simpy.Event):
         env.schedule(self, STEP_ENDS, end_ps - now_ps)
 
     def cut(self, now_ps: int) -> None:
-        """End with the step under way at now_ps, before the end."""
+        """End the run with the step that runs at now_ps."""
         late_ps = max(0, now_ps - self._begin_ps)
         plan, behind = self._plan, self._behind
         self.steps = max(1, behind + plan.steps_by(late_ps, self.steps))
@@ -45,7 +45,7 @@ class RunEnd(simpy.Event):
 
 
 class Pause(simpy.Event):
-    """The end of a time of which nothing can cut anything off, later than every arrival then."""
+    """The end of a time that cannot be cut short, after all arrivals at that instant."""
 
     def __init__(self, env: simpy.Environment, delay_ps: int) -> None:
         self.env, self.callbacks = env, []
@@ -54,8 +54,8 @@ class Pause(simpy.Event):
 
 
 class Naps(simpy.Event):
-    """The end of `count` naps of nap_ps each, from now_ps on; or, once it is cut, of the nap under
-    way. A cut end comes twice, as that of a run does.
+    """The end of `count` naps of nap_ps each, from now_ps on; or, once cut, of the current nap. A
+    cut event occurs twice, as that of a run does.
     """
 
     def __init__(self, env: simpy.Environment, now_ps: int, nap_ps: int, count: int) -> None:
@@ -66,7 +66,7 @@ class Naps(simpy.Event):
         env.schedule(self, STEP_ENDS, nap_ps * count)
 
     def cut(self, now_ps: int) -> None:
-        """End with the nap under way at now_ps."""
+        """End with the nap that runs at now_ps."""
         naps = max(1, ceil_div(now_ps - self._begin_ps, self._nap_ps))
         end_ps = self._begin_ps + naps * self._nap_ps
         if end_ps < self._end_ps:
@@ -75,8 +75,8 @@ class Naps(simpy.Event):
 
 
 class Wake(simpy.Event):
-    """The end of a time without steps, later than every arrival then; or, once it has succeeded,
-    at once.
+    """The end of a time without steps, after all arrivals at that instant; once triggered, at
+    once.
     """
 
     def __init__(self, env: simpy.Environment, delay_ps: int) -> None:

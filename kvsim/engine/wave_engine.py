@@ -12,7 +12,7 @@ from kvsim.step import StepShape
 
 
 class WaveEngine(Engine):
-    """An engine whose steps are those of the waves that it is part of."""
+    """An engine that steps in waves together with others."""
 
     def __init__(self, env: simpy.Environment, parts: EngineParts) -> None:
         waves = parts.waves

@@ -2,8 +2,8 @@
 
 vLLM 0.33 (v1/engine/core.py, DPEngineCoreProc): every step of a wave takes as long as that of the
 slowest rank, and a rank without work runs a dummy step beside it. Ranks agree on whether anyone has
-work in the first step of a wave and then every sync_steps steps; a wave ends where nobody has. The
-next request starts a wave of all ranks.
+work in the first step of a wave and then every sync_steps steps; a wave ends where no rank
+has. The next request starts a wave of all ranks.
 """
 
 from collections.abc import Generator

@@ -26,8 +26,8 @@ from kvsim.results.routing import RoutedTo
 class Fleet:
     """Members behind a router, with the requests of a stream on their way.
 
-    reports, regret, observer_of: see `RoutedPool`. refuse, looks_ps: see `MemberHooks`. failures,
-    scaling, like: see `FleetChanges`. sync_steps: see `Waves`; None: each steps alone.
+    reports, regret, observer_of: see `RoutedPool`. refuse, report_interval_ps: see `MemberHooks`.
+    failures, scaling, like: see `FleetChanges`. sync_steps: see `Waves`; None: each steps alone.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Fleet:
         stream: Stream,
         *,
         reports: Reports | None = None,
-        looks_ps: int | None = None,
+        report_interval_ps: int | None = None,
         regret: bool = False,
         observer_of: Callable[[int], Observer] | None = None,
         failures: tuple[FleetFailure, ...] = (),
@@ -51,7 +51,9 @@ class Fleet:
         self.env, self.arrivals = clock(stream, progress)
         self.arrivals.submit = self.submit
         self.waves = None if sync_steps is None else Waves(self.env, sync_steps)
-        hooks = MemberHooks(self._left, refuse=refuse, looks_ps=looks_ps, waves=self.waves)
+        hooks = MemberHooks(
+            self._left, refuse=refuse, report_interval_ps=report_interval_ps, waves=self.waves
+        )
         self._pool = RoutedPool(
             self.env, parts, router, hooks, reports=reports, regret=regret, observer_of=observer_of
         )

@@ -19,9 +19,9 @@ class MemberHooks(NamedTuple):
     """What whoever sends requests to a member asks of it.
 
     left: called with each request that has left. prefilled, heard: called with first tokens and
-    with changed loads (see `ReplicaWatch`); None: nobody asks. refuse, looks_ps: as of an engine;
-    looks_ps = 0: no run of steps is taken at once. observer: beside. waves: of its engine; None: it
-    steps alone.
+    with changed loads (see `ReplicaWatch`); None: not called. refuse, report_interval_ps: see
+    `EngineParts`; report_interval_ps = 0: steps are taken one by one. observer: a further observer.
+    waves: waves of its engine; None: it steps alone.
     """
 
     left: Callable[[Request], None]
@@ -30,7 +30,7 @@ class MemberHooks(NamedTuple):
     needs_tokens: bool = False
     observer: Observer | None = None
     refuse: bool = True
-    looks_ps: int | None = None
+    report_interval_ps: int | None = None
     waves: Waves | None = None
 
     def watch(self) -> Observer | None:
@@ -78,7 +78,7 @@ class FleetPart(NamedTuple):
         """The replica on this clock."""
         watch = hooks.watch()
         spec = replace(self.spec, unwatched=watch is None)
-        if hooks.looks_ps == 0 or hooks.waves is not None:
+        if hooks.report_interval_ps == 0 or hooks.waves is not None:
             spec = replace(spec, max_steps=1)
         return SingleReplica(
             serving(
@@ -90,7 +90,7 @@ class FleetPart(NamedTuple):
                 observer=watch,
                 refuse=hooks.refuse,
                 routed=True,
-                looks_ps=hooks.looks_ps or None,
+                report_interval_ps=hooks.report_interval_ps or None,
                 waves=hooks.waves,
             )
         )

@@ -71,11 +71,11 @@ class FleetOptions(Options):
         return SeveralRouters(self.router, view, self.router_processes)
 
     @property
-    def looks_ps(self) -> int | None:
+    def report_interval_ps(self) -> int | None:
         """How far apart looks at the replicas' memory are, by the router or the autoscaler; 0: it
         may be looked at after any step; None: nobody looks.
         """
-        scaling, looks = self.autoscaler, self.router.looks_ps
+        scaling, looks = self.autoscaler, self.router.report_interval_ps
         if scaling is None or not scaling.needs_kv_usage:
             return looks
         return gcd(looks or 0, round(scaling.interval_s * PS_PER_S)) if looks != 0 else 0

@@ -73,13 +73,19 @@ class PrefillDecode:
     ) -> RoutedPool:
         own = FleetPart(side.spec, side.step_time)
         view = view_of(own, side.replicas, part.seed)
-        looks = [each for each in (self._hooks.looks_ps, side.router.looks_ps) if each is not None]
+        looks = [
+            each
+            for each in (self._hooks.report_interval_ps, side.router.report_interval_ps)
+            if each is not None
+        ]
         parts = [_Heard(own, self._loads, self._hooks) for _ in range(side.replicas)]
         return RoutedPool(
             self._env,
             parts,
             side.router.build(view),
-            MemberHooks(left, refuse=self._hooks.refuse, looks_ps=min(looks, default=None)),
+            MemberHooks(
+                left, refuse=self._hooks.refuse, report_interval_ps=min(looks, default=None)
+            ),
             reports=side.router.reports(view),
         )
 

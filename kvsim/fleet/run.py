@@ -43,7 +43,7 @@ def serve_fleet(
         options.build_router(view),
         stream,
         reports=options.router.reports(view),
-        looks_ps=options.looks_ps,
+        report_interval_ps=options.report_interval_ps,
         regret=options.regret and not stream.anonymous,
         observer_of=observer_of,
         failures=options.failure,

@@ -117,7 +117,7 @@ def check_map(scenario: dict[str, Any], requests: Iterable[Request]) -> None:
         spec = simulation.replica_spec(simulation.scenario.allocator[0])
         check_pages(witness, stays, spec.build().allocator)
         return
-    unit = next((getattr(eye, "_bytes", None) for eye in witness._eyes or ()), None)
+    unit = next((getattr(each, "_bytes", None) for each in witness._recorders or ()), None)
     moments = list(witness.said.items())
     for now_ps, said in moments[:: 1 + len(moments) // 60]:
         here = stays[(stays["start_ps"] <= now_ps) & (stays["end_ps"] > now_ps)]

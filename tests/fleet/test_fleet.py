@@ -48,7 +48,7 @@ def fleet_of(
         options.build(view),
         stream,
         reports=options.reports(view),
-        looks_ps=options.looks_ps,
+        report_interval_ps=options.report_interval_ps,
         **kwargs,
     )
     fleet.run()

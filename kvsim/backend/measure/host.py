@@ -124,9 +124,9 @@ def _under_load(device: str) -> Facts:
     a = torch.randn(GEMM_SIDE, GEMM_SIDE, dtype=torch.float16, device=device)
     for _ in range(1000):  # asked for at once, at work for a second or more
         a @ a
-    said = _nvidia_smi(uuid)
+    output = _nvidia_smi(uuid)
     torch.cuda.synchronize(device)
-    return said
+    return output
 
 
 def _nvidia_smi(uuid: str) -> Facts:
@@ -143,9 +143,9 @@ def _nvidia_smi(uuid: str) -> Facts:
         "--format=csv,noheader,nounits",
         f"--id={identity}",
     ]
-    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)  # noqa: S603 - a fixed command
-    values = [value.strip() for value in said.stdout.strip().split(",")]
-    if said.returncode or len(values) != len(names):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)  # noqa: S603 - a fixed command
+    values = [value.strip() for value in done.stdout.strip().split(",")]
+    if done.returncode or len(values) != len(names):
         return {}
     known = zip(names, values, strict=True)
     return {name: value for name, value in known if not value.startswith("[")}  # as in [N/A]

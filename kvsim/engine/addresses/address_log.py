@@ -7,10 +7,10 @@ is what the allocator's own tables say.
 from collections.abc import Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
-from kvsim.engine.addresses.block_log import BlockEye, InBlocks
-from kvsim.engine.addresses.cell_log import CellEye, InCells
-from kvsim.engine.addresses.page_log import InPages, PageEye
-from kvsim.engine.addresses.tree_log import InTree, TreeEye
+from kvsim.engine.addresses.block_log import BlockRecorder, InBlocks
+from kvsim.engine.addresses.cell_log import CellRecorder, InCells
+from kvsim.engine.addresses.page_log import InPages, PageRecorder
+from kvsim.engine.addresses.tree_log import InTree, TreeRecorder
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
@@ -31,22 +31,22 @@ class AddressLog(Observer):
 
     def __init__(self) -> None:
         self.addresses = Addresses()
-        self._eyes: tuple[_Eye, ...] | None = None
+        self._recorders: tuple[_PartRecorder, ...] | None = None
         self._arena: Arena | None = None  # of an allocator of buffers
         self._now_ps = 0
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
-        if self._eyes is None:
-            self._eyes = tuple(_eyes(scheduler, self.addresses))
+        if self._recorders is None:
+            self._recorders = tuple(_recorders(scheduler, self.addresses))
             if isinstance(scheduler.allocator, InBuffers):
                 self._arena = scheduler.allocator.arena
-        self._look(scheduler, now_ps)
+        self._sample(scheduler, now_ps)
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        self._look(scheduler, now_ps)
+        self._sample(scheduler, now_ps)
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        self._look(scheduler, now_ps)
+        self._sample(scheduler, now_ps)
 
     def close(self) -> Addresses:
         """Everything that still lies somewhere lies there until the last look; what was seen."""
@@ -55,14 +55,14 @@ class AddressLog(Observer):
         return self.addresses
 
     def _close(self, now_ps: int) -> None:
-        for eye in self._eyes or ():
-            eye.close(now_ps)
+        for recorder in self._recorders or ():
+            recorder.close(now_ps)
 
-    def _look(self, scheduler: Scheduler, now_ps: int) -> None:
+    def _sample(self, scheduler: Scheduler, now_ps: int) -> None:
         self._now_ps = now_ps
         if not self.addresses.full:
-            for eye in self._eyes or ():
-                eye.look(scheduler.running, now_ps)
+            for recorder in self._recorders or ():
+                recorder.sample(scheduler.running, now_ps)
             if self.addresses.full:
                 self._close(now_ps)
         allocator, cache = scheduler.allocator, scheduler.allocator.cache_totals()
@@ -83,28 +83,28 @@ class AddressLog(Observer):
             self.addresses.hole(now_ps, self._arena.largest_hole, need)
 
 
-class _Eye(Protocol):
+class _PartRecorder(Protocol):
     """Sees part of what lies in the pool, and writes it down."""
 
-    def look(self, running: Iterable[Sequence], now_ps: int) -> None: ...
+    def sample(self, running: Iterable[Sequence], now_ps: int) -> None: ...
     def close(self, now_ps: int) -> None: ...
 
 
-def _eyes(scheduler: Scheduler, addresses: Addresses) -> Iterator[_Eye]:
+def _recorders(scheduler: Scheduler, addresses: Addresses) -> Iterator[_PartRecorder]:
     allocator = scheduler.allocator
     if isinstance(allocator, InBuffers):
-        yield _BufferEye(allocator.arena, addresses)
+        yield _BufferRecorder(allocator.arena, addresses)
     elif isinstance(allocator, InCells):
-        yield CellEye(allocator, addresses)
+        yield CellRecorder(allocator, addresses)
     elif isinstance(allocator, InPages):
-        yield PageEye(allocator, addresses)
+        yield PageRecorder(allocator, addresses)
     elif isinstance(allocator, InBlocks):
-        yield BlockEye(allocator, addresses)
+        yield BlockRecorder(allocator, addresses)
     if isinstance(allocator, InTree) and allocator.keeps_prefixes:
-        yield TreeEye(allocator.tree, addresses)
+        yield TreeRecorder(allocator.tree, addresses)
 
 
-class _BufferEye:
+class _BufferRecorder:
     """Sees the regions of an arena; it listens to hear whose each is."""
 
     def __init__(self, arena: Arena, addresses: Addresses) -> None:
@@ -123,7 +123,7 @@ class _BufferEye:
     def device(self, action: str, address: int, size: int) -> None: ...
     def restored(self, version: int) -> None: ...
 
-    def look(self, running: Iterable[Sequence], now_ps: int) -> None:
+    def sample(self, running: Iterable[Sequence], now_ps: int) -> None:
         if self._arena.version == self._version:
             return
         self._version = self._arena.version

@@ -39,7 +39,7 @@ class InBlocks(Protocol):
     def blocks_of(self, seq: Sequence) -> Row[int]: ...
 
 
-class BlockEye:
+class BlockRecorder:
     """Listens to a pool, and writes down the stays of its blocks as they end.
 
     A block with several owners is its first one's until all have left. Blocks taken while equal
@@ -50,14 +50,14 @@ class BlockEye:
         self._allocator = allocator
         self._addresses = addresses
         self._bytes = allocator.block_bytes
-        self._nobody = addresses.index("")  # of whom it is not known yet whose they are
+        self._unowned = addresses.index("")  # of whom it is not known yet whose they are
         num_blocks = allocator.pool.num_blocks
         self._kind = np.full(num_blocks, FREE, dtype=np.int8)
         self._since = np.zeros(num_blocks, dtype=np.int64)
-        self._owner = np.full(num_blocks, self._nobody, dtype=np.int64)
+        self._owner = np.full(num_blocks, self._unowned, dtype=np.int64)
         self._unnamed = NO_BLOCKS  # held, and nobody's
         self._named: dict[Sequence, tuple[int, int]] = {}  # preemptions, blocks seen of each
-        self._heard: list[tuple[int, array[int], array[int]]] = []
+        self._events: list[tuple[int, array[int], array[int]]] = []
         self._now_ps = 0
         self._ended: list[tuple[Blocks, Blocks, Blocks, Blocks]] = []  # blocks, since, until, owner
         self._ended_kinds: list[int] = []  # of these
@@ -66,21 +66,21 @@ class BlockEye:
         allocator.pool.listener = self
 
     def taken(self, blocks: Row[int]) -> None:
-        self._heard.append((TAKEN, array("q", blocks), NOT_BLANK))
+        self._events.append((TAKEN, array("q", blocks), NOT_BLANK))
 
     def revived(self, blocks: Row[int]) -> None:
-        self._heard.append((REVIVED, array("q", blocks), NOT_BLANK))
+        self._events.append((REVIVED, array("q", blocks), NOT_BLANK))
 
     def freed(self, cached: Row[int], blank: Row[int]) -> None:
-        self._heard.append((FREED, array("q", cached), array("q", blank)))
+        self._events.append((FREED, array("q", cached), array("q", blank)))
 
     # --- a look --------------------------------------------------------------------------------
 
-    def look(self, running: Iterable[Sequence], now_ps: int) -> None:
-        if self._heard:
-            num_taken = sum(len(blocks) for what, blocks, _ in self._heard if what == TAKEN)
+    def sample(self, running: Iterable[Sequence], now_ps: int) -> None:
+        if self._events:
+            num_taken = sum(len(blocks) for what, blocks, _ in self._events if what == TAKEN)
             gap_ps, at = now_ps - self._now_ps, 0
-            for what, together in groupby(self._heard, itemgetter(0)):
+            for what, together in groupby(self._events, itemgetter(0)):
                 if what == FREED:
                     for _, cached, blank in together:
                         self._end(np.array(cached), np.array(blank), now_ps)
@@ -92,7 +92,7 @@ class BlockEye:
                     at += len(blocks)
                     times = self._now_ps + _share(gap_ps, places, num_taken + 1)
                 self._begin(blocks, times)
-            self._heard.clear()
+            self._events.clear()
             self._name(running)
         self._now_ps = now_ps
 
@@ -101,7 +101,7 @@ class BlockEye:
         kept = self._kind[blocks] == KEPT
         if kept.any():
             self._stay(blocks[kept], times if isinstance(times, int) else times[kept], KEPT)
-        self._kind[blocks], self._since[blocks], self._owner[blocks] = HELD, times, self._nobody
+        self._kind[blocks], self._since[blocks], self._owner[blocks] = HELD, times, self._unowned
         unnamed = self._unnamed
         self._unnamed = np.concatenate((unnamed, blocks)) if len(unnamed) else blocks
 
@@ -110,7 +110,7 @@ class BlockEye:
         blocks = np.concatenate((cached, blank)) if len(blank) else cached
         if not len(blocks):
             return
-        unknown = self._owner[blocks] == self._nobody
+        unknown = self._owner[blocks] == self._unowned
         if unknown.any() and not unknown.all():
             self._owner[blocks[unknown]] = self._owner[blocks[np.argmin(unknown)]]
         self._stay(blocks, now_ps, HELD)
@@ -139,11 +139,11 @@ class BlockEye:
         blocks = _blocks_of([some for _, some in tables])
         indices = [self._addresses.index(seq.id) for seq, _ in tables]
         owners = np.array(indices).repeat([len(some) for _, some in tables])
-        (nobodys,) = (self._owner[blocks] == self._nobody).nonzero()
-        last_first = nobodys[::-1]
+        (unowned,) = (self._owner[blocks] == self._unowned).nonzero()
+        last_first = unowned[::-1]
         self._owner[blocks[last_first]] = owners[last_first]
         unnamed = self._unnamed
-        still = (self._owner[unnamed] == self._nobody) & (self._kind[unnamed] == HELD)
+        still = (self._owner[unnamed] == self._unowned) & (self._kind[unnamed] == HELD)
         self._unnamed = unnamed[still]
 
     # --- what is written down ------------------------------------------------------------------

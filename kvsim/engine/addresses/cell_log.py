@@ -22,7 +22,7 @@ class InCells(Protocol):
     numbers: dict[Sequence, int]
 
 
-class CellEye:
+class CellRecorder:
     """Compares the cells of every buffer with those of the last look. A shared cell is drawn as of
     one of its sequences.
     """
@@ -33,7 +33,7 @@ class CellEye:
         self._stays: dict[int, Stay] = {}  # by address
         self._owners: dict[int, str] = {}  # of each number, who had it last
 
-    def look(self, running: Iterable[Sequence], now_ps: int) -> None:
+    def sample(self, running: Iterable[Sequence], now_ps: int) -> None:
         running_numbers = {}
         for seq, number in self._allocator.numbers.items():
             running_numbers[number] = self._owners[number] = seq.id

@@ -25,7 +25,7 @@ class InPages(Protocol):
     page_tokens: int
     pool_tokens: int
     token_bytes: int
-    keeper: "PageEye | None"
+    keeper: "PageRecorder | None"
 
     def own_tokens(self) -> Iterator[tuple[Sequence, int]]: ...
 
@@ -38,7 +38,7 @@ class PageRun(NamedTuple):
     since_ps: int
 
 
-class PageEye:
+class PageRecorder:
     """Hears what becomes of sequences and nodes, and draws it at the next look; only there is it
     known when it was. What sequences took while equal steps went by is drawn from their middle on.
     """
@@ -52,7 +52,7 @@ class PageEye:
         self._counts: dict[Sequence, int] = {}  # pages of each of them
         self._nodes: dict[Node, _Drawn] = {}
         self._turned: dict[Node, None] = {}  # held or left since the last look
-        self._heard: list[Callable[[], None]] = []
+        self._events: list[Callable[[], None]] = []
         self._filing: Runs = []
         self._filer = ""
         self._brought = False  # since the last look, nodes had pages again
@@ -63,26 +63,26 @@ class PageEye:
 
     def filing(self, seq: Sequence, tokens: int) -> None:
         """The tree takes over the first `tokens` tokens of those that are the sequence's own."""
-        self._heard.append(partial(self._file, seq, tokens // self._page))
+        self._events.append(partial(self._file, seq, tokens // self._page))
 
     def released(self, seq: Sequence) -> None:
         """A sequence holds nothing of its own any more."""
-        self._heard.append(partial(self._release, seq))
+        self._events.append(partial(self._release, seq))
 
     # --- what the tree tells ----------------------------------------------------------------------
 
     def filed(self, node: Node) -> None:
         """A new leaf: the end of what is being filed."""
-        self._heard.append(partial(self._begin, node, node.tokens // self._page))
+        self._events.append(partial(self._begin, node, node.tokens // self._page))
 
     def brought(self, node: Node, owner: str) -> None:
         """A node has pages again, on which its content comes from elsewhere."""
-        self._heard.append(partial(self._bring, node, owner, node.tokens // self._page))
+        self._events.append(partial(self._bring, node, owner, node.tokens // self._page))
         self._brought = True
 
     def split(self, upper: Node, lower: Node) -> None:
         """The beginning of a node is a node of its own."""
-        self._heard.append(partial(self._part, upper, lower, upper.tokens // self._page))
+        self._events.append(partial(self._part, upper, lower, upper.tokens // self._page))
 
     def turned(self, node: Node) -> None:
         """Somebody holds it again, or nobody any more."""
@@ -90,19 +90,19 @@ class PageEye:
 
     def forgotten(self, node: Node) -> None:
         """It is evicted."""
-        self._heard.append(partial(self._forget, node))
+        self._events.append(partial(self._forget, node))
 
     # --- looking ----------------------------------------------------------------------------------
 
-    def look(self, running: Iterable[Sequence], now_ps: int) -> None:
+    def sample(self, running: Iterable[Sequence], now_ps: int) -> None:
         before_ps, self._now_ps = self._now_ps, now_ps
         if not self._brought:  # else what is free now may be what nodes took first
             self._follow(before_ps + (now_ps - before_ps + 1) // 2, what_is_free=True)
         self._brought = False
-        if self._heard:
-            for heard in self._heard:
-                heard()
-            self._heard.clear()
+        if self._events:
+            for apply in self._events:
+                apply()
+            self._events.clear()
             self._drop()
         for node in self._turned:
             self._turn(node)

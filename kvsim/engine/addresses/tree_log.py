@@ -16,7 +16,7 @@ class InTree(Protocol):
     keeps_prefixes: bool
 
 
-class TreeEye:
+class TreeRecorder:
     """Listens to a tree. Its clock stands at the last look: at the beginning of a step, or of a run
     of equal ones.
     """
@@ -32,7 +32,7 @@ class TreeEye:
     def evicted(self, tokens: int, age_ps: int) -> None:
         self._addresses.node(self._tree.now_ps, EVICTED, tokens, 1, age_ps)
 
-    def look(self, running: Iterable[Sequence], now_ps: int) -> None:
+    def sample(self, running: Iterable[Sequence], now_ps: int) -> None:
         self._tree.now_ps = now_ps
 
     def close(self, now_ps: int) -> None:

@@ -41,10 +41,10 @@ class LlmdEpp(TyingOptions):
     scrape_interval_ms: float = Field(50.0, gt=0)
 
     def reports(self, view: FleetView) -> Reports:
-        return Scraped(view.num_replicas, self.looks_ps)
+        return Scraped(view.num_replicas, self.report_interval_ps)
 
     @property
-    def looks_ps(self) -> int:
+    def report_interval_ps(self) -> int:
         return round(self.scrape_interval_ms * PS_PER_MS)
 
     def build(self, view: FleetView) -> "LlmdEppRouter":

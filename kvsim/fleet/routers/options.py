@@ -32,7 +32,7 @@ class RouterOptions(Options):
         return None
 
     @property
-    def looks_ps(self) -> int | None:
+    def report_interval_ps(self) -> int | None:
         """How far apart its looks at the replicas' memory are; 0: it may look after any step."""
         return None
 

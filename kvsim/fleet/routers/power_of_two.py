@@ -24,10 +24,14 @@ class PowerOfTwo(RouterOptions):
     report_interval_ms: float = Field(30_000.0, gt=0)
 
     def reports(self, view: FleetView) -> Reports | None:
-        return None if self.looks_ps is None else Scraped(view.num_replicas, self.looks_ps)
+        return (
+            None
+            if self.report_interval_ps is None
+            else Scraped(view.num_replicas, self.report_interval_ps)
+        )
 
     @property
-    def looks_ps(self) -> int | None:
+    def report_interval_ps(self) -> int | None:
         return round(self.report_interval_ms * PS_PER_MS) if self.load == "reported" else None
 
     def build(self, view: FleetView) -> "PowerOfTwoRouter":

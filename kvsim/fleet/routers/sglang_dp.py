@@ -26,7 +26,7 @@ class SglangDp(RouterOptions):
         return Written(view.num_replicas) if self.method.startswith("total") else None
 
     @property
-    def looks_ps(self) -> int | None:
+    def report_interval_ps(self) -> int | None:
         return 0 if self.method.startswith("total") else None
 
     @property

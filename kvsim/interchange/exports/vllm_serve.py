@@ -85,8 +85,8 @@ def _flags(exported: Exported) -> Iterator[str]:
         yield from ("--watermark", str(options["watermark"]))
     retention = options.get("prefix_cache_retention_interval")
     if retention is not None:  # vLLM's null is written as a word
-        said = "None" if retention == "none" else str(retention)
-        yield from ("--prefix-cache-retention-interval", said)
+        value = "None" if retention == "none" else str(retention)
+        yield from ("--prefix-cache-retention-interval", value)
     for key, flag in _SCHEDULER.items():
         if scheduler.get(key) is not None:
             yield from (flag, str(scheduler[key]))

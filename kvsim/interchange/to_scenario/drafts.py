@@ -19,10 +19,12 @@ def speculation_of(
     settings: ServerSettings, assumed: list[str], notes: list[str]
 ) -> dict[str, Any] | None:
     """The table; None where nothing is drafted, or, noted, where kvsim does not know how."""
-    said = settings.speculative_config
-    if not said:
+    config = settings.speculative_config
+    if not config:
         return None
-    table = {key: said[key] for key in SpeculativeConfig.model_fields if said.get(key) is not None}
+    table = {
+        key: config[key] for key in SpeculativeConfig.model_fields if config.get(key) is not None
+    }
     method = table.get("method", "draft_model" if "model" in table else None)
     table["method"] = _HEADS.get(str(method), method)
     if not table.keys() & set(_ACCEPTED):
@@ -32,12 +34,12 @@ def speculation_of(
     except InputError as fault:
         notes.append(f"speculative decoding is left out: {fault}")
         return None
-    if "acceptance_rate" in table and "acceptance_rate" not in said:
+    if "acceptance_rate" in table and "acceptance_rate" not in config:
         assumed.append(
             f"speculative_config.acceptance_rate = {_UNKNOWN_RATE}: no source says how many drafts "
             "are accepted"
         )
-    left = sorted(said.keys() - table.keys())
+    left = sorted(config.keys() - table.keys())
     if left:
         notes.append(f"keys of speculative_config that are not read: {', '.join(left)}")
     return table

@@ -30,8 +30,8 @@ def fleet_of(
     servers = servers_among(reads)
     count = settings.replicas or max(1, len(servers))
     if len(servers) > 1:
-        told = ", ".join(each.name for each in servers)
-        notes.append(f"{told} are taken as of {len(servers)} servers, a replica each")
+        stated = ", ".join(each.name for each in servers)
+        notes.append(f"{stated} are taken as of {len(servers)} servers, a replica each")
         if count != len(servers):
             raise InputError(
                 "as many servers left files as the manifest has replicas, or one",

@@ -197,8 +197,8 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     if engine != "llama.cpp":  # whose flags have defaults of their own
         assumed.extend(line for line in meta.assumptions if not line.startswith("num_gpu_blocks"))
     if (stages := settings.pipeline_parallel_size or 1) > 1:
-        told = f"pipeline_parallel_size = {stages}"
-        assumed.append(f"{told}: one replica, not split into stages, stands for all")
+        stated = f"pipeline_parallel_size = {stages}"
+        assumed.append(f"{stated}: one replica, not split into stages, stands for all")
     table = model | {"max_model_len": meta.max_model_len}
     drafts = speculation_of(settings, assumed, notes)
     tiers: list[dict[str, Any]] = []

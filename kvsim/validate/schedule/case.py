@@ -91,7 +91,7 @@ class CaseRequest(Options):
 class Case(RecordedCase):
     """A recorded schedule's input; subclasses add `engine`, the settings.
 
-    told_by: the key of `engine` that sizes the pool.
+    recognised_by: the key of `engine` that sizes the pool.
     """
 
     cost: CaseCost
@@ -105,7 +105,7 @@ class Case(RecordedCase):
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
         engine = table.get("engine")
-        return isinstance(engine, Mapping) and cls.told_by in engine
+        return isinstance(engine, Mapping) and cls.recognised_by in engine
 
     def simulated(self, recorded: list[Row]) -> list[Row]:
         return self.replayed(stall_once=_stalls_once(recorded))

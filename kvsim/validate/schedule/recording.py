@@ -16,10 +16,10 @@ class RecordedCase(Options):
     """A recorded input; each registered kind says which tables are its own and what kvsim makes of
     them.
 
-    told_by: the key, or the kind, that such a table has.
+    recognised_by: the key, or the kind, that such a table has.
     """
 
-    told_by: ClassVar[str]
+    recognised_by: ClassVar[str]
 
     name: str
     desc: str = ""

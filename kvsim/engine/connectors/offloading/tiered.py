@@ -90,10 +90,10 @@ class TieredConnector(OffloadingConnector):
     def _promote(self, seq: Sequence, key: int, end: int) -> int:
         """A slot of host memory for what a file has; without room it counts as absent."""
         evicted: list[HostChunk] = []
-        heard = self.pool.on_evict
+        on_evict = self.pool.on_evict
         self.pool.on_evict = evicted.append
         room = self.pool.make_room_for(key)
-        self.pool.on_evict = heard
+        self.pool.on_evict = on_evict
         if self.journal is not None:
             self.journal.add("promote", [seq.id, key, evicted if room else None])
         if not room:

@@ -38,7 +38,7 @@ class LlamaServerScheduler(Scheduler):
         self._cells = allocator
         self._context = min(wiring.settings.context_tokens, max_model_len)
         self._shifts = wiring.settings.context_shift
-        calls = Calls(allocator.cells, self._heard)
+        calls = Calls(allocator.cells, self._on_call)
         settings = wiring.settings._replace(context_tokens=self._context)
         self.server = SlotServer(calls, wiring.num_slots, settings, wiring.host, self._ended)
         self._contents = Contents()
@@ -141,14 +141,14 @@ class LlamaServerScheduler(Scheduler):
         if from_host:
             self._restored = -1
 
-    def _heard(self, name: str, told: dict[str, int]) -> None:
+    def _on_call(self, name: str, values: dict[str, int]) -> None:
         if name not in ("save", "restore"):
             return
-        self._copied.append(told["bytes"])
+        self._copied.append(values["bytes"])
         totals = self._cells.totals
-        self._cells.totals = totals._replace(host_bytes=totals.host_bytes + told["bytes"])
-        if name == "restore" and not told["flags"]:
-            self._restored = told["seq"]
+        self._cells.totals = totals._replace(host_bytes=totals.host_bytes + values["bytes"])
+        if name == "restore" and not values["flags"]:
+            self._restored = values["seq"]
 
     def _ended(self, task: ServerTask) -> None:
         """A slot is free. Who is done leaves when the plan is finished; who failed leaves now."""

@@ -93,7 +93,7 @@ class SglangScheduler(DecodingScheduler):
     def schedule(self) -> Plan:
         plan = Plan()
         if not self._inbox.always_open:
-            for seq in self._inbox.look(prompts=bool(self._prefilled), idle=not self.running):
+            for seq in self._inbox.receive(prompts=bool(self._prefilled), idle=not self.running):
                 super().add(seq)
         self._settle()
         self._prefill(plan)
@@ -254,7 +254,7 @@ class SglangScheduler(DecodingScheduler):
             return 0
         if self._is_short(self.waiting.head) and not self.allocator.usage(None, busy=True).idle:
             return 0  # nobody has filed what an eviction may free
-        limit = self._inbox.steps_to_look(limit)
+        limit = self._inbox.steps_to_receive(limit)
         return self.allocator.steps_that_fit(min(limit, self.batch.steps_to_leave()))
 
     def returns_quietly(self, plan: Plan) -> bool:

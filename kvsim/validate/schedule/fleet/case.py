@@ -28,7 +28,7 @@ class FleetCase(RecordedCase):
     for the fleet's hits, and then those of each replica, in order.
     """
 
-    told_by: ClassVar[str] = "replicas"
+    recognised_by: ClassVar[str] = "replicas"
 
     replicas: int = Field(ge=1, le=4096)
     router: dict[str, Any]
@@ -72,7 +72,7 @@ class FleetCase(RecordedCase):
             options.build(view),
             Stream(tuple(requests)),
             reports=reports,
-            looks_ps=options.looks_ps,
+            report_interval_ps=options.report_interval_ps,
             observer_of=observers.__getitem__,
             refuse=False,
         )

@@ -18,7 +18,7 @@ from kvsim.validate.schedule.rows import Row
 class CellsCase(CellOperations):
     """Batches, operations on sequences, and saved states; one row each, the sizes before them."""
 
-    told_by: ClassVar[str] = "cells"
+    recognised_by: ClassVar[str] = "cells"
     arguments: ClassVar[Mapping[str, int]] = {
         "decode": 1,
         "rm": 3,

@@ -28,7 +28,7 @@ class OlderSettings(Recorded):
 class OlderCellsCase(CellOperations):
     """Batches, operations on sequences, and moves of cells; one row each."""
 
-    told_by: ClassVar[str] = "cells-old"
+    recognised_by: ClassVar[str] = "cells-old"
     arguments: ClassVar[Mapping[str, int]] = {
         "decode": 1,
         "rm": 3,

@@ -26,7 +26,7 @@ class CellOperations(RecordedCase):
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
-        return table.get("kind") == cls.told_by
+        return table.get("kind") == cls.recognised_by
 
     @field_validator("ops")
     @classmethod
@@ -60,7 +60,7 @@ def batch_of(
 ) -> tuple[list[TokenRun], list[list[Any]]]:
     """The tokens of a batch, and the same with the positions that were left to the program."""
     runs: list[TokenRun] = []
-    said: list[list[Any]] = []
+    parts: list[list[Any]] = []
     ends: dict[int, int] = {}
     for which, num, given in pieces:
         seqs = tuple(which) if isinstance(which, list) else (which,)
@@ -69,8 +69,8 @@ def batch_of(
             pos = ends.get(seqs[0], last_position(seqs[0])) + 1
         ends.update(dict.fromkeys(seqs, pos + num - 1))
         runs.append(TokenRun(tuple(sorted(seqs)), pos, num))
-        said.append([which, num, pos])
-    return runs, said
+        parts.append([which, num, pos])
+    return runs, parts
 
 
 def without_log(rows: list[Row]) -> list[Row]:

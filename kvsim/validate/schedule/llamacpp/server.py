@@ -41,7 +41,7 @@ class ServerRequest(Options):
 class ServerCase(RecordedCase):
     """A stream of requests through a server."""
 
-    told_by: ClassVar[str] = "server"
+    recognised_by: ClassVar[str] = "server"
 
     kind: Literal["server"]
     model: ModelName
@@ -50,15 +50,15 @@ class ServerCase(RecordedCase):
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
-        return table.get("kind") == cls.told_by
+        return table.get("kind") == cls.recognised_by
 
     @classmethod
     def rows_of(cls, expectation: Mapping[str, Any]) -> Any:
         rows, requests = expectation.get("rows"), expectation.get("requests")
         if not isinstance(rows, list) or not isinstance(requests, Mapping):
             return None
-        told = [{"request": name, **dict(requests[name])} for name in sorted(requests)]
-        return [*rows, *({k: v for k, v in each.items() if k != "stop"} for each in told)]
+        answers = [{"request": name, **dict(requests[name])} for name in sorted(requests)]
+        return [*rows, *({k: v for k, v in each.items() if k != "stop"} for each in answers)]
 
     def simulated(self, recorded: list[Row]) -> list[Row]:
         replay = _Replay(self, {row["request"]: row for row in recorded if "request" in row})
@@ -66,12 +66,12 @@ class ServerCase(RecordedCase):
 
 
 class _Replay:
-    """A server that serves the requests of a case, and its calls. told: what the real one answered;
-    of that only the output tokens are taken, which a cache does not know.
+    """A server that serves the requests of a case, and its calls. answers: rows of the real server,
+    of which only the output tokens are used.
     """
 
-    def __init__(self, case: ServerCase, told: Mapping[str, Row]) -> None:
-        self._told = told
+    def __init__(self, case: ServerCase, answers: Mapping[str, Row]) -> None:
+        self._answers = answers
         self._todo = list(case.requests)
         self._rows: list[Row] = []
         self._num_decodes = 0
@@ -79,7 +79,7 @@ class _Replay:
         self._open: set[str] = set()
         flags = case.settings
         self._context = RecordedContext(flags.context_settings(), case.model)
-        calls = Calls(self._context.cache, self._heard)
+        calls = Calls(self._context.cache, self._on_call)
         built = self._context
         self._server = SlotServer(
             calls,
@@ -102,11 +102,11 @@ class _Replay:
                 part = server.next_part()
         return self._rows + [self._answer(name) for name in sorted(self._tasks)]
 
-    def _heard(self, name: str, told: dict[str, Any]) -> None:
-        row: Row = {"op": name, **told}
+    def _on_call(self, name: str, values: dict[str, Any]) -> None:
+        row: Row = {"op": name, **values}
         if name == "decode":
-            row = {"op": name, "k": self._num_decodes, **told}
-            row["batch"] = _batch(told["batch"])
+            row = {"op": name, "k": self._num_decodes, **values}
+            row["batch"] = _batch(values["batch"])
             self._num_decodes += 1
         self._rows.append({**row, "cells": self._context.cells()})
         if name == "decode":
@@ -118,7 +118,7 @@ class _Replay:
 
     def _post(self) -> None:
         request = self._todo.pop(0)
-        out = list(self._told.get(request.id, {}).get("out") or ())
+        out = list(self._answers.get(request.id, {}).get("out") or ())
         private = -(len(self._tasks) + 1) << 32
 
         def output(number: int) -> int:

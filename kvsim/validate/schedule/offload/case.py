@@ -82,7 +82,7 @@ class OffloadRequest(VllmRequest):
 class OffloadCase(VllmSchedule):
     """A schedule with vLLM's OffloadingConnector. transfer: how long its copies take."""
 
-    told_by: ClassVar[str] = "offload"
+    recognised_by: ClassVar[str] = "offload"
 
     engine: OffloadEngine
     requests: tuple[OffloadRequest, ...]

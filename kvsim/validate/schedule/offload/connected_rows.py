@@ -49,7 +49,7 @@ class ConnectedRows(VllmRows):
         """Counts of the connector that rows have at the beginning and at the end."""
         raise NotImplementedError(type(self).__name__)  # every kind overrides this
 
-    def told(self, scheduler: Scheduler, plan: Plan, told: dict[str, list[Any]]) -> Row:
+    def further(self, scheduler: Scheduler, plan: Plan, events: dict[str, list[Any]]) -> Row:
         """Write what the connector did as the recording has it; returns further fields."""
         raise NotImplementedError(type(self).__name__)  # every kind overrides this
 
@@ -67,9 +67,9 @@ class ConnectedRows(VllmRows):
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         assert isinstance(scheduler, ConnectedScheduler)
-        told = self.journal.take()
-        further = self.told(scheduler, plan, told)
-        if not (plan.empty and not plan.preempted) or any(told.get(key) for key in self.kept_for):
+        events = self.journal.take()
+        further = self.further(scheduler, plan, events)
+        if not (plan.empty and not plan.preempted) or any(events.get(key) for key in self.kept_for):
             before = len(self.rows)
             self._add_row(scheduler, plan, now_ps)
             row = self.rows[before]
@@ -77,10 +77,10 @@ class ConnectedRows(VllmRows):
             row["waiting"] = len(scheduler.queues.waiting)
             row["holding"] = len(scheduler.queues.holding)
             row["remote"] = [seq.id for seq in scheduler.queues.remote]
-            row.update({key: told.get(key, []) for key in self.lists})
+            row.update({key: events.get(key, []) for key in self.lists})
             row.update(self._counts())
             row.update(further)
-            row["wait"] = told["wait"][0] // TICK_PS
+            row["wait"] = events["wait"][0] // TICK_PS
             if not plan.empty:
                 row["g0"] = (plan.start_ps + plan.stall_ps) // TICK_PS
                 row["g1"] = (plan.start_ps + plan.first_ps) // TICK_PS

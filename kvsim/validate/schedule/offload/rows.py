@@ -29,14 +29,14 @@ class OffloadRows(ConnectedRows):
         pool = self._connector.pool
         return {"cpu": [pool.num_used, pool.writing, pool.pinned]}
 
-    def told(self, scheduler: Scheduler, plan: Plan, told: dict[str, list[Any]]) -> Row:
-        for entry in told.get("stores", ()):
+    def further(self, scheduler: Scheduler, plan: Plan, events: dict[str, list[Any]]) -> Row:
+        for entry in events.get("stores", ()):
             for chunk in entry[2]:
                 self.names.setdefault(chunk.key, self._called(entry[1], chunk))
         for key, place in (("stores", 2), ("loads", 2), ("tier", 3)):
-            for entry in told.get(key, ()):
+            for entry in events.get(key, ()):
                 entry[place] = [self.names[chunk.key] for chunk in entry[place]]
-        for entry in told.get("promote", ()):
+        for entry in events.get("promote", ()):
             entry[1] = self.names[entry[1]]
             if entry[2] is not None:
                 entry[2] = [self.names[chunk.key] for chunk in entry[2]]
@@ -59,6 +59,6 @@ class DiskRows(OffloadRows):
 
     def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
         super().complete(scheduler, plan, row)
-        told = self.journal.take()
-        self.told(scheduler, plan, told)
-        row["tier"] = row["tier"] + told.get("tier", [])
+        events = self.journal.take()
+        self.further(scheduler, plan, events)
+        row["tier"] = row["tier"] + events.get("tier", [])

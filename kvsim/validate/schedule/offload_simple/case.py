@@ -39,7 +39,7 @@ class SimpleEngine(VllmEngine):
 class SimpleCase(VllmSchedule):
     """A schedule with vLLM's SimpleCPUOffloadConnector. transfer: how long its copies take."""
 
-    told_by: ClassVar[str] = "offload"
+    recognised_by: ClassVar[str] = "offload"
 
     engine: SimpleEngine
     transfer: TransferCost

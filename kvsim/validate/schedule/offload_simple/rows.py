@@ -25,20 +25,20 @@ class SimpleRows(ConnectedRows):
         host = self._simple.host
         return {"cpu": [host.num_usable - host.num_free, host.num_known]}
 
-    def told(self, scheduler: Scheduler, plan: Plan, told: dict[str, list[Any]]) -> Row:
+    def further(self, scheduler: Scheduler, plan: Plan, events: dict[str, list[Any]]) -> Row:
         assert isinstance(scheduler, ConnectedScheduler)
         assert self._simple is not None
-        for seq in told.pop("asking", ()):
+        for seq in events.pop("asking", ()):
             size = self._simple.settings.block_tokens
             for place, key in enumerate(scheduler.device.keys_of(seq, 0, seq.final_tokens // size)):
                 self.names.setdefault(key, f"{seq.id}#{place}")
-        for entry in told.get("stores", ()):
+        for entry in events.get("stores", ()):
             entry[1] = [self.names[key] for key in entry[1]]
-        for entry in told.get("loads", ()):
+        for entry in events.get("loads", ()):
             entry[2] = [self.names[key] for key in entry[2]]
-        evicted = [self.names[key] for key in told.get("cpu_evicted", ())]
+        evicted = [self.names[key] for key in events.get("cpu_evicted", ())]
         return {
             "pinned": self._simple.num_held,
-            "flush": int(bool(told.get("flush"))),
+            "flush": int(bool(events.get("flush"))),
             "cpu_evicted": evicted,
         }

@@ -55,7 +55,7 @@ class RoutingCase(RecordedCase):
     settings: the router's own. workers: how many it chose from.
     """
 
-    told_by: ClassVar[str] = "policy"
+    recognised_by: ClassVar[str] = "policy"
 
     policy: str
     settings: dict[str, Any] = Field(default_factory=dict)

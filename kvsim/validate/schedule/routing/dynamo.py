@@ -37,7 +37,7 @@ def decided(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
                 worker = decision.replica
                 if options.router_temperature:
                     worker = chosen.get(event.id, {}).get("worker", worker)
-                costs, seen = _told(decision.scores), [list(each) for each in decision.seen]
+                costs, seen = _rounded(decision.scores), [list(each) for each in decision.seen]
                 row: Row = {"id": event.id, "worker": worker, "cost": costs, "view": seen}
                 if len(decision.tied) > 1:
                     row["tied"] = list(decision.tied)
@@ -54,7 +54,7 @@ def decided(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
                 rows.append(
                     {
                         "id": event.id,
-                        "cost": _told(costs),
+                        "cost": _rounded(costs),
                         "view": [list(each) for each in terms],
                         "probability": [round(chance, 6) for chance in chances],
                         "counts": counts,
@@ -80,6 +80,6 @@ def _request(event: RoutingEvent) -> RoutedRequest:
     return RoutedRequest(event.id, length_of(event.prompt), tokens(event.prompt))
 
 
-def _told(costs: Sequence[float]) -> list[float]:
+def _rounded(costs: Sequence[float]) -> list[float]:
     """Costs as the recorder wrote them."""
     return [round(cost, 9) for cost in costs]

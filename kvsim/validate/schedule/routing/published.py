@@ -46,6 +46,6 @@ def published(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
         at_ms = publication.time_ps / PS_PER_MS
         theirs = recorded[number].get("ms") if number < len(recorded) else None
         near = theirs is not None and abs(theirs - at_ms) <= WITHIN_MS
-        told = [list(each) for each in publication.counts]
-        rows.append({"ms": theirs if near else round(at_ms), "counts": told})
+        loads = [list(each) for each in publication.counts]
+        rows.append({"ms": theirs if near else round(at_ms), "counts": loads})
     return rows

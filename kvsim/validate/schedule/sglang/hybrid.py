@@ -86,14 +86,14 @@ class StatesEngine(SglangEngine):
 class HybridSchedule(Case):
     """A schedule over two pools."""
 
-    told_by: ClassVar[str] = "kind"
+    recognised_by: ClassVar[str] = "kind"
 
     requests: tuple[SglangRequest, ...]
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
         engine = table.get("engine")
-        return isinstance(engine, Mapping) and engine.get("kind") == cls.told_by
+        return isinstance(engine, Mapping) and engine.get("kind") == cls.recognised_by
 
     def observer(
         self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool
@@ -120,7 +120,7 @@ class HybridSchedule(Case):
 class WindowsCase(HybridSchedule):
     """A schedule over a pool of pages and one of sliding windows."""
 
-    told_by: ClassVar[str] = "swa"
+    recognised_by: ClassVar[str] = "swa"
 
     engine: WindowsEngine
 
@@ -131,7 +131,7 @@ class WindowsCase(HybridSchedule):
 class StatesCase(HybridSchedule):
     """A schedule over a pool of pages and one of recurrent states."""
 
-    told_by: ClassVar[str] = "mamba"
+    recognised_by: ClassVar[str] = "mamba"
 
     engine: StatesEngine
 

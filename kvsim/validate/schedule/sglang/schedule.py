@@ -14,7 +14,7 @@ from kvsim.validate.schedule.sglang.rows import SglangRows
 class SglangSchedule(Case):
     """A schedule of SGLang's, with or without memory behind the device."""
 
-    told_by: ClassVar[str] = "max_total_tokens"
+    recognised_by: ClassVar[str] = "max_total_tokens"
 
     engine: SglangEngine
     requests: tuple[SglangRequest, ...]

@@ -113,10 +113,10 @@ class PairSettings(Options):
 class SglangPairCase(RecordedCase):
     """A schedule of two engines of SGLang's, rows of the prefill engine before those of the other.
 
-    told_by: the key of `pd` that only such a case has.
+    recognised_by: the key of `pd` that only such a case has.
     """
 
-    told_by: ClassVar[str] = "num_reserved_decode_tokens"
+    recognised_by: ClassVar[str] = "num_reserved_decode_tokens"
 
     engine: PairEngine
     prefill: PairSide
@@ -134,7 +134,7 @@ class SglangPairCase(RecordedCase):
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
         pair = table.get("pd")
-        return isinstance(pair, Mapping) and cls.told_by in pair
+        return isinstance(pair, Mapping) and cls.recognised_by in pair
 
     @classmethod
     def rows_of(cls, expectation: Mapping[str, Any]) -> Any:

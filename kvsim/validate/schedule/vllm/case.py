@@ -9,7 +9,7 @@ from kvsim.validate.schedule.vllm.schedule import VllmSchedule
 class VllmCase(VllmSchedule):
     """A schedule of vLLM's; cases with a connector say so, and are of other kinds."""
 
-    told_by: ClassVar[str] = "num_gpu_blocks"
+    recognised_by: ClassVar[str] = "num_gpu_blocks"
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:

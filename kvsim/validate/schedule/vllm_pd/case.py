@@ -110,7 +110,7 @@ class VllmPairCase(RecordedCase):
     proxy: ticks from the answer of the prefill engine to the arrival at the decode engine.
     """
 
-    told_by: ClassVar[str] = "engine.prefill"
+    recognised_by: ClassVar[str] = "engine.prefill"
 
     model: dict[str, Any] | None = None
     prefill: dict[str, Any] | None = None
