@@ -16,12 +16,16 @@ def kernels(
         typer.Argument(
             metavar="WHEEL-or-FOLDER",
             help="NVIDIA's aisimulate wheel, what it unpacks to, or a device's folder: "
-            "FAMILY/ENGINE/VERSION/*.parquet.",
+            "FAMILY/ENGINE/VERSION/STEM.parquet or .csv.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the tables go.")],
     device: Annotated[
-        str | None, typer.Option(help="Whose kernels, where the folder is one device's.")
+        str | None,
+        typer.Option(
+            help="Whose kernels, where the folder is one device's: of `kvsim devices`, or "
+            "the name that your [device] has."
+        ),
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="A device to distil; may be repeated.")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class MeasuredKernel(NamedTuple):
-    """The Parquet files of one kind of kernel, and the meaning of their columns.
+    """The files of one kind of kernel, and the meaning of their columns.
 
     kind: the kernel's name in the distilled tables. stem: of the Parquet files. dtype: columns
     whose values, joined by "/", tell the arithmetic and the stored formats. shape: columns that
@@ -30,6 +30,7 @@ class MeasuredKernel(NamedTuple):
     parts: tuple[str, str] | None = None
 
 
+FORMATS = (".parquet", ".csv")  # of files of measurements
 HEADS = ("num_heads", "num_key_value_heads", "head_dim", "window_size", "batch_size")
 EXPERTS = ("hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size")
 DELTA = ("num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim", "batch_size")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kvsim.plumbing.errors import InputError
-from kvsim.step_time.kernels.columns import DEFAULTS, MEASURED, MeasuredKernel
+from kvsim.step_time.kernels.columns import DEFAULTS, FORMATS, MEASURED, MeasuredKernel
 from kvsim.step_time.kernels.tables import WORDS
 from kvsim.step_time.kernels.versions import version_key
 
@@ -49,7 +49,11 @@ def distilled(folder: Path, engine: str) -> list[KernelRow]:
     for measured in MEASURED:
         found: dict[Key, list[tuple[str, KernelCurve]]] = {}
         for source in ("nccl",) if measured.kind == "nccl" else (engine,):
-            paths = folder.glob(f"*/{source}/*/{measured.stem}.parquet")
+            paths = [
+                path
+                for suffix in FORMATS
+                for path in folder.glob(f"*/{source}/*/{measured.stem}{suffix}")
+            ]
             for path in sorted(paths, key=lambda each: version_key(each.parent.name)):
                 for key, curve in _curves(path, measured):
                     found.setdefault(key, []).append((path.parent.name, curve))
@@ -129,6 +133,19 @@ def _curves(path: Path, measured: MeasuredKernel) -> Iterator[tuple[Key, KernelC
             yield key, KernelCurve(points[-1, span], whole[span])
 
 
+def _read(path: Path) -> "pa.Table":
+    """The measurements of a file; InputError where it is not of its kind."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    try:
+        return pyarrow.csv.read_csv(path) if path.suffix == ".csv" else pq.read_table(path)
+    except pa.ArrowException as error:
+        (said, *_) = str(error).splitlines()
+        raise InputError("the measurements cannot be read", where=str(path), value=said) from None
+
+
 def _dtypes(table: "pa.Table", measured: MeasuredKernel) -> "tuple[Any, list[str]]":
     """The dtype of each row as a number, and the name of each number."""
     if not measured.dtype:
@@ -146,9 +163,8 @@ def _columns(
     numbers of parts. None without any row. InputError for a file that lacks a column.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    table = pq.read_table(path)
+    table = _read(path)
     times = measured.latency.split("+")
     needed = {*measured.dtype, *measured.shape, measured.x, *times}
     for name in sorted(needed - set(table.column_names)):
@@ -156,7 +172,11 @@ def _columns(
             table = table.append_column(name, pa.array([DEFAULTS[name]] * table.num_rows))
     missing = sorted(needed - set(table.column_names))
     if missing:
-        raise InputError("the table lacks columns", where=str(path), value=", ".join(missing))
+        raise InputError(
+            f"the table lacks {', '.join(missing)}",
+            where=str(path),
+            value=", ".join(table.column_names),
+        )
     dtype, names = _dtypes(table, measured)
     rows = np.ones(table.num_rows, bool)
     for name, values in measured.only:

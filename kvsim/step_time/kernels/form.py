@@ -9,7 +9,7 @@ from kvsim.step_time.kernels.options import ComposedOptions
 from kvsim.step_time.options import Hardware
 
 if TYPE_CHECKING:
-    from kvsim.step_time.kernels.tables import KernelTables
+    from kvsim.step_time.kernels.tables import KernelLookup
 
 
 class KernelOptions(ComposedOptions):
@@ -18,7 +18,8 @@ class KernelOptions(ComposedOptions):
 
     engine: whose kernels, vllm or sglang (default: the scheduler's). engine_version: tables of the
     newest version that is not newer, and its host's part (default: the newest). tables: a folder
-    of tables that `kvsim calibrate kernels` made (default: those that ship with kvsim).
+    of tables that `kvsim calibrate kernels` made (default: those that ship with kvsim); kernels
+    that yours lack take the fitted rooflines, and the result names them.
 
     scale, overhead_us, token_us, chunk_us: a step lasts scale * t + overhead + token * its tokens
     + chunk * its prompt chunks, where t is what the kernels and the host say. prompt_scale: a step
@@ -27,13 +28,16 @@ class KernelOptions(ComposedOptions):
 
     tables: Path | None = None
 
-    def _tables(self, hardware: Hardware, engine: str, version: str | None) -> "KernelTables":
+    def _tables(self, hardware: Hardware, engine: str, version: str | None) -> "KernelLookup":
+        from kvsim.step_time.kernels.filled import FilledTables
+        from kvsim.step_time.kernels.roofs import RoofTables
         from kvsim.step_time.kernels.tables import KernelTables
 
         tables = KernelTables(self._path(hardware, engine), version)
-        tables.shipped = self.tables is None
-        if not tables.shipped:
+        if self.tables is not None:
             tables.source += f" of {self.tables}"
+            return FilledTables(tables, RoofTables(hardware.device, engine))
+        tables.shipped = True
         return tables
 
     def _path(self, hardware: Hardware, engine: str) -> Path:

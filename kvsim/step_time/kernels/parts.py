@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from kvsim.device import Device, named_device
+from kvsim.device import Device, device_names, named_device
 from kvsim.model import Model
 from kvsim.step_time.kernels.roofs import RoofTables
 from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, KernelLookup
@@ -98,8 +98,13 @@ class Kernels:
         return self._wire(gpus, share, found)
 
     def _relinked(self) -> bool:
-        """Whether the device was given another link than the measured one."""
-        return self.device.peer_bytes_per_s != named_device(self.device.name).peer_bytes_per_s
+        """Whether the device was given another link than the measured one; no for a device of the
+        user's own, whose kernels are too.
+        """
+        name = self.device.name
+        if name not in device_names():
+            return False
+        return self.device.peer_bytes_per_s != named_device(name).peer_bytes_per_s
 
     def collective(self, name: str, gpus: int) -> Cost:
         """An all_gather, reduce_scatter or alltoall over so many GPUs, by all 16-bit elements."""

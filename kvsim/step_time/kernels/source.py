@@ -9,12 +9,12 @@ from zipfile import BadZipFile, ZipFile
 
 from kvsim.device import named_device
 from kvsim.plumbing.errors import InputError
-from kvsim.step_time.kernels.columns import MEASURED
+from kvsim.step_time.kernels.columns import FORMATS, MEASURED
 from kvsim.step_time.kernels.tables import SUFFIX
 
 ENGINES = ("vllm", "sglang")
 SYSTEMS = "systems/data/"  # of the wheel; below it DEVICE/FAMILY/ENGINE/VERSION/STEM.parquet
-STEMS = {f"{measured.stem}.parquet" for measured in MEASURED}
+STEMS = {f"{measured.stem}{suffix}" for measured in MEASURED for suffix in FORMATS}
 SUFFIXES = ("_sxm", "_server")  # of a device's folder, that the catalogue leaves out
 
 
@@ -55,10 +55,12 @@ def opened(source: Path) -> Iterator[Path]:
 
 def sources(folder: Path, device: str | None) -> list[KernelSource]:
     """Of every device below `folder` that kvsim knows and every engine; device: its name where
-    `folder` is one device's own. InputError where there is nothing.
+    `folder` is one device's own, as `[device]` has it. InputError where there is nothing.
     """
+    if device is not None and Path(device).name != device:
+        raise InputError("not the name of a device", where="--device", value=device)
     roots: dict[Path, set[str]] = {}
-    for path in sorted(folder.rglob("*.parquet")):
+    for path in sorted(folder.rglob("*")):
         if path.name in STEMS and len(path.relative_to(folder).parts) > 3:
             root, engine = path.parents[3], path.parents[1].name
             if engine in ENGINES and path.parents[2].name != "comm":
@@ -67,14 +69,14 @@ def sources(folder: Path, device: str | None) -> list[KernelSource]:
         raise InputError("the folder holds several devices", where="--device", value=device)
     found = []
     for root, engines in roots.items():
-        name = named_device(device).name if device is not None else _device(root.name)
+        name = _device(root.name) if device is None else _device(device) or device
         if name is not None:
             found += [KernelSource(root, name, engine) for engine in ENGINES if engine in engines]
     if not found:
         raise InputError(
             "no measured kernels of a device that kvsim knows",
             where=str(folder),
-            limit="FAMILY/ENGINE/VERSION/*.parquet, ENGINE one of " + ", ".join(ENGINES),
+            limit="FAMILY/ENGINE/VERSION/STEM.parquet or .csv, ENGINE one of " + ", ".join(ENGINES),
             remedy="name a single device's folder and --device",
         )
     unique = {each.file_name: each for each in reversed(found)}

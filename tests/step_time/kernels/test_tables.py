@@ -9,11 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.scenarios import steady
 from typer.testing import CliRunner
 
 from kvsim.commands.calibrate import app
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.shipped import shipped_folder
+from kvsim.simulation import simulate
 from kvsim.step_time.kernels.distil import TOLERANCE, KernelCurve, thinned
 from kvsim.step_time.kernels.source import opened, sources
 from kvsim.step_time.kernels.tables import SUFFIX, KernelFamily, KernelLine, KernelTables
@@ -103,7 +105,7 @@ def test_halves_of_a_kernel_are_added_and_one_alone_does_not_count(tmp_path):
 
 def test_a_missing_column_is_named(tmp_path):
     save(tmp_path / "gemm" / "vllm" / "0.2" / "gemm_perf.parquet", m=[1], latency=[1.0])
-    with pytest.raises(InputError, match=r"lacks columns; got gemm_dtype, k, n"):
+    with pytest.raises(InputError, match=r"lacks gemm_dtype, k, n; got m, latency"):
         distil(tmp_path, tmp_path / "out", "--device", "h100")
     assert not (tmp_path / "out").exists()
 
@@ -184,3 +186,43 @@ def test_a_file_that_is_no_table_is_named(tmp_path):
     np.savez(path, kind=np.arange(3))
     with pytest.raises(InputError, match="not a table of kernels"):
         KernelTables(path, None)
+
+
+def test_a_device_of_the_users_own_runs_on_its_measured_kernels_and_rooflines_for_the_others(
+    tmp_path,
+):
+    def tpot_s(slower: int, **more: object) -> tuple[float, str]:
+        path = tmp_path / f"own-{slower}" / "gemm" / "vllm" / "0.11.0" / "gemm_perf.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shapes = [(6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (128256, 4096)]
+        rows = [
+            f"bfloat16,{m},{n},{k},{slower * (0.01 + n * k * 2e-9 * max(1, m / 256))}"
+            for n, k in shapes
+            for m in (1, 256, 4096)
+        ]
+        path.write_text("\n".join(["gemm_dtype,m,n,k,latency", *rows]))
+        distil(path.parents[3], tmp_path / f"out-{slower}", "--device", "my-gpu")
+        own = {"name": "my-gpu", "memory_gib": 40, "bandwidth_gb_per_s": 1000, "fp16_tflops": 165}
+        tables = {"kind": "kernels", "tables": str(tmp_path / f"out-{slower}")}
+        made = {"allocator": [{"kind": "paged"}], "device": own, "step_time": tables}
+        result = simulate(steady(20) | made | {"model": {"name": "llama-3.1-8b", **more}})
+        mean = result.runs[0].summary.tpot_s.mean
+        assert mean is not None
+        return mean, result.scenario["provenance"]["step_time"]
+
+    once, source = tpot_s(1)
+    assert "my-gpu-vllm" in source
+    assert source.endswith("decode_attention, prefill_attention by fitted rooflines")
+    assert 1.8 < tpot_s(2)[0] / once < 2  # products are nearly all of a step of one sequence
+    assert "all_reduce" in tpot_s(1, tensor_parallel_size=2)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("m,n\n1,2\n", "lacks gemm_dtype, k, latency"), ("", "cannot be read")]
+)
+def test_a_file_of_measurements_that_is_none_is_named(tmp_path, text, words):
+    path = tmp_path / "own" / "gemm" / "vllm" / "0.11.0" / "gemm_perf.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(InputError, match=words):
+        distil(tmp_path / "own", tmp_path / "out", "--device", "my-gpu")
