@@ -3,9 +3,11 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kvsim.engine.connectors.shared import Shared
 from kvsim.fleet.cells import FleetCell, cells_of
 from kvsim.fleet.checks import check_changes
 from kvsim.fleet.members import AnyPart, FleetMember
@@ -20,6 +22,7 @@ from kvsim.results.lifetimes import Lifetime
 from kvsim.results.result import Run
 from kvsim.results.routing import RoutingSummary
 from kvsim.scenario import Scenario
+from kvsim.tiers import shared_by
 
 if TYPE_CHECKING:
     from kvsim.engine.addresses.address_log import AddressLog
@@ -96,8 +99,14 @@ class FleetSimulation:
         self.gpus = [kind.num_gpus for kind, _ in self._kinds]
 
     def check(self) -> None:
-        """Raise InputError for a router that this fleet cannot have."""
+        """Raise InputError for a router that this fleet cannot have, and for replicas that cannot
+        share their tiers.
+        """
         self.options.build_router(FleetView(len(self._kinds)))
+        shared, kinds = Shared(), dict.fromkeys(kind for kind, _ in self._kinds)
+        for kind in filter(lambda kind: shared_by(kind.scenario), kinds):
+            for options in kind.scenario.allocator:
+                replace(kind.part(options).spec, shared=shared).build()
 
     def runs(
         self,
@@ -113,7 +122,8 @@ class FleetSimulation:
         keeps it. spread: serves the cells elsewhere.
         """
         began_s = time.perf_counter()
-        cells = cells_of(self.options, len(self._kinds), stream)
+        shares = any(shared_by(kind.scenario) for kind, _ in self._kinds)
+        cells = cells_of(self.options, len(self._kinds), stream, shares=shares)
         if spread is not None:
             served = list(spread(label, cells, addresses))
         else:

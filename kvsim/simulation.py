@@ -28,7 +28,7 @@ from kvsim.scenario import Scenario
 from kvsim.served import check_served
 from kvsim.shared_sequences import over_gpus, shared_layout
 from kvsim.step_time.form import StepTime
-from kvsim.tiers import with_tiers
+from kvsim.tiers import check_shared, with_tiers
 from kvsim.timing import step_time_of
 
 if TYPE_CHECKING:
@@ -77,13 +77,20 @@ def _side_ready(scenario: Scenario, at: int) -> tuple[ReplicaSpec, StepTime]:
 class Simulation:
     """A scenario made ready: its requests, pool and step time, the same for every allocator.
 
-    Raises InputError for a scenario that cannot run, before any allocator runs.
+    in_fleet: it is that of one replica among others. Raises InputError for a scenario that cannot
+    run, before any allocator runs.
     """
 
     def __init__(
-        self, scenario: Scenario, requests: Stream | Iterable[Request] | None = None
+        self,
+        scenario: Scenario,
+        requests: Stream | Iterable[Request] | None = None,
+        *,
+        in_fleet: bool = False,
     ) -> None:
         self.scenario = scenario
+        if scenario.fleet is None and not in_fleet:
+            check_shared(scenario)
         options = scenario.model
         self.model = options.build(scenario.folder)
         self.device = scenario.device.build()
@@ -292,4 +299,4 @@ def _fleet(simulation: Simulation) -> "FleetSimulation":
 
 def _replica_ready(scenario: Scenario) -> Simulation:
     """A replica of a fleet that differs from the others; its requests are the fleet's."""
-    return Simulation(scenario, ())
+    return Simulation(scenario, (), in_fleet=True)

@@ -131,9 +131,10 @@ def test_how_it_works_prints_what_it_says(capsys: pytest.CaptureFixture[str]) ->
 
 def test_the_page_on_tiers_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "tiers.md").read_text()
-    (code,), (printed,) = blocks(text, "python"), blocks(text, "text")
-    exec(code, {})
-    assert capsys.readouterr().out == printed
+    names: dict[str, object] = {}
+    for code, printed in zip(blocks(text, "python"), blocks(text, "text"), strict=True):
+        exec(code, names)
+        assert capsys.readouterr().out == printed
     table, hicache = blocks(text, "toml")
     first = tomllib.loads(blocks(FIRST, "toml")[0])
     paged = [each for each in first["allocator"] if each["kind"] == "paged"]

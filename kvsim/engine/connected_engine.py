@@ -75,6 +75,7 @@ class ConnectedEngine(Engine):
                 yield from self._poll(plan)
             if self._routed:
                 yield from self._settle()
+        self._connector.close(self.now_ps)
 
     @property
     def _goes_on(self) -> bool:

@@ -31,6 +31,11 @@ class HicacheEngine(Engine):
     def tier_totals(self) -> RunTotals:
         return self.hierarchical.totals
 
+    def _run(self) -> Generator[simpy.Event, None, None]:
+        yield from super()._run()
+        if self.hierarchical.storage is not None:
+            self.hierarchical.storage.close()
+
     def _plan(self) -> Plan:
         self.hierarchical.now_ps = self.now_ps
         return super()._plan()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import simpy
 
 from kvsim.engine.arrivals import Arrivals, Left
+from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.engine import Engine
 from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
@@ -50,8 +51,9 @@ class ReplicaSpec:
     speculation: method of speculative decoding, None without it; acceptance: how many drafts are
     accepted. unwatched, states, window_tokens, plan: see `MemorySpec`.
     connector: makes the KV connector of the engine; None without one. copies_hold_blocks: copies of
-    the connector keep blocks from being freed. hicache: tiers behind the device under SGLang's
-    scheduler; None: those of the allocator's options.
+    the connector keep blocks from being freed. shared: tiers that replicas on one clock have in
+    common; None: the replica is alone. hicache: tiers behind the device under SGLang's scheduler;
+    None: those of the allocator's options.
     """
 
     allocator: AllocatorOptions
@@ -68,12 +70,13 @@ class ReplicaSpec:
     states: int | None = None
     window_tokens: int | None = None
     plan: Grouping | None = None
-    connector: "Callable[[], Connector] | None" = None
+    connector: "Callable[[Shared], Connector] | None" = None
     hicache: "Hierarchy | None" = None
     copies_hold_blocks: bool = False
+    shared: Shared | None = None
 
     def with_connector(
-        self, connector: "Callable[[], Connector]", *, copies_hold_blocks: bool = False
+        self, connector: "Callable[[Shared], Connector]", *, copies_hold_blocks: bool = False
     ) -> "ReplicaSpec":
         """The same engine with a KV connector."""
         return replace(self, connector=connector, copies_hold_blocks=copies_hold_blocks)
@@ -111,7 +114,8 @@ class ReplicaSpec:
         if speculation is None or self.acceptance is None:
             allocator = self.allocator.build(self.memory_spec())
             if self.connector is not None:
-                return self.scheduler.connected(allocator, self.max_model_len, self.connector())
+                connector = self.connector(self.shared or Shared())
+                return self.scheduler.connected(allocator, self.max_model_len, connector)
             scheduler = self.scheduler.build(allocator, self.max_model_len)
             if self.allocator.hierarchical:
                 from kvsim.engine.hicache.hierarchy import check_hierarchy
@@ -279,5 +283,5 @@ def _engine(spec: ReplicaSpec, env: simpy.Environment, parts: EngineParts) -> En
 
     engine = HicacheEngine(env, parts)
     found = spec.hicache or hierarchy_of(spec.allocator, spec.layout, spec.host_bytes_per_s)
-    found.connect(engine.hierarchical)
+    found.connect(engine.hierarchical, spec.shared or Shared())
     return engine

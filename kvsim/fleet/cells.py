@@ -17,8 +17,10 @@ class FleetCell(NamedTuple):
     stream: Stream
 
 
-def cells_of(options: FleetOptions, num_replicas: int, stream: Stream) -> list[FleetCell]:
-    """The cells of a fleet with their requests.
+def cells_of(
+    options: FleetOptions, num_replicas: int, stream: Stream, *, shares: bool = False
+) -> list[FleetCell]:
+    """The cells of a fleet with their requests. shares: whether its replicas share a tier.
 
     Replicas and requests are dealt to the cells in turn; requests of one session, and those that
     follow each other, go to one cell. Under round robin nobody looks at a replica, so that each is
@@ -31,15 +33,22 @@ def cells_of(options: FleetOptions, num_replicas: int, stream: Stream) -> list[F
             value=options.cells,
             remedy="leave fleet.cells or workload.max_concurrency out",
         )
+    if options.cells > 1 and shares:
+        raise InputError(
+            "replicas of different cells share no tier",
+            where="fleet.cells",
+            value=options.cells,
+            remedy="leave fleet.cells out, or let them share none",
+        )
     dealt = list(_dealt(stream.requests, options.cells))
     found = []
     for cell in range(options.cells):
         numbers = tuple(range(cell, num_replicas, options.cells))
         own = stream if options.cells == 1 else _part(stream, dealt[cell])
-        if _in_turn(options, own):
+        if not shares and _in_turn(options, own):
             count = len(numbers)
-            shares = [_part(own, own.requests[at::count]) for at in range(count)]
-            found += [FleetCell((n,), share) for n, share in zip(numbers, shares, strict=True)]
+            parts = [_part(own, own.requests[at::count]) for at in range(count)]
+            found += [FleetCell((n,), part) for n, part in zip(numbers, parts, strict=True)]
         else:
             found.append(FleetCell(numbers, own))
     return found

@@ -8,6 +8,7 @@ knows by then. Then replicas plan.
 from collections.abc import Callable, Iterator, Sequence
 
 from kvsim.engine.arrivals import Left
+from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import RunningReplica, clock, serve_all
 from kvsim.engine.waves import Waves
@@ -52,7 +53,11 @@ class Fleet:
         self.arrivals.submit = self.submit
         self.waves = None if sync_steps is None else Waves(self.env, sync_steps)
         hooks = MemberHooks(
-            self._left, refuse=refuse, report_interval_ps=report_interval_ps, waves=self.waves
+            self._left,
+            refuse=refuse,
+            report_interval_ps=report_interval_ps,
+            waves=self.waves,
+            shared=Shared(),
         )
         self._pool = RoutedPool(
             self.env, parts, router, hooks, reports=reports, regret=regret, observer_of=observer_of

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
+from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import Clock, ReplicaSpec, RunningReplica, serving
 from kvsim.engine.waves import Waves
@@ -21,7 +22,7 @@ class MemberHooks(NamedTuple):
     left: called with each request that has left. prefilled, heard: called with first tokens and
     with changed loads (see `ReplicaWatch`); None: not called. refuse, report_interval_ps: see
     `EngineParts`; report_interval_ps = 0: steps are taken one by one. observer: a further observer.
-    waves: waves of its engine; None: it steps alone.
+    waves: waves of its engine; None: it steps alone. shared: tiers in common with other members.
     """
 
     left: Callable[[Request], None]
@@ -32,6 +33,7 @@ class MemberHooks(NamedTuple):
     refuse: bool = True
     report_interval_ps: int | None = None
     waves: Waves | None = None
+    shared: Shared | None = None
 
     def watch(self) -> Observer | None:
         """Who watches a replica of the member; None: nobody needs to."""
@@ -77,7 +79,7 @@ class FleetPart(NamedTuple):
     def build(self, env: Clock, hooks: MemberHooks) -> "SingleReplica":
         """The replica on this clock."""
         watch = hooks.watch()
-        spec = replace(self.spec, unwatched=watch is None)
+        spec = replace(self.spec, unwatched=watch is None, shared=hooks.shared)
         if hooks.report_interval_ps == 0 or hooks.waves is not None:
             spec = replace(spec, max_steps=1)
         return SingleReplica(

@@ -33,6 +33,7 @@ class FleetGroup(Options):
     allocator: dict[str, Any] | None = None
     scheduler: dict[str, Any] | None = None
     step_time: dict[str, Any] | None = None
+    tier: tuple[dict[str, Any], ...] | None = None
 
 
 class FleetOptions(Options):

@@ -109,6 +109,11 @@ class AllocatorOptions(Options):
         """
         return False
 
+    @property
+    def shares_storage(self) -> bool:
+        """Whether the replicas of a fleet have the storage behind its host memory in common."""
+        return False
+
     def removals(self) -> Iterator[Removal]:
         """The same allocator with one class of WASTE after another removed, cumulatively, outermost
         first. A kind without such steps goes to the ideal allocator in one step.

@@ -199,6 +199,10 @@ class Connector(ABC):
         """What its tiers did so far, the nearest first."""
         return ()
 
+    def close(self, now_ps: int) -> None:
+        """The engine dies now, and leaves to other replicas what it shares with them."""
+        return
+
     # --- the worker half ------------------------------------------------------------------------
 
     @abstractmethod

@@ -9,6 +9,7 @@ from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.lane import Lane
 from kvsim.engine.connectors.offloading.disk import Disk
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup
+from kvsim.engine.connectors.shared import Shared
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import PS_PER_US
@@ -35,9 +36,11 @@ class TierSite(NamedTuple):
 
 
 class ConnectorPlan(NamedTuple):
-    """build: makes the connector of an engine. holds: its copies hold blocks of the device."""
+    """build: makes the connector of an engine; what it shares is that of all on its clock. holds:
+    its copies hold blocks of the device.
+    """
 
-    build: Callable[[], Connector]
+    build: Callable[[Shared], Connector]
     holds: bool = False
 
 
@@ -55,8 +58,15 @@ class TierOptions(Options):
             remedy='begin with kind = "vllm-offloading"',
         )
 
-    def behind_host(self, chunk_bytes: int) -> Disk:
-        """An empty tier of such chunks behind host memory; InputError where none stands there."""
+    @property
+    def is_shared(self) -> bool:
+        """Whether the replicas of a fleet have this tier in common."""
+        return False
+
+    def behind_host(self, chunk_bytes: int, chunk_tokens: tuple[int, ...], shared: Shared) -> Disk:
+        """A tier of such chunks behind host memory, of so many tokens in each group of layers;
+        InputError where none stands there.
+        """
         raise InputError(
             "this tier does not stand behind host memory",
             where="tier.1.kind",

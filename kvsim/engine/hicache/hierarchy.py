@@ -3,6 +3,8 @@
 from typing import NamedTuple
 
 from kvsim.engine.connectors.lane import Lane
+from kvsim.engine.connectors.shared import Shared
+from kvsim.engine.hicache.contents import StorageContents
 from kvsim.engine.hicache.copies import HostLink, TierCopies
 from kvsim.engine.hicache.scheduler import HicacheScheduler
 from kvsim.engine.hicache.storage import Storage, StorageSettings
@@ -21,18 +23,32 @@ STORAGE_GB_PER_S, STORAGE_LATENCY_US = 5.0, 100.0  # unless given
 
 class Hierarchy(NamedTuple):
     """link: between device and host memory. times, settings: of the storage; no times: there is
-    none.
+    none. shared: what is stored is found by all replicas of a fleet.
     """
 
     link: HostLink
     times: StorageTimes | None = None
     settings: StorageSettings = StorageSettings()
+    shared: bool = False
 
-    def connect(self, scheduler: HicacheScheduler) -> None:
-        """Give a scheduler that has not run its copies and its storage."""
+    def connect(self, scheduler: HicacheScheduler, shared: Shared) -> None:
+        """Give a scheduler that has not run its copies and its storage; InputError where replicas
+        cannot share one.
+        """
         copies = scheduler.copies = TierCopies(scheduler.pages, self.link)
         if self.times is not None:
-            scheduler.storage = Storage(scheduler.pages, copies, self.times, self.settings)
+            contents = self._contents(scheduler.pages, shared) if self.shared else None
+            scheduler.storage = Storage(
+                scheduler.pages, copies, self.times, self.settings, contents
+            )
+
+    def _contents(self, pages: HicacheAllocator, shared: Shared) -> StorageContents:
+        tokens = pages.page_tokens
+        return shared.part(
+            "allocator.hicache_storage_shared",
+            f"pages of {tokens} tokens and {tokens * pages.token_bytes:,} bytes",
+            lambda: StorageContents(tokens),
+        )
 
 
 def check_hierarchy(scheduler: Scheduler) -> None:
@@ -80,4 +96,4 @@ def hierarchy_of(options: AllocatorOptions, layout: KVLayout, host_bytes_per_s: 
         extra.retry_poll_interval,
         extra.retry_max_attempts,
     )
-    return Hierarchy(link, speed, settings)
+    return Hierarchy(link, speed, settings, options.hicache_storage_shared)

@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from kvsim.engine.connectors.totals import TierTotals
+from kvsim.engine.hicache.contents import StorageContents
 from kvsim.engine.hicache.copies import TierCopies
 from kvsim.engine.hicache.lookups import Prefetch, Retry, StorageQuery, StorageRead, StorageWrite
 from kvsim.engine.hicache.servers import StorageServer
@@ -16,7 +17,6 @@ from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.memory.radix.hicache.fetched import hang
 from kvsim.memory.radix.hicache.node import HostLock, TierNode
 from kvsim.memory.radix.hicache.options import PrefetchPolicy
-from kvsim.memory.radix.hicache.pages import PageKeys
 from kvsim.sequence import Sequence
 
 
@@ -35,7 +35,9 @@ class StorageSettings(NamedTuple):
 
 
 class Storage:
-    """lookups: requests whose lookup is under way. brought: tokens that a request has from here.
+    """The storage as one engine uses it. contents: what it shares with others; None: nothing.
+
+    lookups: requests whose lookup is under way. brought: tokens that a request has from here.
     num_waits, waited_ps: lookups for which requests were passed over, and for how long in sum;
     waits_ps: of each request that was not admitted since.
     """
@@ -46,12 +48,14 @@ class Storage:
         copies: TierCopies,
         times: StorageTimes,
         settings: StorageSettings,
+        contents: StorageContents | None = None,
     ) -> None:
         self._allocator, self._copies = allocator, copies
         self._tree, self._page = allocator.tiers, allocator.page_tokens
         self._times, self._settings = times, settings
-        self._keys = PageKeys(self._page)
-        self._stored: set[int] = set()
+        self._contents = contents or StorageContents(self._page)
+        self._contents.joined(self)
+        self._keys, self._stored = self._contents.keys, self._contents.stored
         self._queries, self._reads, self._writes = StorageServer(), StorageServer(), StorageServer()
         self.lookups: dict[Sequence, Prefetch] = {}
         self.brought: dict[Sequence, int] = {}
@@ -71,7 +75,8 @@ class Storage:
     # --- the clock --------------------------------------------------------------------------------
 
     @property
-    def _servers(self) -> tuple[StorageServer, StorageServer, StorageServer]:
+    def servers(self) -> tuple[StorageServer, StorageServer, StorageServer]:
+        """For queries, reads and writes."""
         return self._queries, self._reads, self._writes
 
     @property
@@ -89,7 +94,7 @@ class Storage:
     def next_ps(self) -> int | None:
         """When something ends next, or a request has waited long enough; None: nothing does."""
         self._start()
-        ends = [server.end_ps for server in self._servers if server.end_ps is not None]
+        ends = [server.end_ps for server in self.servers if server.end_ps is not None]
         if self._settings.policy == "timeout":
             ends += (
                 self._deadline_ps(each)
@@ -99,7 +104,7 @@ class Storage:
         return min((end for end in ends if end > self._copies.now_ps), default=None)
 
     def _start(self) -> None:
-        for server in self._servers:
+        for server in self.servers:
             server.start()
 
     @property
@@ -150,13 +155,12 @@ class Storage:
         self._try_again(head)
 
     def serve(self, now_ps: int) -> None:
-        """The servers work up to now."""
-        self._start()
-        while True:
-            due = [s for s in self._servers if s.end_ps is not None and s.end_ps <= now_ps]
-            if not due:
-                return
-            min(due, key=lambda server: server.end_ps or 0).step()
+        """The servers work up to now, those of all engines with the same storage."""
+        self._contents.serve(now_ps)
+
+    def close(self) -> None:
+        """The engine has died."""
+        self._contents.left(self)
 
     # --- to the storage ---------------------------------------------------------------------------
 

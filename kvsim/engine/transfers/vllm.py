@@ -10,6 +10,7 @@ from kvsim.engine.connected_engine import ConnectedEngine
 from kvsim.engine.connectors.nixl.consumer import NixlConsumer, ReadGroup
 from kvsim.engine.connectors.nixl.producer import NixlProducer
 from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
+from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.engine import Engine
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.transfers.handoff import Handoff, names_of, prompt_of
@@ -91,14 +92,14 @@ class NixlHandoff(Handoff):
         self._consumers: list[NixlConsumer] = []
         return spec.with_connector(self._consumer)
 
-    def _producer(self) -> NixlProducer:
+    def _producer(self, _: Shared) -> NixlProducer:
         lease_ps = self.spec.lease_ps
         extension_ps = lease_ps * EXTENSION[0] // EXTENSION[1]
         found = NixlProducer(self._prompts, self._now, lease_ps, extension_ps)
         self._producers.append(found)
         return found
 
-    def _consumer(self) -> NixlConsumer:
+    def _consumer(self, _: Shared) -> NixlConsumer:
         reads = NetworkReads(self.network, self.spec.handshake_ps)
         beat_ps = self.spec.lease_ps // HEARTBEATS
         found = NixlConsumer(

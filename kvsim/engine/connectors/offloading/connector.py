@@ -36,15 +36,17 @@ POLICIES = {"lru": LeastRecentlyUsed, "arc": AdaptiveReplacement}
 
 
 class OffloadingConnector(Connector):
-    """settings: as resolved. worker: who copies."""
+    """settings: as resolved. worker: who copies. keys: of the content of chunks; None: its own."""
 
-    def __init__(self, settings: OffloadSettings, worker: Worker) -> None:
+    def __init__(
+        self, settings: OffloadSettings, worker: Worker, keys: ChunkKeys | None = None
+    ) -> None:
         self.settings, self.worker = settings, worker
         policy = POLICIES[settings.policy](settings.slots)
         self.pool = HostPool(
             settings.slots, policy, settings.store_threshold, settings.max_tracker_size
         )
-        self.keys = ChunkKeys(tuple(group.chunk_tokens for group in settings.groups))
+        self.keys = keys or ChunkKeys(tuple(group.chunk_tokens for group in settings.groups))
         self.jobs = Jobs()
         self.stores = Stores(settings, self.pool, self.keys, self.jobs)
         self._loading: Counter[int] = Counter()  # contents on their way to the device

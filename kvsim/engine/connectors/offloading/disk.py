@@ -7,29 +7,33 @@ deleted.
 """
 
 from collections import deque
+from functools import partial
 
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.connectors.lane import Lane
 from kvsim.engine.connectors.offloading.chunk import HostChunk
+from kvsim.engine.connectors.offloading.folder import NEVER, Folder
 from kvsim.engine.connectors.totals import TierTotals
 from kvsim.sequence import Sequence
 
-NEVER = 1 << 62
-
 
 class DiskJob:
-    """Chunks that one thread reads from files, or writes to them."""
+    """Chunks that one thread reads from files, or writes to them. reader: whether a reading thread
+    has it.
+    """
 
-    __slots__ = ("chunks", "end_ps", "number", "read", "seq")
+    __slots__ = ("chunks", "end_ps", "number", "read", "reader", "seq")
 
     def __init__(self, number: int, seq: Sequence, chunks: list[HostChunk], *, read: bool) -> None:
         self.number, self.seq, self.chunks, self.read = number, seq, chunks, read
         self.end_ps = NEVER
+        self.reader = read
 
 
 class Disk:
-    """A folder of chunks. read, write: how long one chunk takes, no matter who else copies.
-    chunk_bytes: of a slot of host memory. lookup_ps: to look for one file.
+    """The threads of one engine over a folder. read, write: how long one chunk takes a thread.
+    chunk_bytes: of a slot of host memory. lookup_ps: to look for one file. folder: None: one of
+    its own.
     """
 
     def __init__(
@@ -40,7 +44,10 @@ class Disk:
         lookup_ps: int,
         read_threads: int,
         write_threads: int,
+        folder: Folder | None = None,
     ) -> None:
+        self.folder = folder or Folder()
+        self._number = self.folder.joined()
         self._chunk_bytes = chunk_bytes
         self.num_read = self.num_written = 0
         self._read_ps, self._write_ps = (
@@ -50,10 +57,10 @@ class Disk:
         self._lookup_ps = lookup_ps
         self._idle = {True: read_threads, False: write_threads}
         self._queues: dict[bool, deque[DiskJob]] = {True: deque(), False: deque()}
-        self._working: list[tuple[DiskJob, bool]] = []  # and whether a reading thread has it
+        self._writing: dict[DiskJob, None] = {}
         self._ended: list[DiskJob] = []
+        self._closed = False
         self._made = 0
-        self._files: dict[int, int] = {}  # since when
         self._looking_ps = 0
         self._answers: dict[int, tuple[int, bool]] = {}
         self._asking: dict[int, set[Sequence]] = {}
@@ -84,7 +91,7 @@ class Disk:
         self._looking_ps = start_ps + num * self._lookup_ps
         found = 0
         for key in self._questions:
-            there = self._files.get(key, NEVER) <= now_ps
+            there = self.folder.has(key, now_ps)
             found += there
             self._answers[key] = self._looking_ps, there
         self._questions = {}
@@ -102,16 +109,11 @@ class Disk:
                 del self._asking[key]
                 self._answers.pop(key, None)
 
-    @property
-    def num_files(self) -> int:
-        """Files so far."""
-        return len(self._files)
-
     # --- jobs -----------------------------------------------------------------------------------
 
     def submit(self, seq: Sequence, chunks: list[HostChunk], now_ps: int, *, read: bool) -> None:
         """A job for the next thread that is free."""
-        self._advance(now_ps)
+        self.folder.advance(now_ps)
         job = DiskJob(self._made, seq, chunks, read=read)
         self._made += 1
         self.num_open += 1
@@ -128,33 +130,49 @@ class Disk:
         if not queue:
             return False
         job = queue.popleft()
-        job.end_ps = now_ps
-        for chunk in job.chunks:
-            if job.read:
-                job.end_ps += self._read_ps
-                self.num_read += 1
-            elif not self._files.get(chunk.key, NEVER) <= now_ps:
-                job.end_ps += self._write_ps
-                self.num_written += 1
-                self._files.setdefault(chunk.key, job.end_ps)
-        self._working.append((job, reader))
+        job.reader = reader
+        self._start(job, now_ps)
+        self.folder.started(job.end_ps, self._number, job.number, partial(self._end, job))
         if self.journal is not None:
             name, tick_ps = "load" if job.read else "store", self.tick_ps
             times = [now_ps // tick_ps, job.end_ps // tick_ps]
             self.journal.add("tier", [job.number, name, job.seq.id, job.chunks, *times])
         return True
 
-    def _advance(self, now_ps: int) -> None:
-        """Threads end their jobs up to now_ps, and take the next ones."""
-        while self._working:
-            entry = min(self._working, key=lambda each: (each[0].end_ps, each[0].number))
-            job, reader = entry
-            if job.end_ps > now_ps:
-                return
-            self._working.remove(entry)
-            self._ended.append(job)
-            if not self._begin(reader, job.end_ps):
-                self._idle[reader] += 1
+    def _start(self, job: DiskJob, now_ps: int) -> None:
+        """The end of a job that starts now, and of each file that it writes."""
+        moved = job.chunks
+        if not job.read:
+            moved = [chunk for chunk in moved if not self.folder.has(chunk.key, now_ps)]
+        num = len(moved)
+        chunk_ps = self._read_ps if job.read else self._write_ps
+        link_ps = self.folder.link_end_ps(num * self._chunk_bytes, now_ps, read=job.read)
+        job.end_ps = max(now_ps + num * chunk_ps, link_ps if num else 0)
+        if job.read:
+            self.num_read += num
+            return
+        self.num_written += num
+        self._writing[job] = None
+        for place, chunk in enumerate(moved, 1):
+            self.folder.writes(chunk.key, now_ps + (job.end_ps - now_ps) * place // num)
+
+    def _end(self, job: DiskJob) -> None:
+        """A thread has ended a job, and takes the next one."""
+        if self._closed:
+            return
+        self._writing.pop(job, None)
+        self._ended.append(job)
+        if not self._begin(job.reader, job.end_ps):
+            self._idle[job.reader] += 1
+
+    def close(self, now_ps: int) -> None:
+        """The engine has died: its threads have, and what they were writing is lost."""
+        self._closed = True
+        for queue in self._queues.values():
+            queue.clear()
+        for job in self._writing:
+            for chunk in job.chunks:
+                self.folder.lost(chunk.key, now_ps)
 
     def totals(self) -> TierTotals:
         """What it did so far, chunks of all ranks."""
@@ -169,7 +187,7 @@ class Disk:
 
     def reports(self, now_ps: int) -> list[DiskJob]:
         """The jobs that have ended by now_ps and no report has named yet."""
-        self._advance(now_ps)
+        self.folder.advance(now_ps)
         ended, self._ended = self._ended, []
         self.num_open -= len(ended)
         if self.journal is not None:

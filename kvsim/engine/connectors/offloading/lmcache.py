@@ -8,6 +8,7 @@ from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.engine.connectors.offloading.worker import Worker
+from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.connectors.tiers import (
     ConnectorPlan,
     LinkOptions,
@@ -77,7 +78,7 @@ class LMCacheTier(LinkOptions):
             kind="lmcache",
         )
 
-        def build() -> Connector:
+        def build(_: Shared) -> Connector:
             load = self.lane(self.load_gb_per_s, site)
             expedited = self.lane(self.load_gb_per_s, site)
             worker = Worker(self.lane(self.store_gb_per_s, site), load, expedited)

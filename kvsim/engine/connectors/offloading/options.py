@@ -11,6 +11,7 @@ from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.engine.connectors.offloading.tiered import TieredConnector
 from kvsim.engine.connectors.offloading.worker import Worker
+from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.connectors.tiers import (
     ConnectorPlan,
     HostTierOptions,
@@ -79,9 +80,10 @@ class VllmOffloading(HostTierOptions):
             lcm(*(full or [group.chunk_tokens for group in groups])),
             host_bytes=slots * chunk_bytes,
         )
-        self._check_behind(behind, chunk_bytes)
+        chunk_tokens = tuple(group.chunk_tokens for group in groups)
+        self._check_behind(behind, chunk_bytes, chunk_tokens)
 
-        def build() -> Connector:
+        def build(shared: Shared) -> Connector:
             worker = Worker(
                 self.lane(self.store_gb_per_s, site),
                 self.lane(self.load_gb_per_s, site),
@@ -89,15 +91,18 @@ class VllmOffloading(HostTierOptions):
             )
             if not behind:
                 return OffloadingConnector(settings, worker)
-            return TieredConnector(settings, worker, behind[0].behind_host(chunk_bytes))
+            disk = behind[0].behind_host(chunk_bytes, chunk_tokens, shared)
+            return TieredConnector(settings, worker, disk)
 
         return ConnectorPlan(build)
 
-    def _check_behind(self, behind: Sequence[TierOptions], chunk_bytes: int) -> None:
+    def _check_behind(
+        self, behind: Sequence[TierOptions], chunk_bytes: int, chunk_tokens: tuple[int, ...]
+    ) -> None:
         """InputError for what cannot stand behind host memory."""
         if not behind:
             return
-        behind[0].behind_host(chunk_bytes)
+        behind[0].behind_host(chunk_bytes, chunk_tokens, Shared())
         refuse_behind(behind[1:], "a file system", 2)
         if self.store_threshold >= 2:
             raise InputError(

@@ -30,7 +30,7 @@ class TieredConnector(OffloadingConnector):
     """disk: the files behind host memory."""
 
     def __init__(self, settings: OffloadSettings, worker: Worker, disk: Disk) -> None:
-        super().__init__(settings, worker)
+        super().__init__(settings, worker, disk.folder.keys)
         self.disk = disk
         self._now_ps = 0
         self._promoted: dict[Sequence, list[HostChunk]] = {}
@@ -123,6 +123,9 @@ class TieredConnector(OffloadingConnector):
 
     def totals(self) -> tuple[TierTotals, ...]:
         return (*super().totals(), self.disk.totals())
+
+    def close(self, now_ps: int) -> None:
+        self.disk.close(now_ps)
 
     @property
     def busy(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.connectors.simple.connector import SimpleConnector
 from kvsim.engine.connectors.simple.settings import SimpleSettings
 from kvsim.engine.connectors.tiers import (
@@ -57,7 +58,7 @@ class VllmSimpleOffloading(HostTierOptions):
             blocks * site.block_bytes * site.ranks,
         )
 
-        def build() -> SimpleConnector:
+        def build(_: Shared) -> SimpleConnector:
             store = self.lane(self.store_gb_per_s, site)
             return SimpleConnector(settings, store, self.lane(self.load_gb_per_s, site))
 

@@ -51,7 +51,8 @@ class HicacheOptions(AllocatorOptions):
         each; the device's host link unless given. hicache_copy_latency_us: before each copy, of a
         load before each layer.
     storage_read_gb_per_s, storage_write_gb_per_s: of the storage, 5 unless given.
-        storage_latency_us: of each call, 100 unless given. These six are kvsim's own.
+        storage_latency_us: of each call, 100 unless given. hicache_storage_shared: all replicas of
+        a fleet find what one has written, each at these speeds. These seven are kvsim's own.
     """
 
     enable_hierarchical_cache: bool = False
@@ -61,6 +62,7 @@ class HicacheOptions(AllocatorOptions):
     hicache_storage_backend: str | None = None
     hicache_storage_prefetch_policy: PrefetchPolicy = "timeout"
     hicache_storage_backend_extra_config: HicacheStorageConfig = HicacheStorageConfig()
+    hicache_storage_shared: bool = False
     hicache_write_gb_per_s: float | None = Speed
     hicache_load_gb_per_s: float | None = Speed
     hicache_copy_latency_us: float = Field(10.0, ge=0, le=1e9)
@@ -94,6 +96,10 @@ class HicacheOptions(AllocatorOptions):
     def page_tokens(self) -> int:
         """Tokens of a page."""
         raise NotImplementedError(type(self).__name__)  # who has pages says how large they are
+
+    @property
+    def shares_storage(self) -> bool:
+        return self.hicache_storage_shared
 
     @property
     def write_threshold(self) -> int | None:

@@ -12,6 +12,7 @@ from kvsim.engine.connectors.offloading.disk import Disk
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadSettings
 from kvsim.engine.connectors.offloading.tiered import TieredConnector
 from kvsim.engine.connectors.offloading.worker import Worker
+from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.plumbing.options import Options
 from kvsim.request import Request
@@ -102,7 +103,7 @@ class OffloadCase(VllmSchedule):
         spec = super().replica_spec()
         return spec.with_connector(self._connector())
 
-    def _connector(self) -> Callable[[], Connector]:
+    def _connector(self) -> Callable[[Shared], Connector]:
         offload, transfer = self.engine.offload, self.transfer
         windows = [
             group.window_tokens for group in self.engine.kv_groups for _ in range(group.groups)
@@ -139,7 +140,7 @@ class OffloadCase(VllmSchedule):
             limits=limits,
         )
 
-        def build() -> Connector:
+        def build(_: Shared) -> Connector:
             worker = Worker(transfer.store.lane(), transfer.load.lane(), transfer.load.lane())
             worker.tick_ps = TICK_PS
             return transfer.timed(self._over(settings, worker))

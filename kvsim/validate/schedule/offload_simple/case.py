@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from kvsim.engine.connectors.connector import Connector
+from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.connectors.simple.connector import SimpleConnector
 from kvsim.engine.connectors.simple.settings import SimpleSettings
 from kvsim.engine.replica import ReplicaSpec
@@ -58,7 +59,7 @@ class SimpleCase(VllmSchedule):
             offload.lazy_target,
         )
 
-        def build() -> Connector:
+        def build(_: Shared) -> Connector:
             connector = SimpleConnector(settings, cost.store.lane(), cost.load.lane())
             connector.tick_ps = TICK_PS
             return cost.timed(connector)

@@ -223,7 +223,7 @@ class PairReplay:
         connector.idle_ps = self._case.link.idle * TICK_PS
         connector.poll_ps = self._case.link.launch * TICK_PS
         connector.record(self._rows[side].journal)
-        spec = engine.replica_spec(RecordedAcceptance((), {})).with_connector(lambda: connector)
+        spec = engine.replica_spec(RecordedAcceptance((), {})).with_connector(lambda _: connector)
         scheduler = spec.build()
         assert isinstance(scheduler, ConnectedScheduler)
         parts = EngineParts(

@@ -1,0 +1,35 @@
+"""What replicas on one clock have in common behind their devices."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from kvsim.plumbing.errors import InputError
+
+T = TypeVar("T")
+
+
+class Shared:
+    """Parts of one fleet by name, each made by the replica that asks first."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[str, Any]] = {}
+
+    def part(self, where: str, kind: str, make: Callable[[], T]) -> T:
+        """The part that the option at `where` asks for; `make` makes it where there is none yet.
+
+        kind: what must be equal for all who share it; InputError where it is not.
+        """
+        first, found = self._parts.setdefault(where, (kind, None))
+        if kind != first:
+            raise InputError(
+                "replicas that share a tier have units of one size, and one link to it",
+                where=where,
+                value=kind,
+                limit=first,
+                remedy="give all groups the same, or leave it out",
+            )
+        if found is None:
+            found = make()
+            self._parts[where] = first, found
+        part: T = found
+        return part
