@@ -44,6 +44,7 @@ class ConnectedEngine(Engine):
         self._waiting_since: dict[Sequence, int] = {}  # for a load
         self._naps: Naps | None = None  # while nothing is polled
         self._news = False  # of the iteration under way: its plan or a report changed something
+        self._ended = False  # sequences have ended that no schedule() has named to the workers yet
         self._leaps = parts.max_steps != 1 and parts.observer is None
         self._connector.woken = self._rouse
         self._num_waits = self._wait_ps = self._held_up_ps = 0
@@ -56,6 +57,7 @@ class ConnectedEngine(Engine):
         while not self.stopped:
             self._connector.begin(self.now_ps)
             plan = self._plan()
+            self._ended = False
             in_flight = self._in_flight
             if plan.empty and not (in_flight or self._goes_on or plan.preempted):
                 self._return(plan, self.now_ps)
@@ -101,10 +103,11 @@ class ConnectedEngine(Engine):
             yield from self._sleep()
 
     def _sleep(self) -> Generator[simpy.Event, None, None]:
-        """Between two polls, as long as there is anything to schedule; else empty steps in flight
-        return at once.
+        """Between two polls, as long as there is anything to schedule or sequences have ended; else
+        empty steps in flight return at once.
         """
-        if self._goes_on or self.scheduler.running or len(self.scheduler.waiting):
+        scheduler = self.scheduler
+        if self._goes_on or self._ended or scheduler.running or len(scheduler.waiting):
             yield from self._nap()
             return
         while self._in_flight:
@@ -230,8 +233,10 @@ class ConnectedEngine(Engine):
     def _return(self, plan: Plan, now_ps: int) -> None:
         super()._return(plan, now_ps)
         report = self._reports.pop(plan)
+        failed = self._connected.returned(report, now_ps)
         self._news = self._news or any(report) or not plan.empty
-        for seq in self._connected.returned(report, now_ps):
+        self._ended = self._ended or bool(plan.finishing or failed)
+        for seq in failed:
             self.intake.ended(seq, now_ps, LOAD_FAILED)
 
     def _commit(self, plan: Plan, steps: int) -> None:

@@ -62,6 +62,11 @@ class FcfsQueue:
         self._waiting.remove(seq)
 
 
+def priority_key(seq: Sequence) -> tuple[int, int, str]:
+    """Priority, arrival, id: lower is earlier."""
+    return seq.priority, seq.arrival_ps, seq.id
+
+
 class PriorityQueue:
     """By (priority, arrival, id); lower first, preempted ones among the others."""
 
@@ -72,7 +77,7 @@ class PriorityQueue:
         return len(self._heap)
 
     def add(self, seq: Sequence) -> None:
-        heappush(self._heap, (seq.priority, seq.arrival_ps, seq.id, seq))
+        heappush(self._heap, (*priority_key(seq), seq))
 
     def put_back(self, seq: Sequence) -> None:
         self.add(seq)

@@ -59,6 +59,7 @@ class ConnectedScheduler(ContinuousScheduler):
         self.kept: dict[Sequence, None] = {}
         self._overlaps = overlaps
         self._defers_frees = overlaps and connector.loads
+        self._drops_outputs = overlaps and not connector.loads
         self._last: Plan | None = None
         self._stuck = False  # a victim's step has not returned, so nobody was preempted
         self.loads: list[Sequence] = []
@@ -100,6 +101,13 @@ class ConnectedScheduler(ContinuousScheduler):
             self._stuck = True
             return False
         return super()._preempt_until(took, seq, plan)  # type: ignore[arg-type]
+
+    def _preempt(self, victim: Sequence, plan: Plan) -> None:
+        super()._preempt(victim, plan)
+        last = self._last
+        if self._drops_outputs and last is not None and victim in last.finishing:
+            last.finishing.remove(victim)  # the KV that goes with its token is lost
+            victim.num_outputs -= 1
 
     def _continue_running(self, plan: Plan, budget: int, threshold: int) -> int:
         if self._defers_frees and self.batch.num and not self.allocator.steps_that_fit(1):
@@ -160,7 +168,7 @@ class ConnectedScheduler(ContinuousScheduler):
         queues, left = self.queues, budget
         if len(queues.holding) == len(queues.loading):
             return left
-        for seq in list(queues.holding):
+        for seq in queues.in_turn:
             if left <= 0 or len(self.running) >= self._knobs.max_num_seqs:
                 break
             if seq in queues.loading:
@@ -174,6 +182,8 @@ class ConnectedScheduler(ContinuousScheduler):
             if seq in queues.loaded:
                 self._blocks.end_load(seq, queues.loaded[seq])
             computed = min(queues.promote(seq), seq.num_tokens - 1)
+            if not computed:
+                self.connector.matched(seq, 0)  # who has nothing computed is looked up again
             new_tokens = self._first_chunk(seq, computed, left, threshold)
             if not new_tokens:
                 return None
@@ -190,11 +200,11 @@ class ConnectedScheduler(ContinuousScheduler):
         """A sequence whose load failed gives its blocks back and is admitted like the others that
         wait; returns as `_admit_head`.
         """
-        self.queues.let_go(seq)
-        self.allocator.release(seq)
-        self.waiting.put_back(seq)
+        if self.queues.failed[seq]:
+            self.allocator.release(seq)
         passed_over: list[Sequence] = []
-        more = self._admit_head(seq, plan, left, threshold, passed_over)
+        with self.queues.chosen(seq):
+            more = self._admit_head(seq, plan, left, threshold, passed_over)
         for other in passed_over:
             self.waiting.put_back(other)
         return more

@@ -155,7 +155,7 @@ class ContinuousScheduler(Scheduler):
                 )
                 if room:
                     scheduled.add(seq)
-                going = room or self._continues
+                going = room or (self._continues and seq not in self.running)
             else:
                 going = seq not in self.prefilling or self._continue_prompt(
                     seq, plan, left(), threshold
@@ -194,7 +194,7 @@ class ContinuousScheduler(Scheduler):
         if not new_tokens:
             return True
         if not self._make_room(seq, plan, seq.num_computed + new_tokens):
-            return self._continues
+            return self._continues and seq not in self.running
         self._compute(seq, plan, new_tokens)
         return True
 

@@ -1,15 +1,19 @@
 """The two queues of vLLM's scheduler under a KV connector: who owns blocks, and who waits."""
 
-from kvsim.engine.policies.queue import WaitingQueue
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kvsim.engine.policies.queue import PriorityQueue, WaitingQueue, priority_key
 from kvsim.sequence import Sequence
 
 
 class HoldingQueues:
     """A waiting queue, and before it the sequences that own blocks: those that load, and those
-    whose load has ended, in the order in which their loads started.
+    whose load has ended, in the order in which their loads started, or by priority.
 
     loading: whose load has not been reported; loaded: whose load has; ready: who was looked at
-    since; failed: whose load has failed. Each with the slots that its load makes valid.
+    since; failed: whose load has failed. Each with the slots that its load makes valid, 0 if it has
+    given them back.
     """
 
     def __init__(self, waiting: WaitingQueue) -> None:
@@ -19,6 +23,7 @@ class HoldingQueues:
         self.loaded: dict[Sequence, int] = {}
         self.ready: dict[Sequence, int] = {}
         self.failed: dict[Sequence, int] = {}
+        self._chosen: Sequence | None = None
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.holding)
@@ -26,7 +31,19 @@ class HoldingQueues:
     @property
     def head(self) -> Sequence | None:
         """Who is next of those without blocks; None if nobody waits there."""
-        return self.waiting.head
+        return self._chosen or self.waiting.head
+
+    @contextmanager
+    def chosen(self, seq: Sequence) -> Iterator[None]:
+        """`seq`, whose load has failed and which has given its blocks back, is next."""
+        order = list(self.holding)
+        self.let_go(seq)
+        self._chosen = seq
+        yield
+        if self._chosen is seq:  # it found no room, and stays where it was
+            self._chosen = None
+            self.holding = dict.fromkeys(order)
+            self.failed[seq] = 0
 
     def add(self, seq: Sequence) -> None:
         """A new sequence waits."""
@@ -38,7 +55,8 @@ class HoldingQueues:
 
     def pop(self) -> Sequence:
         """Take the head out."""
-        return self.waiting.pop()
+        seq, self._chosen = self._chosen, None
+        return seq or self.waiting.pop()
 
     def remove(self, seq: Sequence) -> None:
         """`seq`, which waits, waits no more."""
@@ -48,9 +66,16 @@ class HoldingQueues:
             self.waiting.remove(seq)
 
     @property
+    def in_turn(self) -> list[Sequence]:
+        """Who owns blocks, in the order in which they are looked at."""
+        if isinstance(self.waiting, PriorityQueue):
+            return sorted(self.holding, key=priority_key)
+        return list(self.holding)
+
+    @property
     def remote(self) -> list[Sequence]:
         """Who waits for KV (WAITING_FOR_REMOTE_KVS), until looked at after the report."""
-        return [seq for seq in self.holding if seq not in self.ready]
+        return [seq for seq in self.in_turn if seq not in self.ready]
 
     def load(self, seq: Sequence, num_tokens: int) -> None:
         """`seq`, which left the queue, waits until its first `num_tokens` slots are loaded."""

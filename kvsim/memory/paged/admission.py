@@ -6,12 +6,13 @@ from collections.abc import Sequence as Row
 from kvsim.memory.allocator import Demand, Refusal
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.forks import Forks
-from kvsim.memory.paged.hits import Hits
+from kvsim.memory.paged.hits import Hits, skipped_blocks, within_windows
 from kvsim.memory.paged.hybrid.state_chunks import StateChunks
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -52,6 +53,7 @@ class AdmissionNeeds:
         self._most_states, self._scratch = most_states, drafts.tokens
         # Whether hits end inside a block, which is then copied.
         self._inside = sizes.aligned if sizes.inner else None
+        self._unit = sizes.match
         # Groups by equal needs of blocks, and the number of groups of each kind.
         kinds = Counter(group.bucket for group in groups)
         first = {group.bucket: group for group in groups}
@@ -98,14 +100,25 @@ class AdmissionNeeds:
         """Whether a chunk from `start` to `end` takes one more block for a state within it."""
         return self._chunks is not None and self._chunks.leaves_checkpoint(seq, start, end)
 
-    def need(self, seq: Sequence, hits: Hits, tokens: int, *, whole: bool, busy: bool) -> int:
+    def hits_of_load(self, seq: Sequence, num_tokens: int) -> Hits:
+        """Hits that `seq` uses if its first `num_tokens` tokens are loaded."""
+        hits = self.hits(seq)
+        if self._one_table or not hits.tokens:
+            return hits
+        table: Table = seq.memory
+        return within_windows(hits, table, self._pool, self._groups, self._unit, num_tokens)
+
+    def need(
+        self, seq: Sequence, hits: Hits, tokens: int, *, whole: bool, busy: bool, loaded: int = 0
+    ) -> int:
         """Free blocks that an admission of `seq` with these hits takes or requires. whole: required
-        for all its tokens, computed chunk by chunk.
+        for all its tokens, computed chunk by chunk. loaded: tokens that are not computed, with
+        hits.
         """
         states = 1 + self.leaves_checkpoint(seq, hits.tokens, tokens)
         watermark = self._watermark_blocks if busy or self._rules.watermark_when_idle else 0
         lookahead = 0 if whole else self._drafts.room(tokens) - tokens
-        return watermark + self._of(hits, tokens, states, whole=whole, lookahead=lookahead)
+        return watermark + self._of(hits, tokens, states, whole, lookahead, loaded)
 
     def need_of_head(self, head: Sequence, hits: Hits, *, busy: bool) -> int:
         """`need` of the head of the queue, for all its tokens."""
@@ -153,14 +166,17 @@ class AdmissionNeeds:
         most = self._max_model_len - (group.window_tokens - 1)
         return group.blocks_at_once(tokens, min(self._drafts.redrafted + self._most_tokens, most))
 
-    def _of(self, hits: Hits, tokens: int, states: int, *, whole: bool, lookahead: int = 0) -> int:
+    def _of(
+        self, hits: Hits, tokens: int, states: int, whole: bool, lookahead: int, loaded: int
+    ) -> int:
         """Free blocks that a sequence with these hits takes for its first `tokens` tokens. states:
         positions of state tables, without those for drafts.
 
         whole: for all its tokens chunk by chunk, so that windows free blocks on the way. lookahead:
-        slots of drafts behind the tokens; drafts take no states.
+        slots of drafts behind the tokens; drafts take no states. loaded: tokens that are not
+        computed; windows need no blocks behind them.
         """
-        if not hits.tokens and not self._scratch:
+        if not (hits.tokens or self._scratch or loaded):
             return self._of_fresh(tokens, states, whole=whole, lookahead=lookahead)
         need = 0
         for g, group in enumerate(self._groups):
@@ -170,6 +186,7 @@ class AdmissionNeeds:
                 most = min(ceil_div(tokens, size), hit + states) + self._scratch
             elif whole:
                 most = self._most_blocks(group, tokens)
+                hit = max(hit, skipped_blocks(group.window_tokens, loaded, size))
             need += max(most - hit, 0) + self._pool.num_free_of(hits.found[g])
             need += hits.tokens % size > 0  # a copy of the last
         return need

@@ -95,6 +95,22 @@ def skipped_blocks(window_tokens: int | None, computed: int, block_size: int) ->
     return max(0, computed - window_tokens + 1) // block_size
 
 
+def within_windows(
+    hits: Hits, table: Table, pool: BlockPool, groups: Sequence[BlockGroup], unit: int, loaded: int
+) -> Hits:
+    """`hits` without the blocks that no window attends to once the first `loaded` tokens are there.
+    unit: tokens of a key.
+    """
+    first, found = list(hits.first), list(hits.found)
+    for g, group in enumerate(groups):
+        size = group.block_size
+        start = min(skipped_blocks(group.window_tokens, loaded, size), hits.tokens // size)
+        if found[g].num and not group.state_bytes and start > first[g]:
+            runs = table.runs_in(size // unit)
+            first[g], found[g] = start, pool.find(g, runs, start, hits.tokens // size)
+    return Hits(hits.tokens, first, found, hits.junction)
+
+
 def key_of(table: Table, tokens: int, block_size: int, unit: int) -> int:
     """The key of content that ends after `tokens` tokens, at the end of a block or inside it."""
     if tokens % block_size:

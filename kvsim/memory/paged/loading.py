@@ -35,8 +35,8 @@ class LoadingAllocator(PagedAllocator):
 
     def start_load(self, seq: Sequence, demand: Demand, kept_blocks: int) -> bool:
         needs, free, busy = self._needs, self.pool.num_free, demand.busy
-        hits = needs.hits(seq)
-        if needs.need(seq, hits, demand.fit_tokens, whole=True, busy=busy) > free:
+        hits, loaded = needs.hits_of_load(seq, demand.num_tokens), demand.num_tokens
+        if needs.need(seq, hits, demand.fit_tokens, whole=True, busy=busy, loaded=loaded) > free:
             return False
         need = needs.need(seq, hits, demand.num_tokens, whole=False, busy=busy)
         left_out, left_out_bytes = self._tables.left_out(hits.tokens, demand.num_tokens)

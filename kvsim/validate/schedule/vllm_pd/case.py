@@ -161,7 +161,11 @@ class PairReplay:
 
     def _rows_of(self, side: str) -> PairRows:
         engine: PairedEngine = getattr(self._case.engine, side)
-        return PairRows(by_group=len(engine.kv_groups) > 1, defers=engine.pd.deferred_frees)
+        return PairRows(
+            by_group=len(engine.kv_groups) > 1,
+            defers=engine.pd.deferred_frees,
+            fails=engine.pd.load_failure == "fail",
+        )
 
     def rows(self) -> list[Row]:
         """The rows of both."""
@@ -236,5 +240,6 @@ class PairReplay:
             on_left=self._answered if side == "prefill" else self._arrivals.left,
             observer=self._rows[side],
             refuse=False,
+            routed=True,
         )
         return ConnectedEngine(self._env, parts)

@@ -17,13 +17,14 @@ KEPT_FOR = ("reads", "received", "sent", "expired")  # iterations without tokens
 
 class PairRows(VllmRows):
     """Rows of iterations of one engine with tokens, a preemption, or a read or a free for the other
-    engine. defers: the engine counts blocks that a step in flight may write.
+    engine. defers: the engine counts blocks that a step in flight may write. fails: a failed read
+    ends its request.
     """
 
-    def __init__(self, *, by_group: bool, defers: bool) -> None:
+    def __init__(self, *, by_group: bool, defers: bool, fails: bool) -> None:
         super().__init__(deque(), stall_once=False, by_group=by_group)
         self.journal = ConnectorJournal()
-        self._defers = defers
+        self._defers, self._fails = defers, fails
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         assert isinstance(scheduler, ConnectedScheduler)
@@ -56,6 +57,8 @@ class PairRows(VllmRows):
     def complete(self, scheduler: Scheduler, plan: Plan, row: dict[str, Any]) -> None:
         super().complete(scheduler, plan, row)
         assert isinstance(scheduler, ConnectedScheduler)
+        if self._fails:
+            row["finished"] += row["failed_reads"]
         row["kept_end"] = kept_blocks(scheduler)
         if self._defers:
             row["deferred_end"] = 0
@@ -72,4 +75,4 @@ def kept_blocks(scheduler: ConnectedScheduler) -> int:
     """Blocks of finished requests that are yet to be read."""
     allocator = scheduler.allocator
     assert isinstance(allocator, PagedAllocator)
-    return sum(len(table) for seq in scheduler.kept for table in scheduler.device.blocks_of(seq))
+    return sum(sum(allocator.held_blocks(seq)) for seq in scheduler.kept)
