@@ -1,7 +1,7 @@
 """Long sentences and private words: `python -m support.readability`, part of `make check`.
 
-It reads the README and the pages of docs/, and fails on a sentence of more than MOST_WORDS words
-and on words that only this project knows.
+It reads README, CHANGELOG, CONTRIBUTING and the pages of docs/, and fails on a sentence of more
+than MOST_WORDS words and on words that only this project knows.
 """
 
 import re
@@ -41,7 +41,7 @@ def complaints(text: str) -> Iterator[str]:
 
 def main() -> int:
     """Print all complaints; 1 if there are any."""
-    pages = [ROOT / "README.md"]
+    pages = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
     pages += sorted((ROOT / "docs").glob("*.md"))
     found = [
         f"{page.relative_to(ROOT)}:{complaint}"
