@@ -42,6 +42,11 @@ class KVLayout:
         """Bytes one more token costs while it lies in every window."""
         return sum(group.bytes_per_token for group in self.groups)
 
+    def tokens_in(self, capacity_bytes: int) -> int:
+        """Tokens that so many bytes hold; 0 where layers keep recurrent states alone."""
+        each = self.bytes_per_token
+        return capacity_bytes // each if each else 0
+
     def sequence_bytes(self, tokens: int) -> int:
         """Bytes that `tokens` tokens of one sequence need at least, windows and states counted."""
         total = 0

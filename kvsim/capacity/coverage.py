@@ -45,8 +45,6 @@ def _neither(model: Model) -> Coverage | None:
     """Why no simulation runs, whatever the engine."""
     if any(isinstance(layer.mixer, CompressedAttention) for layer in model.layers):
         return Coverage("sized", "its caches come in blocks of their own sizes")
-    if not model.kv_layout().bytes_per_token:
-        return Coverage("sized", "it keeps states alone, and no KV cache")
     return None
 
 
@@ -63,6 +61,8 @@ def _by_vllm(model: Model) -> Coverage:
 
 def _by_sglang(model: Model) -> Coverage:
     kinds = {group.kind for group in model.kv_layout().groups}
+    if kinds == {"recurrent"}:
+        return Coverage("sized", "SGLang's pool of states without KV is not followed")
     if _chunked(model):
         return Coverage("approximate", "SGLang's pool of local attention's chunks is not followed")
     if "sliding" in kinds and "recurrent" in kinds:

@@ -49,8 +49,6 @@ def check_simulated(model: Model, model_options: ModelOptions) -> None:
             value=model.name,
             remedy="kvsim memory sizes its pool",
         )
-    if model_options.layout(model).bytes_per_token == 0:
-        raise InputError("the model keeps no KV cache", where="model", value=model.name)
 
 
 def size(
@@ -208,15 +206,16 @@ def _plan(
     caches = tuple(chain(*by_stage))
     version, options, drafter = deployment.version, deployment.options, deployment.drafter
     recurrent = any(cache.kind == "recurrent" for cache in caches)
-    # Without any attention there is nothing to align states with, and no prefix is cached.
+    # By default nothing is cached of a model without attention.
     attending = any(cache.bytes_per_token for cache in caches)
     caching = memory.enable_prefix_caching
     serving = Serving(
         max_model_len=deployment.max_model_len,
         max_num_batched_tokens=deployment.max_num_batched_tokens,
         block_size=None if block_size == DEFAULT_BLOCK_SIZE else block_size,
-        enable_prefix_caching=attending
-        and ((version.caches_hybrid_prefixes or not recurrent) if caching is None else caching),
+        enable_prefix_caching=attending and (version.caches_hybrid_prefixes or not recurrent)
+        if caching is None
+        else caching,
         batches_in_flight=version.batches_in_flight,
         exports_states=exports_states,
         decode_context_parallel_size=options.decode_context_parallel_size,

@@ -85,7 +85,8 @@ class ReplicaWatch(Observer):
 
     def _tokens(self, scheduler: Scheduler) -> int:
         """KV tokens in use, and those of prompts that wait."""
-        used = scheduler.allocator.usage(None, busy=True).used // scheduler.allocator.token_bytes
+        allocator = scheduler.allocator
+        used = allocator.usage(None, busy=True).used // max(1, allocator.token_bytes)
         return used + (self._waiting_tokens if len(scheduler.waiting) else 0)
 
     def _waits(self, id: str, tokens: int) -> None:

@@ -150,12 +150,14 @@ def _facts(result: Result) -> list[tuple[str, str]]:
     scenario = result.scenario
     memory = result.runs[0].summary.memory
     requests = result.runs[0].summary.requests
+    tokens = memory.capacity_tokens  # states do not grow with them
+    room = f", {count(tokens)} tokens" if tokens else ""
     found = [
         ("requests", count(requests.submitted)),
         ("workload", _name(scenario.get("workload"), "name", "path", "kind")),
         ("model", _name(scenario.get("model"), "name", "hf_config")),
         ("device", _name(scenario.get("device"), "name")),
-        ("pool", f"{size(memory.capacity_bytes)}, {count(memory.capacity_tokens)} tokens"),
+        ("pool", f"{size(memory.capacity_bytes)}{room}"),
         ("scheduler", _name(scenario.get("scheduler"), "kind")),
         ("step time", _name(scenario.get("step_time"), "kind")),
         ("seed", str(scenario.get("seed", 0))),

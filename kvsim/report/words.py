@@ -68,14 +68,13 @@ def _setting(runs: Sequence[RunSummary]) -> str:
     first = runs[0]
     memory = first.memory
     pool = numbers.size(memory.capacity_bytes)
-    room = numbers.plural(memory.capacity_tokens, "token")
+    room = ""  # states do not grow with tokens
+    if memory.capacity_tokens:
+        room = f", room for {numbers.plural(memory.capacity_tokens, 'token')},"
     requests = numbers.plural(first.requests.submitted, "request")
     if len(runs) == 1:
-        return f"{requests} ran in a pool of {pool}, room for {room}, under {_name(first)}."
-    return (
-        f"The same {requests} ran in the same pool of {pool}, room for {room}, under "
-        f"{len(runs)} allocators."
-    )
+        return f"{requests} ran in a pool of {pool}{room} under {_name(first)}."
+    return f"The same {requests} ran in the same pool of {pool}{room} under {len(runs)} allocators."
 
 
 def _outcome(runs: Sequence[RunSummary]) -> list[str]:

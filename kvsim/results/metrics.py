@@ -178,7 +178,7 @@ def memory(
     logical = held + recorder.saved_sum
     return MemorySummary(
         capacity_bytes=capacity,
-        capacity_tokens=capacity // token_bytes,
+        capacity_tokens=capacity // token_bytes if token_bytes else 0,
         time_mean=_shares(recorder.time_sum, whole),
         parts={name: total / whole for name, total in parts.items() if total},
         step_mean=_shares(recorder.step_sum, capacity * recorder.steps),

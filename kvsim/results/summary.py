@@ -77,9 +77,10 @@ class ClassShares(SummaryPart):
 class MemorySummary(SummaryPart):
     """The ledger of a run.
 
-    capacity_bytes, capacity_tokens: the size of the pool. time_mean: mean shares over time,
-    step_mean: over steps, each with weight one. parts: mean shares over time of those parts of
-    classes that occurred, by name (`kvsim.memory.parts`, `block_padding`, `cached_prompts`).
+    capacity_bytes, capacity_tokens: the size of the pool; 0 tokens where layers keep states alone.
+    time_mean: mean shares over time, step_mean: over steps, each with weight one. parts: mean
+    shares over time of those parts of classes that occurred, by name (`kvsim.memory.parts`,
+    `block_padding`, `cached_prompts`).
     peak_used: the largest share in class `used`; peak_allocated: the largest share that live
     requests held. sharing_savings: 1 - physical / logical bytes that sequences held; None where the
     allocator does not follow it.

@@ -99,7 +99,7 @@ def _side(simulation: Simulation, options: AllocatorOptions, label: str) -> Spec
     return SpeculationSide(
         pool.weights_bytes,
         pool.capacity_bytes,
-        pool.capacity_bytes // token_bytes,
+        simulation.layout.tokens_in(pool.capacity_bytes),
         token_bytes,
         summary.prefix_cache.hit_rate,
         summary.preemptions,

@@ -41,9 +41,27 @@ def test_models_are_simulated_unless_they_are_sized_alone(tables: Any) -> None:
         ("lfm2-1.2b", "exact", "approximate"),
         ("llama-4-scout", "approximate", "approximate"),
         ("deepseek-v4-flash", "sized", "sized"),
-        ("falcon-mamba-7b", "sized", "sized"),
+        ("falcon-mamba-7b", "exact", "sized"),
     ],
 )
 def test_levels_follow_the_layers(name: str, vllm: str, sglang: str) -> None:
     found = covered(named_model(name))
     assert (found["vllm"].level, found["sglang"].level) == (vllm, sglang)
+
+
+def test_a_model_of_states_alone_runs_as_many_sequences_as_its_pool_has_states(tables: Any) -> None:
+    model = named_model("mamba-2.8b")
+    state = sum(group.state_bytes for group in model.kv_layout().groups)
+    made = tables(
+        model={"name": "mamba-2.8b"},
+        memory={"kv_cache_bytes": 5 * state + 7},
+        allocator=[{"kind": "paged"}],
+        scheduler={"kind": "continuous"},
+    )
+    (run,) = kvsim.simulate(made, [Request(str(i), 0, 100, 50) for i in range(12)]).runs
+    memory = run.summary.memory
+    assert run.summary.preemptions == 0
+    assert memory.capacity_tokens == 0
+    # Four run at a time: one block of the pool is the null block.
+    assert memory.peak_allocated == pytest.approx(4 * state / (5 * state + 7))
+    assert run.summary.requests.finished == 12

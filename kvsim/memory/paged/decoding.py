@@ -186,7 +186,8 @@ class Decoding:
             blocks -= len(self._forks.copying())
             if blocks < 0:
                 return 0
-        return self.decoders.steps_within(blocks // self._tables.most_new_blocks, limit)
+        each = self._tables.most_new_blocks
+        return self.decoders.steps_within(blocks // each, limit) if each else limit
 
     # --- steps ---------------------------------------------------------------------------------
 

@@ -144,7 +144,7 @@ class Paged(AllocatorOptions):
     def _shape(self, memory: MemorySpec, grouping: Grouping) -> BlockShape:
         """The pool cut into blocks of these groups."""
         null_blocks = memory.rules.null_blocks
-        return BlockShape.of(memory, grouping.block_size, grouping.slot_bytes, null_blocks)
+        return BlockShape.of(memory, grouping.block_size, grouping.block_bytes, null_blocks)
 
     def resolved(self, memory: MemorySpec) -> Self:
         """These options without a prefix cache if recurrent states are not kept, the default
@@ -165,6 +165,11 @@ class Paged(AllocatorOptions):
     def _caches(self, memory: MemorySpec) -> bool:
         """Whether prefixes are cached; with recurrent layers only by versions that cache states."""
         recurrent = any(group.state_bytes for group in memory.layout.groups)
+        if (
+            not memory.layout.bytes_per_token
+            and "enable_prefix_caching" not in self.model_fields_set
+        ):
+            return False  # vLLM's default for a model without attention
         return self.enable_prefix_caching and not (recurrent and not memory.rules.keeps_states)
 
     def _keeps_states(self, memory: MemorySpec) -> bool:

@@ -45,9 +45,8 @@ class BlockShape:
         )
 
     @classmethod
-    def of(cls, memory: MemorySpec, block_size: int, slot_bytes: int, null_blocks: int) -> Self:
-        """The pool of `memory` in blocks without padding; InputError if it has no usable block."""
-        block_bytes = block_size * slot_bytes
+    def of(cls, memory: MemorySpec, block_size: int, block_bytes: int, null_blocks: int) -> Self:
+        """The pool of `memory` in blocks of so many bytes; InputError if it has no usable block."""
         num_blocks = memory.capacity_bytes // block_bytes
         usable = num_blocks - null_blocks
         if usable < 1:
@@ -61,4 +60,5 @@ class BlockShape:
                 remedy="give the pool more memory or take smaller blocks",
             )
         metadata_bytes = memory.capacity_bytes - usable * block_bytes
+        slot_bytes = block_bytes // block_size
         return cls(block_size, slot_bytes, block_bytes, num_blocks, usable, metadata_bytes)

@@ -96,6 +96,13 @@ class Radix(HicacheOptions):
                 value="radix, with windows and recurrent states",
                 remedy="use paged",
             )
+        if not memory.layout.bytes_per_token:
+            raise InputError(
+                "SGLang's pool of a model whose layers keep states alone is not followed",
+                where="allocator.kind",
+                value="radix",
+                remedy="use paged",
+            )
         if "sliding" in kinds:
             return self._over_windows(memory)
         if "recurrent" in kinds and not (self.disable_radix_cache and memory.states is not None):

@@ -119,4 +119,4 @@ class Survey:
 
     def _pool_tokens(self, table: Table) -> int:
         simulation = prepared(table, self.folder)
-        return simulation.pool.capacity_bytes // simulation.layout.bytes_per_token
+        return simulation.layout.tokens_in(simulation.pool.capacity_bytes)

@@ -107,7 +107,7 @@ def cache_answer(
     planned = None if question.block_tokens else _planned(simulation)
     block = question.block_tokens or (planned and planned.block_tokens) or _block_size(simulation)
     kept = {"outputs": question.outputs, "partial": question.partial}
-    pool = simulation.pool.capacity_bytes // simulation.layout.bytes_per_token
+    pool = simulation.layout.tokens_in(simulation.pool.capacity_bytes)
     curve = lru_curve(requests, block, **kept)
     reason = None
     if planned is not None and block > BLOCK_SIZE:

@@ -150,7 +150,7 @@ class VllmEngine(Options):
         """One layer a block table, so that a block weighs as much whatever group has it: as few
         bytes as slots can share evenly in each.
         """
-        page = self._block_bytes
+        page, state = self._block_bytes, 1 if self._attending else self._block_bytes
         return KVLayout(
             tuple(
                 KVGroup(
@@ -160,7 +160,7 @@ class VllmEngine(Options):
                     if group.kind == "recurrent"
                     else group.groups * (page // (group.block_size or self.block_size)),
                     group.window_tokens,
-                    group.groups if group.kind == "recurrent" else 0,
+                    group.groups * state if group.kind == "recurrent" else 0,
                     group.groups if group.drops else 0,
                 )
                 for group in self.kv_groups

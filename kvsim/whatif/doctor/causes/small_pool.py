@@ -28,9 +28,10 @@ class SmallPool(Cause):
             return None
         length = case.simulation.max_model_len
         pool = case.simulation.pool
+        room = f" of {case.capacity_tokens:,} tokens" if case.capacity_tokens else ""
+        held = case.capacity_tokens / length if room else pool.max_concurrency
         evidence = [
-            f"the pool of {case.capacity_tokens:,} tokens holds "
-            f"{case.capacity_tokens / length:.1f} requests of max_model_len = {length:,}; "
+            f"the pool{room} holds {held:,.1f} requests of max_model_len = {length:,}; "
             f"{100 * case.share('used'):.0f} % of it was at work on average"
         ]
         if waited >= SUBSTANTIAL:

@@ -17,7 +17,7 @@ class TooManySequences(Cause):
     def suspect(self, case: ExaminedRun) -> Suspicion | None:
         limit = case.option(case.scheduler, "max_num_seqs")
         grown = len(case.preempted) - case.preempted_in_prompt
-        if limit is None or case.recomputed_share < SUBSTANTIAL:
+        if limit is None or not case.capacity_tokens or case.recomputed_share < SUBSTANTIAL:
             return None
         if 2 * grown < len(case.preempted):
             return None
