@@ -65,7 +65,7 @@ class ObservedRun(NamedTuple):
             steps = tuple(_table(folder / "steps.csv", ObservedStep))
         assumptions = list(meta.assumptions)
         if not known and meta.shares_prompts:
-            assumptions.append("no stream.jsonl: no two prompts begin alike")
+            assumptions.append("no stream.jsonl: no two prompts share a prefix")
         return cls(
             folder.name, meta.serving(requests), rows, requests, ticks, steps, tuple(assumptions)
         )

@@ -29,7 +29,7 @@ class PriorityClass(Options):
 class AdapterPool(Options):
     """`count` LoRA adapters; `share` of the requests (or conversations) are computed by one.
 
-    zipf: the k-th most popular adapter is taken in proportion to k ** -zipf; 0: all alike.
+    zipf: the k-th most popular adapter is taken in proportion to k ** -zipf; 0: all equally.
     """
 
     count: Annotated[int, Field(ge=1, le=1_000_000)]

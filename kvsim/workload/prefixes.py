@@ -26,7 +26,7 @@ Count = Annotated[int, Field(ge=1, le=MOST_TEXTS)]
 class PrefixPool(Options):
     """`count` texts with lengths of their own; `share` of the prompts take one.
 
-    zipf: the k-th most popular text is taken in proportion to k ** -zipf; 0: all alike.
+    zipf: the k-th most popular text is taken in proportion to k ** -zipf; 0: all equally.
     """
 
     tokens: Annotated[LengthOptions, OneOrMore("workload.prefixes.tokens")]
@@ -39,7 +39,7 @@ class ItemPool(Options):
     """`count` images, sounds or videos, of which `share` of the prompts take `per_prompt`.
 
     tokens: placeholders of each, which are prompt tokens. count: not given, no two are the same.
-    zipf: the k-th most popular item is taken in proportion to k ** -zipf; 0: all alike.
+    zipf: the k-th most popular item is taken in proportion to k ** -zipf; 0: all equally.
     """
 
     tokens: Annotated[LengthOptions, OneOrMore("workload.items.tokens")]

@@ -33,7 +33,7 @@ CPU_BUDGET_S = 0.04
 
 KERNELS: dict[AttentionKind, str] = {
     "gather": "torch's scaled_dot_product_attention, span by span",
-    "triton": "kvsim's own: split-KV decode, ragged prefill, in blocks and buffers alike",
+    "triton": "kvsim's own: split-KV decode, ragged prefill, in blocks and buffers",
     "reference": "kvsim's own in plain torch, which stands in for the GPU's",
 }
 

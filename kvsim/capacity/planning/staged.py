@@ -39,7 +39,7 @@ def on_stage(
         )
     fullest = max(len(positions) for positions in of_group)
     block_bytes = fullest * grouping.block_bytes // grouping.group_layers
-    if len(groups) == 1:  # whose layers need not be alike
+    if len(groups) == 1:  # its layers may differ
         (only,) = groups
         block_bytes = only.state_bytes or only.block_size * only.slot_bytes
     return Grouping(tuple(groups), fullest, grouping.block_size, block_bytes)

@@ -1,7 +1,7 @@
-"""Who lay where in the pool, and when: an observer that writes it down, and changes nothing.
+"""The owners of addresses in the pool over time, recorded by an observer that changes nothing.
 
-It looks before and after every plan and after every step's end; at each look, what it wrote down
-is what the allocator's own tables say.
+It samples before and after every plan and after every step's end; at each sample its record equals
+the allocator's own tables.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ class InBuffers(Protocol):
 
 
 class AddressLog(Observer):
-    """Watches one engine. addresses: what was seen so far; `close` it when the run is over."""
+    """Records one engine. addresses: the record so far; call `close` at the end of the run."""
 
     def __init__(self) -> None:
         self.addresses = Addresses()
@@ -49,7 +49,7 @@ class AddressLog(Observer):
         self._sample(scheduler, now_ps)
 
     def close(self) -> Addresses:
-        """Everything that still lies somewhere lies there until the last look; what was seen."""
+        """End all open intervals at the last sample; returns the record."""
         if not self.addresses.full:
             self._close(self._now_ps)
         return self.addresses
@@ -84,7 +84,7 @@ class AddressLog(Observer):
 
 
 class _PartRecorder(Protocol):
-    """Sees part of what lies in the pool, and writes it down."""
+    """Records one kind of content of the pool."""
 
     def sample(self, running: Iterable[Sequence], now_ps: int) -> None: ...
     def close(self, now_ps: int) -> None: ...
@@ -105,7 +105,7 @@ def _recorders(scheduler: Scheduler, addresses: Addresses) -> Iterator[_PartReco
 
 
 class _BufferRecorder:
-    """Sees the regions of an arena; it listens to hear whose each is."""
+    """Records the regions of an arena; as its listener it learns their owners."""
 
     def __init__(self, arena: Arena, addresses: Addresses) -> None:
         self._arena = arena

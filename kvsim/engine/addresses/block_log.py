@@ -1,7 +1,7 @@
-"""Who lies in which block, and when: blocks are heard to change hands, and at the next look it is
-learned whose they are and when it was.
+"""The owners of blocks over time. The pool reports blocks that change owner; the next sample finds
+the owner and the time.
 
-Everything is done to all blocks of a look at once, as arrays over the pool's blocks.
+All blocks of a sample are processed at once, as arrays over the pool's blocks.
 """
 
 from array import array
@@ -21,7 +21,7 @@ from kvsim.sequence import Sequence
 Blocks = NDArray[np.int64]
 Times = NDArray[np.int64] | int  # (n,) of n blocks, or of all of them
 
-MOST_AT_ONCE = 1 << 17  # blocks whose stays are written down together
+MOST_AT_ONCE = 1 << 17  # intervals of blocks written together
 NO_BLOCKS: Blocks = np.empty(0, dtype=np.int64)
 NOT_BLANK = array("q")
 FREE = -1  # beside HELD and KEPT
@@ -40,22 +40,22 @@ class InBlocks(Protocol):
 
 
 class BlockRecorder:
-    """Listens to a pool, and writes down the stays of its blocks as they end.
+    """Listens to a pool, and records the intervals of its blocks as they end.
 
-    A block with several owners is its first one's until all have left. Blocks taken while equal
-    steps went by are spread over that time, in the order in which they were taken.
+    A block with several owners counts for the first one until all have left. Blocks taken in a run
+    of equal steps are spread over its time, in the order in which they were taken.
     """
 
     def __init__(self, allocator: InBlocks, addresses: Addresses) -> None:
         self._allocator = allocator
         self._addresses = addresses
         self._bytes = allocator.block_bytes
-        self._unowned = addresses.index("")  # of whom it is not known yet whose they are
+        self._unowned = addresses.index("")  # owner of blocks with an owner not known yet
         num_blocks = allocator.pool.num_blocks
         self._kind = np.full(num_blocks, FREE, dtype=np.int8)
         self._since = np.zeros(num_blocks, dtype=np.int64)
         self._owner = np.full(num_blocks, self._unowned, dtype=np.int64)
-        self._unnamed = NO_BLOCKS  # held, and nobody's
+        self._unnamed = NO_BLOCKS  # held, owner not known yet
         self._named: dict[Sequence, tuple[int, int]] = {}  # preemptions, blocks seen of each
         self._events: list[tuple[int, array[int], array[int]]] = []
         self._now_ps = 0
@@ -74,7 +74,7 @@ class BlockRecorder:
     def freed(self, cached: Row[int], blank: Row[int]) -> None:
         self._events.append((FREED, array("q", cached), array("q", blank)))
 
-    # --- a look --------------------------------------------------------------------------------
+    # --- a sample ------------------------------------------------------------------------------
 
     def sample(self, running: Iterable[Sequence], now_ps: int) -> None:
         if self._events:
@@ -97,7 +97,7 @@ class BlockRecorder:
         self._now_ps = now_ps
 
     def _begin(self, blocks: Blocks, times: Times) -> None:
-        """Somebody has these from `times` on."""
+        """These blocks have an owner from `times` on."""
         kept = self._kind[blocks] == KEPT
         if kept.any():
             self._stay(blocks[kept], times if isinstance(times, int) else times[kept], KEPT)
@@ -106,7 +106,7 @@ class BlockRecorder:
         self._unnamed = np.concatenate((unnamed, blocks)) if len(unnamed) else blocks
 
     def _end(self, cached: Blocks, blank: Blocks, now_ps: int) -> None:
-        """One table came back: what nobody saw of it belongs to whom the rest belonged."""
+        """A table returned its blocks: those without a known owner get the owner of the others."""
         blocks = np.concatenate((cached, blank)) if len(blank) else cached
         if not len(blocks):
             return
@@ -117,7 +117,7 @@ class BlockRecorder:
         self._kind[cached], self._since[cached], self._kind[blank] = KEPT, now_ps, FREE
 
     def _name(self, running: Iterable[Sequence]) -> None:
-        """Find the owners of what was taken since the last look: mostly at the ends of tables."""
+        """Find the owners of blocks taken since the last sample, mostly at the ends of tables."""
         named, tables = {}, []
         for seq in running:
             blocks = self._allocator.blocks_of(seq)
@@ -131,9 +131,7 @@ class BlockRecorder:
             self._own([(seq, blocks) for seq, blocks, _ in tables])
 
     def _own(self, tables: list[tuple[Sequence, Row[int]]]) -> None:
-        """Of these blocks, those that are nobody's yet are their sequences', the first one's of
-        several.
-        """
+        """Assign blocks without a known owner to their sequence, the first of several."""
         if not tables:
             return
         blocks = _blocks_of([some for _, some in tables])
@@ -146,10 +144,10 @@ class BlockRecorder:
         still = (self._owner[unnamed] == self._unowned) & (self._kind[unnamed] == HELD)
         self._unnamed = unnamed[still]
 
-    # --- what is written down ------------------------------------------------------------------
+    # --- the record ----------------------------------------------------------------------------
 
     def _stay(self, blocks: Blocks, ends_ps: Times, kind: int) -> None:
-        """These blocks lay there, as this kind, until ends_ps."""
+        """End the intervals of these blocks, of this kind, at `ends_ps`."""
         ends = np.full(len(blocks), ends_ps) if isinstance(ends_ps, int) else ends_ps
         self._ended.append((blocks, self._since[blocks], ends, self._owner[blocks]))
         self._ended_kinds.append(kind)
@@ -158,9 +156,8 @@ class BlockRecorder:
             self._write()
 
     def _write(self) -> None:
-        """Write down the stays that have ended. Neighbours alike that ended together are one
-        region; as blocks come and go in long stretches one behind the other, upwards or downwards,
-        it is these that are put in order, and not their blocks.
+        """Write the ended intervals. Equal neighbours that ended together are one region. Blocks
+        come and go in long rising or falling runs, so the runs are sorted instead of their blocks.
         """
         if self._ended:
             sizes = [len(each[0]) for each in self._ended]
@@ -185,8 +182,8 @@ class BlockRecorder:
         self._room = self._most_ended()
 
     def _most_ended(self) -> int:
-        """Blocks whose stays may wait until they are written down: no more than there is room for,
-        so that a log which is full is known to be.
+        """Number of blocks with ended intervals that may wait to be written: at most the room left,
+        so that a full log is detected.
         """
         return min(MOST_AT_ONCE, max(1, self._addresses.room))
 
@@ -209,8 +206,8 @@ def _blocks_of(parts: Iterable[Row[int]]) -> Blocks:
 
 
 def _heads(blocks: Blocks, parted: NDArray[np.bool_], stays: list[Blocks]) -> Blocks:
-    """The places of `blocks` at which a region begins: parted from the place before, or of another
-    stay (since when, whose, until when) than there.
+    """The indices of `blocks` at which a region begins: parted from the one before, or with another
+    interval (start, end, owner).
     """
     begins = np.ones(len(blocks), dtype=np.bool_)
     rest = begins[1:]

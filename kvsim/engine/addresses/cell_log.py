@@ -10,12 +10,12 @@ from kvsim.memory.cells.plan import CellPlan
 from kvsim.results.addresses import HELD, KEPT, Addresses
 from kvsim.sequence import Sequence
 
-Stay = tuple[int, str, int]  # since when, whose, held or kept
+Stay = tuple[int, str, int]  # start, owner, held or cached
 
 
 @runtime_checkable
 class InCells(Protocol):
-    """An allocator over a field of cells. numbers: of the sequences that run."""
+    """An allocator over a field of cells. numbers: numbers of the running sequences."""
 
     cells: CellCache
     plan: CellPlan
@@ -23,15 +23,15 @@ class InCells(Protocol):
 
 
 class CellRecorder:
-    """Compares the cells of every buffer with those of the last look. A shared cell is drawn as of
-    one of its sequences.
+    """Compares the cells of every buffer with those of the last sample. A shared cell is recorded
+    for one of its sequences.
     """
 
     def __init__(self, allocator: InCells, addresses: Addresses) -> None:
         self._allocator = allocator
         self._addresses = addresses
         self._stays: dict[int, Stay] = {}  # by address
-        self._owners: dict[int, str] = {}  # of each number, who had it last
+        self._owners: dict[int, str] = {}  # last owner by number
 
     def sample(self, running: Iterable[Sequence], now_ps: int) -> None:
         running_numbers = {}

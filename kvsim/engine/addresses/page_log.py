@@ -1,8 +1,7 @@
-"""Where the pages of a radix allocator lie: it counts them, and here they have numbers.
+"""Page numbers for a radix allocator, which only counts pages.
 
-Every free page serves as well as any other, so a sequence's next one is the one behind its last,
-where that is free. It stays that page while its content lives: first a sequence's own, then the
-tree's, held or kept.
+All free pages are equal, so a sequence's next page is the one behind its last if that is free.
+Content keeps its page: first as a sequence's own, then as the tree's, held or cached.
 """
 
 from array import array
@@ -19,7 +18,7 @@ from kvsim.sequence import Sequence
 
 @runtime_checkable
 class InPages(Protocol):
-    """An allocator that counts pages. tree: what of them it keeps for several sequences."""
+    """An allocator that counts pages. tree: its shared pages."""
 
     tree: RadixTree
     page_tokens: int
@@ -31,7 +30,7 @@ class InPages(Protocol):
 
 
 class PageRun(NamedTuple):
-    """Pages one behind the other, and since when they are whose they are."""
+    """Successive pages, and the time since which they have their owner."""
 
     first: int
     num: int
@@ -39,8 +38,8 @@ class PageRun(NamedTuple):
 
 
 class PageRecorder:
-    """Hears what becomes of sequences and nodes, and draws it at the next look; only there is it
-    known when it was. What sequences took while equal steps went by is drawn from their middle on.
+    """Collects events of sequences and nodes, and records them at the next sample, which has the
+    time. Pages taken in a run of equal steps are recorded from its middle on.
     """
 
     def __init__(self, allocator: InPages, addresses: Addresses) -> None:
@@ -49,17 +48,17 @@ class PageRecorder:
         self._page = allocator.page_tokens
         self._free = FreePages(allocator.pool_tokens // self._page)
         self._own: dict[Sequence, Runs] = {}
-        self._counts: dict[Sequence, int] = {}  # pages of each of them
+        self._counts: dict[Sequence, int] = {}  # pages by sequence
         self._nodes: dict[Node, _Drawn] = {}
-        self._turned: dict[Node, None] = {}  # held or left since the last look
+        self._turned: dict[Node, None] = {}  # held or left since the last sample
         self._events: list[Callable[[], None]] = []
         self._filing: Runs = []
         self._filer = ""
-        self._brought = False  # since the last look, nodes had pages again
+        self._brought = False  # nodes got pages again since the last sample
         self._now_ps = 0
         allocator.keeper = allocator.tree.keeper = self
 
-    # --- what the allocator tells -----------------------------------------------------------------
+    # --- events of the allocator ------------------------------------------------------------------
 
     def filing(self, seq: Sequence, tokens: int) -> None:
         """The tree takes over the first `tokens` tokens of those that are the sequence's own."""
@@ -69,7 +68,7 @@ class PageRecorder:
         """A sequence holds nothing of its own any more."""
         self._events.append(partial(self._release, seq))
 
-    # --- what the tree tells ----------------------------------------------------------------------
+    # --- events of the tree -----------------------------------------------------------------------
 
     def filed(self, node: Node) -> None:
         """A new leaf: the end of what is being filed."""
@@ -85,18 +84,18 @@ class PageRecorder:
         self._events.append(partial(self._part, upper, lower, upper.tokens // self._page))
 
     def turned(self, node: Node) -> None:
-        """Somebody holds it again, or nobody any more."""
+        """A node got its first lock or lost its last one."""
         self._turned[node] = None
 
     def forgotten(self, node: Node) -> None:
-        """It is evicted."""
+        """A node is evicted."""
         self._events.append(partial(self._forget, node))
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- sampling ---------------------------------------------------------------------------------
 
     def sample(self, running: Iterable[Sequence], now_ps: int) -> None:
         before_ps, self._now_ps = self._now_ps, now_ps
-        if not self._brought:  # else what is free now may be what nodes took first
+        if not self._brought:  # else nodes may have taken pages that are free now
             self._follow(before_ps + (now_ps - before_ps + 1) // 2, what_is_free=True)
         self._brought = False
         if self._events:
@@ -118,7 +117,7 @@ class PageRecorder:
             self._write(drawn.runs(), drawn.kind, drawn.owner)
 
     def _follow(self, since_ps: int, *, what_is_free: bool = False) -> None:
-        """Give the sequences what they grew by, as far as it is free if that is all there is."""
+        """Give the sequences the pages by which they grew, only free ones if `what_is_free`."""
         own, counts = self._own, self._counts
         for seq, tokens in self._allocator.own_tokens():
             more = tokens // self._page - counts.get(seq, 0)
@@ -135,11 +134,11 @@ class PageRecorder:
             counts[seq] = counts.get(seq, 0) + (more if more > 0 or not what_is_free else 0)
 
     def _taken(self, num: int, runs: "Runs", since_ps: int) -> "Runs":
-        """So many pages behind these."""
+        """`num` pages behind these."""
         after = runs[-1].first + runs[-1].num if runs else -1
         return [PageRun(first, some, since_ps) for first, some in self._free.take(num, after)]
 
-    # --- what was heard, at the look --------------------------------------------------------------
+    # --- events, at the sample --------------------------------------------------------------------
 
     def _file(self, seq: Sequence, pages: int) -> None:
         self._drop()
@@ -151,7 +150,7 @@ class PageRecorder:
         self._filer = seq.id
 
     def _drop(self) -> None:
-        """What was filed and known already is free."""
+        """Filed pages with already known content are free."""
         self._end(self._filing, HELD, self._filer)
         self._filing = []
 
@@ -183,7 +182,7 @@ class PageRecorder:
         self._end(drawn.runs(), drawn.kind, drawn.owner)
 
     def _turn(self, node: Node) -> None:
-        """A node is held or kept from now on, where it was drawn as the other till now."""
+        """A node changes between held and cached."""
         drawn, kind = self._nodes[node], HELD if node.locks else KEPT
         if kind != drawn.kind:
             if drawn.rows is None:
@@ -204,7 +203,7 @@ class PageRecorder:
             self._free.give(run.first, run.num)
 
     def _write(self, runs: "Runs", kind: int, owner: str) -> None:
-        """The stays of these pages end, those of neighbours as one."""
+        """Write the ended intervals of these pages, neighbours as one."""
         size, now_ps = self._page * self._allocator.token_bytes, self._now_ps
         for first, num, since_ps in _joined(sorted(runs)):
             self._addresses.lay(first * size, num * size, since_ps, now_ps, owner, kind)
@@ -214,10 +213,10 @@ Runs = list[PageRun]
 
 
 class _Drawn:
-    """A node as it is drawn: its pages in the order of its tokens, whose content, held or kept.
+    """The record of a node: its pages in the order of its tokens, their owner, and held or cached.
 
-    since_ps: since when it is that, where that is one time for all its pages; rows: then, what is
-    to be written down of them each time that it changes.
+    since_ps: start of the interval, if it is one time for all its pages; rows: then, the rows to
+    write at each change.
     """
 
     def __init__(self, runs: Runs, owner: str, kind: int) -> None:
@@ -228,13 +227,13 @@ class _Drawn:
         self.rows: array[int] | None = None
 
     def runs(self) -> Runs:
-        """Its pages, and since when they are what they are."""
+        """Its pages, with the start of their intervals."""
         if self.since_ps < 0:
             return self._runs
         return [PageRun(first, num, self.since_ps) for first, num, _ in self._runs]
 
     def begin_at_once(self, now_ps: int) -> None:
-        """All its pages are something else from now on."""
+        """Start a new interval for all its pages."""
         self._runs = _joined([PageRun(first, num, now_ps) for first, num, _ in self._runs])
         self.since_ps = now_ps
 
@@ -244,7 +243,7 @@ def _count(runs: Runs) -> int:
 
 
 def _parted(runs: Runs, pages: int) -> tuple[Runs, Runs]:
-    """The first so many pages, and the others."""
+    """The first `pages` pages, and the others."""
     head: Runs = []
     for at, run in enumerate(runs):
         if pages < run.num:
@@ -256,7 +255,7 @@ def _parted(runs: Runs, pages: int) -> tuple[Runs, Runs]:
 
 
 def _joined(runs: Runs) -> Runs:
-    """Neighbours that were taken at once, as one, in the order they come in."""
+    """Runs with neighbours that were taken together merged, in order."""
     found: Runs = []
     end = before_ps = -1
     for run in runs:

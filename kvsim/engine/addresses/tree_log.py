@@ -1,4 +1,4 @@
-"""What becomes of a radix tree: who hits how deep, how large nodes are, how old those evicted."""
+"""Statistics of a radix tree: depth of hits, size of nodes, age of evicted nodes."""
 
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
@@ -10,15 +10,15 @@ from kvsim.sequence import Sequence
 
 @runtime_checkable
 class InTree(Protocol):
-    """An allocator that keeps content in a radix tree. keeps_prefixes: for others."""
+    """An allocator with a radix tree. keeps_prefixes: whether it is a prefix cache."""
 
     tree: RadixTree
     keeps_prefixes: bool
 
 
 class TreeRecorder:
-    """Listens to a tree. Its clock stands at the last look: at the beginning of a step, or of a run
-    of equal ones.
+    """Listens to a tree. Its time is that of the last sample: the start of a step, or of a run of
+    equal steps.
     """
 
     def __init__(self, tree: RadixTree, addresses: Addresses) -> None:

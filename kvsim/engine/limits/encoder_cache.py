@@ -2,9 +2,9 @@
 _try_schedule_encoder_inputs in v1/core/sched/scheduler.py).
 
 An item of a prompt is encoded whole, in the step whose chunk reaches it, and its embeddings stay
-in the cache until the prompt is computed past it. They then stay as long as nobody needs the room,
-and an equal item finds them. A chunk ends before the first item that the step's budget, or the
-cache, has no room for.
+in the cache until the prompt is computed past it. They are then kept until they are evicted, and an
+equal item hits them. A chunk ends before the first item that does not fit in the step's budget or
+in the cache.
 """
 
 from bisect import bisect_left, bisect_right
@@ -29,8 +29,8 @@ class EncoderCache(ChunkLimits):
     encoder for each embedding.
 
     num_encoded, num_found: items encoded, and items that the cache had. encoded_tokens: their
-    embeddings. free_tokens: room for embeddings; freeable_tokens: the same with those that nobody
-    refers to. encoding: what this step encodes, by sequence: places among its items.
+    embeddings. free_tokens: free room for embeddings; freeable_tokens: free and evictable room.
+    encoding: items that this step encodes, by sequence: places among its items.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class EncoderCache(ChunkLimits):
         self.free_tokens = self.freeable_tokens = cache_tokens
         self.num_encoded = self.num_found = self.encoded_tokens = 0
         self.encoding: dict[Sequence, list[int]] = {}
-        self._users: dict[int, set[Sequence]] = {}  # of each content that is cached
-        self._tokens: dict[int, int] = {}  # of the same
+        self._users: dict[int, set[Sequence]] = {}  # by cached content
+        self._tokens: dict[int, int] = {}  # by cached content
         self._unused: dict[int, int] = {}  # tokens of contents without users, oldest first
         self._held: dict[Sequence, set[int]] = {}  # places of the items a sequence refers to
         self._own: dict[Sequence, set[int]] = {}  # of these, the places that it encoded itself

@@ -1,4 +1,4 @@
-"""The interface of what limits a step's chunks beside tokens, sequences and blocks."""
+"""The interface of limits on a step's chunks beside tokens, sequences and blocks."""
 
 from collections.abc import Sequence as Row
 from typing import NamedTuple
@@ -10,8 +10,8 @@ from kvsim.sequence import Sequence
 
 
 class EncoderCounts(NamedTuple):
-    """encoded_items: computed by the encoder, and encoded_tokens, their embeddings. found_items:
-    whose embeddings the cache had.
+    """encoded_items: items computed by the encoder; encoded_tokens: their embeddings. found_items:
+    items with embeddings in the cache.
     """
 
     encoded_items: int
@@ -20,8 +20,8 @@ class EncoderCounts(NamedTuple):
 
 
 class AdapterCounts(NamedTuple):
-    """activated: copies of an adapter to the device; read: of one into host memory. delayed: ids of
-    the sequences that were skipped.
+    """activated: copies of an adapter to the device; read: copies into host memory. delayed: ids of
+    skipped sequences.
     """
 
     activated: int
@@ -30,56 +30,55 @@ class AdapterCounts(NamedTuple):
 
 
 class ChunkLimits:
-    """The limits of one scheduler, which asks them about each chunk and says what became of it.
-
-    bind: whether there are any.
+    """The limits of one scheduler, which asks them before each chunk and reports the result. bind:
+    whether there are any.
     """
 
     bind = False
 
     def refusal(self, request: Request) -> Refusal | None:
-        """Why this limit could never let `request` run; None if it could."""
+        """Why `request` could never run under this limit; None if it could."""
         return None
 
     def begin(self) -> None:
         """A step is about to be scheduled."""
 
     def may_start(self, seq: Sequence) -> bool:
-        """Whether `seq`, which waits, may be looked at in this step; if not, it is skipped."""
+        """Whether the waiting `seq` may start in this step; if not, it is skipped."""
         return True
 
     def allowed(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
-        """What of a chunk may be computed in this step; 0: `seq` is skipped."""
+        """Tokens of a chunk that may be computed in this step; 0: `seq` is skipped."""
         return new_tokens
 
     def started(self, seq: Sequence) -> None:
         """`seq` runs from this step on."""
 
     def scheduled(self, chunk: ScheduledChunk) -> int:
-        """The chunk that was asked about last is computed in this step. Returns for how long, in
-        ps, the step does something else for it first.
+        """The chunk of the last `allowed` is computed in this step. Returns the delay of the step
+        by it, in ps.
         """
         return 0
 
     def declined(self, seq: Sequence) -> None:
-        """`seq`, which was asked about last, found no blocks to start."""
+        """`seq` of the last `allowed` found no blocks to start."""
 
     def released(self, seq: Sequence) -> None:
-        """`seq` runs no more: it is done, or it was preempted."""
+        """`seq` was finished or preempted."""
 
     def returned(self, plan: Plan, leaving: Row[Sequence]) -> None:
-        """The outputs of a step returned; leaving: who is done with it, still running."""
+        """The outputs of a step returned; leaving: sequences that finish with it, still running."""
 
     def stay(self) -> bool:
-        """Whether later steps that only decode would decide as the last one did."""
+        """Whether later steps that only decode would be the same as the last one."""
         return True
 
     def encoder_counts(self) -> EncoderCounts | None:
-        """What the encoder did so far; None: nothing had to be encoded."""
+        """The counts of the encoder so far; None: no item was encoded."""
         return None
 
     def adapter_counts(self) -> AdapterCounts | None:
-        """What adapters took so far; None: no request asked for one."""
+        """The counts of adapters so far; None: no request used one."""
         return None
 
 

@@ -1,1 +1,1 @@
-"""Plain parts of every scheduler: order of the queue, victim, what preemption does."""
+"""Parts of every scheduler: order of the queue, choice of victims, preemption."""

@@ -1,4 +1,4 @@
-"""The policies that a scheduler is given: plain parts, the same for every kind of scheduler."""
+"""The policies of a scheduler, the same for every kind of scheduler."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from kvsim.engine.policies.victims.victim import Victim
 
 
 class Policies(NamedTuple):
-    """waiting: the queue, in its order. victim: who gives way. preemption: what becomes of it."""
+    """waiting: the queue. victim: rule that chooses the victim. preemption: recompute or swap."""
 
     waiting: WaitingQueue
     victim: Victim

@@ -1,9 +1,9 @@
-"""What preemption does with what a sequence computed: forget it, or keep it in host memory.
+"""Preemption of a sequence: its content is recomputed, or swapped to host memory.
 
 A swapped sequence waits at the front like any preempted one, so it comes back before new requests
-start. It comes back whole, whatever a prefix cache still knows of it. The step that takes its
-memory away starts when the copy out has ended, the step that it runs in again when the copy in has
-(see kvsim.engine.link). Without room in host memory a sequence is recomputed.
+start. It is swapped in whole, regardless of its hits in a prefix cache. The step that preempts it
+starts when the copy out has ended, the step in which it runs again when the copy in has ended (see
+kvsim.engine.link). Without room in host memory a sequence is recomputed.
 """
 
 from abc import abstractmethod
@@ -15,25 +15,25 @@ from kvsim.sequence import Sequence
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Preemption:
-    """What becomes of a preempted sequence's content. swapped_bytes: moved so far, both ways."""
+    """The content of preempted sequences. swapped_bytes: bytes copied so far, both ways."""
 
     swapped_bytes: int = 0
 
     @abstractmethod
     def kept_tokens(self, seq: Sequence) -> int:
-        """Leading tokens of a waiting sequence that come back without computing."""
+        """Leading tokens of a waiting sequence that are swapped in."""
 
     @abstractmethod
     def put(self, seq: Sequence, tokens: int, num_bytes: int) -> bool:
-        """`seq` is preempted with so many computed tokens; whether they are copied out first."""
+        """`seq` is preempted with `tokens` computed tokens; returns whether they are copied out."""
 
     @abstractmethod
     def take(self, seq: Sequence) -> int:
-        """`seq` runs again. Returns the bytes that come back for it, 0 if there are none."""
+        """`seq` runs again. Returns the bytes swapped in for it, 0 for none."""
 
     @abstractmethod
     def drop(self, seq: Sequence) -> None:
-        """`seq` has left for good."""
+        """`seq` has finished."""
 
 
 class Recompute(Preemption):

@@ -10,13 +10,13 @@ Order = Literal["fcfs", "priority"]
 
 
 class WaitingQueue(Protocol):
-    """Who waits, and who is next."""
+    """The waiting sequences, in order."""
 
     def __len__(self) -> int: ...
 
     @property
     def head(self) -> Sequence | None:
-        """Who is next; None if nobody waits."""
+        """The first waiting sequence; None if the queue is empty."""
         ...
 
     def add(self, seq: Sequence) -> None:
@@ -24,15 +24,15 @@ class WaitingQueue(Protocol):
         ...
 
     def put_back(self, seq: Sequence) -> None:
-        """A preempted sequence, or one that was passed over, waits again."""
+        """Queue a preempted or skipped sequence again."""
         ...
 
     def pop(self) -> Sequence:
-        """Take the head out; somebody must wait."""
+        """Remove the head and return it; the queue must not be empty."""
         ...
 
     def remove(self, seq: Sequence) -> None:
-        """`seq`, which waits, waits no more."""
+        """Remove the waiting `seq`."""
         ...
 
 

@@ -1,11 +1,10 @@
-"""vLLM's scheduler with a KV connector (v1/core/sched/scheduler.py, 0.33): what waits for KV from
+"""vLLM's scheduler with a KV connector (v1/core/sched/scheduler.py, 0.33): waiting for KV from
 outside of the device.
 
 A waiting sequence with nothing computed is looked up on the device first and then by the connector.
-What the connector has is loaded in one of two ways. Either the sequence waits for the load, in a
-queue of its own, with all blocks of the tokens found; or it is admitted at once and the step waits.
-A sequence about which the connector does not know yet is passed over, and those behind it are
-looked at.
+The connector's hits are loaded in one of two ways. Either the sequence waits for the load, in a
+queue of its own, with all blocks of the hit tokens; or it is admitted at once and the step waits. A
+sequence with a pending lookup is skipped, and those behind it are tried.
 """
 
 from mypy_extensions import mypyc_attr
@@ -28,12 +27,12 @@ from kvsim.vllm.rules import SchedulingRules
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ConnectedScheduler(ContinuousScheduler):
     """`ContinuousScheduler` over an allocator that loads. overlaps: a step is scheduled before the
-    one before it has returned.
+    previous one has returned.
 
-    kept: finished sequences whose blocks the connector has not given back yet. put_off: of whom the
-    connector did not know in the last step what lies elsewhere. loads: whose load began in it;
-    found: what each load brings, those included that the step itself waits for. hit_tokens,
-    awaited_hit_tokens: see `RunTotals`.
+    kept: finished sequences with blocks that the connector still needs. put_off: sequences with a
+    pending lookup in the last step. loads: sequences that began to load in it; found: tokens of
+    each load, including loads that the step itself waits for. hit_tokens, awaited_hit_tokens: see
+    `RunTotals`.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class ConnectedScheduler(ContinuousScheduler):
         self._defers_frees = overlaps and connector.loads
         self._drops_outputs = overlaps and not connector.loads
         self._last: Plan | None = None
-        self._stuck = False  # a victim's step has not returned, so nobody was preempted
+        self._stuck = False  # the step of a victim is in flight, so no sequence was preempted
         self.loads: list[Sequence] = []
         self.put_off: list[Sequence] = []
         self.found: list[tuple[Sequence, TierHit]] = []
@@ -85,7 +84,7 @@ class ConnectedScheduler(ContinuousScheduler):
         return plan
 
     def _stepping(self, plan: Plan) -> dict[Sequence, bool]:
-        """Who computes in this step, in order, and whether that puts out a token."""
+        """Sequences of this step, in order, each with whether it samples a token."""
         samples = {chunk.seq: chunk.samples for chunk in plan.chunks}
         passed, members = set(plan.passed_over), set(plan.finishing)
         found: dict[Sequence, bool] = {}
@@ -139,8 +138,8 @@ class ConnectedScheduler(ContinuousScheduler):
         threshold: int,
         passed_over: list[Sequence],
     ) -> int | None:
-        """The head of the queue starts, waits for its load, or is passed over; returns what is left
-        of the budget, None where it does not fit.
+        """The head of the queue starts, waits for its load, or is skipped; returns the rest of the
+        budget, None if it does not fit.
         """
         device_tokens = self._cached(seq).tokens
         match = self.connector.matched(seq, device_tokens)
@@ -162,8 +161,8 @@ class ConnectedScheduler(ContinuousScheduler):
         return left - new_tokens
 
     def _resume_loaded(self, plan: Plan, budget: int, threshold: int) -> int | None:
-        """Those whose load has ended start; returns what is left of `budget`, None where one of
-        them does not fit, so that nobody behind it starts.
+        """Start sequences with finished loads; returns the rest of `budget`, None if one of them
+        does not fit, so that none behind it starts.
         """
         queues, left = self.queues, budget
         if len(queues.holding) == len(queues.loading):
@@ -197,8 +196,8 @@ class ConnectedScheduler(ContinuousScheduler):
         return left
 
     def _look_up_again(self, seq: Sequence, plan: Plan, left: int, threshold: int) -> int | None:
-        """A sequence whose load failed gives its blocks back and is admitted like the others that
-        wait; returns as `_admit_head`.
+        """A sequence with a failed load frees its blocks and is admitted like other waiting ones;
+        returns as `_admit_head`.
         """
         if self.queues.failed[seq]:
             self.allocator.release(seq)
@@ -245,8 +244,8 @@ class ConnectedScheduler(ContinuousScheduler):
             self.awaited_hit_tokens += match.tokens if match.waits else 0
 
     def _promised_blocks(self, plan: Plan) -> int:
-        """Free blocks that prompts under way still need for all tokens known of them: of those that
-        load, and of those that run and will not have computed all of theirs after this step.
+        """Free blocks that unfinished prompts still need for all their known tokens: of loading
+        sequences, and of running ones that are not complete after this step.
         """
         lacking = self._blocks.lacking_blocks
         done = {chunk.seq for chunk in plan.chunks if chunk.samples}
@@ -256,8 +255,8 @@ class ConnectedScheduler(ContinuousScheduler):
     # --- what returns ---------------------------------------------------------------------------
 
     def returned(self, report: Report, now_ps: int) -> list[Sequence]:
-        """A report of the connector came with the output of a step. Returns sequences that end with
-        an error, as their load failed.
+        """Process the connector's report with the output of a step. Returns sequences that end with
+        an error since their load failed.
         """
         self.connector.returned(report, now_ps)
         for seq in report.loaded:

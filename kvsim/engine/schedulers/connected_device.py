@@ -1,4 +1,4 @@
-"""What a connector of vLLM may ask about the device: blocks and tokens of sequences."""
+"""The blocks and tokens on the device that a connector of vLLM may read."""
 
 from collections.abc import Callable
 
@@ -12,9 +12,8 @@ from kvsim.sequence import Sequence
 class ConnectedDevice:
     """The answers of one scheduler over one allocator; see `DeviceBlocks`.
 
-    computed_tokens: slots of a sequence, those of the step being scheduled included. in_flight: who
-    computes in the step before that one, as long as it has not returned, and whether that step
-    samples for the sequence.
+    computed_tokens: slots of a sequence, including those of the step being scheduled. in_flight:
+    sequences of the previous step while it is in flight, each with whether it samples a token.
     """
 
     def __init__(
@@ -27,11 +26,11 @@ class ConnectedDevice:
         self._batch = batch
         self.computed_tokens = computed_tokens
         self.in_flight: dict[Sequence, bool] = {}
-        self._now: dict[Sequence, bool] = {}  # the same of the step being scheduled
+        self._now: dict[Sequence, bool] = {}  # of the step being scheduled
         self._prior: dict[Sequence, int] = {}
 
     def scheduled(self, plan: Plan, stepping: dict[Sequence, bool]) -> None:
-        """A step is decided, in which these compute; whether that samples."""
+        """A step is decided. stepping: its sequences, each with whether it samples a token."""
         self._now = stepping
         self._prior = {chunk.seq: chunk.prior_tokens for chunk in plan.chunks}
 
@@ -45,7 +44,7 @@ class ConnectedDevice:
         return self._blocks.junction_tokens(seq)
 
     def known_tokens(self, seq: Sequence) -> int:
-        """Prompt, and outputs of steps that have returned."""
+        """Tokens of the prompt, and of outputs that have returned."""
         slots = self._batch.slots
         outputs = slots(seq) - seq.prompt_tokens + 1 if seq.decoding else seq.num_outputs
         unreturned = int(self._now.get(seq, False)) + int(self.in_flight.get(seq, False))

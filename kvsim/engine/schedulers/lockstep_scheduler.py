@@ -1,6 +1,6 @@
-"""Drafts verified by all in step with each other: the same as in turns (speculating.py) while the
-budget reaches everybody. Then nobody is looked at who takes no block, and a run of steps is taken
-at once. `tests/engine/speculation/test_leaps.py` compares the two.
+"""Verification of drafts in lockstep: equal to turns (speculating.py) while the budget suffices for
+all sequences. Only sequences that take blocks are visited, and a run of steps is taken at once.
+`tests/engine/speculation/test_leaps.py` compares the two.
 """
 
 from functools import partial
@@ -14,17 +14,17 @@ from kvsim.engine.speculation.lockstep_batch import LockstepBatch
 from kvsim.memory.ledger import Course
 from kvsim.sequence import Sequence
 
-LONGEST_RUN = 16  # steps, each of which is timed before it is known how many will be taken
-REST = 32  # steps in turns, once the budget was short, before anybody is in step again
+LONGEST_RUN = 16  # steps, each of which is timed before the length of the run is known
+REST = 32  # steps in turns after the budget was short
 
 
 class LockstepScheduler(SpeculatingScheduler):
-    """lockstep: the decode batch, if sequences verify in step. A sequence that runs and is neither
-    in it nor `prefilling` takes its turn.
+    """lockstep: the decode batch, if sequences verify in lockstep. A running sequence that is
+    neither in it nor in `prefilling` takes its turn.
     """
 
     lockstep: LockstepBatch | None = None
-    _rest = 0  # steps in turns before anybody is in step again
+    _rest = 0  # steps in turns before lockstep again
 
     @property
     def _cost_tokens(self) -> int:
@@ -76,8 +76,8 @@ class LockstepScheduler(SpeculatingScheduler):
         threshold: int,
         early: list[Sequence],
     ) -> int:
-        """The members take their step, whoever decodes beside them its turn, then prompts go on.
-        early: prompts that go on in their turn before that, for all of which the budget lasts.
+        """The members take their step, other decoding sequences their turn, then prompts go on.
+        early: prompts that go on in their turn before that, within the budget.
         """
         verifier, running, chunks = self.verifier, self.running, plan.chunks
         late = list(self.prefilling)[len(early) :]
@@ -110,7 +110,7 @@ class LockstepScheduler(SpeculatingScheduler):
         return budget - spent
 
     def _step(self, batch: LockstepBatch, plan: Plan) -> None:
-        """Who is in step has what its next one needs, and takes it."""
+        """Allocate for the next step of the members, and take it."""
         num = batch.num
         if not num:
             return
@@ -159,8 +159,8 @@ class LockstepScheduler(SpeculatingScheduler):
     def _return_step(
         self, batch: LockstepBatch, turns: list[ScheduledChunk], finishing: list[Sequence]
     ) -> None:
-        """The oldest step in flight has returned, to one after the other: what one makes known may
-        be what another has been. turns: what was computed in it by who is not in step.
+        """The oldest step in flight returned: process its sequences in order, as content of one may
+        duplicate that of another. turns: its chunks of sequences outside of lockstep.
         """
         verifier, tables, step = self.verifier, batch.tables, batch.in_flight.popleft()
         verifier.lockstep_returned(step.num, step.accepted)

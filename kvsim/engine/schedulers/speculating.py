@@ -1,6 +1,6 @@
-"""Continuous batching where tokens are drafted ahead: each step of a decoding sequence verifies its
-newest token and its drafts, one sequence after the other. This is what the rules say;
-lockstep_scheduler.py comes to the same at less cost.
+"""Continuous batching with speculative decoding: each step of a decoding sequence verifies its
+newest token and its drafts, sequence by sequence. These are vLLM's rules; lockstep_scheduler.py
+gives the same results faster.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,9 @@ from kvsim.vllm.rules import SchedulingRules
 
 
 class SpeculatingScheduler(ContinuousScheduler):
-    """Every step of a sequence is a chunk of its plan. verifier: what becomes of drafts."""
+    """Every step of a sequence is a chunk of its plan. verifier: decides which drafts are
+    accepted.
+    """
 
     def __init__(
         self,
@@ -35,7 +37,7 @@ class SpeculatingScheduler(ContinuousScheduler):
     # --- prompts --------------------------------------------------------------------------------
 
     def _allowed(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
-        """Of a chunk what leaves the drafter enough of the prompt to read ahead."""
+        """Tokens of a chunk that leave enough of the prompt for the drafter to read ahead."""
         new_tokens = super()._allowed(seq, start_tokens, new_tokens)
         return self.verifier.clear_of_end(seq, start_tokens, new_tokens)
 
@@ -112,7 +114,7 @@ class SpeculatingScheduler(ContinuousScheduler):
         return True
 
     def _join(self, seq: Sequence) -> None:
-        """Nobody decodes but by chunks."""
+        """No sequence joins a batch: all decode by chunks."""
 
     def _preempt(self, victim: Sequence, plan: Plan) -> None:
         for chunk in plan.chunks:
@@ -124,7 +126,9 @@ class SpeculatingScheduler(ContinuousScheduler):
     # --- the life of a plan ---------------------------------------------------------------------
 
     def finish(self, plan: Plan) -> list[Sequence]:
-        """One after the other: what one makes known may be what another has been."""
+        """See `Scheduler.finish`; in order, as content of one sequence may duplicate that of
+        another.
+        """
         plan.finishing.sort(key=by_order)
         finishing = set(plan.finishing)
         for chunk in plan.chunks:

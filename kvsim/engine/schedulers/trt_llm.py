@@ -64,7 +64,7 @@ class TrtLlmScheduler(WholePromptScheduler):
         self._no_evict = no_evict
 
     def refusal(self, request: Request) -> Refusal | None:
-        """Also what declared more than the pool could ever hold, or less than it will put out."""
+        """Also of requests that declare more than the pool holds, or less than their output."""
         if self._no_evict:
             declared = self._declared_slots(request) - request.prompt_tokens + 1
             if declared < request.output_tokens:

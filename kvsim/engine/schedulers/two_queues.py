@@ -1,4 +1,4 @@
-"""The two queues of vLLM's scheduler under a KV connector: who owns blocks, and who waits."""
+"""The two queues of vLLM's scheduler under a KV connector: loading and waiting sequences."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from kvsim.sequence import Sequence
 
 
 class HoldingQueues:
-    """A waiting queue, and before it the sequences that own blocks: those that load, and those
-    whose load has ended, in the order in which their loads started, or by priority.
+    """A waiting queue, and before it the sequences that own blocks, in the order in which their
+    loads started, or by priority.
 
-    loading: whose load has not been reported; loaded: whose load has; ready: who was looked at
-    since; failed: whose load has failed. Each with the slots that its load makes valid, 0 if it has
+    loading: sequences without a reported load; loaded: with a reported load; ready: tried since
+    then; failed: with a failed load. Each with the slots that its load makes valid, 0 if it has
     given them back.
     """
 
@@ -30,12 +30,12 @@ class HoldingQueues:
 
     @property
     def head(self) -> Sequence | None:
-        """Who is next of those without blocks; None if nobody waits there."""
+        """The first waiting sequence without blocks; None if there is none."""
         return self._chosen or self.waiting.head
 
     @contextmanager
     def chosen(self, seq: Sequence) -> Iterator[None]:
-        """`seq`, whose load has failed and which has given its blocks back, is next."""
+        """`seq`, which freed its blocks after a failed load, is next."""
         order = list(self.holding)
         self.let_go(seq)
         self._chosen = seq
@@ -50,7 +50,7 @@ class HoldingQueues:
         self.waiting.add(seq)
 
     def put_back(self, seq: Sequence) -> None:
-        """A preempted sequence, or one that was passed over, waits again."""
+        """Queue a preempted or skipped sequence again."""
         self.waiting.put_back(seq)
 
     def pop(self) -> Sequence:
@@ -59,7 +59,7 @@ class HoldingQueues:
         return seq or self.waiting.pop()
 
     def remove(self, seq: Sequence) -> None:
-        """`seq`, which waits, waits no more."""
+        """Remove the waiting `seq`."""
         if seq in self.holding:
             self.let_go(seq)
         else:
@@ -67,14 +67,14 @@ class HoldingQueues:
 
     @property
     def in_turn(self) -> list[Sequence]:
-        """Who owns blocks, in the order in which they are looked at."""
+        """Sequences that own blocks, in the order in which they are tried."""
         if isinstance(self.waiting, PriorityQueue):
             return sorted(self.holding, key=priority_key)
         return list(self.holding)
 
     @property
     def remote(self) -> list[Sequence]:
-        """Who waits for KV (WAITING_FOR_REMOTE_KVS), until looked at after the report."""
+        """Sequences that wait for KV (WAITING_FOR_REMOTE_KVS), until tried after the report."""
         return [seq for seq in self.in_turn if seq not in self.ready]
 
     def load(self, seq: Sequence, num_tokens: int) -> None:
@@ -91,13 +91,13 @@ class HoldingQueues:
         self.failed[seq] = self.loading.pop(seq)
 
     def promote(self, seq: Sequence) -> int:
-        """`seq`, whose load has been reported, is looked at; returns how many slots are valid."""
+        """Try `seq` after its load was reported; returns the number of valid slots."""
         if seq in self.loaded:
             self.ready[seq] = self.loaded.pop(seq)
         return self.ready[seq]
 
     def let_go(self, seq: Sequence) -> None:
-        """`seq` owns no blocks any more as one of these: it runs, waits again, or has failed."""
+        """Remove `seq`, which runs, waits without blocks again, or has failed."""
         del self.holding[seq]
         for state in self.loading, self.loaded, self.ready, self.failed:
             state.pop(seq, None)

@@ -1,4 +1,4 @@
-"""What schedulers share that compute every prompt whole, in one step."""
+"""The base of schedulers that compute every prompt whole, in one step."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -24,8 +24,8 @@ class StepLimits(NamedTuple):
 class WholePromptScheduler(Scheduler):
     """First come, first served; stops at the first of the queue that does not fit.
 
-    A sequence that comes back after a preemption may have more tokens than a step takes of new
-    prompts: it then opens a step of its own, or nothing could ever bring it to its end.
+    A resumed sequence may have more tokens than the limit of a step: it then gets a step of its
+    own, or it could never finish.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class WholePromptScheduler(Scheduler):
     # --- building blocks of a plan --------------------------------------------------------------
 
     def _fit_tokens(self, seq: Sequence) -> int:
-        """How many slots must be free for `seq` to start."""
+        """Slots that must be free for `seq` to start."""
         return seq.num_tokens
 
     def _head_is_swapped(self) -> bool:
@@ -83,7 +83,7 @@ class WholePromptScheduler(Scheduler):
             budget -= new_tokens
 
     def _decode(self, plan: Plan) -> None:
-        """Every decoder takes a token; who finds no room for it takes that of the last one."""
+        """Every decoder takes a token; without memory for it the last decoder is preempted."""
         if self.batch.num and not self.allocator.steps_that_fit(1):
             for seq in self.allocator.must_extend():
                 if seq in self.running:
@@ -91,7 +91,7 @@ class WholePromptScheduler(Scheduler):
         self._step_decoders(plan, [])
 
     def _make_room(self, seq: Sequence, plan: Plan) -> None:
-        """Memory for the next token of `seq`, preempting others for it, itself at worst."""
+        """Get memory for the next token of `seq`, preempting others or, at last, itself."""
         while not self._extend(seq, plan, self.batch.slots(seq) + 1):
             if self._give_up_finished():
                 continue
@@ -101,12 +101,12 @@ class WholePromptScheduler(Scheduler):
                 break
 
     def _give_up_finished(self) -> bool:
-        """Take back memory that somebody holds without need of it; False if nobody does."""
+        """Free memory of a finished sequence that still holds it; False if there is none."""
         return False
 
 
 class _Decoding:
-    """Those of the running sequences that decode, in order."""
+    """The decoding ones of the running sequences, in order."""
 
     def __init__(self, running: dict[Sequence, None]) -> None:
         self._running = running

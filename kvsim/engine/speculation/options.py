@@ -103,5 +103,5 @@ class SpeculativeConfig(Options):
         if self.acceptance_rate is not None:
             return tuple(self.acceptance_rate ** (place + 1) for place in range(tokens))
         assert self.synthetic_acceptance_length is not None
-        accepted = self.synthetic_acceptance_length - 1  # all alike but for one, as vLLM draws it
+        accepted = self.synthetic_acceptance_length - 1  # equal but for one, as vLLM draws it
         return tuple(min(1.0, max(0.0, accepted - place)) for place in range(tokens))

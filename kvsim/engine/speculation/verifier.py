@@ -70,9 +70,9 @@ class Verifier:
     # --- admission and prompts ------------------------------------------------------------------
 
     def padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int:
-        """Drafts that never match, with which an admission that has one token to compute is made as
-        long as a verification, so that the step's sequences are all alike. prefills: a running
-        prompt is computed in this step; runs: something running is.
+        """Padding drafts, never accepted, that make an admission with one token to compute as long
+        as a verification, so that all sequences of the step have one length. prefills: a running
+        prompt is computed in this step; runs: any running sequence is.
         """
         fits = cached_tokens + self.most_tokens + 1 <= self._max_model_len
         pads = not prefills and (runs or cached_tokens > 0) and fits

@@ -195,7 +195,7 @@ def _histogram(
 
 
 def _inter_token(done: Answered, moments: Floats) -> Family:
-    """The gaps between tokens: of a request one for each after the first, all alike."""
+    """The gaps between tokens: of a request one for each after the first, all equal."""
     tpot = done.tpot_s
     rows = np.zeros((len(_TPOT) + 1, len(moments)))
     total = np.zeros(len(moments))

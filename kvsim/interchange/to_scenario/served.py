@@ -82,7 +82,7 @@ def served_model(settings: ServerSettings, assumed: list[str]) -> ServedModel:
             assumed.append(f"model = {called}: by the path {name}")
         table |= _dtype(settings, model) | {"max_model_len": _longest(settings, model, assumed)}
         return ServedModel(choice | table, ModelOptions.parse(choice | table, "[model]"), model)
-    assumed.append(f"model {name}: not known here; its layers are taken to be alike")
+    assumed.append(f"model {name}: not known here; its layers are assumed to be equal")
     return ServedModel({"name": name} | table | _dtype(settings, None), None, None)
 
 

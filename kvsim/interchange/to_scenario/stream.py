@@ -50,7 +50,7 @@ def stream_of(
     if load is not None:
         if users is not None:
             load = load.model_copy(update={"max_concurrency": users or None, "rate_per_s": None})
-        notes.append(f"no request by itself: {load.num_requests:,} alike stand for them")
+        notes.append(f"no request by itself: {load.num_requests:,} equal ones stand for them")
         return ScenarioWorkload(_synthetic(load), None)
     notes.append("no requests: add [workload], or import a source that has them")
     return ScenarioWorkload(None, None)
@@ -181,7 +181,7 @@ def _trace(
         if first_arrival(list(requests.rows)) is None:
             notes.append(f"when requests came is not recorded: arrivals are {workload['arrivals']}")
     if requests.hash_block_tokens is None:
-        notes.append("no source tells what prompts share: no two begin alike")
+        notes.append("no source tells what prompts share: no two share a prefix")
     return ScenarioWorkload(workload, lines)
 
 

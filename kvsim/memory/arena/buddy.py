@@ -100,7 +100,7 @@ class BuddyArena(Arena):
     def can_ever_fit(self, size: int) -> bool:
         return self._order_of(size) <= self._largest_tile
 
-    def _stretch(self, address: int, new_size: int) -> bool:
+    def _extend(self, address: int, new_size: int) -> bool:
         start, wanted = address // self.unit_bytes, self._order_of(new_size)
         above = [(k, start + (1 << k)) for k in range(self._live[start], wanted)]
         if (

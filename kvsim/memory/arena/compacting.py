@@ -65,7 +65,7 @@ class CompactingArena(Arena):
             raise unknown_region(address)
         return self._live.pop(address)
 
-    def _stretch(self, address: int, new_size: int) -> bool:
+    def _extend(self, address: int, new_size: int) -> bool:
         granted = self._granted_for(new_size)
         if granted is None or granted - self._live[address] > self.free_bytes:
             return False

@@ -102,7 +102,7 @@ class HoleArena(Arena):
     def can_ever_fit(self, size: int) -> bool:
         return self._round(size) <= self.capacity_bytes - self.metadata_bytes
 
-    def _stretch(self, address: int, new_size: int) -> bool:
+    def _extend(self, address: int, new_size: int) -> bool:
         held, size = self._live[address], self._round(new_size)
         if self._size.get(address + held, 0) < size - held:
             return False

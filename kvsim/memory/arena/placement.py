@@ -1,4 +1,4 @@
-"""What every placement answers: an address space, and who stands where in it."""
+"""The interface of placements: an address space, and the regions allocated in it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ class Arena(ABC):
 
     capacity_bytes: the space. metadata_bytes: the odd end that no request can ever be given.
     free_bytes: what is neither live nor metadata. version: grows with every change.
-    A subclass places and displaces (`_place`, `_displace`, `_stretch`); the books are kept here.
+    A subclass places and displaces (`_place`, `_displace`, `_extend`); the books are kept here.
     """
 
     capacity_bytes: int
@@ -68,7 +68,7 @@ class Arena(ABC):
     def allocate(self, size: int, owner: str = "") -> Placement | None:
         """Place a region of at least `size` bytes; None, and nothing changed, if there is no place.
 
-        owner: whose it is, for the listener.
+        owner: name of its owner, for the listener.
         """
         self.version += 1
         placed = self._place(size)
@@ -93,7 +93,7 @@ class Arena(ABC):
         """
         held = self.granted(address)
         if new_size > held:
-            if not self._stretch(address, new_size):
+            if not self._extend(address, new_size):
                 return False
             self.version += 1
             self.free_bytes -= self.granted(address) - held
@@ -109,7 +109,7 @@ class Arena(ABC):
     def _displace(self, address: int) -> int:
         """`free` without the books; returns the bytes that were granted."""
 
-    def _stretch(self, address: int, new_size: int) -> bool:
+    def _extend(self, address: int, new_size: int) -> bool:
         """`extend_in_place` beyond what is granted, without the books."""
         return False
 
@@ -128,7 +128,7 @@ class Arena(ABC):
 
     @abstractmethod
     def holes(self) -> Iterator[tuple[int, int]]:
-        """(address, bytes) of the free stretches, in order of address."""
+        """(address, bytes) of the free ranges, in order of address."""
 
     @abstractmethod
     def live(self) -> Iterator[tuple[int, int]]:
@@ -140,7 +140,7 @@ class Arena(ABC):
 
     @abstractmethod
     def clone(self) -> Self:
-        """An independent arena in the same state, for asking what would happen; nobody listens."""
+        """An independent arena in the same state, without a listener, to try allocations on."""
 
     def restore(self, earlier: Self) -> None:
         """Be again as this arena was when `earlier` was cloned from it; `earlier` is used up."""
@@ -176,11 +176,11 @@ class Arena(ABC):
 
     def check(self) -> None:
         """Raise InvariantError unless live regions and holes are disjoint and fill the space."""
-        stretches = sorted([*self.live(), *self.holes()])
-        for (address, size), (following, _) in pairwise(stretches):
+        ranges = sorted([*self.live(), *self.holes()])
+        for (address, size), (following, _) in pairwise(ranges):
             if address + size > following:
                 raise InvariantError(f"the region at {address} runs into the one at {following}")
-        if any(size <= 0 for _, size in stretches):
+        if any(size <= 0 for _, size in ranges):
             raise InvariantError("a region is empty")
         total = sum(size for _, size in self.holes())
         if total != self.free_bytes:

@@ -28,7 +28,7 @@ def segment_size(rounded: int) -> int:
 
 
 class State(IntEnum):
-    """What a stretch of a segment is; UNMAPPED is address space without memory."""
+    """The state of a range of a segment; UNMAPPED is address space without memory."""
 
     FREE = 0
     ALLOCATED = 1
@@ -36,7 +36,7 @@ class State(IntEnum):
 
 
 class Block(NamedTuple):
-    """A stretch of one segment (named by its address)."""
+    """A range of one segment (named by its address)."""
 
     address: int
     size: int

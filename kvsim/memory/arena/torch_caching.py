@@ -99,7 +99,7 @@ class TorchCachingArena(Arena):
     @property
     def largest_hole(self) -> int:
         large, small = (self._heap.pools[kind].by_size[-1:] for kind in (False, True))
-        # A large pool's rest of up to 1 MiB serves nobody: such requests go to the small pool.
+        # A rest of up to 1 MiB in a large pool is unused: such requests go to the small pool.
         cached = [size for size, _ in large if size > SMALL_SIZE]
         cached += [min(size, SMALL_SIZE) for size, _ in small]
         return max([*cached, self._largest_new()])

@@ -8,7 +8,7 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class FreeBlocks:
-    """The free blocks of one pool by (size, address), and its unmapped stretches by address."""
+    """The free blocks of one pool by (size, address), and its unmapped ranges by address."""
 
     __slots__ = ("by_size", "unmapped")
 
@@ -163,4 +163,4 @@ class Heap:
             if free != pool.by_size:
                 raise InvariantError("a pool's free blocks are not those of its segments")
             if sorted(b.address for b in own if b.state is State.UNMAPPED) != pool.unmapped:
-                raise InvariantError("a pool's unmapped stretches are not those of its segments")
+                raise InvariantError("a pool's unmapped ranges are not those of its segments")

@@ -1,4 +1,4 @@
-"""A field of cells under a scheduler: who holds which cells, and what every byte of them does.
+"""A field of cells under a scheduler: the owners of cells, and the ledger of their bytes.
 
 Cells of running sequences are used; those of finished ones that a server keeps for their next turn
 are cached, as it empties them when it needs room. A buffer of its own is all asked for by the
@@ -207,8 +207,8 @@ class CellsAllocator(Allocator):
         return self.totals
 
     def _free_cells(self) -> tuple[int, int]:
-        """Cells of the layers that keep every token: free ones, and ones of nobody who runs; in
-        buffers of running sequences there are neither.
+        """Cells of the layers that keep every token: free ones, and ones of sequences that do not
+        run; in buffers of running sequences there are neither.
         """
         running = set(self.numbers.values())
         base = self.cells.caches[0]

@@ -30,7 +30,7 @@ def equal_parts(runs: Iterable[TokenRun], size: int, *, by_number: bool) -> list
     """As many tokens of each sequence (or set of them that share tokens) as all have, `size` in all
     at most and one of each at least.
 
-    by_number: in one micro-batch are only sequences whose numbers rise by one in batch order.
+    by_number: a micro-batch has only sequences with numbers that rise by one in batch order.
     """
     rest = list(runs)
     parts = []

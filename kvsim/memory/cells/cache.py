@@ -78,7 +78,7 @@ class Cache:
                 break
             planned += places
             if at == len(parts) and not self.fields[0].window:
-                break  # nobody comes after it, and nothing is removed
+                break  # no later cell, and nothing to remove
             undo += [(field, field.snapshot(cells)) for field, cells, _ in places]
             for field, cells, runs in places:
                 field.place(cells, runs)

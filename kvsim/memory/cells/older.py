@@ -62,7 +62,7 @@ class ContiguousField(CellField):
                 self.pending[cell] = self.pending.get(cell, 0) + delta
 
     def longest_free(self) -> tuple[int, int]:
-        """The longest stretch of empty cells: how many, and the first of them (-1: none)."""
+        """The longest run of empty cells: its length, and its first cell (-1: none)."""
         longest, first, start = 0, -1, 0
         for cell in range(self.size + 1):
             if cell == self.size or self.owners[cell]:
@@ -73,7 +73,7 @@ class ContiguousField(CellField):
 
     def compact(self, most_moves: int) -> int:
         """Fill the holes from the left with used cells from the right end, in their order, until
-        `most_moves` stretches of cells have moved; returns how many cells moved.
+        `most_moves` runs of cells have moved; returns the number of moved cells.
         """
         end, total, moves, moved = self.top, self.used, 0, 0
         hole = 0

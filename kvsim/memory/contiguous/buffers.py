@@ -221,7 +221,7 @@ class Contiguous(Allocator):
         return self._whole.bytes(tokens)
 
     def _transient_bytes(self) -> int:
-        """Bytes of an old buffer whose content is on its way into a grown one."""
+        """Bytes of an old buffer while its content is copied into a grown one."""
         return 0
 
     def _has_place(self, slots: int) -> bool:

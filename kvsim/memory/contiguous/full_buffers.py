@@ -1,6 +1,6 @@
 """When the next decoder's buffer is full: a heap of clocks.
 
-A decoder whose valid slots minus the clock are `base` has a full buffer of q slots at clock
+A decoder with `base` valid slots minus the clock has a full buffer of q slots at clock
 q - base.
 """
 
@@ -49,7 +49,7 @@ class FullBuffers:
             heapify(self._entries)
 
     def full_at(self, clock: int) -> list[Sequence]:
-        """The decoders whose buffers are full at `clock`."""
+        """The decoders with full buffers at `clock`."""
         found = []
         while self._entries and self._entries[0][0] <= clock:
             entry = heappop(self._entries)

@@ -1,11 +1,11 @@
 """KV memory as SGLang keeps it (0.5.23): pages of one pool, and a radix tree over tokens.
 
-What a sequence computes is its own until the scheduler says that the step has returned
-(`checkpoint`), or until it ends; then the tree takes it over, in whole pages, and slots that hold
-what the tree had already are free at once. A preempted sequence leaves behind what the tree has of
-it. Pages have no numbers: every free one serves as well as any other.
+The content of a sequence is its own until the scheduler reports that the step has returned
+(`checkpoint`), or until it ends. Then the tree takes it over, in whole pages, and slots with
+content that the tree had already are freed. The tree keeps its part of a preempted sequence. Pages
+are counted, without numbers.
 
-Nothing is touched per sequence per step, and nothing costs by the token: content is kept as runs.
+No cost grows with sequences per step, or with tokens: content is kept as runs.
 """
 
 from collections.abc import Callable
@@ -101,7 +101,7 @@ class RadixAllocator(PageLedger, PrefixRoom):
             raise InvariantError(f"{tokens} tokens taken from {self.free + tokens} free ones")
 
     def _grow(self, seq: Sequence, slots: Slots, num_tokens: int) -> None:
-        """A sequence that does not decode has its first `num_tokens` slots, and they are valid."""
+        """Grant the first `num_tokens` slots to a sequence that does not decode; they are valid."""
         granted = max(slots.granted, self._pages(num_tokens))
         self._take(granted - slots.granted)
         self._valid += num_tokens - slots.tokens
@@ -117,8 +117,8 @@ class RadixAllocator(PageLedger, PrefixRoom):
     # --- content from elsewhere ----------------------------------------------------------------
 
     def expect(self, seq: Sequence, num_tokens: int) -> None:
-        """Take pages for the first `num_tokens` slots of a sequence that waits, whose content is on
-        its way to them; if it is pinned, for those behind what it hits. There must be room.
+        """Take pages for the first `num_tokens` slots of a waiting sequence, the content of which
+        is being transferred; of a pinned one without its hits. There must be room.
         """
         slots = self._live[seq] = self._holds.held(seq)
         slots.tokens = slots.granted = slots.protected
@@ -129,11 +129,11 @@ class RadixAllocator(PageLedger, PrefixRoom):
         self._expected[seq] = slots
 
     def arrived(self, seq: Sequence, num_tokens: int) -> None:
-        """These slots of an expected sequence are valid now."""
+        """The first `num_tokens` slots of an expected sequence are valid now."""
         self._grow(seq, self._expected.pop(seq), num_tokens)
 
     def keep_for_reader(self, seq: Sequence) -> None:
-        """All of `seq` is computed; it holds its memory until somebody else has read it."""
+        """`seq` is computed; it keeps its memory until another engine has read it."""
         self._kept[seq] = self._live[seq]
 
     # --- growth and decoding -------------------------------------------------------------------
@@ -168,10 +168,9 @@ class RadixAllocator(PageLedger, PrefixRoom):
         return self._decoders.steps_within(self.available_tokens() // self.page_tokens, limit)
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        """What is evicted meanwhile leaves what the head is short of as it is: it has to compute
-        what it cannot hit. But where nothing is free now, nobody has filed what an eviction frees;
-        and a head admitted by its first chunk needs less at once when it hits less, for a leaf
-        goes as a whole.
+        """See `Allocator`. Evictions do not change what the head lacks, as it computes what it
+        cannot hit. Exceptions: nothing is free now, so evictions are not recorded; or the head is
+        admitted by its first chunk, which needs less if whole leaves of its hits are evicted.
         """
         if not self.free and self.tree.evictable:
             return 0
@@ -184,7 +183,7 @@ class RadixAllocator(PageLedger, PrefixRoom):
         return limit
 
     def _steps_without_eviction(self, limit: int) -> int:
-        """Before how many steps a page for each decoder is free, at most `limit`."""
+        """Number of steps, at most `limit`, before which a page for each decoder is free."""
         spare = self.free // self.page_tokens - self._decoders.num
         return min(limit, self._decoders.steps_within(spare, limit) + 1) if spare >= 0 else 0
 
@@ -193,7 +192,7 @@ class RadixAllocator(PageLedger, PrefixRoom):
         num, done = decoders.num, 0
         moves = PageMoves()
         while done < steps:
-            # SGLang makes room for a page each before every step, whoever needs one.
+            # SGLang makes room for a page per decoder before every step.
             before = tree.evicted
             self.make_room((num - (0 if done else len(decoders.extended))) * size)
             if tree.evicted > before:
@@ -213,8 +212,8 @@ class RadixAllocator(PageLedger, PrefixRoom):
         self._advance_decoders(1, PageMoves())
 
     def _advance_decoders(self, steps: int, moves: PageMoves) -> None:
-        """Each decoder fills so many slots, for which pages are taken. `moves` gets the slots that
-        stay empty in the last pages begun.
+        """Each decoder fills `steps` slots, taking pages. `moves` gets the slots that stay empty in
+        last pages.
         """
         if self.free < 0:
             raise InvariantError(f"{steps} steps took {-self.free} tokens more than are free")

@@ -1,4 +1,4 @@
-"""What sequences hold of a pool of pages, and what the ledger says of it."""
+"""The ledger of a pool of pages, and what each sequence holds of it."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -18,22 +18,21 @@ from kvsim.sequence import Sequence
 
 
 class Keeper(Protocol):
-    """Who is told when pages of sequences change hands."""
+    """Is notified when pages of sequences change owner."""
 
     def filing(self, seq: Sequence, tokens: int) -> None:
-        """The tree is about to take over its first `tokens` own tokens; some it may know."""
+        """The tree is about to take over the first `tokens` own tokens of `seq`, known or not."""
 
     def released(self, seq: Sequence) -> None:
-        """What is left of its own is free."""
+        """The remaining own pages of `seq` are free."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PageLedger(Allocator):
-    """The part of a radix allocator that reads: who is admitted, grows and leaves is a subclass's.
+    """The reading half of a radix allocator; admission, growth and release are in a subclass.
 
-    caching: what sequences leave is kept for others. free: tokens of free pages. tree: known
-    content; what nobody locks of it counts as cached. keeper: who is told of pages that change
-    hands.
+    caching: finished content is cached. free: tokens of free pages. tree: known content; unlocked
+    content counts as cached. keeper: notified of pages that change owner.
     """
 
     def __init__(
@@ -57,10 +56,10 @@ class PageLedger(Allocator):
         self._holds = Holds(self.tree, caching=caching)
         self._decoders = RadixDecoders(page_size)
         self._live: dict[Sequence, Slots] = {}
-        self._expected: dict[Sequence, Slots] = {}  # whose content is on its way to them
-        self._kept: dict[Sequence, Slots] = {}  # whose content is yet to be read by somebody
+        self._expected: dict[Sequence, Slots] = {}  # content being transferred
+        self._kept: dict[Sequence, Slots] = {}  # not read yet by another engine
         self._valid = 0  # valid slots beside the tree, of all live sequences
-        self._over = 0  # slots of last pages that nobody will fill
+        self._over = 0  # slots of last pages never to be filled
         self._query_tokens = 0
         self._hit_tokens = 0
 
@@ -69,11 +68,11 @@ class PageLedger(Allocator):
         return ceil_div(tokens, self.page_tokens) * self.page_tokens
 
     def available_tokens(self) -> int:
-        """Slots that could be handed out now: free ones, and cached ones that nobody holds."""
+        """Slots that can be allocated now: free and evictable ones."""
         return self.free + self.tree.evictable
 
     def _missing(self, hit: Match, tokens: int) -> int:
-        """What a waiting sequence takes out of what is available to hold `tokens` tokens."""
+        """Available slots that a waiting sequence takes to hold `tokens` tokens."""
         return self._pages(tokens) - hit.tokens + hit.unlocked
 
     # --- the ledger ----------------------------------------------------------------------------
@@ -83,7 +82,7 @@ class PageLedger(Allocator):
         return self._decoders.granted(seq, slots) if slots is not None else 0
 
     def own_tokens(self) -> Iterator[tuple[Sequence, int]]:
-        """Of each live sequence, the slots it holds beside the tree, in whole pages."""
+        """(sequence, slots beside the tree in whole pages) of each live sequence."""
         for seq, slots in self._live.items():
             yield seq, self._decoders.granted(seq, slots) - slots.protected
 

@@ -1,7 +1,6 @@
-"""The decoding sequences over a radix tree: when they start new pages, as counts.
+"""The decoding sequences over a radix tree, and the number of pages that they start.
 
-A page has no number here, since every free one is as good as another; so a run of steps takes its
-pages as sums, whatever its length.
+Pages have no numbers, so the pages of a run of steps are sums, at a cost independent of its length.
 """
 
 from heapq import heappop, heappush
@@ -17,7 +16,7 @@ by_order = attrgetter("order")
 
 
 class PageMoves:
-    """What jumps in one `advance`: pages taken, tokens evicted, and slots of last pages that stay
+    """The jumps of one `advance`: pages taken, tokens evicted, slots of last pages that stay
     empty.
     """
 
@@ -27,8 +26,8 @@ class PageMoves:
         self.over = Jumps()
 
     def course(self, decoders: int, page_tokens: int, token_bytes: int) -> Course:
-        """How the ledger moves, `decoders` filling a slot each a step. Pages of one token are taken
-        as they are filled, by every decoder in every step: `pages` then has the exceptions.
+        """The change of the ledger if `decoders` decoders each fill a slot a step. Pages of one
+        token are taken by every decoder in every step: `pages` then has the exceptions.
         """
         filled = decoders * token_bytes
         taken = filled if page_tokens == 1 else 0
@@ -46,14 +45,13 @@ class PageMoves:
 
 
 def _ledger(pages: int, evicted: int, over: int) -> Usage:
-    """What bytes of pages taken, evicted, and never to be filled do to the ledger."""
+    """The change of the ledger by bytes of pages taken, evicted, and never to be filled."""
     return Usage(0, pages - over, over, 0, -evicted, 0, 0, 0, 0, evicted - pages)
 
 
 class RadixDecoders:
-    """Who decodes, and how far. num: how many decode.
-
-    extended: who has room for its next token, asked for in its turn.
+    """The decoding sequences. num: number of them. extended: sequences that were given memory for
+    their next token.
     """
 
     def __init__(self, page_size: int) -> None:
@@ -65,7 +63,7 @@ class RadixDecoders:
 
     @property
     def num(self) -> int:
-        """How many decode."""
+        """Number of decoding sequences."""
         return self._cohorts.num
 
     @property
@@ -80,14 +78,14 @@ class RadixDecoders:
             heappush(self._last_pages, (self._last_page(seq), seq.order, seq))
 
     def leave(self, seq: Sequence, slots: Slots) -> None:
-        """`seq` decodes no more; its slots are plain numbers again."""
+        """`seq` stops decoding; its slots are plain numbers again."""
         slots.granted = self._granted(seq)
         slots.tokens = self._clock.slots(seq)
         self._cohorts.leave(seq, seq.base)
         self.extended.pop(seq, None)
 
     def _last_page(self, seq: Sequence) -> int:
-        """At which clock a step begins that starts its last page."""
+        """Clock of the step that starts the last page of `seq`."""
         return (seq.final_tokens - 1) // self._page * self._page - seq.base
 
     def tokens(self, seq: Sequence, slots: Slots) -> int:
@@ -95,7 +93,7 @@ class RadixDecoders:
         return self._clock.slots(seq) if seq.decoding else slots.tokens
 
     def granted(self, seq: Sequence, slots: Slots) -> int:
-        """Slots, in whole pages, that it holds, those in the tree among them."""
+        """Slots that `seq` holds, in whole pages, including those in the tree."""
         return self._granted(seq) if seq.decoding else slots.granted
 
     def _granted(self, seq: Sequence) -> int:
@@ -103,19 +101,21 @@ class RadixDecoders:
         return (ceil_div(self._clock.slots(seq), size) + (seq in self.extended)) * size
 
     def without_room(self) -> list[Sequence]:
-        """Those that start a new page in the next step and have not got it, in `order`."""
+        """Sequences that lack the page that they start in the next step, in `order`."""
         cohort = self._cohorts.at(self._clock.steps)
         waiting = cohort.keys() - self.extended.keys() if self.extended else cohort
         return sorted(waiting, key=by_order)
 
     @property
     def num_without_room(self) -> int:
-        """How many these are."""
+        """Number of `without_room`."""
         cohort = self._cohorts.at(self._clock.steps)
         return len(cohort.keys() - self.extended.keys()) if self.extended else len(cohort)
 
     def steps_within(self, pages: int, limit: int, after: int = 0) -> int:
-        """For how many steps `pages` new pages suffice, at most `limit`, `after` steps from now."""
+        """Number of steps, at most `limit`, for which `pages` new pages suffice, `after` steps from
+        now.
+        """
         pages += len(self.extended) if not after else 0
         return self._cohorts.steps_within(pages, self._clock.steps + after, limit)
 
@@ -156,6 +156,6 @@ class RadixDecoders:
                 moves.over.add(slots.over, clock - self._clock.steps + 1)
 
     def advance(self, steps: int) -> None:
-        """All took one slot a step."""
+        """All sequences took one slot in each of `steps` steps."""
         self._clock.steps += steps
         self.extended.clear()

@@ -1,7 +1,6 @@
-"""Which part of the tree each sequence locks, and what it files there.
+"""The part of the tree that each sequence locks, and the content that it inserts.
 
-Content is made when it is first asked for: the tokens of a request that name no content of their
-own get ids that nobody else can name.
+Content is made on first use: tokens of a request without ids of their own get unique ids.
 """
 
 from collections import Counter
@@ -13,17 +12,16 @@ from kvsim.memory.radix.tree import NO_MATCH, Match, RadixTree
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
 
-PRIVATE = -(1 << 60)  # ids from here down are content that nobody else can name
+PRIVATE = -(1 << 60)  # ids from here down are unique to one sequence
 
 
 class Slots:
-    """What the allocator keeps of one sequence.
+    """The slots of one sequence.
 
-    content: all the tokens it will ever have. node: where in the tree its content ends; it
-    locks that path. None: it locks nothing. protected: tokens of that path, in whole pages; what
-    it holds beyond them is its own.
-    tokens: valid slots, and granted: slots in whole pages, while it does not decode.
-    over: slots of its last page, if it has it, that it will never fill.
+    content: all tokens that it will ever have. node: end of its locked path in the tree, None
+    without one. protected: tokens of that path, in whole pages; slots beyond are its own.
+    tokens: valid slots, and granted: slots in whole pages, while it does not decode. over: slots of
+    its last page, if allocated, that it will never fill.
     """
 
     __slots__ = ("content", "granted", "node", "over", "protected", "tokens")
@@ -38,8 +36,8 @@ class Slots:
 
 
 class Holds:
-    """caching: there is a tree to hold anything in. protected: tokens locked, counted for each
-    sequence. pinned: sequences that lock what they hit and are not admitted yet.
+    """caching: whether there is a tree. protected: locked tokens, counted for each sequence.
+    pinned: sequences that lock their hits and are not admitted yet.
     """
 
     def __init__(self, tree: RadixTree, *, caching: bool) -> None:
@@ -50,7 +48,7 @@ class Holds:
         self.pinned: dict[Sequence, Slots] = {}
 
     def slots(self, seq: Sequence) -> Slots:
-        """What is kept of `seq`, made when it is first asked for."""
+        """The slots of `seq`, made on the first call."""
         if seq.memory is None:
             prompt, output = seq.prompt_runs, seq.output_start
             if prompt is None:
@@ -62,7 +60,7 @@ class Holds:
         return slots
 
     def _new_slots(self, content: Content) -> Slots:
-        """What is kept of a sequence that has this content."""
+        """The slots of a sequence with this content."""
         return Slots(content)
 
     def _private_ids(self, count: int) -> int:
@@ -72,7 +70,7 @@ class Holds:
     # --- what waiting sequences hit --------------------------------------------------------------
 
     def hit(self, seq: Sequence) -> Match:
-        """What the tree has for a waiting `seq`; a pinned one keeps what it found then."""
+        """The hits of a waiting `seq`; a pinned one keeps those of its pin."""
         if seq in self.pinned:
             return Match(self.pinned[seq].protected, 0)
         if not self._caching:
@@ -80,13 +78,13 @@ class Holds:
         return self._tree.find(self.slots(seq).content, seq.num_tokens - 1)
 
     def look_up(self, seq: Sequence) -> int:
-        """Tokens of all that `seq` has which the tree knows; they count as used now."""
+        """The cached prefix of all tokens of `seq`, whose last use is set to now."""
         if not self._caching:
             return 0
         return self._tree.match(self.slots(seq).content, seq.num_tokens)[1]
 
     def _find(self, slots: Slots, limit: int) -> tuple[Node, int]:
-        """The node that a sequence may lock of what it hits in its first `limit` tokens, and the
+        """The last node that a sequence may lock of its hits in its first `limit` tokens, and the
         tokens up to there.
         """
         return self._tree.match(slots.content, limit)
@@ -100,7 +98,7 @@ class Holds:
         slots.node, slots.protected = node, slots.protected + tokens
 
     def pin(self, seq: Sequence) -> int:
-        """Lock what a waiting `seq` hits; returns how many tokens that are."""
+        """Lock the hits of a waiting `seq`; returns their number of tokens."""
         slots = self.pinned[seq] = self.slots(seq)
         if self._caching:
             slots.node, slots.protected = self._find(slots, seq.num_tokens - 1)
@@ -109,14 +107,14 @@ class Holds:
         return slots.protected
 
     def let_go(self, slots: Slots) -> None:
-        """A sequence locks nothing in the tree any more."""
+        """Release the locks of a sequence."""
         if slots.node is not None:
             self._tree.unlock(slots.node)
             self.protected -= slots.protected
             slots.node, slots.protected = None, 0
 
     def held(self, seq: Sequence) -> Slots:
-        """What a sequence that waits has locked, if it is pinned; nothing if it is not."""
+        """The locked slots of a waiting sequence if it is pinned; else none."""
         slots = self.pinned.pop(seq, None)
         if slots is None:
             slots = self.slots(seq)
@@ -124,7 +122,7 @@ class Holds:
         return slots
 
     def only_these(self, kept: Collection[Slots]) -> int:
-        """Slots of these sequences, each counted once, that no other sequence holds."""
+        """Slots that only these sequences hold, each counted once."""
         own = 0
         locks: Counter[Node] = Counter()
         for slots in kept:
@@ -138,9 +136,9 @@ class Holds:
     # --- what running sequences file -------------------------------------------------------------
 
     def file(self, slots: Slots, whole: int, prompt: int) -> tuple[int, int]:
-        """The tree takes over the first `whole` tokens of a running sequence (whole pages, of its
-        prompt `prompt`), which locks them. Returns how many were the sequence's own till now, and
-        of these how many the tree knew already.
+        """The tree takes over the first `whole` tokens of a running sequence (whole pages; `prompt`
+        of them of its prompt), which locks them. Returns how many were the sequence's own so far,
+        and how many of these the tree had already.
         """
         tree, before = self._tree, slots.protected
         assert slots.node is not None

@@ -1,4 +1,4 @@
-"""A node of the radix tree, and who is told what becomes of nodes."""
+"""A node of the radix tree, and the interfaces of its listeners."""
 
 from typing import Protocol
 
@@ -6,8 +6,8 @@ from kvsim.request import TokenRuns
 
 
 class Node:
-    """tokens: of the run it holds. locks: sequences that hold it or something below it.
-    used: when it was last used; of two nodes, never equal. used_ps: the same by the clock.
+    """tokens: length of its run. locks: sequences that hold it or a node below it. used: counter at
+    its last use, different for each node. used_ps: time of its last use.
     """
 
     __slots__ = ("children", "locks", "parent", "runs", "tokens", "used", "used_ps")
@@ -31,29 +31,29 @@ class Node:
 
 
 class TreeListener(Protocol):
-    """Who is told what becomes of a tree."""
+    """Is notified of hits and evictions in a tree."""
 
     def hit(self, tokens: int, nodes: int) -> None:
-        """Somebody starts on so many known tokens, in so many nodes one below the other."""
+        """A sequence starts with `tokens` cached tokens in a path of `nodes` nodes."""
 
     def evicted(self, tokens: int, age_ps: int) -> None:
-        """A node of so many tokens is forgotten, that long after its last use."""
+        """A node of `tokens` tokens is evicted, `age_ps` after its last use."""
 
 
 class NodeKeeper(Protocol):
-    """Who is told what nodes there are, and which somebody holds."""
+    """Is notified of new, split and evicted nodes, and of their locks."""
 
     def filed(self, node: Node) -> None:
         """A new leaf."""
 
     def brought(self, node: Node, owner: str) -> None:
-        """A node that was known elsewhere has slots again, which `owner` asked for."""
+        """A node known in another tier gets slots again, requested by `owner`."""
 
     def split(self, upper: Node, lower: Node) -> None:
         """The first tokens of `lower` are the node `upper` from now on."""
 
     def turned(self, node: Node) -> None:
-        """Somebody holds it, and nobody did before; or the other way about."""
+        """The node got its first lock or lost its last one."""
 
     def forgotten(self, node: Node) -> None:
-        """It is evicted."""
+        """The node is evicted."""

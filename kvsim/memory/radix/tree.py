@@ -1,8 +1,8 @@
 """The radix tree over tokens that SGLang keeps KV in (mem_cache/unified_cache, 0.5.23).
 
-A node holds a run of whole pages; its children are told apart by their first page. Whoever runs
-locks the node that its content ends in, and with it all above. What nobody locks may be evicted:
-the leaf whose last use lies furthest back goes first, whole.
+A node holds a run of whole pages; its children differ in their first page. A running sequence locks
+the node in which its content ends, and all nodes above. Unlocked nodes may be evicted: the least
+recently used leaf first, whole.
 
 Use is dated by a counter. A lookup dates the node it ends in and, each a little older, those above;
 an insertion dates what it walks, deeper is newer.
@@ -22,8 +22,8 @@ FEWEST_TO_SWEEP = 1 << 10
 
 
 class Match(NamedTuple):
-    """tokens: of the longest known prefix, in whole pages; unlocked: of them, those that nobody
-    locks.
+    """tokens: length of the longest known prefix, in whole pages; unlocked: unlocked tokens of
+    it.
     """
 
     tokens: int
@@ -34,11 +34,11 @@ NO_MATCH = Match(0, 0)
 
 
 class RadixTree:
-    """Known content. evictable, locked: its tokens, by whether somebody holds them.
+    """Known content. evictable, locked: its unlocked and its locked tokens.
 
-    evicted: tokens forgotten so far. num_nodes: beside the root.
-    listener: who is told of hits and evictions; now_ps: the time, for whoever wants ages.
-    keeper: who is told of nodes.
+    evicted: tokens evicted so far. num_nodes: nodes without the root.
+    listener: notified of hits and evictions; now_ps: the time, set by the listener for ages.
+    keeper: notified of nodes.
     """
 
     def __init__(self, page_size: int) -> None:
@@ -52,12 +52,12 @@ class RadixTree:
         self.listener: TreeListener | None = None
         self.keeper: NodeKeeper | None = None
         self.now_ps = 0
-        self._leaves: list[tuple[int, Node]] = []  # a heap: those to evict, and entries out of date
+        self._leaves: list[tuple[int, Node]] = []  # a heap, with outdated entries
 
     # --- looking up ----------------------------------------------------------------------------
 
     def find(self, content: Content, limit: int) -> Match:
-        """The longest prefix known of the first `limit` tokens; changes nothing."""
+        """The longest known prefix of the first `limit` tokens; changes nothing."""
         page, node, at, unlocked = self._page, self.root, 0, 0
         while limit - at >= page:
             child = self._child(node, content, at)
@@ -139,7 +139,7 @@ class RadixTree:
             node = node.parent
 
     def unlock(self, node: Node) -> None:
-        """It holds them no more."""
+        """A sequence unlocks `node` and all above it."""
         while node.parent is not None:
             node.locks -= 1
             if not node.locks:
@@ -160,8 +160,8 @@ class RadixTree:
         return tokens
 
     def evict(self, tokens: int) -> int:
-        """Forget whole leaves that nobody locks until at least so many tokens are gone, or nothing
-        is left to forget. Returns how many went.
+        """Evict unlocked leaves, whole, until at least `tokens` tokens are gone, or none is left.
+        Returns the number of evicted tokens.
         """
         gone = 0
         while gone < tokens and self.evictable:
@@ -175,7 +175,7 @@ class RadixTree:
         return gone
 
     def _remove_leaf(self, node: Node) -> int:
-        """A leaf that nobody locks goes; returns its tokens."""
+        """Evict an unlocked leaf; returns its tokens."""
         if self.listener is not None:
             self.listener.evicted(node.tokens, self.now_ps - node.used_ps)
         if self.keeper is not None:
@@ -201,7 +201,7 @@ class RadixTree:
     # --- nodes ---------------------------------------------------------------------------------
 
     def _first_page(self, content: Content, at: int) -> int | TokenRuns:
-        """What tells the child apart that continues `content` at token `at`."""
+        """The key of the child that continues `content` at token `at`."""
         if self._page == 1:
             return content.token(at)
         return self._key(content.pieces(at, at + self._page))
@@ -222,8 +222,8 @@ class RadixTree:
         return Node(parent, runs, tokens)
 
     def _split(self, node: Node, tokens: int) -> Node:
-        """The first `tokens` of `node` become a node of their own, held by whoever holds it. Though
-        not used, what stays in `node` is dated newest; whoever asked may use the other after it.
+        """The first `tokens` of `node` become a node of their own with the same locks. The rest in
+        `node` is dated newest though not used; the caller may use the other after it.
         """
         parent = node.parent
         assert parent is not None
@@ -260,7 +260,7 @@ class RadixTree:
 
     @staticmethod
     def _stands(entry: tuple[int, Node]) -> bool:
-        """Whether an entry of the heap still speaks of a leaf to evict."""
+        """Whether an entry of the heap is of a leaf to evict."""
         used, node = entry
         return (
             node.used == used and not node.locks and not node.children and node.parent is not None

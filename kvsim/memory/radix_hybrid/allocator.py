@@ -1,8 +1,8 @@
-"""KV memory as SGLang keeps it (0.5.23) where a second pool goes with the pages: what windows and
-recurrent states have in common.
+"""KV memory as SGLang keeps it (0.5.23) with a second pool: the base for windows and recurrent
+states.
 
-Steps are taken one by one, each at a cost that does not grow with the sequences: only those that
-have something to do in a step are looked at, by their deadlines.
+Steps are taken one by one, at a cost that does not grow with the sequences: a step visits only
+sequences with a deadline in it.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ from kvsim.sequence import Sequence
 
 
 class Deadlines:
-    """When decoding sequences have something to do: at the first step whose clock is theirs."""
+    """The clocks at which decoding sequences must be visited."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Sequence]] = []
 
     def add(self, seq: Sequence, slots: int) -> None:
-        """`seq` has something to do once it has so many slots."""
+        """Visit `seq` once it has `slots` slots."""
         heappush(self._heap, (slots - seq.base, seq.order, seq))
 
     def next(self, live: Callable[[Sequence, int], bool]) -> int | None:
@@ -41,7 +41,7 @@ class Deadlines:
         return heap[0][0] if heap else None
 
     def due(self, clock: int, live: Callable[[Sequence, int], bool]) -> list[Sequence]:
-        """Those whose deadlines have come, in the order in which they run; they have none then."""
+        """Remove and return the sequences with deadlines up to `clock`, in running order."""
         heap, found = self._heap, []
         while heap and heap[0][0] <= clock:
             _, order, seq = heappop(heap)
@@ -85,7 +85,7 @@ class HybridAllocator(RadixAllocator):
         self.tree = self._hybrid
         self._holds = self._hybrid_holds = HybridHolds(self._hybrid, grid, caching=caching)
         self._lag = lag
-        self._unreturned = lag  # steps in flight as the step begins that is being scheduled
+        self._unreturned = lag  # steps in flight at the start of the step being scheduled
         self._begun = False  # that step has begun
 
     @property
@@ -98,7 +98,7 @@ class HybridAllocator(RadixAllocator):
     # --- room ----------------------------------------------------------------------------------
 
     def _make_part_room(self, units: int) -> None:
-        """Forget what the second pool has longest until so many units are free."""
+        """Evict the oldest content of the second pool until `units` units are free."""
         self.free += self._hybrid.make_room(units)
 
     def progress(self, seq: Sequence) -> list[int | None]:
@@ -122,8 +122,8 @@ class HybridAllocator(RadixAllocator):
     # --- admission -----------------------------------------------------------------------------
 
     def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
-        """As over one pool; a scheduler that pins nobody finds what it would hit pinned for the
-        test, which counts as a use.
+        """See `Allocator.admit`; without a pin by the scheduler, the hits are pinned for the test,
+        which counts as a use.
         """
         pinned = seq in self._holds.pinned
         if len(self._live) == self.max_sequences:
@@ -220,7 +220,7 @@ class HybridAllocator(RadixAllocator):
         raise NotImplementedError(type(self).__name__)  # both kinds override this
 
     def _live_slots(self, seq: Sequence) -> HybridSlots:
-        """What a live sequence holds."""
+        """The slots of a live sequence."""
         slots: Slots = self._live[seq]
         assert isinstance(slots, HybridSlots)
         return slots

@@ -44,7 +44,7 @@ class StateFlags(NamedTuple):
 
 
 class TwoPools(NamedTuple):
-    """tokens: of the pool of pages, whose slots take token_bytes. units: of the second pool."""
+    """tokens: slots of the pool of pages, of token_bytes each. units: units of the second pool."""
 
     tokens: int
     token_bytes: int

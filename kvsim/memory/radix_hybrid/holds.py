@@ -1,4 +1,4 @@
-"""What each sequence holds of a tree with a second pool."""
+"""The holds of each sequence on a tree with a second pool."""
 
 from kvsim.memory.radix.content import Content
 from kvsim.memory.radix.holds import Holds, Slots
@@ -28,7 +28,7 @@ class HybridSlots(Slots):
         self.reset()
 
     def reset(self) -> None:
-        """It holds nothing."""
+        """Clear all holds."""
         self.mark = 0
         self.holds_part = False
         self.agreed = 0
@@ -42,12 +42,12 @@ class HybridSlots(Slots):
 
     @property
     def own_from(self) -> int:
-        """The first token whose windows are its own."""
+        """The first token with window slots of its own."""
         return max(self.protected, self.cursor)
 
 
 def slots_of(seq: Sequence) -> HybridSlots:
-    """What is kept of a sequence that was matched."""
+    """The slots of a matched sequence."""
     slots = seq.memory
     assert isinstance(slots, HybridSlots)
     return slots

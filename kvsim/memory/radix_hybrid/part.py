@@ -1,4 +1,4 @@
-"""What a second pool keeps in the nodes of a radix tree, as far as windows and states are alike
+"""The share of a second pool in the nodes of a radix tree: the base for windows and states
 (mem_cache/unified_cache/components/base.py).
 
 A node that has lost its share of the second pool keeps its KV; it can then only be passed.
@@ -28,7 +28,7 @@ class Places:
 
 
 class Walk:
-    """A look-up on its way down, told of node after node."""
+    """A look-up on its way down, called with each node."""
 
     @abstractmethod
     def reaches(self, node: HybridNode, tokens: int, *, whole: bool) -> bool:
@@ -41,7 +41,7 @@ class Walk:
 class SecondPool:
     """A pool of `pool` units, and what the tree holds of it.
 
-    free: units that nobody holds. evictable, locked: those in the tree, by whether a sequence holds
+    free: free units. evictable, locked: those in the tree, by whether a sequence holds
     them. evicted: those forgotten so far. unit_bytes: of one.
     """
 
@@ -87,7 +87,7 @@ class SecondPool:
     # --- what nodes have -----------------------------------------------------------------------
 
     def put(self, node: HybridNode) -> None:
-        """`node` has its units from now on, the newest; somebody else handed them over."""
+        """`node` has units from now on, the newest, handed over by a sequence."""
         self.recency.push(node)
         if node.part_locks:
             self.locked += self.size(node)
@@ -95,7 +95,7 @@ class SecondPool:
             self.evictable += self.size(node)
 
     def drop(self, node: HybridNode) -> None:
-        """`node`, whose units nobody holds, loses them."""
+        """Evict the unlocked units of `node`."""
         if node.part_locks:
             raise InvariantError("what a sequence holds is forgotten")
         units = self.size(node)
@@ -112,7 +112,7 @@ class SecondPool:
     # --- locks ---------------------------------------------------------------------------------
 
     def lock(self, node: HybridNode) -> int:
-        """One more sequence holds what `node` ends. Returns what tells where its lock ends."""
+        """One more sequence holds what `node` ends. Returns the end of its lock."""
         path = self.held_path(node)
         for held in path:
             if not held.part_locks and held.link is not None:

@@ -4,7 +4,7 @@ arg_groups/overrides.py, mem_cache/allocation_sizing.py).
 
 from typing import Literal
 
-STATES_RATIO = 0.9  # bytes of states for each byte of KV, unless the server is told another
+STATES_RATIO = 0.9  # bytes of states for each byte of KV, by default
 
 Strategy = Literal["no_buffer", "extra_buffer", "extra_buffer_lazy"]
 StrategyFlag = Literal["auto", "no_buffer", "extra_buffer", "extra_buffer_lazy"]

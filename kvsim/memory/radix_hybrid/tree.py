@@ -19,7 +19,7 @@ from kvsim.request import TokenRuns
 
 class TreeMatch(NamedTuple):
     """node: where a look-up ends, and the tokens down to there. agreed: tokens that agree, in whole
-    pages, though nobody can go on from all of them.
+    pages, even if a sequence cannot continue from all of them.
     """
 
     node: HybridNode
@@ -165,13 +165,13 @@ class HybridTree(RadixTree):
             part.thin_path(node)
 
     def hold(self, node: HybridNode) -> int:
-        """Lock `node`; returns what tells where the lock on the second pool ends."""
+        """Lock `node`; returns the end of the lock on the second pool."""
         self.lock(node)
         return self.part.lock(node)
 
     def make_room(self, units: int) -> int:
         """Forget what the second pool has longest, until `units` of it are free or nothing is left
-        to forget. A leaf that nobody holds goes whole, with its KV; returns those tokens.
+        to forget. An unlocked leaf is evicted whole, with its KV; returns those tokens.
         """
         part, tokens = self.part, 0
         if part.free >= units:

@@ -19,8 +19,8 @@ from kvsim.sequence import Sequence
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WindowAllocator(HybridAllocator):
     """interval: slots are given back once so many have left the window. chunk: most tokens of a
-    chunk of a prompt; None: prompts are whole. drops_locks: who decoded a window's worth no longer
-    holds the windows of its prompt.
+    chunk of a prompt; None: prompts are whole. drops_locks: a sequence that decoded a window's
+    worth no longer holds the windows of its prompt.
     """
 
     def __init__(

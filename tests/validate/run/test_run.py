@@ -332,10 +332,10 @@ def test_what_was_not_kept_is_said(folder: Path, tmp_path: Path) -> None:
     options = ["--step-time", str(file), "--out", str(tmp_path / "out")]
     shown = CliRunner().invoke(app, ["validate", "run", str(bare), *options])
     assert shown.exit_code == 0, shown.exception
-    assert "assumed: no stream.jsonl: no two prompts begin alike" in shown.stdout
+    assert "assumed: no stream.jsonl: no two prompts share a prefix" in shown.stdout
     assert "no log of the engine was kept" in shown.stdout
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "no two prompts begin alike" in page
+    assert "no two prompts share a prefix" in page
     assert "plotly" not in page.lower()
     assert compare_run(bare, calibration()).summary()["curves"] is None
     # Without prefix caching it does not matter what prompts share.

@@ -1,4 +1,4 @@
-"""Who gives way when memory runs out: one file a rule, and its line here."""
+"""Rules that choose the sequence to preempt: one file a rule, and its line here."""
 
 from kvsim.engine.policies.victims.victim import Victim
 from kvsim.plumbing.registry import Registry

@@ -7,7 +7,7 @@ from kvsim.sequence import Sequence
 
 
 class LeastComputed(Victim):
-    """The fewest computed tokens; of those alike the last admitted."""
+    """The fewest computed tokens; of equal ones the last admitted."""
 
     def choose(
         self, running: Reversible[Sequence], computed_tokens: Tokens, shared_tokens: Tokens

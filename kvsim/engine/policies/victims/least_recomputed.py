@@ -7,7 +7,7 @@ from kvsim.sequence import Sequence
 
 
 class LeastRecomputed(Victim):
-    """The fewest computed tokens beside those that other running sequences share; of those alike
+    """The fewest computed tokens beside those that other running sequences share; of equal ones
     the last admitted. What it leaves in a prefix cache does not count: memory has run out, so that
     goes first.
     """

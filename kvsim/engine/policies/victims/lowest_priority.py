@@ -7,7 +7,7 @@ from kvsim.sequence import Sequence
 
 
 class LowestPriority(Victim):
-    """The highest `priority` (lower runs first), the last of them to have arrived; of those alike
+    """The highest `priority` (lower runs first), the last of them to have arrived; of equal ones
     the first admitted.
     """
 

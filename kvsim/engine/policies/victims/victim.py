@@ -1,4 +1,4 @@
-"""What a rule for the choice of a victim promises."""
+"""The interface of a rule that chooses the sequence to preempt."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Reversible
@@ -19,8 +19,8 @@ class Victim(Options):
     def choose(
         self, running: Reversible[Sequence], computed_tokens: Tokens, shared_tokens: Tokens
     ) -> Sequence:
-        """One of `running` (in order of admission, at least one; who asks for room is among them,
-        and may be chosen). computed_tokens: slots a sequence would lose. shared_tokens: of these
-        the leading ones that others hold too, so that it would find them again.
+        """One of `running`, which are in order of admission and include the sequence that needs
+        memory. computed_tokens: slots that a sequence would lose. shared_tokens: leading slots of
+        these that others hold too, so that it would hit them again.
         """
         raise NotImplementedError(type(self).__name__)  # every registered rule overrides this

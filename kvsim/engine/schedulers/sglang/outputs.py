@@ -140,7 +140,7 @@ class Outputs:
         return num * ceil(CLIP_MAX_NEW_TOKENS * (1.0 if self.all_counts else ratio))
 
     def by_retraction(self, decoders: Iterable[Sequence]) -> list[Sequence]:
-        """The last is retracted first: who has the fewest outputs, of those alike who has the
-        longest prompt, of these the last.
+        """Sequences in reverse order of retraction: the last has the fewest outputs, of equal ones
+        the longest prompt, of these it is the last decoder.
         """
         return sorted(decoders, key=lambda s: (self.of(s), -s.prompt_tokens), reverse=True)

@@ -9,11 +9,11 @@ from kvsim.memory.radix.hicache.tree import HicacheTree
 class Backup:
     """Copies from the device to host memory (mem_cache/unified_radix_cache.py, SGLang 0.5.23).
 
-    threshold: the requests whose insertions a node waits for before it is written; None: it is
+    threshold: number of requests that insert a node before it is written; None: it is
     written when the device evicts it (write_back).
     num_failed: nodes that found no room.
     write_now: where nodes are written back, what copies one while the scheduler waits.
-    acknowledged: called with each node whose copy the scheduler took note of.
+    acknowledged: called with each node after the scheduler noted its copy.
     """
 
     def __init__(self, tree: HicacheTree, threshold: int | None) -> None:

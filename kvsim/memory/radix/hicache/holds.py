@@ -27,7 +27,7 @@ class HicacheSlots(Slots):
 
 
 class HicacheHolds(Holds):
-    """backup: who is told of what sequences insert."""
+    """backup: notified of insertions."""
 
     def __init__(self, tree: HicacheTree, backup: Backup) -> None:
         super().__init__(tree, caching=True)

@@ -48,9 +48,10 @@ class HostLoad:
 class TierNode(Node):
     """A node that is on the device, in host memory, or on both.
 
-    hits: requests whose insertion counted it. below: children on the device. copy_locks: those of
-    its `locks` that copies hold. host_locks: who keeps it in host memory. write, load: the copy
-    that is queued or under way for it. last_key: of its last page, where a storage asked for it.
+    hits: number of requests that inserted it. below: children on the device. copy_locks: those of
+    its `locks` that copies hold. host_locks: locks that keep it in host memory. write, load: the
+    copy that is queued or under way for it. last_key: of its last page, where a storage asked for
+    it.
     """
 
     __slots__ = (

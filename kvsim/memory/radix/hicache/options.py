@@ -110,5 +110,5 @@ class HicacheOptions(AllocatorOptions):
 
 
 def _default(key: str) -> object:
-    """The value that a resolved scenario writes for a key that nobody gave."""
+    """The value that a resolved scenario writes for a key that was not set."""
     return HicacheOptions.model_fields[key].get_default()

@@ -1,4 +1,4 @@
-"""The nodes of a radix tree over device and host memory: where each is, who holds it, and which
+"""The nodes of a radix tree over device and host memory: the tiers of each, its locks, and which
 leaves either memory may give up (mem_cache/unified_cache, SGLang 0.5.23).
 """
 
@@ -197,13 +197,13 @@ class TierTree(RadixTree):
             leaves[:] = sorted(few.values())
 
     def _device_leaf(self, entry: tuple[int, Node]) -> bool:
-        """Whether an entry of the heap still tells of a node that the device may evict."""
+        """Whether an entry of the heap is of a node that the device may evict."""
         node = tier_node(entry[1])
         alive = node.used == entry[0] and node.parent is not None
         return alive and node.on_device and not node.locks and not node.below
 
     def _host_leaf(self, entry: tuple[int, Node]) -> bool:
-        """Whether it still tells of a node that host memory may evict."""
+        """Whether an entry of the heap is of a node that host memory may evict."""
         node = tier_node(entry[1])
         alive = node.used == entry[0] and node.parent is not None and not node.on_device
         return alive and not (node.children or node.locks or node.host_locks)
