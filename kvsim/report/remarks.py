@@ -76,7 +76,7 @@ def _sizes(error: ExpectedError | None) -> str:
 def _copies(result: Result) -> list[str]:
     """That one data-parallel copy was simulated, where that is so."""
     scenario = result.scenario
-    copies = scenario["model"].get("data_parallel_size", 1)
+    copies = scenario.get("model", {}).get("data_parallel_size", 1)
     if copies == 1 or scenario.get("fleet") or scenario.get("disaggregation"):
         return []
     return [
