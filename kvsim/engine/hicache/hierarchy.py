@@ -37,18 +37,19 @@ class Hierarchy(NamedTuple):
         """
         copies = scheduler.copies = TierCopies(scheduler.pages, self.link)
         if self.times is not None:
-            contents = self._contents(scheduler.pages, shared) if self.shared else None
+            contents = _contents(scheduler.pages, shared) if self.shared else None
             scheduler.storage = Storage(
                 scheduler.pages, copies, self.times, self.settings, contents
             )
 
-    def _contents(self, pages: HicacheAllocator, shared: Shared) -> StorageContents:
-        tokens = pages.page_tokens
-        return shared.part(
-            "allocator.hicache_storage_shared",
-            f"pages of {tokens} tokens and {tokens * pages.token_bytes:,} bytes",
-            lambda: StorageContents(tokens),
-        )
+
+def _contents(pages: HicacheAllocator, shared: Shared) -> StorageContents:
+    tokens = pages.page_tokens
+    return shared.part(
+        "allocator.hicache_storage_shared",
+        f"pages of {tokens} tokens and {tokens * pages.token_bytes:,} bytes",
+        lambda: StorageContents(tokens),
+    )
 
 
 def check_hierarchy(scheduler: Scheduler) -> None:
