@@ -4,7 +4,7 @@ Settings go by vLLM's names, whatever engine they are of. Times are whole nanose
 the source's own; who reads it says which clock.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -206,3 +206,12 @@ class Description:
     measured: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     by_file: dict[str, ServerSettings] = field(default_factory=dict)
+
+
+def transfer_notes(measured: Mapping[str, float]) -> tuple[str, ...]:
+    """What a deployment of prefill and decode replicas takes over from measured transfers."""
+    speed = measured.get("kv_transfer_gb_per_s")
+    if speed is None:
+        return ()
+    said = f"KV transfers ran at {speed:.3g} GB/s on average"
+    return (f"{said}: give a scenario with [disaggregation] link_gb_per_s = {speed:.3g}",)

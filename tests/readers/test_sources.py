@@ -419,6 +419,26 @@ def test_a_scrape_tells_how_fast_the_copies_of_a_tier_were(tmp_path: Path, newer
     }
 
 
+def test_a_scrape_tells_how_fast_kv_went_between_replicas(tmp_path: Path) -> None:
+    """30 GB in 2 s by vLLM's NIXL metrics, 1024 MiB in 100 ms by SGLang's."""
+    added = {
+        "vllm-metrics": "vllm:nixl_bytes_transferred_sum 3e10\n"
+        "vllm:nixl_xfer_time_seconds_sum 2.0\n"
+        "vllm:nixl_xfer_time_seconds_count 40\nvllm:nixl_num_kv_expired_reqs_total 3\n",
+        "sglang-metrics": "sglang:kv_transfer_total_mb_sum 1024\n"
+        "sglang:kv_transfer_latency_ms_sum 100\nsglang:kv_transfer_latency_ms_count 4\n",
+    }
+    for name, speed, count in (("vllm-metrics", 15.0, 40), ("sglang-metrics", 10.73741824, 4)):
+        path = SAMPLES[name](tmp_path)
+        path.write_text(path.read_text() + added[name])
+        (read,) = read_sources([str(path)], [])
+        measured = read.description.measured
+        assert measured["kv_transfer_gb_per_s"] == pytest.approx(speed)
+        assert measured["kv_transfers"] == count
+        assert any(f"link_gb_per_s = {speed:.3g}" in note for note in read.description.notes)
+    assert "kv_expired_prompts" not in measured
+
+
 def test_a_detailed_bench_result_is_its_requests(tmp_path: Path) -> None:
     found = described("vllm-bench", tmp_path)
     assert found.requests is not None

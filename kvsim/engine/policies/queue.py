@@ -77,7 +77,7 @@ class PriorityQueue:
         return len(self._heap)
 
     def add(self, seq: Sequence) -> None:
-        heappush(self._heap, (*priority_key(seq), seq))
+        heappush(self._heap, (seq.priority, seq.arrival_ps, seq.id, seq))
 
     def put_back(self, seq: Sequence) -> None:
         self.add(seq)

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kvsim.plumbing.counts import whole
-from kvsim.readers.description import Description, ServerSettings
+from kvsim.plumbing.units import MIB
+from kvsim.readers.description import Description, ServerSettings, transfer_notes
 from kvsim.readers.parsing.prometheus import Metric, finite, metrics
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
 
@@ -19,6 +20,9 @@ _TOTALS = {
     "load_back_duration_seconds_sum": "tier_load_busy_s",
     "prefetched_tokens_total": "storage_loaded_tokens",
     "backuped_tokens_total": "storage_stored_tokens",
+    "kv_transfer_latency_ms_count": "kv_transfers",
+    "num_transfer_failed_reqs_total": "kv_failed_transfers",
+    "num_bootstrap_failed_reqs_total": "kv_failed_bootstraps",
 }
 _MEANS = {
     "time_to_first_token_seconds": "ttft_mean_s",
@@ -58,7 +62,8 @@ class SGLangMetrics(Source):
             and all(sample.labels.get(rank, "0") == "0" for rank in _RANKS)
         ]
         found = ServerSettings.parse(_settings(samples), source.name)
-        return Description(found, measured=_figures(samples))
+        figures = _figures(samples)
+        return Description(found, measured=figures, notes=transfer_notes(figures))
 
 
 def _settings(samples: Iterable[Metric]) -> dict[str, Any]:
@@ -94,6 +99,11 @@ def _figures(samples: Iterable[Metric]) -> dict[str, float]:
     for plain, figure in _MEANS.items():
         if count := sums.get(f"{plain}_count"):
             found[figure] = sums.get(f"{plain}_sum", 0.0) / count
+    # SGLang's MB are MiB (observability/req_time_stats.py, 0.5.23).
+    mib, busy_ms = sums.get("kv_transfer_total_mb_sum"), sums.get("kv_transfer_latency_ms_sum")
+    if mib and busy_ms:
+        found["kv_transfer_bytes"], found["kv_transfer_busy_s"] = mib * MIB, busy_ms / 1000
+        found["kv_transfer_gb_per_s"] = mib * MIB / busy_ms / 1e6
     return found
 
 

@@ -44,6 +44,11 @@ _TOTALS = {
     "kv_offload_store_time": "tier_store_busy_s",
     "kv_offload_load_time": "tier_load_busy_s",
     "kv_offload_allocation_failure": "tier_failed_stores",
+    "nixl_bytes_transferred_sum": "kv_transfer_bytes",
+    "nixl_xfer_time_seconds_sum": "kv_transfer_busy_s",
+    "nixl_xfer_time_seconds_count": "kv_transfers",
+    "nixl_num_failed_transfers": "kv_failed_transfers",
+    "nixl_num_kv_expired_reqs": "kv_expired_prompts",
 }
 # Bytes and seconds of copies by their label, as vLLM named them before it had names of each.
 _COPIES = {
@@ -127,4 +132,7 @@ def figures_from(samples: Iterable[Metric]) -> dict[str, float]:
         count = sums.get(f"{plain}_count", 0.0)
         if count > 0:
             found[figure] = sums.get(f"{plain}_sum", 0.0) / count
+    num_bytes, busy_s = found.get("kv_transfer_bytes"), found.get("kv_transfer_busy_s")
+    if num_bytes and busy_s:
+        found["kv_transfer_gb_per_s"] = num_bytes / busy_s / BYTES_PER_GB
     return found

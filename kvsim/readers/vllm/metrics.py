@@ -1,6 +1,6 @@
 """A scrape of a vLLM server's /metrics: `vllm:cache_config_info` is the pool as it really is."""
 
-from kvsim.readers.description import Description
+from kvsim.readers.description import Description, transfer_notes
 from kvsim.readers.parsing.prometheus import metrics
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
 from kvsim.readers.vllm.metric_names import figures_from, settings_from
@@ -25,4 +25,5 @@ class VllmMetricsScrape(Source):
     def read(cls, source: Sniffed) -> Description:
         """The cache configuration, and the figures since the server started."""
         samples = list(metrics(source.string(), source.name))
-        return Description(settings_from(samples, source.name), measured=figures_from(samples))
+        settings, figures = settings_from(samples, source.name), figures_from(samples)
+        return Description(settings, measured=figures, notes=transfer_notes(figures))
