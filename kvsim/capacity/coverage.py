@@ -12,7 +12,8 @@ from kvsim.model import Model
 from kvsim.model.layers import Attention, CompressedAttention
 
 Level = Literal["exact", "approximate", "sized"]
-# Of SGLang 0.5.23 (arg_groups/overrides.py), by model_type: recurrent models whose states it tracks
+# Of SGLang 0.5.23 (arg_groups/overrides.py), by model_type: recurrent models with states that it
+# tracks
 # in buffers, and those it caches without them and runs without overlap.
 TRACKED = (
     *("kimi_linear", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "falcon_h1"),

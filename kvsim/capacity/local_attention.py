@@ -1,4 +1,4 @@
-"""Local attention: of layers whose queries see only their own chunk, vLLM frees the ones before."""
+"""Local attention: queries see only their own chunk, and vLLM frees the chunks before."""
 
 from kvsim.model import Model
 from kvsim.model.layers import Attention

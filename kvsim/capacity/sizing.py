@@ -31,8 +31,8 @@ from kvsim.plumbing.units import GIB
 
 
 def check_simulated(model: Model, model_options: ModelOptions) -> None:
-    """Raise InputError for a model whose pool no simulation has, or for parallelism that step times
-    do not model.
+    """Raise InputError for a model with a pool that is not simulated, or for parallelism that step
+    times do not model.
     """
     if model_options.pipeline_parallel_size > 1:
         raise InputError(

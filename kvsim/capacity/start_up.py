@@ -1,5 +1,5 @@
 """What the engine says of its KV cache at its start, as its version defines it: a warning for each
-kind of layers whose last group is not full, and two lines at the end.
+kind of layers with a last group that is not full, and two lines at the end.
 
     Add 8 padding layers, may waste at most 15.38% KV cache memory
     GPU KV cache size: 1,277,184 tokens

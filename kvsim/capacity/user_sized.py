@@ -1,4 +1,4 @@
-"""A KV pool whose size the user gives, in bytes, tokens or blocks."""
+"""A KV pool of a size set by the user, in bytes, tokens or blocks."""
 
 from kvsim.capacity.engine_counts import blocks_that_print, counts_every_token
 from kvsim.capacity.options import MemoryOptions

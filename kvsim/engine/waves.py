@@ -82,7 +82,7 @@ class Waves:
             begin_ps = int(self._env.now)
             plans = [engine.planned() for engine in self.engines]
             if steps == 0 and not self._anyone():
-                return  # whoever came was refused
+                return  # the arrivals were refused
             lasts_ps = max(
                 engine.dummy_ps if plan is None else plan.first_ps
                 for engine, plan in zip(self.engines, plans, strict=True)

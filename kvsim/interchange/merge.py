@@ -115,7 +115,7 @@ def servers_among(reads: Sequence[Read]) -> list[Read]:
 
 
 def _of_its_file(read: Read, names: Sequence[str]) -> Read:
-    """The settings of the run whose requests are imported too, where a source has several."""
+    """The settings of the run with the imported requests, if a source has several runs."""
     by_file = read.description.by_file
     if not by_file:
         return read

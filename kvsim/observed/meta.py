@@ -67,7 +67,7 @@ class RunMeta(Options):
 
     @abstractmethod
     def model_identity(self) -> ModelIdentity:
-        """The model whose step times the run had."""
+        """The model that the run served."""
 
     @abstractmethod
     def replica_spec(self) -> ReplicaSpec:

@@ -15,7 +15,7 @@ from kvsim.vllm.versions import vllm_version
 
 Release = tuple[int, int]
 
-NEWEST = "0.33.0"  # whose rules kvsim knows best
+NEWEST = "0.33.0"  # the newest version with known rules
 _LONGEST = 2**20  # of a model that is not known
 
 
@@ -51,7 +51,7 @@ def assumed(recorded: Mapping[str, Any]) -> dict[str, Assumed]:
     if isinstance(most, int):
         seqs = seqs._replace(value=min(seqs.value, most))
     known = {
-        "vllm_version": Assumed(version, "the newest whose rules are known"),
+        "vllm_version": Assumed(version, "the newest with known rules"),
         "max_model_len": _longest(str(recorded.get("model", ""))),
         "block_size": Assumed(16, default),
         "enable_prefix_caching": Assumed(engine.caches_prefixes, default),

@@ -17,7 +17,7 @@ from kvsim.request import Request
 from kvsim.step_time.calibrated.identity import ModelIdentity
 
 _NEWEST_0_11 = (0, 11)
-_SPARE_BLOCKS = 2  # the one no request can have, and one for the token that nobody asks for
+_SPARE_BLOCKS = 2  # the null block, and one for the unused last token
 
 
 class VllmMeta(RunMeta):
@@ -43,7 +43,7 @@ class VllmMeta(RunMeta):
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], where: str) -> Self:
-        """See `Options`; settings that are null are assumed, and `assumptions` tells which."""
+        """See `Options`; settings that are null are assumed, and listed in `assumptions`."""
         given = {name: value for name, value in table.items() if value is not None}
         missing = assumed(given)
         found = super().parse(given | {name: one.value for name, one in missing.items()}, where)
@@ -114,7 +114,7 @@ class VllmMeta(RunMeta):
         return Continuous.parse(table, "meta.json")
 
     def replica_spec(self) -> ReplicaSpec:
-        assert self.num_gpu_blocks is not None  # `serving` gives room where nobody knows it
+        assert self.num_gpu_blocks is not None  # `serving` sets it if unknown
         return ReplicaSpec(
             Paged.parse(
                 {

@@ -38,7 +38,7 @@ class OneOf:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """A stand-in: a registry may hold kinds whose tables hold the same registry."""
+        """A stand-in, as tables of a registry's kinds may use the same registry."""
         return {CHOICE: self}
 
     def keys_beside(self) -> dict[str, "OneOf"]:

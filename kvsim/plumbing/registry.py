@@ -83,7 +83,7 @@ class Registry(Generic[T]):
         raise InvariantError(f"{target} is no registered {self.what}")
 
     def parse(self, table: Mapping[str, Any], where: str, default: str | None = None) -> T:
-        """The options of a table whose `kind` names the entry; the other keys are its fields."""
+        """The options of a table: its `kind` names the entry, the other keys are its fields."""
         if not isinstance(table, Mapping):
             raise InputError("not a table", where=where, value=table)
         rest = dict(table)

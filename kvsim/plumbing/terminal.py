@@ -21,7 +21,7 @@ def _shown(match: re.Match[str]) -> str:
 
 
 class _Pipe(FileIO):
-    """A file descriptor that outlives its reader: what nobody reads any more is dropped."""
+    """A file descriptor that outlives its reader: output without a reader is dropped."""
 
     def write(self, data: Any) -> int:
         try:

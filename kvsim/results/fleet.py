@@ -82,7 +82,7 @@ class FleetTotals(NamedTuple):
 
 
 def summarise_fleet(totals: FleetTotals) -> FleetSummary:
-    """The numbers of a fleet whose replicas have served their requests."""
+    """The numbers of a fleet after its replicas have served their requests."""
     summaries, recorders = totals.summaries, totals.recorders
     used = [each for each in recorders if each.steps]
     begin_ps = min((each.first_arrival_ps for each in used), default=0)
@@ -157,10 +157,10 @@ def _mean(recorders: Sequence[Recorder], name: str, makespan_ps: int) -> float:
 
 
 def _gaps(recorders: Sequence[Recorder]) -> LatencySummary:
-    stretches, singles = recorders[0].gaps[:0], recorders[0].late_gaps[:0]
+    spans, singles = recorders[0].gaps[:0], recorders[0].late_gaps[:0]
     for each in recorders:
-        stretches, singles = stretches + each.gaps, singles + each.late_gaps
-    gaps = TokenGaps(stretches, singles)
+        spans, singles = spans + each.gaps, singles + each.late_gaps
+    gaps = TokenGaps(spans, singles)
     if not gaps.num:
         return LatencySummary.of({})
     found = [gaps.mean_ps(), *gaps.quantiles_ps(QUANTILES.values())]
@@ -171,7 +171,7 @@ def _gaps(recorders: Sequence[Recorder]) -> LatencySummary:
 def _memory(
     summaries: Sequence[RunSummary], recorders: Sequence[Recorder], lives: list[Lifetime] | None
 ) -> MemorySummary:
-    """The ledger of all pools; who has nothing more to do is idle up to the end of its life."""
+    """The ledger of all pools; a replica without further work is idle up to its end."""
     begin_ps = min((each.first_arrival_ps for each in recorders if each.total_ps), default=0)
     ends = [each.first_arrival_ps + each.total_ps for each in recorders if each.total_ps]
     if lives is not None:

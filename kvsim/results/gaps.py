@@ -1,6 +1,6 @@
-"""Inter-token latencies without the tokens: exact order statistics of gaps kept as stretches.
+"""Inter-token latencies without the tokens: exact order statistics of gaps kept as spans.
 
-A stretch (sequences, steps, first_ps, growth_ps) stands for sequences * steps gaps:
+A span (sequences, steps, first_ps, growth_ps) stands for sequences * steps gaps:
 first_ps + growth_ps * t for t < steps, each `sequences` times.
 """
 
@@ -15,10 +15,10 @@ _ROWS = 1 << 20  # of so many products of two limbs the sum still fits
 
 
 class TokenGaps:
-    """All gaps of a run. stretches: flat rows of four; singles: gaps of their own, in ps."""
+    """All gaps of a run. spans: flat rows of four; singles: gaps of their own, in ps."""
 
-    def __init__(self, stretches: "array[int]", singles: "array[int]") -> None:
-        rows = np.frombuffer(stretches, dtype=np.int64).reshape(-1, 4)
+    def __init__(self, spans: "array[int]", singles: "array[int]") -> None:
+        rows = np.frombuffer(spans, dtype=np.int64).reshape(-1, 4)
         alone = np.frombuffer(singles, dtype=np.int64)
         ones = np.ones_like(alone)
         columns = zip(rows.T, (ones, ones, alone, np.zeros_like(alone)), strict=True)
@@ -37,7 +37,7 @@ class TokenGaps:
 
     def quantiles_ps(self, shares: Iterable[float]) -> list[float]:
         """The quantiles, linear between neighbours as numpy's default."""
-        # No gap of a stretch lies further from its middle than half of the longest stretch, and so
+        # No gap of a span lies further from its middle than half of the longest span, and so
         # no gap in sorted order further from the middle in its place.
         middles = (self._rows[2] + self._last) // 2
         order = np.argsort(middles)
@@ -83,7 +83,7 @@ class TokenGaps:
 
 
 def _not_above(gap_ps: int, rows: NDArray[np.int64]) -> int:
-    """How many gaps of the stretches `rows` (4, n) are <= gap_ps."""
+    """How many gaps of the spans `rows` (4, n) are <= gap_ps."""
     count, steps, first, growth = rows
     reached = np.where(
         growth > 0,

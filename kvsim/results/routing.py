@@ -10,7 +10,7 @@ from kvsim.results.summary_part import Count, SummaryPart
 
 class RoutedTo(NamedTuple):
     """One request at the router. best_tokens: what the replica with the longest match of its prompt
-    had cached, chosen_tokens: what the chosen one had; None where nobody asked.
+    had cached, chosen_tokens: what the chosen one had; None without a request for it.
     """
 
     time_ps: int

@@ -77,7 +77,7 @@ def _tier_columns(recorder: Recorder, ids: list[str]) -> Columns:
 
 
 def memory_columns(recorder: Recorder) -> Columns:
-    """The ledger over time, one row a stretch of equal steps: the ten classes in bytes in its
+    """The ledger over time, one row a run of equal steps: the ten classes in bytes in its
     first step (`CLASS_bytes`) and in its last (`CLASS_end_bytes`), and parts of them that were ever
     there in its first (see kvsim.memory.parts).
     """

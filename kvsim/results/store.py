@@ -3,18 +3,18 @@
     scenario.toml      what was run, resolved
     summary.json       the numbers
     requests.parquet   one row per request and run
-    memory.parquet     one row per stretch of equal steps and run: the series
+    memory.parquet     one row per span of equal steps and run: the series
     report.html        the page
 
 and, of runs with links that KV moves over, or that were traced,
 
     links.parquet      copies between prefill and decode replicas, and of tiers
-    addresses.parquet  who lay where in the pool, and when
+    addresses.parquet  owners of addresses in the pool over time
     events.parquet     preemptions, copies, swaps and cache hits so far, where they changed
     holes.parquet      the largest hole beside what the head of the queue needed
     nodes.parquet      hits in a radix tree, and what became of its nodes
 
-Tables hold all runs, told apart by the column `run`. Other files in the folder are left alone.
+Tables hold all runs, distinguished by the column `run`. Other files in the folder are left alone.
 """
 
 import json

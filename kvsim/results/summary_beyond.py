@@ -15,7 +15,8 @@ class TransferSummary(SummaryPart):
     prefill_replicas, decode_replicas: how many there are of each. transfers: sendings, num_bytes:
     what they carried, on the busiest GPU of each replica. mean_s: of a sending while it lasts,
     mean_wait_s: before it, for a port. port_busy: share of the makespan for which the ports of the
-    side with fewer replicas were taken. expired: prompts whose lease ended before they were read.
+    side with fewer replicas were taken. expired: prompts with a lease that ended before they were
+    read.
     """
 
     prefill_replicas: Count
@@ -53,7 +54,7 @@ class TransferSummary(SummaryPart):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class EncoderSummary(SummaryPart):
     """Images, sounds and videos of prompts. encoded_items, encoded_tokens: computed by the encoder,
-    and their embeddings. found_items: whose embeddings the cache had.
+    and their embeddings. found_items: items with embeddings in the cache.
     """
 
     encoded_items: Count

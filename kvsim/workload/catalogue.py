@@ -18,7 +18,9 @@ from kvsim.plumbing.reading.toml_text import loads
 
 
 class TraceEntry(Options):
-    """One public trace. rows: requests in it. sha256_source: who says so, if not measured here."""
+    """One public trace. rows: requests in it. sha256_source: source of the checksum, if not
+    measured here.
+    """
 
     name: str
     url: str

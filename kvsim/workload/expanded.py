@@ -30,7 +30,7 @@ class Expanded(WorkloadOptions):
     def expanded(
         self, request: Request, rng: np.random.Generator, ids: TokenIds
     ) -> Iterator[Request]:
-        """Those requests; who follows it follows the last of them, which bears its name."""
+        """The expanded requests; follow-ups of it follow the last of them, which has its id."""
         raise NotImplementedError(type(self).__name__)  # as above
 
     @model_validator(mode="after")

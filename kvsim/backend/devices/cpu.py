@@ -13,7 +13,7 @@ MEMINFO = Path("/proc/meminfo")
 
 
 class CpuDevice(TorchDevice):
-    """Graphs are re-run where somebody asks for them: what a test of their contents needs."""
+    """Graphs are re-run only on request, for tests of their contents."""
 
     attention = "gather"
     captures = False

@@ -20,7 +20,7 @@ class Bench:
     contiguous spans stand side by side.
 
     plans: those of the given ones that the device's free memory holds, once the weights are there;
-    dropped: the others. Block 0 is nobody's: padding rows of captured steps write there.
+    dropped: the others. Block 0 is unowned: padding rows of captured steps write there.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The pace of a shared machine: the present duration of one step.
 
 The same step is the sentinel of a CPU's calibration and is timed again and again in a served run,
-while the run's clock stands still. Of two stretches of time, the ratio of their medians says how
+while the run's clock stands still. Of two spans of time, the ratio of their medians says how
 much slower the machine was in one of them; nothing of the run itself goes into it.
 """
 

@@ -1,4 +1,5 @@
-"""An engine in real time: the simulator's scheduler decides, the backend computes, a clock tells.
+"""An engine in real time: the simulator's scheduler decides, the backend computes, a real clock
+runs.
 
 schedule -> run -> finish, one step after the other, with the very plans that a simulation makes.
 """
@@ -92,7 +93,7 @@ class RealTimeEngine:
                 self._log.arrived.append(request.id)
 
     def _left(self, request: Request) -> None:
-        """`request` has left, now: whoever follows it comes after their pause."""
+        """`request` has left, now: its follow-ups arrive after their pause."""
         self._missing -= 1
         for order, follower in self._followers.pop(request.id, ()):
             heappush(self._coming, (self._now_ps + follower.think_ps, order, follower))

@@ -116,11 +116,11 @@ def _check(simulation: Simulation, shape: Shape, requests: tuple[Request, ...]) 
 
 
 def _warm_up(runner: DecoderRunner, allocator: Allocator) -> None:
-    """Two steps on memory that nobody has yet: what loads or compiles on first use does so now."""
+    """Two steps on unowned memory, so that code loaded or compiled on first use is ready."""
     # In blocks of any size, even of one token.
     tokens = min(WARM_UP_TOKENS, allocator.capacity_bytes // allocator.token_bytes - 1)
     first = TokenSpan("warm-up", [0] * tokens, 0, range(tokens + 1), 0, tokens + 1)
-    chunk = first._replace(blocks=range(1, tokens + 2))  # block 0 is nobody's in a captured step
+    chunk = first._replace(blocks=range(1, tokens + 2))  # block 0 is padding in a captured step
     runner.warm([chunk])
     runner.warm([chunk._replace(tokens=[0], start=tokens)])
     runner.store.release("warm-up")

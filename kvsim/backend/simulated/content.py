@@ -17,7 +17,7 @@ class VocabTokens:
         return [self._token(self._name(seq, position)) for position in range(start, end)]
 
     def _name(self, seq: Sequence, position: int) -> int:
-        """What the simulator knows a token by; tokens that nobody can name get a name here."""
+        """The simulator's id of a token; tokens without an id get one here."""
         output = position - seq.prompt_tokens
         if output >= 0 and seq.output_start is not None:
             return seq.output_start + output

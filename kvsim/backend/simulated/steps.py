@@ -37,7 +37,9 @@ class StepMaker:
         self._swapped: dict[Sequence, int] = {}
 
     def preempted(self, plan: Plan, scheduler: Scheduler) -> list[Sequence]:
-        """Of a plan just made: note who was swapped out; returns who was not and will recompute."""
+        """Note the swapped-out sequences of a new plan; returns preempted ones that will
+        recompute.
+        """
         recompute = []
         for seq in plan.preempted:
             stand = self._stands.pop(seq, None)
@@ -95,7 +97,7 @@ class StepMaker:
 
 def decoding(plan: Plan, scheduler: Scheduler) -> list[tuple[Sequence, int]]:
     """Members of the batch that take a token in a plan just made, with the slots they then have:
-    those that stay in it, and those whose last token this is.
+    those that stay in it, and those with their last token.
     """
     others = {chunk.seq for chunk in plan.chunks} | set(plan.passed_over)
     found = [

@@ -24,7 +24,7 @@ class ContiguousStore(TensorStore):
         super().__init__(device)
         self.shape = shape
         self.num_slots = num_slots
-        # One slot more: what is nobody's in a captured step writes there.
+        # One slot more: padding of a captured step writes there.
         self.pool = SlotPool(shape, num_slots + 1, device, self.memory)
         self._batch: Batch
         self._first: list[int]

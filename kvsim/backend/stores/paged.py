@@ -12,7 +12,7 @@ from kvsim.backend.stores.store import Address, FixedPlaces, TensorStore, must_f
 from kvsim.plumbing.errors import InvariantError
 
 WIDTH = 16  # block tables come in widths of multiples of this: kernels know one width from another
-NULL_BLOCK = 0  # what is nobody's in a captured step writes here; no sequence may own it then
+NULL_BLOCK = 0  # padding of a captured step writes here; no sequence may own it then
 
 
 class PagedStore(TensorStore):

@@ -13,7 +13,7 @@ from kvsim.plumbing.errors import InvariantError
 class SlotPool:
     """`rows` is [layers, 2, slots, kv_dim]: a slot is one row of K and one of V in every layer.
 
-    Memory that nobody wrote reads as NaN, so that a wrong address cannot pass for a small error.
+    Unwritten memory reads as NaN, so that a wrong address cannot pass for a small error.
     """
 
     def __init__(

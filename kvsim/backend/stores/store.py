@@ -110,7 +110,7 @@ class TensorStore(ABC):
         raise InvariantError(f"{type(self).__name__} copies by itself, got {copy}")
 
     def gather(self, swap: HostSwap) -> Tensor:
-        """K and V [layers, 2, slots, kv_dim] of the swap's place, whose content may go then."""
+        """K and V [layers, 2, slots, kv_dim] of the swap's place, which may be overwritten then."""
         raise InvariantError(f"{type(self).__name__} keeps nothing to swap, got {swap}")
 
     def scatter(self, swap: HostSwap, rows: Tensor) -> None:

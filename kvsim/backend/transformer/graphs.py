@@ -1,7 +1,7 @@
 """Steps that are captured once and replayed: no launch by launch from the host.
 
 A graph is of a size: so many rows of tokens, decoding spans, chunks. A step replays the least size
-that holds it, its index tensors filled up with rows and tiles of nobody, which write to a place
+that holds it, its index tensors filled up with padding rows and tiles, which write to a place
 that no sequence owns. What holds no size runs launch by launch.
 """
 
@@ -59,7 +59,7 @@ class GraphSize(NamedTuple):
 
     @property
     def spans(self) -> int:
-        """Spans it has a place for, without the one that is nobody's."""
+        """Spans it has a place for, without the padding one."""
         return self.decodes + self.chunks
 
 
@@ -83,7 +83,7 @@ class StepGraph:
         self._decoder = decoder
         self._launch = launch
         self._per_tile = tokens_a_tile(shape, decoding=False)
-        spans = size.spans + 1  # the last is nobody's: rows and tiles without work are its
+        spans = size.spans + 1  # the last is padding: rows and tiles without work are its
         self._staging = Staging(device, _bytes_of(size, store.place_bytes(max_context)))
         self._host: dict[str, Array] = {}
 

@@ -1,4 +1,4 @@
-"""Layers whose caches have blocks of their own sizes: groups packed into one block.
+"""Layers with caches in blocks of their own sizes: groups packed into one block.
 
 Caches that see the same tokens in blocks of as many are a bucket. A bucket whose page sizes come in
 equal numbers repeats a pattern of layers; the largest pattern that mixes sizes sets how many
@@ -68,7 +68,7 @@ def _repeats_a_group(buckets: Sequence[list[Entry]], by_place: bool) -> int:
 
 
 def _least_padding(counts: Sequence[int], least: int) -> int:
-    """The number from `least` up whose multiples pad `counts` least; of equals the largest."""
+    """The number from `least` up with multiples that pad `counts` least; of equals the largest."""
     numbers = range(least, max(max(counts), least) + 1)
     return min(numbers, key=lambda number: (sum(-count % number for count in counts), -number))
 

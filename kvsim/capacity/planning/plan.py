@@ -46,7 +46,7 @@ class CachePlan(NamedTuple):
 
     @property
     def padding(self) -> tuple[tuple[int, int], ...]:
-        """(padding layers, layers) of each kind of layers whose groups are not all full."""
+        """(padding layers, layers) of each kind of layers with groups that are not all full."""
         if self.packed or len(self.groups) == 1:
             return ()
         layers: dict[int, int] = {}

@@ -48,7 +48,7 @@ def chunk_of(settings: SglangSettings, device_mib: float) -> int:
 def default_fraction(
     settings: SglangSettings, device_mib: float, tensor_parallel_size: int, *, latent: bool
 ) -> float:
-    """mem_fraction_static where nobody gives it. latent: the model has latent attention (MLA)."""
+    """mem_fraction_static if not set. latent: the model has latent attention (MLA)."""
     tier, chunk = tier_of(device_mib), chunk_of(settings, device_mib)
     graph = tier.graph if tensor_parallel_size < 4 else tier.graph_of_several
     if settings.max_running_requests is not None:

@@ -21,10 +21,10 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, MIB
 
 SET_UP_GIB, SET_UP_MORE_GIB = 0.5, 0.24  # on one GPU, and for each further one
-# Models with sliding windows, by model_type, whose windows have a pool of their own
+# Models with sliding windows, by model_type, that have a pool of their own for them
 # (configs/model_config.py `is_hybrid_swa_model`); the windows of others are kept whole.
 WINDOWED_KINDS = ("gpt_oss", "gemma4_text", "mimo_v2", "mimo_v2_flash", "step3p5")
-SHORT_KINDS = ("gpt_oss", "gemma4_text")  # whose window the cache takes for a token less
+SHORT_KINDS = ("gpt_oss", "gemma4_text")  # the cache counts their window as a token less
 
 
 class SglangPool(NamedTuple):

@@ -1,4 +1,4 @@
-"""The free pages of a pool as runs, for whoever gives numbers to pages that are only counted."""
+"""The free pages of a pool as runs, to number pages that an allocator only counts."""
 
 from bisect import bisect_left
 from heapq import heapify, heappop, heappush

@@ -1,4 +1,4 @@
-"""Who runs when: one file a scheduler, and its line here."""
+"""Schedulers: one file each, and its line here."""
 
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.plumbing.registry import Registry

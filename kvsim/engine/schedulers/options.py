@@ -68,12 +68,12 @@ class SchedulerOptions(Options):
 
     @property
     def block_rules(self) -> BlockRules:
-        """Whose version's rules for blocks go with this scheduler."""
+        """The block rules of the version of this scheduler."""
         return NEWEST.blocks
 
     @property
     def engine(self) -> str | None:
-        """Whose scheduler it is, "vllm" or "sglang"; None: another's."""
+        """The engine of this scheduler, "vllm" or "sglang"; None: another one."""
         return None
 
     @property
@@ -104,7 +104,7 @@ class SchedulerOptions(Options):
 
     @property
     def max_in_flight_tokens(self) -> int | None:
-        """Most tokens scheduled whose step has not returned; None: prompts are computed whole."""
+        """Most tokens in flight; None: prompts are computed whole."""
         return None
 
     def build(self, allocator: Allocator, max_model_len: int) -> Scheduler:

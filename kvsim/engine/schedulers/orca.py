@@ -1,10 +1,10 @@
 """Iteration-level scheduling as Orca's (Yu et al., OSDI 2022), in the form of the baselines of the
 PagedAttention paper (Kwon et al., SOSP 2023): prompts join the running batch at any step, whole;
-what a sequence may ever need is reserved when it is first admitted.
+the most memory that a sequence may need is reserved when it is first admitted.
 
-How much that is, the allocator says: `max-buffer` with its estimates, on buddies in those
-baselines. Such a sequence is never preempted. An allocator whose sequences grow may fail to; then
-the last admitted gives way.
+The allocator decides that amount: `max-buffer` with its estimates, on buddies in those baselines.
+Such a sequence is never preempted. If sequences of an allocator grow and one finds no room, the
+last admitted is preempted.
 """
 
 from pydantic import Field

@@ -2,7 +2,7 @@
 batch_manager/capacityScheduler.cpp): decoders and whole new prompts share every step.
 
 guaranteed-no-evict  a request starts only if it, and all that run, can reach the output they
-                     declared: nobody is ever paused
+                     declared: no request is ever paused
 max-utilization      a request starts if its prompt and one more token fit; when a decoder finds no
                      room, the last that started is paused, and computes again later
 

@@ -1,1 +1,1 @@
-"""Speculative decoding as a part that a scheduler holds: who accepts what, and what a step asks."""
+"""Speculative decoding as a part of a scheduler: acceptance of drafts, and the tokens of a step."""

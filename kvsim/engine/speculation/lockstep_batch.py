@@ -26,7 +26,7 @@ from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
 from kvsim.step import StepShape
 
-LONGEST_PAST = 4096  # steps, whose sums are kept
+LONGEST_PAST = 4096  # steps with stored sums
 _order = attrgetter("order")
 
 
@@ -189,8 +189,8 @@ class LockstepBatch(DecodeBatch):
     # --- steps ----------------------------------------------------------------------------------
 
     def movers(self) -> list[Sequence]:
-        """Whose turn comes in the next step (`take`), in `order`: who needs blocks, or makes
-        content known.
+        """Members with a turn in the next step (`take`), in `order`: those that need blocks, or
+        make content known.
         """
         return self.tables.movers()
 
@@ -199,7 +199,7 @@ class LockstepBatch(DecodeBatch):
         return self.tables.take(seq)
 
     def step(self) -> None:
-        """All verify their drafts once; whoever needed blocks has them."""
+        """All verify their drafts once; members that needed blocks have them."""
         at = self.clock - self._from
         if at > LONGEST_PAST:
             del self._new[:at], self._accepted[:at]
@@ -211,7 +211,7 @@ class LockstepBatch(DecodeBatch):
         self.in_flight.append(StepInFlight(self.num, accepted))
 
     def advance(self, steps: int) -> Course:
-        """The turns of all who move, and `step`: once, as no closed form says how the ledger moves
+        """The turns of all movers, and `step`: once, as no closed form says how the ledger moves
         where each step fills as many slots as it accepts.
         """
         for seq in self.movers():

@@ -90,7 +90,7 @@ class SpeculativeConfig(Options):
         return Speculation(self.method, self.num_speculative_tokens, ahead)
 
     def acceptance(self, seed: int) -> Acceptance:
-        """Who accepts what; drawn, if it is, by this seed."""
+        """The acceptance model; if random, drawn with this seed."""
         if self.acceptance_pattern is not None:
             return RecordedAcceptance(self.acceptance_pattern)
         return DrawnAcceptance(self._rates(), seed)

@@ -31,7 +31,7 @@ class Drafting:
 
 
 class NextStep(NamedTuple):
-    """A step that verifies drafts. returned_tokens: slots of its sequence whose step has returned;
+    """A step that verifies drafts. returned_tokens: slots of returned steps of its sequence;
     known_tokens: tokens of it that have.
     """
 

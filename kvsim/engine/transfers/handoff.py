@@ -63,7 +63,7 @@ class Handoff(ABC):
 
     @property
     def num_expired(self) -> int:
-        """Prompts whose lease ended before they were read."""
+        """Prompts with a lease that ended before they were read."""
         return 0
 
 

@@ -52,8 +52,8 @@ class DrawnRequests:
 class NixlHandoff(Handoff):
     """Engines with a NixlConnector.
 
-    failed_reads: requests whose read fails; recomputes_failed: they are computed on the decode
-    engine, instead of an error. abandoned: requests whose client leaves after the prompt.
+    failed_reads: requests with a failed read; recomputes_failed: they are computed on the decode
+    engine, instead of an error. abandoned: requests that the client cancels after the prompt.
     """
 
     failed_reads = abandoned = DrawnRequests(0.0, "")

@@ -12,7 +12,7 @@ _ROUNDED_BYTES = 0.02 * MIB  # of two lines of the log
 def cells_bytes(
     settings: ServerSettings, layout: KVLayout, trained_tokens: int, notes: list[str]
 ) -> int:
-    """Bytes of all cells. trained_tokens: the context where nobody names it."""
+    """Bytes of all cells. trained_tokens: the context if no source names it."""
     known = settings.reported()
     slots = settings.n_parallel or AUTO_SLOTS
     unified = settings.kv_unified

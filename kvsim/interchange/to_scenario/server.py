@@ -1,6 +1,6 @@
 """The server that settings describe: its model, its device, its pool, its scheduler.
 
-What nobody said is as the engine has it by default (`kvsim.observed.vllm_defaults`), and listed.
+Missing settings get the engine's defaults (`kvsim.observed.vllm_defaults`), and are listed.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from kvsim.plumbing.units import GIB
 from kvsim.readers.description import ServerSettings
 
 _V1 = (0, 8)
-_TIERS_SINCE = (0, 12)  # whose schedules are replayed as those of 0.33, connectors too
+_TIERS_SINCE = (0, 12)  # schedules since then are replayed as those of 0.33, connectors too
 _PLAIN_BLOCK = {"sglang": 1, "tensorrt-llm": 32, "llama.cpp": 1}
 _STANDS = {
     "sglang": "an observed run of SGLang is replayed by vLLM's rules",
@@ -185,7 +185,7 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     if engine == "vllm" and settings.engine_version is not None:
         meta_table["vllm_version"] = settings.engine_version
     elif engine != "vllm":
-        meta_table["vllm_version"] = NEWEST  # whose rules stand for those of another engine
+        meta_table["vllm_version"] = NEWEST  # its rules stand for those of another engine
         meta_table.setdefault("block_size", _PLAIN_BLOCK[engine])
         assumed.append(_STANDS[engine])
     meta_table |= {"model": str(model.get("name", model.get("hf_config"))), "gpu": device}
@@ -194,7 +194,7 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     if pool.blocks is not None and "num_gpu_blocks" not in pool.memory:
         notes.append("an observed run keeps every token in all layers: the same bytes as one kind")
     meta = VllmMeta.parse(meta_table, "import")
-    if engine != "llama.cpp":  # whose flags have defaults of their own
+    if engine != "llama.cpp":  # its flags have defaults of their own
         assumed.extend(line for line in meta.assumptions if not line.startswith("num_gpu_blocks"))
     if (stages := settings.pipeline_parallel_size or 1) > 1:
         stated = f"pipeline_parallel_size = {stages}"

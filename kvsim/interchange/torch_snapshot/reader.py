@@ -27,7 +27,7 @@ class _Plain(BaseModel):
 
 
 class SnapshotBlock(_Plain):
-    """A stretch of a segment; sizes in bytes."""
+    """A range of a segment; sizes in bytes."""
 
     size: int = Field(ge=1)
     state: Literal["active_allocated", "active_awaiting_free", "active_pending_free", "inactive"]

@@ -1,7 +1,7 @@
 """A simulated arena as `torch.cuda.memory._snapshot()` would show it, for torch's memory_viz.
 
 The format (torch/cuda/memory.py): segments of blocks as they stand now, and a trace of what led
-there. torch's own segments appear as they are, of expandable ones each stretch with memory behind
+there. torch's own segments appear as they are, of expandable ones each range with memory behind
 it; any other arena appears as one segment, the pool.
 """
 
@@ -34,7 +34,7 @@ class Event(NamedTuple):
 class SnapshotRecorder:
     """Listens to an arena, and can at any time say how it stands and what led there.
 
-    time_us: stamped on what happens next; whoever owns the clock sets it.
+    time_us: time of the next events; set by the owner of the clock.
     max_entries: the newest so many events are kept.
     """
 
@@ -49,7 +49,7 @@ class SnapshotRecorder:
         if not isinstance(arena, TorchCachingArena):
             self.device("segment_alloc", 0, arena.capacity_bytes)
 
-    # --- what the arena tells -------------------------------------------------------------------
+    # --- events of the arena --------------------------------------------------------------------
 
     def allocated(self, address: int, size: int, owner: str) -> None:
         """A region for `size` bytes now lives at `address`."""
@@ -146,12 +146,12 @@ def _entry(event: Event) -> dict[str, Any]:
 
 
 def _frames(owner: str) -> list[dict[str, Any]]:
-    """Whose memory it is, where torch shows who asked for it."""
+    """The owner of the memory, shown by torch as its requester."""
     return [{"filename": "kvsim", "line": 0, "name": owner}] if owner else []
 
 
 def _runs(arena: Arena) -> Iterator[tuple[bool, list[Block]]]:
-    """(small, blocks) of each stretch of memory the device has given, in order of address."""
+    """(small, blocks) of each range of memory from the device, in order of address."""
     if not isinstance(arena, TorchCachingArena):
         yield False, list(_pool(arena))
         return

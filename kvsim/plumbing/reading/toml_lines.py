@@ -30,10 +30,10 @@ def placed(error: InputError, file: Path, overridden: Iterable[str] = ()) -> Inp
     line = line_of(text, path)
     if line is None:
         return error
-    whose = f" ({named[0]} '{item}')" if item else ""
+    item_name = f" ({named[0]} '{item}')" if item else ""
     return InputError(
         error.what,
-        where=f"{file}:{line}: {error.where}{whose}",
+        where=f"{file}:{line}: {error.where}{item_name}",
         value=error.value,
         limit=error.limit,
         remedy=error.remedy,

@@ -131,8 +131,9 @@ class Case(RecordedCase):
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
     def observer(self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool) -> Rows:
-        """Who writes the rows that a recording of this engine has. by_step: see Rows. stall_once: a
-        queue that cannot start is one row however many arrive behind it, else one an arrival.
+        """The observer that writes the rows of a recording of this engine. by_step: see Rows.
+        stall_once: a queue that cannot start is one row however many arrive behind it, else one an
+        arrival.
         """
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
@@ -197,7 +198,7 @@ def read_expectation(path: Path) -> list[Row]:
 
 def _stalls_once(recorded: Sequence[Row]) -> bool:
     """Whether the recorder wrote a queue that cannot start as one row, or one an arrival; where no
-    two such rows follow each other nothing tells, and one is what is there.
+    two such rows follow each other is unknown, and one is recorded.
     """
     pairs = pairwise(recorded)
     return not any(row.get("stall") and later.get("stall") for row, later in pairs)

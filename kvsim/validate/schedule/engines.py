@@ -1,4 +1,4 @@
-"""The engines whose schedules were recorded, a folder and a line or more each, and how a case is
+"""The engines with recorded schedules, a folder and a line or more each, and how a case is
 read.
 """
 

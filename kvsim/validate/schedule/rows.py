@@ -1,4 +1,4 @@
-"""Who writes the rows that a recording of a real engine has, while it is simulated."""
+"""Observers that write the rows of a recording while its engine is simulated."""
 
 from collections import deque
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class Rows(Observer):
         return False
 
     def append(self, row: Row, plan: Plan | None = None) -> None:
-        """Write the row of this step. plan: its plan, whose end completes the row."""
+        """Write the row of this step. plan: its plan; the end of the plan completes the row."""
         self.rows.append(row)
         self.step += 1
         if plan is not None:

@@ -21,7 +21,7 @@ class ClosedLoop(ArrivalOptions):
     ramp_s: NonNegativeFloat = 0.0
 
     def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
-        """Start k follows start k - num_users; the first num_users follow nobody."""
+        """Start k follows start k - num_users; the first num_users follow none."""
         index = np.arange(count)
         first = np.minimum(index, self.num_users - 1)
         think_ps = ps(self.think.draw_s(count, rng))

@@ -17,7 +17,7 @@ class Schedule:
     """Starts of `count` things in order.
 
     arrival_ps: when each starts, never falling; for a follower the earliest it could.
-    after: for each the index of the one it waits for, -1 for none; None: nobody waits.
+    after: for each the index of the one it waits for, -1 for none; None: no request waits.
     think_ps: how long after that one has left it starts; None with `after`.
     """
 
@@ -67,7 +67,7 @@ def inhomogeneous(
     count: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """The arrivals of a Poisson process whose rate is rates[i] (per second, >= 0) between
+    """The arrivals of a Poisson process of rate rates[i] (per second, >= 0) between
     boundaries_s[i] and boundaries_s[i + 1]; boundaries start at 0.
 
     At most `count`; fewer if the rate's integral ends before. By time change: unit-rate arrivals

@@ -39,7 +39,7 @@ def read_trace(
     rows = _in_order(rows, text.name, sort, notes)
     origin_ps = found.origin_ps
     early_ps = min((row.arrival_ps for row in rows if row.arrival_ps is not None), default=0)
-    if early_ps < 0 and origin_ps is not None:  # a wall clock whose first row is not its earliest
+    if early_ps < 0 and origin_ps is not None:  # a wall clock, its first row not the earliest
         rows = [
             row if row.arrival_ps is None else row._replace(arrival_ps=row.arrival_ps - early_ps)
             for row in rows

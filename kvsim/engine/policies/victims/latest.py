@@ -1,4 +1,4 @@
-"""The last sequence to have started gives way: vLLM's rule under fcfs, and most engines'."""
+"""Preempts the last started sequence: vLLM's rule under fcfs, and most engines'."""
 
 from collections.abc import Reversible
 

@@ -1,4 +1,4 @@
-"""Who loses the least work gives way."""
+"""Preempts the sequence with the fewest computed tokens."""
 
 from collections.abc import Reversible
 

@@ -1,4 +1,4 @@
-"""Who has the least to compute again gives way: what others hold too is found again."""
+"""Preempts the sequence with the fewest tokens to recompute: shared tokens are hit again."""
 
 from collections.abc import Reversible
 

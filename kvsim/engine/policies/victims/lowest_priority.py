@@ -1,4 +1,4 @@
-"""The least urgent gives way: vLLM's rule under policy = "priority"."""
+"""Preempts the least urgent sequence: vLLM's rule under policy = "priority"."""
 
 from collections.abc import Reversible
 

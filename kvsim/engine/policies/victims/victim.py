@@ -10,7 +10,7 @@ Tokens = Callable[[Sequence], int]
 
 
 class Victim(Options):
-    """Chooses who is preempted when a running sequence finds no room; its fields are its options.
+    """Chooses the sequence to preempt when memory runs out; its fields are its options.
 
     A rule is pure: the same choice for the same sequences, whatever was asked before.
     """

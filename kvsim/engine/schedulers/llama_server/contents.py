@@ -26,6 +26,6 @@ class Contents:
         return prompt, first.__add__
 
     def _take(self, num: int) -> int:
-        """Numbers of nobody else."""
+        """Numbers that are unique to one request."""
         self._private -= num
         return self._private

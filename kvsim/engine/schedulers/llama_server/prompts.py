@@ -1,4 +1,4 @@
-"""How the server goes on from what a slot holds: common prefix, moved stretches, checkpoints."""
+"""Reuse of the content of a slot: common prefix, moved runs of tokens, checkpoints."""
 
 from typing import Protocol
 
@@ -65,7 +65,7 @@ class Prompts:
         task.hit_tokens = hit
 
     def _move(self, slot: Slot, prompt: list[int], hit: int) -> int:
-        """Move stretches of what the slot holds to where the prompt has them; returns the hit."""
+        """Move runs of the slot's tokens to their positions in the prompt; returns the hit."""
         held, at = slot.tokens, hit
         while at < len(held) and hit < len(prompt):
             num = common_prefix(held[at:], prompt[hit:])

@@ -70,7 +70,8 @@ class LlamaServerScheduler(Scheduler):
         super().add(seq)
         prompt, output = self._contents.of(seq)
         self.server.queue.append(ServerTask(prompt, seq.output_tokens, output, owner=seq))
-        # Also without an idle slot: who is put off before a slot is free goes before those who are
+        # Also without an idle slot: a request put off before a slot is free goes before those that
+        # are
         # not, the latest first (`SlotServer._release`).
         return True
 
@@ -101,7 +102,7 @@ class LlamaServerScheduler(Scheduler):
         return plan
 
     def _next_part(self) -> BatchPart | None:
-        """The next part that finds room, of this pass or of a new one; None: nobody runs."""
+        """The next part that finds room, of this pass or of a new one; None: no slot runs."""
         server = self.server
         while True:
             if self._in_pass:
@@ -151,7 +152,7 @@ class LlamaServerScheduler(Scheduler):
             self._restored = values["seq"]
 
     def _ended(self, task: ServerTask) -> None:
-        """A slot is free. Who is done leaves when the plan is finished; who failed leaves now."""
+        """A slot is free. A finished request leaves with the end of the plan, a failed one now."""
         if task.error is None:
             return
         seq: Sequence = task.owner
@@ -194,7 +195,7 @@ class LlamaServerScheduler(Scheduler):
 
 
 def _sequence(slot: Slot) -> Sequence:
-    """Whose request a slot serves."""
+    """The request that a slot serves."""
     assert slot.task is not None
     seq: Sequence = slot.task.owner
     return seq

@@ -1,4 +1,4 @@
-"""The server's loop (tools/server/server-context.cpp): who gets a slot, what goes into a batch, and
+"""The server's loop (tools/server/server-context.cpp): assignment of slots, filling of batches, and
 what happens where the cache has no room for it.
 """
 
@@ -51,7 +51,7 @@ class SlotServer:
         """Nothing to do."""
         return not self.queue and not any(slot.running for slot in self.slots)
 
-    # --- who gets a slot --------------------------------------------------------------------------
+    # --- assignment of slots ----------------------------------------------------------------------
 
     def _admit_queue(self) -> None:
         """Look at all that came since the last pass."""
@@ -280,7 +280,9 @@ class SlotServer:
                 self._clear(slot)
 
     def returned(self, part: BatchPart) -> list[Slot]:
-        """The tokens of a part are there: slots whose request is done are free. Returns those."""
+        """The tokens of a part are computed: free the slots of finished requests, and return
+        them.
+        """
         done = []
         for slot in part.sampling:
             task = slot.task

@@ -1,4 +1,4 @@
-"""One pass over the waiting queue: who goes in, and why nobody else does.
+"""One pass over the waiting queue: the admitted requests, and why the pass ended.
 
 The first that is refused ends the pass; nothing overtakes. Whoever is weighed is pinned first, so
 that what it would hit counts as taken.
@@ -26,9 +26,10 @@ class PrefillAdmission:
     is taken to put out. running: the spans of those that run already. cached: the pool has a
     prefix cache.
 
-    taken: who goes in. stop: why a pass ended before the queue did, if memory or tokens were why;
+    taken: admitted requests. stop: why a pass ended before the queue did, if memory or tokens were
+    why;
     no_place: or because as many run as may. cut_twice: SGLang would cut a second prompt too.
-    skipped: somebody was passed over.
+    skipped: whether a request was passed over.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class PrefillAdmission:
         return self._charge(seq, budget.first_chunk(cached, new_tokens, most), new_tokens)
 
     def _weigh_ends(self, seq: Sequence) -> tuple[int, Stop | None]:
-        """The same for a request whose end is known, in a pool without a cache."""
+        """The same for a request with a known end, in a pool without a cache."""
         budget = self._budget
         need = budget.paged(seq.num_tokens) + budget.page
         if need > min(budget.left_current, budget.left_total):

@@ -24,8 +24,8 @@ class Stop(Enum):
 
 class PassLimits(NamedTuple):
     """What bounds one pass: its prompt tokens, or those of its chunks; mixed_tokens of them are
-    taken by who decodes. held_back: what those who run may still put out, as far as it counts, at
-    most `most_held_back`; summed where that matters. page: tokens a page.
+    taken by decoders. held_back: tokens that running requests may still put out, as far as counted,
+    at most `most_held_back`; summed where that matters. page: tokens a page.
     """
 
     page: int

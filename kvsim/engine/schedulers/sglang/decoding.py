@@ -1,4 +1,4 @@
-"""Who decodes under SGLang's rules, and who gives way when memory ends.
+"""Decoding and retraction under SGLang's rules.
 
 All that decode take a token together. Where memory does not suffice, those with the fewest outputs
 are retracted, until it does, and go to the end of the queue.
@@ -23,7 +23,7 @@ from kvsim.sequence import Sequence
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DecodingScheduler(Scheduler):
-    """decoders: SGLang's running batch, in its order, those among them whose last token is under
+    """decoders: SGLang's running batch, in its order, including requests with their last token in
     way. ratio: the new-token ratio.
     """
 
@@ -35,10 +35,10 @@ class DecodingScheduler(Scheduler):
         self.ratio = ratio
         self.decoders: dict[Sequence, int] = {}  # with numbers that grow in that order
         self._entered = 0
-        self._full = False  # nobody goes in
+        self._full = False  # no request is admitted
         self._prefilled: list[Sequence] = []  # the last prefill batch, until it is settled
-        self._chunked: Sequence | None = None  # whose prompt is under way
-        self._short_head: Sequence | None = None  # who was kept out for memory when last tried
+        self._chunked: Sequence | None = None  # with an unfinished prompt
+        self._short_head: Sequence | None = None  # head that lacked memory when last tried
         self._in_flight = InFlight()
         self._outputs = Outputs(self.batch, self._in_flight)
 
@@ -52,7 +52,7 @@ class DecodingScheduler(Scheduler):
         self._entered += len(seqs)
 
     def _drop_who_ends(self) -> bool:
-        """Who ends by length with the token under way decodes no more. Returns whether one did."""
+        """Remove requests that end by length with the token in flight. Returns whether any did."""
         ending = list(
             filter(self._outputs.end_by_length, self._in_flight.last_tokens(self.decoders))
         )
@@ -80,7 +80,7 @@ class DecodingScheduler(Scheduler):
         beside prompts.
         """
         allocator, room, batch = self.allocator, self.room, self.batch
-        # Those whose token under way is their last, which nobody knows, decode once more.
+        # Requests with their last token in flight, not known yet, decode once more.
         stopping = self._in_flight.last_tokens(self.decoders)
         last = int(allocator.keeps_last_token)
         if stopping or room.steps_on_its_own or not allocator.steps_that_fit(1):

@@ -29,7 +29,7 @@ def span(seq: Sequence, max_new_tokens: int, outputs: int, ratio: float) -> Span
 
 
 class Ends:
-    """Requests by their ends: those that run or start in this pass, and who was weighed in it."""
+    """Requests by their ends: those that run or start in this pass, and those tried in it."""
 
     def __init__(self, first: Span, others: Iterable[Span]) -> None:
         spans = (span for span in (first, *others) if span.to_come > 0)
@@ -47,7 +47,9 @@ class Ends:
         spans.insert(next(later, max(0, len(spans) - 1)), candidate)
 
     def fit(self, left: int) -> bool:
-        """Whether `left` free tokens last until all have ended, nobody starting meanwhile."""
+        """Whether `left` free tokens suffice until all have ended, if no request starts
+        meanwhile.
+        """
         running, freed = len(self._spans), 0
         for to_come, held in self._spans:
             if left + freed - to_come * running <= RESERVED_TOKENS * running:

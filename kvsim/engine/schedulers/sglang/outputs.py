@@ -15,11 +15,11 @@ from kvsim.sequence import Sequence
 
 
 class InFlight:
-    """Plans scheduled whose outputs have not returned, in their order."""
+    """The plans in flight, in order."""
 
     def __init__(self) -> None:
         self._plans: list[Plan] = []
-        self._all_decoders = False  # a token of everybody who decodes, or
+        self._all_decoders = False  # a token of every decoder, or
         self._begun: set[Sequence] = set()  # of these
         self._joined: set[Sequence] = set()  # but of none of these
 
@@ -60,13 +60,13 @@ class InFlight:
         return self._all_decoders, self._begun
 
     def last_tokens(self, among: Container[Sequence]) -> list[Sequence]:
-        """Sequences whose token in flight is their last one, which no scheduler may know yet."""
+        """Sequences with their last token in flight, which the scheduler does not know yet."""
         if not self._plans:
             return []
         return [seq for seq in self._plans[-1].finishing if seq in among]
 
     def lose_token(self, seq: Sequence, plan: Plan) -> None:
-        """The step in flight computes a token of `seq`, retracted in `plan`, that nobody will
+        """The step in flight computes a token of `seq`, retracted in `plan`, that no request will
         see.
         """
         last = self._plans[-1]
@@ -120,16 +120,16 @@ class Outputs:
         return seq.output_tokens >= self.wishes[seq]
 
     def held_back(self, decoders: Iterable[Sequence], ratio: float) -> float:
-        """Tokens that those who decode may still put out, as far as the ratio counts them; summed
+        """Tokens that decoders may still put out, as far as the ratio counts them; summed
         in their order, as the engine does.
         """
         wishes, clock, held = self.wishes, self._batch.clock, 0.0
-        everybody, begun = self._in_flight.unreturned_tokens
+        all_decoders, begun = self._in_flight.unreturned_tokens
         for seq in decoders:
             outputs = seq.num_outputs
             if seq.decoding:  # as `of`, which is too slow for all that run at every pass
                 outputs = seq.base + clock - seq.prompt_tokens + 1
-            rest = wishes[seq] - outputs + (everybody or seq in begun)
+            rest = wishes[seq] - outputs + (all_decoders or seq in begun)
             if rest > CLIP_MAX_NEW_TOKENS:
                 rest = CLIP_MAX_NEW_TOKENS
             held += rest if seq.request.ignore_eos else rest * ratio

@@ -18,8 +18,8 @@ IN_BATCH_TOKENS = 32  # in common with one before it, and not cached: it waits f
 
 
 class SglangQueue:
-    """Who waits. New and retracted requests are appended; those in the inbox count, and are not
-    seen yet.
+    """The waiting requests. New and retracted requests are appended; those in the inbox count, and
+    are not seen yet.
     """
 
     def __init__(self, inbox: Inbox, *, longest_prefix: bool) -> None:
@@ -74,8 +74,8 @@ class SglangQueue:
         self._passes += 1
 
     def _sort(self, room: PrefixRoom) -> None:
-        """Longest cached prefix first; who shares an uncached beginning with one before it goes
-        last, so that it can hit what that one computes.
+        """Longest cached prefix first; a request that shares an uncached beginning with one before
+        it goes last, so that it can hit what that one computes.
         """
         found: dict[Sequence, int] = {}
         beginnings = set()

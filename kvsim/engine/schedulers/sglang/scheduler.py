@@ -1,10 +1,10 @@
-"""SGLang's scheduler (0.5.23): prompts first; who decodes waits meanwhile, or rides along.
+"""SGLang's scheduler (0.5.23): prompts first; decoders wait meanwhile, or join the batch.
 
 One pass settles the batch before it, admits what its budget allows, and decodes only if no prompt
 was admitted (decoding.py). Memory is held back for running requests by counters alone; where they
 were too hopeful, some are retracted.
 
-Outputs of the step under way do not count yet: who ends with it still has a place.
+Outputs of the step in flight do not count yet: a request that ends with it still has its place.
 """
 
 from mypy_extensions import mypyc_attr
@@ -27,7 +27,7 @@ from kvsim.sequence import Sequence
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SglangScheduler(DecodingScheduler):
-    """running: requests with KV memory, those who decode and those whose prompts are computed."""
+    """running: requests with KV memory, both decoding and prefilling."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class SglangScheduler(DecodingScheduler):
         self._short_head = self.waiting.head if short else None
 
     def _admission(self, budget: Budget, ratio: float) -> PrefillAdmission:
-        """Who weighs the queue in this pass."""
+        """The admission of this pass."""
         cached = self.allocator.keeps_prefixes
         wishes = self._outputs.wishes
         return PrefillAdmission(self.room, budget, wishes, ratio, self._spans, cached=cached)
@@ -221,7 +221,7 @@ class SglangScheduler(DecodingScheduler):
             if not chunk.samples:
                 self.engine_faults += waits is not None
                 self._chunked = chunk.seq
-        if plan.chunks or plan.preempted:  # else nobody found a place, and the others go on
+        if plan.chunks or plan.preempted:  # else no request was admitted, and the others go on
             self._batch_up(plan)
 
     def _batch_up(self, plan: Plan) -> None:
@@ -253,12 +253,12 @@ class SglangScheduler(DecodingScheduler):
         if (self._queue.num_seen and open_to_all) or self._chunked is not None:
             return 0
         if self._is_short(self.waiting.head) and not self.allocator.usage(None, busy=True).idle:
-            return 0  # nobody has filed what an eviction may free
+            return 0  # evictions are not recorded yet
         limit = self._inbox.steps_to_receive(limit)
         return self.allocator.steps_that_fit(min(limit, self.batch.steps_to_leave()))
 
     def returns_quietly(self, plan: Plan) -> bool:
-        return not plan.finishing  # who waits is not looked at: see `repeatable`
+        return not plan.finishing  # waiting requests are not tried: see `repeatable`
 
     def repeat(self, plan: Plan, steps: int) -> Course:
         self.ratio.decay(steps)

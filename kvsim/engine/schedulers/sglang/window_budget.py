@@ -2,7 +2,7 @@
 (mem_cache/prefill_budget.py, `SWAPrefillBudget`).
 
 That pool is weighed beside the other: a request counts with what its prompt takes beyond a window,
-and a window at most of what comes after. Who runs does not count there.
+and a window at most of what comes after. Running requests do not count there.
 """
 
 from collections.abc import Callable

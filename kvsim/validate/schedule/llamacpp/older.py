@@ -64,7 +64,7 @@ class OlderCellsCase(CellOperations):
 
 def _operate(cache: OlderCache, op: Operation, kept: dict[int, int]) -> dict[str, Any]:
     """Do one operation; returns what the program returned. kept: where sequences ended before a
-    batch that found no room. Parts of it stay, but whoever goes on does not count them.
+    batch that found no room. Parts of it stay, but later operations do not count them.
     """
     field = cache.field
 

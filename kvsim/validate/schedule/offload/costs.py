@@ -46,7 +46,7 @@ class TransferCost(Options):
     launch: int = Field(0, ge=0)
 
     def timed(self, connector: AnyConnector) -> AnyConnector:
-        """A connector whose engine polls so often, and so late."""
+        """A connector with this polling interval and delay of its engine."""
         connector.idle_ps, connector.poll_ps = self.idle * TICK_PS, self.launch * TICK_PS
         return connector
 

@@ -12,7 +12,7 @@ WEIGHTS = ("queue", "kv", "prefix")
 
 
 def decided(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
-    """One row a request. A scorer whose weight the settings leave out weighs nothing."""
+    """One row a request. A scorer without a weight in the settings weighs nothing."""
     unweighted = dict.fromkeys(WEIGHTS, 0.0)
     options = LlmdEpp.parse({"ties": "lowest", **unweighted, **recording.settings}, "settings")
     router = options.build(FleetView(recording.workers, characters=1.0))

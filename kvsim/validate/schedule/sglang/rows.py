@@ -69,7 +69,7 @@ class SglangRows(Rows):
         self.append(row, plan)
 
     def admitted(self, seq: Sequence) -> list[Any]:
-        """What a row says more of who was admitted."""
+        """Further fields of a row for admitted requests."""
         return []
 
     def scheduled(self, scheduler: Scheduler, seq: Sequence) -> list[Any]:

@@ -19,8 +19,8 @@ NOTHING_RUNS: dict[str, Any] = {
 
 
 class SideRows(SglangRows):
-    """Rows of one engine: of every batch, of the first pass that could start nothing while somebody
-    waited, and at the end of what happened after them.
+    """Rows of one engine: of every batch, of the first pass that could start nothing while a
+    request waited, and at the end of what happened after them.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class SideRows(SglangRows):
         if self._last is not None and any(self._moved.values()):
             self._idle_row(self._last, self._last_ps, "none")
 
-    waiting_at: int  # the place of who waits to run, in `queues`
+    waiting_at: int  # index of the requests that wait to run, in `queues`
 
     def moves(self, scheduler: Scheduler) -> Moves:
         """What happened since the last pass."""
@@ -107,7 +107,7 @@ class SideRows(SglangRows):
         raise NotImplementedError(type(self).__name__)
 
     def blocked(self, scheduler: Scheduler) -> bool:
-        """Whether somebody waits for the engine itself."""
+        """Whether a request waits for the engine itself."""
         raise NotImplementedError(type(self).__name__)
 
 

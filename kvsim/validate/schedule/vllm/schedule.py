@@ -252,7 +252,7 @@ class VllmRequest(CaseRequest):
 class VllmSchedule(Case):
     """A schedule of vLLM's, whatever is recorded beside it.
 
-    model, serve, gdn_prefill: what an engine as served was given, for whoever plans from them.
+    model, serve, gdn_prefill: settings of the served engine, for planning.
     accept: how many drafts each verification accepts, in turn.
     """
 
