@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     app: typer.Typer
 
 
+# The base of all errors of usage, which typer exports under no name.
+_UsageError: Any = typer.BadParameter.__mro__[2]
+
+
 class Command(NamedTuple):
     """A command of the terminal.
 
@@ -133,6 +137,18 @@ def _check_arguments(arguments: list[str]) -> None:
             raise InputError("an argument is empty", where=argument)
 
 
+def _refuse(error: Any) -> None:
+    """One line for a wrong use of a command, in the manner of all other errors; exit 2. The
+    message is empty where the help was printed, because there were no arguments.
+    """
+    said = " ".join(error.format_message().split()).rstrip(".")
+    if said:
+        command = error.ctx.command_path if getattr(error, "ctx", None) else "kvsim"
+        said = said[0].lower() + said[1:] + ("" if said.endswith("?") else ";")
+        print(f"error: {said} see {command} --help", file=sys.stderr)
+    sys.exit(error.exit_code)
+
+
 def main() -> None:
     """Run the command line. Exit code 2: the input is wrong; 1: a fault of kvsim."""
     lean()
@@ -140,7 +156,13 @@ def main() -> None:
     try:
         _check_arguments(sys.argv[1:])
         first = sys.argv[1] if len(sys.argv) > 1 else ""
-        make_app([first] if first in COMMANDS else COMMANDS)()
+        code = make_app([first] if first in COMMANDS else COMMANDS)(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)  # what typer.Exit was raised with
+    except _UsageError as error:
+        _refuse(error)
+    except typer.Abort:
+        print("aborted", file=sys.stderr)
+        sys.exit(1)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -33,7 +33,7 @@ def device_names() -> tuple[str, ...]:
 
 def named_device(name: str, where: str = "device.name") -> Device:
     """The built-in GPU of this name or alias, in any case, or a slice of one (h100-3g.40gb);
-    InputError lists the names.
+    InputError names the nearest ones.
     """
     wanted = name.strip().lower().replace(" ", "-").replace("_", "-").removeprefix("nvidia-")
     short = _by_alias().get(wanted)
@@ -41,13 +41,15 @@ def named_device(name: str, where: str = "device.name") -> Device:
     if profile is not None:
         return sliced(named_device(profile.gpu, where), profile, where)
     if short is None:
-        close = get_close_matches(wanted, _by_alias(), n=1)
-        hint = f"did you mean {_by_alias()[close[0]]!r}? " if close else ""
+        close = dict.fromkeys(
+            _by_alias()[each] for each in get_close_matches(wanted, _by_alias(), cutoff=0.5)
+        )
+        hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
         raise InputError(
             "unknown device",
             where=where,
             value=repr(name),
-            remedy=f"{hint}known: {', '.join(device_names())}; or describe yours in [device]",
+            remedy=f"{hint}`kvsim devices` lists all; or describe yours in [device]",
         )
     table = _tables()[short]
     return Device(

@@ -8,6 +8,7 @@ from kvsim.cli import main
 from kvsim.commands.export import export
 from kvsim.commands.reference import markdown
 from kvsim.commands.torch_device import check_device
+from kvsim.device import named_device
 from kvsim.plumbing.errors import InputError
 from kvsim.results.store import read_summary
 from kvsim.scenario import Scenario, find_scenario
@@ -173,3 +174,32 @@ def test_the_reference_knows_the_keys_before_the_first_table() -> None:
     assert "| `seed` | integer, >= 0 | 0 |" in head
     assert "| `max_steps` | integer, >= 1 |" in head
     assert "`allocator`" not in head
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "--nope"), "error: no such option: --nope"),
+        (("run",), "error: missing argument 'SCENARIO';"),
+        (("rum",), "error: no such command 'rum'"),
+        (("advise", "chat", "--jobs", "x"), "error: invalid value for '--jobs'"),
+    ],
+)
+def test_a_wrong_use_is_one_line_as_every_other_error(
+    words: tuple[str, ...],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kvsim", *words])
+    with pytest.raises(SystemExit) as left:
+        main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert left.value.code == 2
+    assert line.startswith(said)
+    assert line.endswith(" --help")
+
+
+def test_a_device_that_is_none_names_near_ones_and_the_command_that_lists_all() -> None:
+    with pytest.raises(InputError, match=r"'l5'; did you mean .*'l4'.* `kvsim devices` lists all"):
+        named_device("l5", "--device")
