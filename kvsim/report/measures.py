@@ -144,16 +144,18 @@ def best(measure: Measure, runs: Sequence[RunSummary]) -> set[int]:
     """Places of the runs with the best text in this measure.
 
     Empty where neither way is good, where all texts are the same, and where the runs did not finish
-    the same requests: a run that refuses long requests is quick with the rest.
+    the same requests: a run that refuses long requests is quick with the rest. Prefill replicas are
+    no alternative to the decode replicas of their deployment, and have no place.
     """
-    values = [measure.value(run) for run in runs]
-    known = [value for value in values if value is not None]
-    if len({measure.form(value) for value in values}) < 2 or not known:
+    ranked = {index: run for index, run in enumerate(runs) if run.pool_of != "prefill"}
+    values = {index: measure.value(run) for index, run in ranked.items()}
+    known = [value for value in values.values() if value is not None]
+    if len({measure.form(value) for value in values.values()}) < 2 or not known:
         return set()
-    if not judged(measure, runs):
+    if not judged(measure, list(ranked.values())):
         return set()
     top = measure.form(max(known) if measure.better == "higher" else min(known))
-    return {index for index, value in enumerate(values) if measure.form(value) == top}
+    return {index for index, value in values.items() if measure.form(value) == top}
 
 
 def judged(measure: Measure, runs: Sequence[RunSummary]) -> bool:

@@ -167,6 +167,8 @@ def test_wrapping_loses_nothing_and_keeps_the_width(text, width):
 def test_more_running_is_neither_better_nor_worse(result):
     runs = [run.summary for run in result.runs]
     assert best(MEASURES["running"], runs) == set()
+    prompts = [dataclasses.replace(run, pool_of="prefill") for run in runs[1:]]
+    assert best(MEASURES["makespan"], [runs[0], *prompts]) == set()
     assert best(MEASURES["makespan"], runs)
     counts = dataclasses.replace(runs[0].requests, finished=3)
     fewer = dataclasses.replace(runs[0], makespan_s=1.0, requests=counts)
