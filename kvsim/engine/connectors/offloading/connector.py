@@ -54,6 +54,7 @@ class OffloadingConnector(Connector):
         self._loads: list[CopyJob] = []
         # What each waiting sequence found, and when and for what it was asked.
         self._known: dict[Sequence, tuple[tuple[int, int, int], HostFound | None]] = {}
+        self._settled = True  # the lookup under way finds the same until a chunk comes or goes
         self._unsaved: set[int] = set()  # stores of the step before, if steps wait for stores
 
     def record(self, journal: ConnectorJournal) -> None:
@@ -105,8 +106,10 @@ class OffloadingConnector(Connector):
         known = self._known.get(seq)
         if known is not None and known[0] == asked:
             return known[1]
+        self._settled = True
         found = find(self.settings.groups, end, device_tokens, partial(self._states, seq))
-        self._known[seq] = asked, found
+        if self._settled:
+            self._known[seq] = asked, found
         return found
 
     def _states(self, seq: Sequence, group: int, first: int, last: int) -> Iterator[int]:

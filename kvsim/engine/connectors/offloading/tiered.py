@@ -5,21 +5,13 @@ into host memory first, and loaded from there when its sequence is looked at aga
 """
 
 from collections.abc import Iterator
-from functools import partial
 
 from kvsim.engine.connectors.connector import Decided, RemoteMatch, Report
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.connectors.offloading.chunk import HostChunk
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.disk import Disk
-from kvsim.engine.connectors.offloading.lookup import (
-    ABSENT,
-    READY,
-    UNKNOWN,
-    WRITING,
-    HostFound,
-    find,
-)
+from kvsim.engine.connectors.offloading.lookup import ABSENT, READY, UNKNOWN, WRITING
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.engine.connectors.offloading.worker import Worker
 from kvsim.engine.connectors.totals import TierTotals
@@ -54,9 +46,6 @@ class TieredConnector(OffloadingConnector):
                 else:
                     self.pool.unpin(chunk)
 
-    def _find(self, seq: Sequence, end: int, device_tokens: int) -> HostFound | None:
-        return find(self.settings.groups, end, device_tokens, partial(self._states, seq))
-
     def _states(self, seq: Sequence, group: int, first: int, last: int) -> Iterator[int]:
         for place in range(first, last):
             yield self._state(seq, group, place)
@@ -69,9 +58,11 @@ class TieredConnector(OffloadingConnector):
         self._asked.setdefault(seq, {})[key] = None
         there = self.disk.answer(seq, key, self._now_ps)
         if there is None:
+            self._settled = False
             return UNKNOWN
         if not there:
             return ABSENT
+        self._settled = False
         state = self._promote(seq, key, place + 1)
         if state == WRITING:
             size = self.settings.groups[group].chunk_tokens
