@@ -77,8 +77,7 @@ def _side_ready(scenario: Scenario, at: int) -> tuple[ReplicaSpec, StepTime]:
 class Simulation:
     """A scenario made ready: its requests, pool and step time, the same for every allocator.
 
-    in_fleet: it is that of one replica among others. Raises InputError for a scenario that cannot
-    run, before any allocator runs.
+    in_fleet: of one replica among others. InputError before any allocator runs if it cannot run.
     """
 
     def __init__(
@@ -224,11 +223,9 @@ class Simulation:
             arrivals.submit = member.submit
             serve_all(env, arrivals, member.replicas)
         else:
+            watched = observer is not None and observer.asks_blocks
             replica = assemble(
-                replace(
-                    self.replica_spec(options),
-                    unwatched=observer is None or not observer.asks_blocks,
-                ),
+                replace(self.replica_spec(options), unwatched=not watched),
                 stream,
                 self.step_time,
                 observer=observer,

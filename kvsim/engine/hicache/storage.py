@@ -36,7 +36,6 @@ class StorageSettings(NamedTuple):
 
 class Storage:
     """The storage as one engine uses it. contents: what it shares with others; None: nothing.
-
     lookups: requests whose lookup is under way. brought: tokens that a request has from here.
     num_waits, waited_ps: lookups for which requests were passed over, and for how long in sum;
     waits_ps: of each request that was not admitted since.

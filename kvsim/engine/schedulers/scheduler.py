@@ -31,8 +31,7 @@ class Scheduler:
     prompt or, resumed, all their tokens again. batch: decoding sequences. A running sequence in
     neither waits for its last output, or verifies drafts as a chunk of each plan.
     limits: on chunks, beside tokens, sequences and blocks; special_limits: from the first request
-    with images or an adapter on.
-    engine_faults: steps in which the simulated engine would have damaged a waiting prompt.
+    with images or an adapter on. engine_faults: steps that damage a waiting prompt in the engine.
     """
 
     def __init__(self, allocator: Allocator, max_model_len: int, policies: Policies) -> None:
@@ -63,8 +62,8 @@ class Scheduler:
 
     def add(self, seq: Sequence) -> bool:
         """Queue a new sequence. Returns whether the next plan could differ because of it."""
-        before = self.waiting.head
-        if seq.request.items or seq.request.adapter is not None:
+        before, request = self.waiting.head, seq.request
+        if request.items or request.adapter is not None:
             self.limits = self.special_limits
         self.waiting.add(seq)
         return self.waiting.head is not before or not self.running or self.limits.bind
@@ -240,9 +239,10 @@ class Scheduler:
             return 0
         batch = self.batch
         limit = batch.steps_that_fit(min(limit, batch.steps_to_leave()))
-        head = self._blocked_head()
-        if head is not None and limit:
-            limit = batch.steps_head_stays_blocked(head, limit, busy=bool(self.running))
+        # The need of the head of the queue, which may have been skipped, splits the free bytes.
+        for head in dict.fromkeys((self._blocked_head(), self.waiting.head)):
+            if head is not None and limit:
+                limit = batch.steps_head_stays_blocked(head, limit, busy=bool(self.running))
         return limit
 
     def _blocked_head(self) -> Sequence | None:

@@ -104,7 +104,8 @@ class KnownContent:
         name = extent.key // LONGEST_RUN
         extents = self._oldest.setdefault(name, [])
         at = _place(extents, extent.key)
-        extent.is_younger = at < len(extents) and extents[at].key == extent.key
+        starts = at < len(extents) and extents[at].key == extent.key
+        extent.is_younger = starts or (at > 0 and extents[at - 1].end > extent.key)
         if extent.is_younger:
             self._younger.setdefault(name, []).append(extent)
         else:

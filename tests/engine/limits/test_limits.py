@@ -93,6 +93,34 @@ def test_runs_of_k_steps_equal_single_steps(
     assert outcome(made, requests, 3) == single
 
 
+def test_a_skipped_head_of_the_queue_splits_the_free_bytes_step_by_step(tables: Any) -> None:
+    """The head waits for an adapter's slot while the decoding sequences use up the blocks that it
+    would need: the free bytes become short in the step in which they do.
+    """
+    made = tables(
+        allocator=[{"kind": "paged", "block_size": 16}],
+        scheduler={
+            "kind": "continuous",
+            "max_num_batched_tokens": 64,
+            "max_loras": 2,
+            "max_num_encoder_input_tokens": 50,
+            "encoder_cache_size": 40,
+        },
+        memory={"kv_cache_tokens": 512},
+        step_time=STEP,
+    )
+    requests = [
+        Request("a", 0, 100, 150, adapter=0),
+        Request("b", 0, 100, 150, adapter=1),
+        Request("c", 50 * PS_PER_MS, 180, 4, adapter=2),
+    ]
+    single = outcome(made, requests, 1)
+    assert outcome(made, requests, None) == single
+    assert outcome(made, requests, 3) == single
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.summary["memory"]["time_mean"]["short"] > 0
+
+
 def test_a_prompt_alone_takes_its_prefill_and_has_no_tokens(tables: Any) -> None:
     made = tables(allocator=[{"kind": "paged"}], step_time=STEP)
     requests = [Request("a", 0, 100, 0), Request("b", 10**12, 100, 1)]

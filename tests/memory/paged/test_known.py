@@ -1,0 +1,16 @@
+"""Known content by runs of keys, where a block repeats a key within a longer run."""
+
+from kvsim.memory.paged.extent import Extent
+from kvsim.memory.paged.known import KnownContent
+
+
+def test_a_block_with_a_key_inside_an_older_run_is_younger() -> None:
+    known = KnownContent(0)
+    (older,) = known.add(100, 3)
+    repeated = Extent(101, 1, 0)
+    known.hold(repeated)
+    assert repeated.is_younger
+    assert known.check() == 4
+    known.forget(older, 3)
+    assert not repeated.is_younger
+    assert known.check() == 1
