@@ -4,7 +4,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+# A busy machine is slow at drawing examples, and that says nothing about them.
+hypothesis.settings.register_profile(
+    "kvsim", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("kvsim")
 
 # For evidence/, which is not installed; last, so that an installed kvsim comes before this one.
 sys.path.append(str(Path(__file__).parents[1]))
