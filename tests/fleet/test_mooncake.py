@@ -13,7 +13,7 @@ from support.public_traces import public_trace
 from kvsim.simulation import simulate
 
 
-def replayed(router: str | dict[str, Any], blocks: int) -> tuple[float, float]:
+def replayed(router: str | dict[str, Any], blocks: int, replicas: int = 4) -> tuple[float, float]:
     """The share of prompt tokens found in prefix caches, and the mean TTFT in ms."""
     public_trace("conversation_trace.jsonl")
     result = simulate(
@@ -29,7 +29,7 @@ def replayed(router: str | dict[str, Any], blocks: int) -> tuple[float, float]:
             },
             "step_time": {"kind": "dynamo-mocker"},
             "workload": {"kind": "trace", "name": "mooncake-conversation"},
-            "fleet": {"replicas": 4, "router": router, "regret": False},
+            "fleet": {"replicas": replicas, "router": router, "regret": False},
         }
     )
     runs = [run.recorder for run in result.runs if run.recorder is not None]
@@ -43,6 +43,29 @@ def test_round_robin_reuses_what_every_fourth_request_finds() -> None:
     reuse, ttft_ms = replayed("round-robin", 400_000)
     assert reuse == pytest.approx(0.195509, abs=5e-7)
     assert ttft_ms == pytest.approx(446.54, rel=0.10)
+
+
+@pytest.mark.parametrize(("replicas", "share"), [(1, 0.373380), (2, 0.275877), (8, 0.138957)])
+def test_more_replicas_in_turn_reuse_less(replicas: int, share: float) -> None:
+    """llm-d-planner#16: what scaling out costs in hits, to six digits."""
+    assert replayed("round-robin", 400_000, replicas)[0] == pytest.approx(share, abs=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("setting", "reuse", "ttft_ms"),
+    [
+        ({"overlap_score_credit": 0.5}, 0.121, None),
+        ({"prefill_load_scale": 2.0}, 0.147, 435),
+        ({"prefill_load_scale": 8.0}, 0.161, 405),
+    ],
+)
+def test_credit_and_scale_move_reuse_as_in_dynamos_replay(
+    setting: dict[str, float], reuse: float, ttft_ms: float | None
+) -> None:
+    """dynamo#392, #3581: which credit and which scale. The draws of ties move reuse by 0.003."""
+    found, mean_ms = replayed({"kind": "dynamo-kv", **setting}, 2048)
+    assert found == pytest.approx(reuse, abs=0.01)
+    assert ttft_ms is None or mean_ms == pytest.approx(ttft_ms, rel=0.10)
 
 
 def test_round_robin_evicts_as_dynamos_replay() -> None:

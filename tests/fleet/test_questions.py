@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kvsim.fleet.load import Load
 from kvsim.fleet.routers import ROUTERS
 from kvsim.fleet.routers.options import FleetView
 from kvsim.fleet.routers.router import RoutedRequest
@@ -93,3 +94,38 @@ def test_a_herd_of_routers_overloads_the_best_worker() -> None:
     one = of(router, 16, burst).fleets[0].imbalance.requests
     many = of(router, 16, burst, router_processes=16).fleets[0].imbalance.requests
     assert (one, many) == (1.0, 16.0)
+
+
+def test_a_prefix_of_all_stays_on_one_pod_until_it_queues_and_fills() -> None:
+    """llm-d-router#669, #2515: with weights 2, 2 and 3 the pod with the whole prefix is 3 ahead. It
+    loses only if it has the longest queue and its pool is fuller by more than a half.
+    """
+    options = ROUTERS.parse({"kind": "llm-d-epp", "ties": "lowest"}, "router")
+    router = options.build(FleetView(4, characters=1.0))
+    content = ((0, 640),)
+    router.sent(RoutedRequest("first", 640, content), 2, 0)
+    moved = {}
+    for waiting in (0, 5):
+        for usage in (0.4, 0.49, 0.51, 0.95):
+            loads = [Load(), Load(0, 3, 0.2), Load(waiting, 8, usage), Load(1, 3, 0.0)]
+            router.report(loads, 0)
+            chosen = router.decide(RoutedRequest("next", 640, content), 0).replica
+            moved[waiting, usage] = chosen != 2
+    assert [case for case, away in moved.items() if away] == [(5, 0.51), (5, 0.95)]
+
+
+def test_one_prefix_of_all_keeps_a_pod_busy_and_the_others_idle() -> None:
+    """llm-d-router#669 over time: one pod gets all, also of a wave that it queues, since its pool
+    is not half full.
+    """
+    requests = [
+        Request(f"{n}", n * PS_PER_S // 500, 1000, 20, prompt_runs=((0, 960), ((n + 1) << 20, 40)))
+        for n in range(300)
+    ]
+    fleet = of("llm-d-epp", 4, requests).fleets[0]
+    assert fleet.imbalance.requests == 4.0
+    assert fleet.waiting_mean > 0
+    without = of({"kind": "llm-d-epp", "prefix": 0.0}, 4, requests).fleets[0]
+    assert without.imbalance.requests is not None
+    assert without.imbalance.requests < 2.0
+    assert (without.ttft_s.mean or 0) < (fleet.ttft_s.mean or 0)
