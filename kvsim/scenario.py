@@ -239,6 +239,15 @@ def load_tables(source: str | Path, overrides: Iterable[str] = ()) -> tuple[dict
     return table, path.parent
 
 
+def checked_tables(
+    source: str | Path, overrides: Iterable[str] = ()
+) -> tuple[dict[str, Any], Path]:
+    """`load_tables` of a scenario that is sound; an InputError names the file and the line."""
+    overrides = tuple(overrides)
+    Scenario.load(source, overrides)
+    return load_tables(source, overrides)
+
+
 def find_scenario(source: str | Path) -> Path:
     """The file named, or the shipped recipe of that name."""
     path = Path(source)

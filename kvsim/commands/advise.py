@@ -36,13 +36,13 @@ def advise(
     """
     from kvsim.commands.answers import answer, task_runner
     from kvsim.plumbing.writing import check_writable
-    from kvsim.scenario import load_tables
+    from kvsim.scenario import checked_tables
     from kvsim.whatif.advice.advice import Advisor
     from kvsim.whatif.advice.advice_findings import advice_findings
     from kvsim.whatif.advice.change import goal_named
 
     chosen = goal_named(goal)
-    table, folder = load_tables(scenario, set_ or [])
+    table, folder = checked_tables(scenario, set_ or [])
     if out is not None:
         check_writable(out)
     with task_runner(jobs) as runner:

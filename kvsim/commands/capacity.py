@@ -61,7 +61,7 @@ def capacity(
     from kvsim.commands.answers import answer, task_runner
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_writable
-    from kvsim.scenario import load_tables
+    from kvsim.scenario import checked_tables
     from kvsim.whatif.capacity.capacity import Capacity
     from kvsim.whatif.capacity.capacity_findings import edge_findings, tuning_findings
     from kvsim.whatif.capacity.fewest_findings import fewest_findings
@@ -78,7 +78,7 @@ def capacity(
         raise InputError(f"--find {find} looks for the highest rate itself", where="--rate")
     question = None if find in (*TUNED, FIND_GPUS) else question_named(find)
     objectives = complete([parse_objective(text) for text in slo])
-    table, folder = load_tables(scenario, set_ or [])
+    table, folder = checked_tables(scenario, set_ or [])
     run = run_command(scenario, set_)
     if out is not None:
         check_writable(out)

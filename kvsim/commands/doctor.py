@@ -128,7 +128,7 @@ def _subjects(
     """
     from tempfile import TemporaryDirectory
 
-    from kvsim.scenario import find_scenario, load_tables, recipes
+    from kvsim.scenario import checked_tables, find_scenario, recipes
     from kvsim.whatif.doctor.runs import beside_of, is_run, run_beside, subjects_of_runs
     from kvsim.whatif.doctor.subject import subject_of
 
@@ -150,7 +150,7 @@ def _subjects(
         return
     if chosen["only"] is not None:
         raise InputError("is for a collection of runs", where="--only", value=chosen["only"])
-    table, folder = load_tables(target, set_)
+    table, folder = checked_tables(target, set_)
     subject = subject_of(table, folder, label, *limits)
     run = None if set_ or label else run_beside(find_scenario(target))
     if run is not None:

@@ -10,7 +10,8 @@ def options(
     table: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TABLE]", help="List only this table or kind: scheduler, paged, ..."
+            metavar="[TABLE]",
+            help="List only this table, kind or key: scheduler, paged, ...",
         ),
     ] = None,
     markdown: Annotated[
@@ -18,6 +19,8 @@ def options(
     ] = False,
 ) -> None:
     """List every key of a scenario, with type, limits and default."""
+    from difflib import get_close_matches
+
     from rich.console import Console
 
     from kvsim.commands import reference
@@ -32,20 +35,35 @@ def options(
         for entry in reference.entries()
         if table is None or table in (entry.table, entry.kind, entry.table.split(".")[0])
     ]
+    only = None
+    if not chosen:  # a key, in every table that has it
+        only = table
+        chosen = [
+            entry
+            for entry in reference.entries()
+            if any(key.name == only for key in reference.keys(entry.options))
+        ]
     if not chosen:
         names = {
             name for entry in reference.entries() for name in (entry.table, entry.kind) if name
         }
+        keys = {key.name for entry in reference.entries() for key in reference.keys(entry.options)}
+        near = get_close_matches(str(table), [*names, *keys], n=5)
         raise InputError(
-            "no such table or kind", value=table, remedy=f"known: {', '.join(sorted(names))}"
+            "no such table, kind or key",
+            value=table,
+            remedy=f"near: {', '.join(near)}" if near else "kvsim options lists all",
         )
     console = Console()
     for entry in chosen:
         title = entry.table if entry.kind is None else f"{entry.table}: kind = {entry.kind}"
         console.print(f"[bold]{title}[/bold]")
-        console.print(cleandoc(entry.options.__doc__ or ""), markup=False, highlight=False)
+        if only is None:
+            console.print(cleandoc(entry.options.__doc__ or ""), markup=False, highlight=False)
         rows = plain_table("key", "type", "default", folds=True)
         for key in reference.keys(entry.options):
+            if only not in (None, key.name):
+                continue
             rows.add_row(key.name, key.type.replace("[", r"\["), key.default.replace("[", r"\["))
         console.print(rows)
         console.print()

@@ -203,3 +203,38 @@ def test_a_wrong_use_is_one_line_as_every_other_error(
 def test_a_device_that_is_none_names_near_ones_and_the_command_that_lists_all() -> None:
     with pytest.raises(InputError, match=r"'l5'; did you mean .*'l4'.* `kvsim devices` lists all"):
         named_device("l5", "--device")
+
+
+def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
+    """The exit code of a command."""
+    monkeypatch.setattr("sys.argv", ["kvsim", *arguments])
+    with pytest.raises(SystemExit) as left:
+        main()
+    return left.value.code
+
+
+@pytest.mark.parametrize(
+    "command", [["doctor"], ["advise"], ["capacity", "--slo", "ttft_s.p99=2"], ["run"]]
+)
+def test_a_key_that_is_missing_is_missing_in_a_file(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "short.toml"
+    file.write_text('[workload]\nkind = "synthetic"\n')
+    assert called(monkeypatch, *command, str(file)) == 2
+    assert f"{file}:1: workload.num_requests: required key is missing" in capsys.readouterr().err
+
+
+def test_options_lists_a_key_wherever_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(monkeypatch, "options", "victim") == 0
+    listed = capsys.readouterr().out
+    assert "scheduler: kind = continuous" in listed
+    assert '"least-computed"' in listed
+    assert "max_num_seqs" not in listed
+    assert called(monkeypatch, "options", "vctim") == 2
+    assert "no such table, kind or key; got vctim; near: victim" in capsys.readouterr().err
