@@ -61,6 +61,7 @@ class EncoderCache(ChunkLimits):
         self._trailing: set[Sequence] = set()  # decode, and have not let go of their last item
         self._left = 0  # of the step's budget
         self._evicts = False  # in this step
+        self._found = False  # whether a prompt asked in this step behind a cached beginning
         self._asked: tuple[Sequence, list[int], list[int], int] | None = None
 
     def refusal(self, request: Request) -> Refusal | None:
@@ -89,7 +90,7 @@ class EncoderCache(ChunkLimits):
 
     def begin(self) -> None:
         self._left = self._max_input_tokens
-        self._evicts = False
+        self._evicts = self._found = False
         if self.encoding:
             self.encoding = {}
 
@@ -100,6 +101,7 @@ class EncoderCache(ChunkLimits):
         items = seq.request.items
         if not items or not new_tokens:
             return new_tokens
+        self._found |= start_tokens > 0
         first = bisect_right(items, start_tokens, key=_end)
         last = bisect_left(items, start_tokens + new_tokens, key=_start)
         chosen: list[int] = []
@@ -190,7 +192,8 @@ class EncoderCache(ChunkLimits):
                 self._trailing.add(seq)
 
     def stay(self) -> bool:
-        return not (self._evicts or self._known.keys() & self._held.keys())
+        # A cached beginning may be evicted in a later step. Other items are then asked for.
+        return not (self._evicts or self._found or self._known.keys() & self._held.keys())
 
     # --- the cache ------------------------------------------------------------------------------
 

@@ -93,6 +93,49 @@ def test_runs_of_k_steps_equal_single_steps(
     assert outcome(made, requests, 3) == single
 
 
+def test_items_of_a_head_with_an_evicted_beginning_are_looked_up_step_by_step(tables: Any) -> None:
+    """The preempted head waits for blocks. Decoding sequences evict the cached beginning of its
+    prompt, so that its tries ask the encoder cache for earlier images from some step on.
+    """
+
+    def request(name: str, output_tokens: int, *runs: tuple[int, int]) -> Request:
+        items, placed, end = [], [], 0
+        for content, tokens in runs:
+            if content:
+                items.append(PromptItem(end, tokens, content << 20))
+            start = content << 20 if content else (1 + int(name)) << 30 | end
+            placed.append((start, tokens))
+            end += tokens
+        last = (int(name) + 99) << 30
+        return Request(
+            name, 0, end, output_tokens, None, 0, 1, tuple(placed), last, items=tuple(items)
+        )
+
+    first = request("0", 120, (0, 1), (1, 10), (0, 1), (1, 10), (0, 1))
+    images = (0, 5), (4, 40), (0, 30), (4, 40), (0, 30), (3, 30), (0, 1)
+    second = request("1", 120, *images)
+    preempted = request("2", 120, (0, 17), (4, 40), (0, 30), (2, 20), (0, 7))
+    last = request("3", 0, (0, 1), (3, 30), (0, 1))
+    made = tables(
+        allocator=[{"kind": "paged", "block_size": 16}],
+        scheduler={
+            "kind": "continuous",
+            "max_num_seqs": 4,
+            "max_num_batched_tokens": 64,
+            "max_loras": 2,
+            "max_num_encoder_input_tokens": 50,
+            "encoder_cache_size": 70,
+            "async_scheduling": False,
+        },
+        memory={"kv_cache_tokens": 512},
+        step_time=STEP,
+    )
+    requests = [first, second, preempted, last]
+    single = outcome(made, requests, 1)
+    assert single[0]["preemptions"] == 1
+    assert outcome(made, requests, None) == single
+
+
 def test_a_skipped_head_of_the_queue_splits_the_free_bytes_step_by_step(tables: Any) -> None:
     """The head waits for an adapter's slot while the decoding sequences use up the blocks that it
     would need: the free bytes become short in the step in which they do.
