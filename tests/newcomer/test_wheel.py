@@ -192,7 +192,8 @@ def test_the_wheel_runs_where_nothing_is_installed(form: str, wheel: Path, tmp_p
 
 
 def test_the_readme_from_its_first_line_to_an_own_trace(fresh: Path, tmp_path: Path) -> None:
-    install, first, own = blocks("bash")[:3]
+    made, install, first, own = blocks("bash")[:4]
+    assert [line.split("#")[0].strip() for line in made.splitlines()] == ["make demo", "make test"]
     lines = install.splitlines()
     assert [line.split("#")[0].strip() for line in lines[:3]] == [
         "python3 -m venv .venv",
