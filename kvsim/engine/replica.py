@@ -53,7 +53,7 @@ class ReplicaSpec:
     connector: makes the KV connector of the engine; None without one. copies_hold_blocks: copies of
     the connector keep blocks from being freed. shared: tiers that replicas on one clock have in
     common; None: the replica is alone. hicache: tiers behind the device under SGLang's scheduler;
-    None: those of the allocator's options.
+    None: those of the allocator's options. asks_blocks: the connector asks for block ids.
     """
 
     allocator: AllocatorOptions
@@ -74,12 +74,22 @@ class ReplicaSpec:
     hicache: "Hierarchy | None" = None
     copies_hold_blocks: bool = False
     shared: Shared | None = None
+    asks_blocks: bool = True
 
     def with_connector(
-        self, connector: "Callable[[Shared], Connector]", *, copies_hold_blocks: bool = False
+        self,
+        connector: "Callable[[Shared], Connector]",
+        *,
+        copies_hold_blocks: bool = False,
+        asks_blocks: bool = True,
     ) -> "ReplicaSpec":
         """The same engine with a KV connector."""
-        return replace(self, connector=connector, copies_hold_blocks=copies_hold_blocks)
+        return replace(
+            self,
+            connector=connector,
+            copies_hold_blocks=copies_hold_blocks,
+            asks_blocks=asks_blocks,
+        )
 
     def memory_spec(self) -> MemorySpec:
         """The pool for the allocator to build on."""
@@ -93,7 +103,7 @@ class ReplicaSpec:
             rules=scheduler.block_rules,
             max_in_flight_tokens=scheduler.max_in_flight_tokens,
             speculation=self._speculation,
-            unwatched=self.unwatched and self.connector is None,
+            unwatched=self.unwatched and (self.connector is None or not self.asks_blocks),
             states=self.states,
             window_tokens=self.window_tokens,
             plan=self.plan,

@@ -55,6 +55,10 @@ class LoadingPromise(Protocol):
         """Number of tokens after which others diverge from a sequence; 0: none."""
         ...
 
+    def held_blocks(self, seq: Sequence) -> list[int]:
+        """Number of blocks of a sequence by layer group."""
+        ...
+
     def tables_of(self, seq: Sequence) -> tuple[list[list[int]], list[int]]:
         """Block ids of a sequence by layer group, and the number of leading empty positions of each
         table.

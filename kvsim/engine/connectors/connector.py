@@ -91,6 +91,10 @@ class DeviceBlocks(Protocol):
         """Block ids of a sequence by layer group, from position `skipped` on; ids from 1 on."""
         ...
 
+    def held_blocks(self, seq: Sequence) -> list[int]:
+        """Number of blocks that a sequence holds in each layer group."""
+        ...
+
     def skipped_blocks(self, seq: Sequence) -> list[int]:
         """Leading positions of each table that hold no block, because a window left them."""
         ...

@@ -37,6 +37,9 @@ class ConnectedDevice:
     def blocks_of(self, seq: Sequence) -> list[list[int]]:
         return self._blocks.tables_of(seq)[0]
 
+    def held_blocks(self, seq: Sequence) -> list[int]:
+        return self._blocks.held_blocks(seq)
+
     def skipped_blocks(self, seq: Sequence) -> list[int]:
         return self._blocks.tables_of(seq)[1]
 

@@ -75,7 +75,7 @@ class HoldingQueues:
     @property
     def remote(self) -> list[Sequence]:
         """Sequences that wait for KV (WAITING_FOR_REMOTE_KVS), until tried after the report."""
-        return [seq for seq in self.in_turn if seq not in self.ready]
+        return [seq for seq in self.in_turn if seq not in self.ready and self.failed.get(seq) != 0]
 
     def load(self, seq: Sequence, num_tokens: int) -> None:
         """`seq`, which left the queue, waits until its first `num_tokens` slots are loaded."""

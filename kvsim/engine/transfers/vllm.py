@@ -86,11 +86,11 @@ class NixlHandoff(Handoff):
     def prefill_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
         self._prompts = RemotePrompts()
         self._producers: list[NixlProducer] = []
-        return spec.with_connector(self._producer)
+        return spec.with_connector(self._producer, asks_blocks=False)
 
     def decode_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
         self._consumers: list[NixlConsumer] = []
-        return spec.with_connector(self._consumer)
+        return spec.with_connector(self._consumer, asks_blocks=False)
 
     def _producer(self, _: Shared) -> NixlProducer:
         lease_ps = self.spec.lease_ps

@@ -81,7 +81,7 @@ class BlockTables(TableBooks):
             table.count = count
         if new:
             blocks = self._pool.take(new)
-            if blocks or more_states or self._pool.singly:
+            if blocks or more_states or loaded_tokens or self._pool.singly:
                 self._deal(
                     table, blocks, before, states, more_states, loaded_tokens, checkpoint=checkpoint
                 )

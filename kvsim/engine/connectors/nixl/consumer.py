@@ -154,11 +154,11 @@ class NixlConsumer(Connector):
 
     def _blocks(self, read: PromptRead) -> list[int]:
         """Blocks to be read of each group: the last one as a whole, none behind its window."""
-        tables, skipped = self.device.blocks_of(read.seq), self.device.skipped_blocks(read.seq)
+        held, skipped = self.device.held_blocks(read.seq), self.device.skipped_blocks(read.seq)
         found = []
-        for group, table, missing in zip(self._groups, tables, skipped, strict=True):
+        for group, num_held, missing in zip(self._groups, held, skipped, strict=True):
             whole = ceil_div(read.seq.num_tokens, group.block_tokens)
-            count = min(whole, missing + len(table)) - max(
+            count = min(whole, missing + num_held) - max(
                 missing, read.start_tokens // group.block_tokens
             )
             found.append(min(count, group.window_blocks) if group.window_blocks else count)

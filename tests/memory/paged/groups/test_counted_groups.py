@@ -30,7 +30,7 @@ RECORDED = [
     for case in sorted(folder.glob("*/*.json"))
     if re.search('"(serve|kv_groups)":', text := case.read_text())
     and '"speculative_config":' not in text
-    and '"kv_transfer_config":' not in text  # connectors ask which block is whose
+    and ('"kv_transfer_config":' not in text or '"pd":' in text)  # others ask for block ids
 ]
 
 
