@@ -9,9 +9,9 @@ from typing import Any, ClassVar, cast
 
 from kvsim.engine.limits.limit import NO_LIMITS, ChunkLimits
 from kvsim.engine.replica import ReplicaSpec, RunningReplica
-from kvsim.engine.transfers.handoff import Handoff, TransferSpec
+from kvsim.engine.transfers.handoff import DrawnRequests, Handoff, TransferSpec
 from kvsim.engine.transfers.sglang import RESERVED_DECODE_TOKENS, SglangHandoff
-from kvsim.engine.transfers.vllm import DrawnRequests, NixlHandoff
+from kvsim.engine.transfers.vllm import NixlHandoff
 from kvsim.fleet.disaggregation import SIDES, DisaggregationOptions, SideOptions
 from kvsim.fleet.members import FleetMember
 from kvsim.fleet.prefill_decode import DeploymentSide, PrefillDecode, PrefillDecodePart
@@ -211,6 +211,7 @@ class DisaggregatedRuns:
             options.ps("notify_us"),
             options.ps("proxy_us"),
             options.lease_ps,
+            *map(options.timeout_ps, ("bootstrap_timeout", "waiting_timeout")),
         )
         return PrefillDecodePart(
             HANDOFFS[self._kind(sides)],
@@ -256,7 +257,7 @@ class DisaggregatedRuns:
 
 
 def _prepare(options: DisaggregationOptions, seed: int, handoff: Handoff) -> None:
-    """Flags that only one engine's hand-off has."""
+    """Failures that were asked for, and flags that only one engine's hand-off has."""
     if isinstance(handoff, SglangHandoff):
         reserved = options.num_reserved_decode_tokens
         handoff.num_reserved_decode_tokens = (
@@ -264,9 +265,9 @@ def _prepare(options: DisaggregationOptions, seed: int, handoff: Handoff) -> Non
         )
         handoff.decode_radix_cache = bool(options.decode_radix_cache)
         handoff.retraction_host_ratio = options.retraction_host_ratio
+    handoff.failed_reads = DrawnRequests(options.failed_reads or 0.0, f"read {seed}")
+    handoff.abandoned = DrawnRequests(options.abandoned or 0.0, f"client {seed}")
     if isinstance(handoff, NixlHandoff):
-        handoff.failed_reads = DrawnRequests(options.failed_reads or 0.0, f"read {seed}")
-        handoff.abandoned = DrawnRequests(options.abandoned or 0.0, f"client {seed}")
         handoff.recomputes_failed = options.kv_load_failure_policy == "recompute"
 
 

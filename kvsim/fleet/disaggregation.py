@@ -47,10 +47,14 @@ class DisaggregationOptions(Options):
         ready. notice_us, notify_us: SGLang: until the prefill replica knows that there is room, and
         until both see that a transfer has ended.
     kv_lease_duration: vLLM: seconds for which an unread prompt is kept.
-    failed_reads: vLLM: share of the requests whose read fails; kv_load_failure_policy: they end
-        with an error (fail) or are computed on the decode replica (recompute).
-    abandoned: vLLM: share of the requests whose client leaves when the prompt is computed; the
-        prefill replica keeps the prompt until the lease ends.
+    failed_reads: share of the requests whose transfer fails. They end with an error;
+        kv_load_failure_policy: vLLM: "recompute" computes them on the decode replica.
+    abandoned: share of the requests whose client leaves when the prompt is computed. vLLM's
+        prefill replica keeps the prompt until the lease ends; SGLang frees it on both sides.
+    bootstrap_timeout: SGLang: seconds after which a prefill replica ends a request for which no
+        decode replica had room (SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT, 300). waiting_timeout:
+        seconds for which a decode replica keeps room for a prompt that does not arrive
+        (SGLANG_DISAGGREGATION_WAITING_TIMEOUT, 300).
     num_reserved_decode_tokens: SGLang: held back on the decode replica for the outputs of each
         request. decode_radix_cache: SGLang: the decode replica keeps a prefix cache.
     retraction_host_ratio: SGLang: host memory for retracted requests as a share of the decode pool,
@@ -70,6 +74,8 @@ class DisaggregationOptions(Options):
     failed_reads: float | None = Field(None, ge=0, le=1)
     kv_load_failure_policy: Literal["fail", "recompute"] | None = None
     abandoned: float | None = Field(None, ge=0, le=1)
+    bootstrap_timeout: float | None = Field(None, gt=0, le=1e6)
+    waiting_timeout: float | None = Field(None, gt=0, le=1e6)
     num_reserved_decode_tokens: int | None = Field(None, ge=0)
     decode_radix_cache: bool | None = None
     retraction_host_ratio: float | None = Field(None, ge=0.2)
@@ -90,13 +96,15 @@ class DisaggregationOptions(Options):
             "vllm": (
                 *("notice_us", "notify_us", "num_reserved_decode_tokens"),
                 *("decode_radix_cache", "retraction_host_ratio"),
+                *("bootstrap_timeout", "waiting_timeout"),
             ),
-            "sglang": (
-                *("proxy_us", "kv_lease_duration"),
-                *("failed_reads", "kv_load_failure_policy", "abandoned"),
-            ),
+            "sglang": ("proxy_us", "kv_lease_duration", "kv_load_failure_policy"),
         }[engine]
         return tuple(key for key in theirs if getattr(self, key) is not None)
+
+    def timeout_ps(self, key: str) -> int:
+        """The timeout under a key in s; 300 s unless given, as SGLang."""
+        return round((getattr(self, key) or 300.0) * PS_PER_S)
 
     def ps(self, key: str) -> int:
         """The time under a key in us, 0 where it is not given."""

@@ -5,12 +5,16 @@ time, and the other engine is woken then: an engine looks at its transfers once 
 never in the middle of a step.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Container, Hashable
 from typing import NamedTuple, Protocol, cast
 
 import simpy
 
 NEVER = 1 << 62  # ps
+ABANDONED = "its client left when the prompt was computed"
+FAILED = "the transfer of its prompt failed"
+LATE = "its prompt did not arrive within waiting_timeout"
+REFUSED = "no decode engine had room for it within bootstrap_timeout"
 
 
 class Port:
@@ -27,10 +31,10 @@ class Port:
         """The time."""
         return cast("int", self._env.now)
 
-    def wake_at(self, at_ps: int) -> None:
-        """The engine has something to look at from at_ps on."""
+    def wake_at(self, at_ps: int, unless: Callable[[], bool] | None = None) -> None:
+        """The engine has something to look at from at_ps on, `unless` that is settled by then."""
         event = self._env.timeout(max(0, at_ps - self.now_ps))
-        event.callbacks.append(lambda _: self._cut())
+        event.callbacks.append(lambda _: None if unless and unless() else self._cut())
 
 
 class TransferLink(Protocol):
@@ -46,36 +50,57 @@ class TransferLink(Protocol):
 class TransferDelays(NamedTuple):
     """handshake_ps: from the pass of a decode engine that sees a request until its receiver is
     ready. notice_ps: until the prefill engine knows that room was allocated. notify_ps: from the
-    end of the last sending until both engines see it.
+    end of the last sending until both engines see it. bootstrap_timeout_ps: how long a prefill
+    engine waits for room at a decode engine. waiting_timeout_ps: how long a decode engine keeps
+    room for a prompt that does not arrive.
     """
 
     handshake_ps: int = 0
     notice_ps: int = 0
     notify_ps: int = 0
+    bootstrap_timeout_ps: int = NEVER
+    waiting_timeout_ps: int = NEVER
 
 
 class Transfer:
     """The KV of one request's prompt, on its way.
 
     ready_ps: the receiver is ready. allocated_ps: the prefill engine knows that the decode engine
-    has room. ended_ps: both see that all has arrived. Each is NEVER until it is known.
+    has room. ended_ps: both see that all has arrived, or that the transfer has failed. Each is
+    NEVER until it is known. failure: why the transfer has failed; None if not. refused_ps: the
+    prefill engine gives up unless it knows of room before. late_ps: so does the decode engine
+    unless all has arrived before.
     sent_tokens: leading tokens of the prompt that the decode engine has or that were sent.
     """
 
-    __slots__ = ("allocated_ps", "decode", "ended_ps", "prefill", "ready_ps", "sent_tokens")
+    __slots__ = (
+        *("allocated_ps", "decode", "ended_ps", "failure", "late_ps"),
+        *("prefill", "ready_ps", "refused_ps", "sent_tokens"),
+    )
 
     def __init__(self) -> None:
         self.prefill: Port | None = None
         self.decode: Port | None = None
         self.ready_ps = self.allocated_ps = self.ended_ps = NEVER
+        self.refused_ps = self.late_ps = NEVER
+        self.failure: str | None = None
         self.sent_tokens = 0
 
 
 class Exchange:
-    """The transfers of one deployment by the names of their sequences. num_bytes: sent so far."""
+    """The transfers of one deployment by the names of their sequences. fails: those whose sending
+    fails; abandoned: those whose client leaves when the prompt is computed. num_bytes: sent so far.
+    """
 
-    def __init__(self, link: TransferLink, delays: TransferDelays) -> None:
+    def __init__(
+        self,
+        link: TransferLink,
+        delays: TransferDelays,
+        fails: Container[str] = (),
+        abandoned: Container[str] = (),
+    ) -> None:
         self._link = link
+        self._fails, self._abandoned = fails, abandoned
         self._delays = delays
         self._transfers: dict[str, Transfer] = {}
         self.num_bytes = 0
@@ -86,6 +111,9 @@ class Exchange:
         transfer.prefill = port
         if transfer.allocated_ps < NEVER:
             port.wake_at(transfer.allocated_ps)
+        if self._delays.bootstrap_timeout_ps < NEVER:
+            transfer.refused_ps = port.now_ps + self._delays.bootstrap_timeout_ps
+            port.wake_at(transfer.refused_ps, lambda: transfer.allocated_ps < NEVER)
         return transfer
 
     def to_receive(self, name: str, port: Port, at_ps: int) -> Transfer:
@@ -105,22 +133,41 @@ class Exchange:
         transfer.allocated_ps = at_ps + self._delays.notice_ps
         if transfer.prefill is not None:
             transfer.prefill.wake_at(transfer.allocated_ps)
+        if self._delays.waiting_timeout_ps < NEVER and transfer.decode is not None:
+            transfer.late_ps = at_ps + self._delays.waiting_timeout_ps
+            transfer.decode.wake_at(transfer.late_ps, lambda: transfer.ended_ps < NEVER)
 
     def send(
-        self, transfer: Transfer, tokens: int, num_bytes: int, at_ps: int, *, last: bool
-    ) -> tuple[int, int]:
+        self, name: str, transfer: Transfer, tokens: int, num_bytes: int, at_ps: int, *, last: bool
+    ) -> tuple[int, int] | None:
         """The next `tokens` tokens are sent from at_ps on, or as soon as the link is free; returns
-        when that begins and ends. last: with them all has been sent.
+        when that begins and ends, None if the transfer has failed. last: with them all has been
+        sent.
         """
+        if last and name in self._abandoned:
+            self.fail(transfer, at_ps, ABANDONED)
+        if transfer.failure is not None:
+            return None
         start_ps, end_ps = self._link.send(at_ps, num_bytes, transfer.prefill, transfer.decode)
         transfer.sent_tokens += tokens
         self.num_bytes += num_bytes
         if last:
-            transfer.ended_ps = end_ps + self._delays.notify_ps
-            for port in (transfer.prefill, transfer.decode):
-                if port is not None:
-                    port.wake_at(transfer.ended_ps)
+            self._end(transfer, end_ps + self._delays.notify_ps)
+            if name in self._fails:
+                transfer.failure = FAILED
         return start_ps, end_ps
+
+    def fail(self, transfer: Transfer, at_ps: int, why: str) -> None:
+        """From at_ps on both sides see that a transfer has failed."""
+        if transfer.failure is None:
+            transfer.failure = why
+            self._end(transfer, at_ps)
+
+    def _end(self, transfer: Transfer, at_ps: int) -> None:
+        transfer.ended_ps = at_ps
+        for port in (transfer.prefill, transfer.decode):
+            if port is not None:
+                port.wake_at(at_ps)
 
     def close(self, name: str) -> None:
         """Neither side asks for this transfer again."""

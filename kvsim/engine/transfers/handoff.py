@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from random import Random
 from typing import NamedTuple
 
 import simpy
@@ -16,7 +17,8 @@ class TransferSpec(NamedTuple):
     """latency_ps, bytes_per_s: of a port of the network. handshake_ps: of the first contact of two
     engines (vLLM), or of every request (SGLang). notice_ps, notify_ps: see `TransferDelays`.
     proxy_ps: from the answer of a prefill engine to the arrival at the decode engine. lease_ps: how
-    long a prefill engine keeps a prompt without a word.
+    long a prefill engine keeps a prompt without a word. bootstrap_timeout_ps, waiting_timeout_ps:
+    see `TransferDelays`.
     """
 
     latency_ps: int
@@ -26,10 +28,28 @@ class TransferSpec(NamedTuple):
     notify_ps: int = 0
     proxy_ps: int = 0
     lease_ps: int = 30 * 10**12
+    bootstrap_timeout_ps: int = 300 * 10**12
+    waiting_timeout_ps: int = 300 * 10**12
+
+
+class DrawnRequests:
+    """A share of all requests, chosen by their names and a seed."""
+
+    def __init__(self, share: float, seed: str) -> None:
+        self._share, self._seed = share, seed
+
+    def __contains__(self, name: object) -> bool:
+        return self._share > 0 and Random(f"{self._seed} {name}").random() < self._share
 
 
 class Handoff(ABC):
-    """The engines of one deployment, as they are made and as requests go through them."""
+    """The engines of one deployment, as they are made and as requests go through them.
+
+    failed_reads: requests whose transfer fails. abandoned: requests that the client cancels when
+    the prompt is computed.
+    """
+
+    failed_reads = abandoned = DrawnRequests(0.0, "")
 
     def __init__(self, env: simpy.Environment, spec: TransferSpec) -> None:
         self.env = env

@@ -54,8 +54,14 @@ class SglangHandoff(Handoff):
     def connect(self, prefill: list[Engine], decode: list[Engine]) -> None:
         self._prefill, self._decode = prefill, decode
         spec = self.spec
-        delays = TransferDelays(spec.handshake_ps, spec.notice_ps, spec.notify_ps)
-        exchange = Exchange(self.network, delays)
+        delays = TransferDelays(
+            spec.handshake_ps,
+            spec.notice_ps,
+            spec.notify_ps,
+            spec.bootstrap_timeout_ps,
+            spec.waiting_timeout_ps,
+        )
+        exchange = Exchange(self.network, delays, self.failed_reads, self.abandoned)
         for engine in prefill:
             sender = engine.scheduler
             assert isinstance(sender, SglangPrefillScheduler)

@@ -3,7 +3,6 @@ engine, which reads the KV (NixlConnector, 0.33.0).
 """
 
 from collections.abc import Hashable
-from random import Random
 from typing import cast
 
 from kvsim.engine.connected_engine import ConnectedEngine
@@ -13,6 +12,7 @@ from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.engine import Engine
 from kvsim.engine.replica import ReplicaSpec
+from kvsim.engine.transfers.exchange import ABANDONED
 from kvsim.engine.transfers.handoff import Handoff, names_of, prompt_of
 from kvsim.engine.transfers.network import Network
 from kvsim.memory.paged.loading import LoadingAllocator
@@ -22,7 +22,6 @@ from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 
 HEARTBEATS = 6  # in a lease
-ABANDONED = "its client left when the prompt was computed"
 EXTENSION = (2, 3)  # of a lease, from a heartbeat on
 
 
@@ -39,24 +38,13 @@ class NetworkReads:
         return self._network.send(at_ps, num_bytes, sender, self)
 
 
-class DrawnRequests:
-    """A share of all requests, chosen by their names and a seed."""
-
-    def __init__(self, share: float, seed: str) -> None:
-        self._share, self._seed = share, seed
-
-    def __contains__(self, name: object) -> bool:
-        return self._share > 0 and Random(f"{self._seed} {name}").random() < self._share
-
-
 class NixlHandoff(Handoff):
     """Engines with a NixlConnector.
 
-    failed_reads: requests with a failed read; recomputes_failed: they are computed on the decode
-    engine, instead of an error. abandoned: requests that the client cancels after the prompt.
+    recomputes_failed: requests with a failed read are computed on the decode engine, instead of an
+    error.
     """
 
-    failed_reads = abandoned = DrawnRequests(0.0, "")
     recomputes_failed = False
 
     @classmethod

@@ -132,6 +132,11 @@ class RadixAllocator(PageLedger, PrefixRoom):
         """The first `num_tokens` slots of an expected sequence are valid now."""
         self._grow(seq, self._expected.pop(seq), num_tokens)
 
+    def give_up(self, seq: Sequence) -> None:
+        """The content of an expected sequence will not come: its pages are free."""
+        del self._expected[seq]
+        self.release(seq)
+
     def keep_for_reader(self, seq: Sequence) -> None:
         """`seq` is computed; it keeps its memory until another engine has read it."""
         self._kept[seq] = self._live[seq]

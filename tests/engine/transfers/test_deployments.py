@@ -61,12 +61,14 @@ def test_many_steps_at_once_are_single_ones(tables: Any, engine: str, data: Any)
         if not apart["decode_radix_cache"]:
             apart["retraction_host_ratio"] = data.draw(st.sampled_from([0.2, 1.0]))
         apart["notice_us"] = apart["notify_us"] = 50.0
+        for key in ("bootstrap_timeout", "waiting_timeout"):
+            apart[key] = data.draw(st.sampled_from([0.05, 0.5, 300.0]))
     else:
         apart["proxy_us"] = 200.0
-        for key in ("failed_reads", "abandoned"):
-            apart[key] = data.draw(st.sampled_from([0.0, 0.3]))
         apart["kv_load_failure_policy"] = data.draw(st.sampled_from(["fail", "recompute"]))
         apart["kv_lease_duration"] = data.draw(st.sampled_from([0.05, 30.0]))
+    for key in ("failed_reads", "abandoned"):
+        apart[key] = data.draw(st.sampled_from([0.0, 0.3]))
     made = deployed(tables, engine, apart, tokens)
     fast, single = (
         kvsim.simulate({**made, "max_steps": steps} if steps else made, requests)
@@ -76,7 +78,9 @@ def test_many_steps_at_once_are_single_ones(tables: Any, engine: str, data: Any)
         assert ours.summary.simulated() == theirs.summary.simulated()
     decode, prefill = fast.runs
     assert decode.summary.requests.submitted == len(requests)
-    if not any(map(apart.get, ("failed_reads", "abandoned", "retraction_host_ratio"))):
+    ends = ("failed_reads", "abandoned", "retraction_host_ratio")
+    waits = {apart.get(key, 300.0) for key in ("bootstrap_timeout", "waiting_timeout")}
+    if not any(map(apart.get, ends)) and waits == {300.0}:
         assert decode.summary.requests.finished == prefill.summary.requests.finished
     for run in fast.runs:
         parts = run.summary.memory.parts or {}
@@ -234,6 +238,57 @@ def test_a_failed_read_ends_the_request_or_computes_its_prompt_again(tables: Any
     assert steps["recompute"] == (0, 20)
     assert steps["fail"][0] > 0
     assert sum(steps["fail"]) == 20
+
+
+def reasons(run: Any) -> set[str]:
+    """Why requests of this run ended with an error."""
+    assert run.recorder is not None
+    return {reason for *_, reason in run.recorder.rejected}
+
+
+@pytest.mark.parametrize("cause", ["failed_reads", "abandoned"])
+def test_sglang_frees_both_sides_where_a_transfer_fails_or_a_client_leaves(
+    tables: Any, cause: str
+) -> None:
+    requests = [Request(f"r{i}", i * 100 * PS_PER_MS, 300, 20) for i in range(20)]
+    decode, prefill = kvsim.simulate(deployed(tables, "sglang", {cause: 0.4}, 4096), requests).runs
+    whole, _ = kvsim.simulate(deployed(tables, "sglang", {}, 4096), requests).runs
+    counts = decode.summary.requests
+    assert prefill.summary.requests.finished == 20  # all prompts are computed
+    assert 0 < counts.rejected == 20 - counts.finished
+    assert len(reasons(decode)) == 1
+    assert prefill.summary.memory.part("kept_for_readers") < 0.01  # no lease keeps a prompt
+    sent = [run.summary.transfers.num_bytes for run in (decode, whole) if run.summary.transfers]
+    assert sent[0] < sent[1] if cause == "abandoned" else sent[0] == sent[1]
+
+
+def test_sglang_gives_up_prompts_without_room_and_room_without_prompts(tables: Any) -> None:
+    """A prompt for which no decode engine has room in time ends on the prefill side. The decode
+    engine does not hear of it: its room waits for the prompt until waiting_timeout.
+    """
+    requests = [Request(f"r{i}", 0, 300, 60) for i in range(12)]
+    small = {"decode": {"memory": {"kv_cache_tokens": 1100}}}
+    held, spans = {}, {}
+    for waiting in (0.5, 20.0):
+        apart = small | {"bootstrap_timeout": 0.3, "waiting_timeout": waiting}
+        decode, prefill = kvsim.simulate(deployed(tables, "sglang", apart, 8192), requests).runs
+        assert prefill.summary.requests.rejected > 0
+        assert decode.summary.requests.rejected == prefill.summary.requests.rejected
+        assert reasons(prefill) == {"no decode engine had room for it within bootstrap_timeout"}
+        assert reasons(decode) == {"its prompt did not arrive within waiting_timeout"}
+        held[waiting] = decode.summary.memory.part("arriving")
+        spans[waiting] = max(rejected[1] for rejected in decode.recorder.rejected) / 10**12
+    assert spans[20.0] > 20.0 > spans[0.5]
+
+
+def test_a_slow_link_ends_requests_whose_prompts_are_late(tables: Any) -> None:
+    """Prompts wait for the link for longer than waiting_timeout; computed ones are freed."""
+    requests = [Request(f"r{i}", 0, 320, 40) for i in range(8)]
+    apart = {"link_gb_per_s": 0.02, "waiting_timeout": 1.0}
+    decode, _ = kvsim.simulate(deployed(tables, "sglang", apart, 4096), requests).runs
+    counts = decode.summary.requests
+    assert 0 < counts.rejected == 8 - counts.finished < 8
+    assert reasons(decode) == {"its prompt did not arrive within waiting_timeout"}
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ class SglangDecodeScheduler(ReceivingScheduler):
         self.moves, self._next_moves = self._next_moves, Moves()
         plan = self._pass()
         if plan.empty and not self._settled and not self._in_flight:
-            left = plan.left  # only who had finished was dropped: room is there one pass later
+            left, failed = plan.left, plan.failed  # their room is there one pass later
             plan = self._pass()
-            plan.left = left + plan.left
+            plan.left, plan.failed = left + plan.left, failed + plan.failed
         return plan
 
     def _pass(self) -> Plan:
@@ -40,9 +40,9 @@ class SglangDecodeScheduler(ReceivingScheduler):
         self._short_head = None
         if not queue.retracted:
             self._preallocate(now_ps + plan.held_ps)
-            self._take_arrived(now_ps + plan.held_ps)
+            self._take_arrived(plan, now_ps + plan.held_ps)
         self._join_ready(plan)
-        self._settled = not (self._left or plan.left)
+        self._settled = not (self._left or plan.left or plan.failed)
         self._drop_finished()
         self._decode(plan)
         self._close(plan)

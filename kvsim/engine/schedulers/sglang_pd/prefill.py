@@ -14,7 +14,7 @@ from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.engine.schedulers.sglang_pd.budget import BUFFERS
 from kvsim.engine.schedulers.sglang_pd.moves import Moves
-from kvsim.engine.transfers.exchange import Exchange, Port, Transfer
+from kvsim.engine.transfers.exchange import REFUSED, Exchange, Port, Transfer
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.sequence import Sequence
 
@@ -88,9 +88,11 @@ class SglangPrefillScheduler(SglangScheduler):
         now_ps = self._port.now_ps
         self.moves, self._next_moves = self._next_moves, Moves()
         left = list(self._free_what_arrived(now_ps))
+        failed = list(self._drop_failed(now_ps))
         self._pop(now_ps)
         plan = super().schedule()
         plan.left += left
+        plan.failed += failed
         plan.finishing.clear()  # nobody has left: what was computed is yet to be sent
         start_ps = max(now_ps, self._in_flight_before_ps)
         for chunk in plan.chunks:  # what a prefix cache had, or a chunk before: the link may work
@@ -106,6 +108,23 @@ class SglangPrefillScheduler(SglangScheduler):
                 self._leave(seq)
                 self.moves.freed.append(seq.id)
                 yield seq
+
+    def _drop_failed(self, now_ps: int) -> Iterator[tuple[Sequence, str]]:
+        """Requests end that no decode engine had room for in time, or whose transfer failed before
+        they were computed.
+        """
+        for seq, transfer in list(self.door.bootstrapping.items()):
+            if transfer.refused_ps <= now_ps < transfer.allocated_ps:
+                del self.door.bootstrapping[seq]
+                self._outputs.remove(seq)
+                yield seq, REFUSED
+        for seq, transfer in list(self._transfers.items()):
+            waits = seq not in self.running and seq not in self.in_flight_transfers
+            if transfer.failure is not None and waits:
+                del self._transfers[seq]
+                self.waiting.remove(seq)
+                self._outputs.remove(seq)
+                yield seq, transfer.failure
 
     def _pop(self, now_ps: int) -> None:
         """Requests for which the decode engine has room wait to be computed."""
@@ -158,5 +177,6 @@ class SglangPrefillScheduler(SglangScheduler):
         tokens = max(0, upto - transfer.sent_tokens)
         if tokens or last:
             num_bytes = self.allocator.sequence_bytes(tokens)
-            start_ps, end_ps = self._exchange.send(transfer, tokens, num_bytes, at_ps, last=last)
-            moves.sent.append((seq.id, tokens, start_ps, end_ps))
+            sent = self._exchange.send(seq.id, transfer, tokens, num_bytes, at_ps, last=last)
+            if sent is not None:
+                moves.sent.append((seq.id, tokens, *sent))

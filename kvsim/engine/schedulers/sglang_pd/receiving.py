@@ -4,6 +4,7 @@
 
 from collections.abc import Iterator
 
+from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
 from kvsim.engine.schedulers.sglang.limits import Limits
@@ -12,7 +13,7 @@ from kvsim.engine.schedulers.sglang_pd.budget import BUFFERS, BatchMember, Decod
 from kvsim.engine.schedulers.sglang_pd.host_copies import HostCopies
 from kvsim.engine.schedulers.sglang_pd.moves import Moves
 from kvsim.engine.schedulers.sglang_pd.queue import DecodeQueue
-from kvsim.engine.transfers.exchange import Exchange, Port
+from kvsim.engine.transfers.exchange import LATE, Exchange, Port
 from kvsim.memory.allocator import Refusal
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.plumbing.units import ceil_div
@@ -130,13 +131,20 @@ class ReceivingScheduler(DecodingScheduler):
     def _left_by(self, budget: DecodeBudget) -> int:
         return budget.left(self.room.available_tokens(), self._active)
 
-    def _take_arrived(self, now_ps: int) -> None:
-        """Prompts whose KV is there wait for a place."""
+    def _take_arrived(self, plan: Plan, now_ps: int) -> None:
+        """Prompts whose KV is there wait for a place; those whose transfer failed end."""
         queue = self.queue
         for seq, transfer in list(queue.transferring.items()):
+            if transfer.late_ps <= now_ps < transfer.ended_ps:
+                self._exchange.fail(transfer, now_ps, LATE)
             if transfer.ended_ps <= now_ps:
                 del queue.transferring[seq]
                 self._exchange.close(seq.id)
+                if transfer.failure is not None:
+                    self._radix.give_up(seq)
+                    self._outputs.remove(seq)
+                    plan.failed.append((seq, transfer.failure))
+                    continue
                 self._radix.arrived(seq, seq.prompt_tokens)
                 queue.ready[seq] = None
                 self.moves.transferred.append(seq.id)
