@@ -118,6 +118,22 @@ def test_other_engines_get_their_own_schedulers(tmp_path: Path) -> None:
     assert trt["memory"] == {"num_gpu_blocks": 220_480 // 64}
 
 
+def test_what_is_assumed_of_another_engine_is_its_own_default(tmp_path: Path) -> None:
+    """SGLang's default chunk goes by the GPU's memory: 4,096 tokens on an L40S, where an API
+    server of vLLM has 2,048.
+    """
+    command = "python -m sglang.launch_server --model-path facebook/opt-125m --page-size 16"
+    found = imported(tmp_path, command, gpu="l40s")
+    assert found.scenario["memory"] == {"mem_fraction_static": "auto"}
+    assert found.scenario["scheduler"]["chunked_prefill_size"] == 4096
+    assert "chunked_prefill_size = 4096: SGLang's default" in found.assumed
+    assert not [line for line in found.assumed if "vLLM" in line or "block_size" in line]
+    trt = imported(tmp_path, "trtllm-serve facebook/opt-125m", gpu="l40s")
+    assert trt.scenario["scheduler"]["max_num_seqs"] == 2048  # vLLM on this GPU: 256
+    assert not [line for line in trt.assumed if "vLLM" in line]
+    assert any("sizes it as vLLM would" in note for note in trt.notes)
+
+
 @pytest.mark.parametrize("missing", ["gpu", "model"])
 def test_what_no_source_names_has_to_be_given(missing: str, tmp_path: Path) -> None:
     given = {key: value for key, value in OPT.items() if key != missing}

@@ -55,6 +55,9 @@ def recording_of(
     served = _served(rows, requests.hash_block_tokens, zero)
     ticks = _ticks(gauges, clock, requests.clock, served, zero, notes) if gauges else []
     meta = server.meta_table | {"source": source}
+    engine = server.settings.engine or "vllm"
+    if engine != "vllm":
+        notes.append(f"the observed run is replayed by vLLM's rules, not by those of {engine}")
     if len(ticks) > 1:
         gaps = [after.t - before.t for before, after in pairwise(ticks)]
         meta["tick_seconds"] = round(median(gaps), 3)

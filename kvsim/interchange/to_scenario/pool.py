@@ -169,7 +169,8 @@ def _of_unknown_layers(
 
 def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> dict[str, Any]:
     """The keys of `[memory]` for a pool that kvsim sizes itself."""
-    notes.append("nobody says how large the pool is: kvsim sizes it as the engine would")
+    sizer = "vLLM" if settings.engine == "tensorrt-llm" else "the engine"
+    notes.append(f"nobody says how large the pool is: kvsim sizes it as {sizer} would")
     table: dict[str, Any] = {}
     if settings.gpu_memory_utilization is not None:
         table["gpu_memory_utilization"] = settings.gpu_memory_utilization

@@ -3,9 +3,11 @@
 Missing settings get the engine's defaults (`kvsim.observed.vllm_defaults`), and are listed.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
+from kvsim.capacity.sglang.fraction import tier_of
 from kvsim.device import named_device
 from kvsim.interchange.to_scenario.drafts import speculation_of
 from kvsim.interchange.to_scenario.pool import pool_of
@@ -13,20 +15,22 @@ from kvsim.interchange.to_scenario.served import served_device, served_model
 from kvsim.interchange.vllm_tiers import tiers_of
 from kvsim.observed.vllm_defaults import NEWEST, release
 from kvsim.observed.vllm_meta import VllmMeta
-from kvsim.plumbing.units import GIB
+from kvsim.plumbing.units import MIB
 from kvsim.readers.description import ServerSettings
 
 _V1 = (0, 8)
 _TIERS_SINCE = (0, 12)  # schedules since then are replayed as those of 0.33, connectors too
-_PLAIN_BLOCK = {"sglang": 1, "tensorrt-llm": 32, "llama.cpp": 1}
-_STANDS = {
-    "sglang": "an observed run of SGLang is replayed by vLLM's rules",
-    "tensorrt-llm": "tensorrt-llm: kvsim's paged memory stands for its own",
-    "llama.cpp": "an observed run of llama.cpp is replayed by vLLM's rules",
+# Defaults of other engines, by the names of meta.json.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "sglang": {"block_size": 1, "enable_prefix_caching": True},
+    "tensorrt-llm": {
+        "block_size": 32,
+        "enable_prefix_caching": True,
+        "max_num_seqs": 2048,
+        "max_num_batched_tokens": 8192,
+    },
+    "llama.cpp": {"block_size": 1},
 }
-# SGLang's default chunk by the memory of the GPU: below so many GiB so many tokens.
-_CHUNKS = ((20, 2048), (60, 4096), (160, 8192))
-_LARGEST_CHUNK = 16_384
 _HICACHE = (
     *("enable_hierarchical_cache", "hicache_ratio", "hicache_size", "hicache_write_policy"),
     *("hicache_storage_backend", "hicache_storage_prefetch_policy"),
@@ -121,8 +125,7 @@ class DescribedServer:
         table = {"kind": "sglang"} | {key: known[key] for key in _SGLANG if key in known}
         if "max_num_seqs" in known:
             table["max_running_requests"] = known["max_num_seqs"]
-        memory_gib = named_device(self.device).memory_bytes / GIB
-        usual = next((tokens for below, tokens in _CHUNKS if memory_gib < below), _LARGEST_CHUNK)
+        usual = _sglang_chunk(self.device)
         return table | {"chunked_prefill_size": known.get("chunked_prefill_size", usual)}
 
     @property
@@ -185,17 +188,18 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     if engine == "vllm" and settings.engine_version is not None:
         meta_table["vllm_version"] = settings.engine_version
     elif engine != "vllm":
+        meta_table = _DEFAULTS[engine] | meta_table
         meta_table["vllm_version"] = NEWEST  # its rules stand for those of another engine
-        meta_table.setdefault("block_size", _PLAIN_BLOCK[engine])
-        assumed.append(_STANDS[engine])
     meta_table |= {"model": str(model.get("name", model.get("hf_config"))), "gpu": device}
     pool = pool_of(settings, served, device, VllmMeta.parse(meta_table, "import"), notes)
     meta_table["num_gpu_blocks"] = pool.blocks
     if pool.blocks is not None and "num_gpu_blocks" not in pool.memory:
         notes.append("an observed run keeps every token in all layers: the same bytes as one kind")
     meta = VllmMeta.parse(meta_table, "import")
-    if engine != "llama.cpp":  # its flags have defaults of their own
+    if engine == "vllm":
         assumed.extend(line for line in meta.assumptions if not line.startswith("num_gpu_blocks"))
+    else:
+        assumed.extend(_defaults_of(engine, known, device))
     if (stages := settings.pipeline_parallel_size or 1) > 1:
         stated = f"pipeline_parallel_size = {stages}"
         assumed.append(f"{stated}: one replica, not split into stages, stands for all")
@@ -220,3 +224,29 @@ def server_of(settings: ServerSettings) -> DescribedServer:
         drafts,
         tuple(tiers),
     )
+
+
+def _sglang_chunk(device: str) -> int:
+    return tier_of(named_device(device).memory_bytes / MIB).chunk
+
+
+def _defaults_of(engine: str, known: dict[str, Any], device: str) -> list[str]:
+    """What a scenario of another engine than vLLM has where no source has it. llama.cpp: nothing;
+    the scenario leaves its keys to the defaults of kind = "llama-server".
+    """
+    if engine == "llama.cpp":
+        return []
+    name = {"sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM"}[engine]
+    values = dict(_DEFAULTS[engine])
+    if engine == "sglang":
+        values["chunked_prefill_size"] = _sglang_chunk(device)
+    lines = [
+        f"{key} = {json.dumps(value)}: {name}'s default"
+        for key, value in values.items()
+        if key not in known
+    ]
+    if engine == "sglang":
+        if "max_num_seqs" not in known:
+            lines.append("max_running_requests: SGLang's default, which depends on the pool")
+        return lines
+    return [*lines, "kvsim's paged memory stands for TensorRT-LLM's"]
