@@ -13,6 +13,7 @@ from support.cases import streams
 import kvsim
 from kvsim.engine.connectors.connector import Report
 from kvsim.engine.connectors.nixl.producer import NixlProducer
+from kvsim.engine.schedulers.sglang_pd.decode import OUT_OF_MEMORY
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS
 from kvsim.request import Request
@@ -194,6 +195,35 @@ def test_a_full_host_memory_ends_retracted_requests(tables: Any) -> None:
     recorder = found[0.2].recorder
     assert recorder is not None
     assert all("503" in reason for *_, reason in recorder.rejected)
+
+
+def test_the_last_request_of_a_full_decode_engine_of_sglang_ends_with_an_error(
+    tables: Any,
+) -> None:
+    """Prompts in transfer hold memory and cannot be retracted. The one request that decodes beside
+    them has no room for its next token (0.5.23, managers/schedule_batch.py, retract_decode).
+    """
+    lengths = [(100, 180), (150, 20), (150, 20)]
+    requests = [Request(f"r{i}", i * PS_PER_MS, *pair, pair[1]) for i, pair in enumerate(lengths)]
+    apart = {"num_reserved_decode_tokens": 0, "link_gb_per_s": 0.01}
+    made = deployed(tables, "sglang", apart, 420)
+    made["model"] = {**made["model"], "max_model_len": 300}
+    made["disaggregation"]["prefill"] = {"memory": {"kv_cache_tokens": 4096}}
+    for steps in (None, 1):
+        run = kvsim.simulate({**made, "max_steps": steps} if steps else made, requests).runs[0]
+        assert reasons(run) == {OUT_OF_MEMORY}
+        assert run.summary.requests.finished == 2
+        assert run.summary.preemptions == 0
+
+
+def test_prompts_that_wait_for_the_only_place_follow_those_of_one_token(tables: Any) -> None:
+    """A request that ends as it joins leaves its place to the next in the following pass."""
+    _, scheduler = ENGINES["sglang"]
+    requests = [Request("long", 0, 64, 40)]
+    requests += [Request(f"r{i}", PS_PER_MS, 64, 1 + i % 2 * 9) for i in range(6)]
+    made = deployed(tables, "sglang", {}, 8192)
+    made["scheduler"] = scheduler | {"max_running_requests": 1}
+    assert kvsim.simulate(made, requests).runs[0].summary.requests.finished == 7
 
 
 def test_replicas_of_a_kind_are_one_run(tables: Any) -> None:

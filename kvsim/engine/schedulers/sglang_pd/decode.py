@@ -11,6 +11,7 @@ from kvsim.engine.schedulers.sglang_pd.receiving import ReceivingScheduler
 from kvsim.memory.ledger import Course, Usage
 from kvsim.sequence import Sequence
 
+OUT_OF_MEMORY = "the decode engine ran out of memory, and no other request could be retracted (500)"
 HOST_FULL = "it was retracted, and the host memory for retracted requests is full (503)"
 
 
@@ -21,16 +22,19 @@ class SglangDecodeScheduler(ReceivingScheduler):
 
     def schedule(self) -> Plan:
         self.moves, self._next_moves = self._next_moves, Moves()
-        plan = self._pass()
-        if plan.empty and not self._settled and not self._in_flight:
-            left, failed = plan.left, plan.failed  # their room is there one pass later
-            plan = self._pass()
-            plan.left, plan.failed = left + plan.left, failed + plan.failed
+        plan = Plan()
+        self._pass(plan)
+        while plan.empty and not self._settled and not self._in_flight:
+            self._pass(plan)  # the room of those who ended is there one pass later
+        if not plan.empty:
+            self._in_flight.scheduled(plan)
+        elif not (len(self.queue) or self.running or self._in_flight):
+            self.ratio.idle()
         return plan
 
-    def _pass(self) -> Plan:
-        plan = Plan()
+    def _pass(self, plan: Plan) -> None:
         self._in_flight.settle()
+        gone = len(plan.left) + len(plan.failed)
         now_ps = self._port.now_ps
         queue = self.queue
         for seq in queue.arrived:
@@ -42,15 +46,10 @@ class SglangDecodeScheduler(ReceivingScheduler):
             self._preallocate(now_ps + plan.held_ps)
             self._take_arrived(plan, now_ps + plan.held_ps)
         self._join_ready(plan)
-        self._settled = not (self._left or plan.left or plan.failed)
+        self._settled = not self._left and len(plan.left) + len(plan.failed) == gone
         self._drop_finished()
         self._decode(plan)
         self._close(plan)
-        if not plan.empty:
-            self._in_flight.scheduled(plan)
-        elif not (len(queue) or self.running or self._in_flight):
-            self.ratio.idle()
-        return plan
 
     def _take_back(self, plan: Plan, now_ps: int) -> None:
         """Retracted requests come back from host memory, in order; the first that does not fit ends
@@ -110,9 +109,12 @@ class SglangDecodeScheduler(ReceivingScheduler):
         return False  # this engine does not look ahead: they decode once more
 
     def _retract(self, seq: Sequence, plan: Plan) -> None:
+        if len(self.decoders) == 1:
+            self._abort(seq, plan, OUT_OF_MEMORY)
+            return
         tokens = self._paged(seq.prompt_tokens + self._outputs.of(seq) - 1)
         if self._host_tokens is not None and self._retracted_tokens + tokens > self._host_tokens:
-            self._abort(seq, plan)
+            self._abort(seq, plan, HOST_FULL)
             return
         plan.held_ps += self._copies.out_ps(self._port.now_ps + plan.held_ps, tokens)
         plan.rejoined = [other for other in plan.rejoined if other is not seq]
@@ -124,14 +126,22 @@ class SglangDecodeScheduler(ReceivingScheduler):
         retracted = self.queue.retracted
         return sum(self._paged(seq.prompt_tokens + seq.num_outputs - 1) for seq in retracted)
 
-    def _abort(self, seq: Sequence, plan: Plan) -> None:
-        """There is no host memory for `seq`, which ends with an error."""
+    def _abort(self, seq: Sequence, plan: Plan, why: str) -> None:
+        """There is no memory for `seq`, which ends with an error."""
         plan.rejoined = [other for other in plan.rejoined if other is not seq]
+        lost = len(self.decoders) == 1 and self._in_flight.has_token_of(seq)
         super()._retract(seq, plan)
+        if lost:
+            self._in_flight.lose_token(seq, plan)
+        plan.preempted.remove(seq)
+        seq.num_preemptions -= 1
+        self.num_preemptions -= 1
         self.queue.remove(seq)
         self.preemption.drop(seq)
         self._outputs.remove(seq)
-        plan.failed.append((seq, HOST_FULL))
+        self.moves.failed.append(seq.id)
+        plan.failed.append((seq, why))
+        self._settled = False
 
     # --- the life of a plan --------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ class Moves:
     """popped, freed: of a prefill engine, requests for which the other side has room, and those
     whose KV has been read. sent: (request, tokens, start_ps, end_ps) of each sending.
     preallocated: of a decode engine, (request, tokens that its own cache had). transferred,
-    resumed: requests whose KV has come, and retracted ones that came back. failed: retracted ones
-    that found no room in host memory.
+    resumed: requests whose KV has come, and retracted ones that came back. failed: those that ended
+    with an error where memory ran out.
     """
 
     popped: list[str] = field(default_factory=list)
