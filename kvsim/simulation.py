@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kvsim.capacity.local_attention import freed_chunks
+from kvsim.capacity.local_attention import gives_chunks_back
 from kvsim.capacity.sglang.sizing import layout_under
 from kvsim.drafting import drafter_of
 from kvsim.engine.observer import Observer
@@ -14,6 +14,7 @@ from kvsim.engine.replica import ReplicaSpec, assemble, clock, serve_all
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.fleet.members import AnyPart, FleetMember, FleetPart, MemberHooks, SingleReplica
 from kvsim.front_end import FrontEnd, behind
+from kvsim.layout import KVLayout
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
@@ -23,7 +24,6 @@ from kvsim.resolved import resolved
 from kvsim.results.link_copies import tier_links
 from kvsim.results.metrics import summarise
 from kvsim.results.result import Result, Run
-from kvsim.results.summary import KeptChunks
 from kvsim.scenario import Scenario
 from kvsim.served import check_served
 from kvsim.shared_sequences import over_gpus, shared_layout
@@ -142,7 +142,7 @@ class Simulation:
             options,
             scheduler,
             capacity_bytes=self.pool.capacity_bytes,
-            layout=layout_under(ALLOCATORS.name_of(options), self.model.kind, self.layout),
+            layout=self._layout_under(ALLOCATORS.name_of(options)),
             states=self.pool.states,
             window_tokens=self.pool.window_tokens,
             max_model_len=self.max_model_len,
@@ -153,6 +153,23 @@ class Simulation:
             acceptance=None if drafts is None else drafts.acceptance(self.scenario.seed),
         )
         return with_tiers(spec, self.scenario, self.device)
+
+    def _layout_under(self, allocator_kind: str) -> KVLayout:
+        """The layers as an allocator of this kind takes them: vLLM's tables give chunks of local
+        attention back where its version does.
+        """
+        options, drafts = self.scenario.model, self.scenario.speculative_config
+        speculation = None if drafts is None else drafts.speculation
+        frees = self.scenario.memory.version.sizing.frees_chunks
+        if (
+            allocator_kind != "paged"
+            or options.decode_context_parallel_size > 1
+            or not gives_chunks_back(frees_chunks=frees, speculation=speculation)
+        ):
+            return layout_under(allocator_kind, self.model.kind, self.layout)
+        if self.drafter is not None:
+            return self.drafter.layout(self.model, options, by_chunk=True)
+        return options.layout(self.model, by_chunk=True)
 
     def result(
         self,
@@ -254,10 +271,6 @@ class Simulation:
                 member, kind, label, num_requests, began_s, shareable=shareable
             )
         (replica,) = member.replicas
-        chunks = freed_chunks(self.model, self.scenario.memory.version.sizing, self.max_model_len)
-        kept = None
-        if chunks and kind == "paged":
-            kept = KeptChunks(layers=len(chunks), chunk_tokens=chunks[0])
         summary = summarise(
             replica,
             kind,
@@ -269,7 +282,6 @@ class Simulation:
             verified=replica.scheduler.verifier
             if isinstance(replica.scheduler, SpeculatingScheduler)
             else None,
-            kept_chunks=kept,
             shareable=shareable,
             over_device=self.pool.over_device(self.device.name),
         )

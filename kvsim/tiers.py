@@ -99,6 +99,13 @@ def _groups(spec: ReplicaSpec, options: Paged) -> tuple[tuple[OffloadedGroup, ..
             value="tier",
             remedy="leave [[tier]] or prefix_match_unit out",
         )
+    if any(group.chunk_tokens for group in grouping.groups):
+        raise InputError(
+            "tiers behind chunks of local attention are not simulated",
+            where="tier",
+            value="tier",
+            remedy="leave [[tier]] out, or set allocator.disable_hybrid_kv_cache_manager = true",
+        )
     groups = tuple(
         OffloadedGroup(
             group.block_size, 1, group.slot_bytes * group.block_size, group.window_tokens

@@ -39,7 +39,7 @@ def covered(model: Model) -> dict[str, Coverage]:
     neither = _neither(model)
     if neither is not None:
         return {"vllm": neither, "sglang": neither}
-    return {"vllm": _by_vllm(model), "sglang": _by_sglang(model)}
+    return {"vllm": EXACT, "sglang": _by_sglang(model)}
 
 
 def _neither(model: Model) -> Coverage | None:
@@ -52,12 +52,6 @@ def _neither(model: Model) -> Coverage | None:
 def _chunked(model: Model) -> bool:
     mixers = (layer.mixer for layer in model.layers)
     return any(isinstance(mixer, Attention) and mixer.chunk_tokens for mixer in mixers)
-
-
-def _by_vllm(model: Model) -> Coverage:
-    if _chunked(model):
-        return Coverage("approximate", "chunks of local attention that vLLM frees are kept")
-    return EXACT
 
 
 def _by_sglang(model: Model) -> Coverage:

@@ -80,12 +80,12 @@ class Drafter(NamedTuple):
             return self.model.kv_caches(kv_cache_dtype, tp)
         return layer_caches([_module(target)], target.torch_dtype, kv_cache_dtype, tp)
 
-    def layout(self, target: Model, options: ModelOptions) -> KVLayout:
-        """The KV cache of both together, on one GPU."""
+    def layout(self, target: Model, options: ModelOptions, *, by_chunk: bool = False) -> KVLayout:
+        """The KV cache of both together, on one GPU; by_chunk: as of `ModelOptions.layout`."""
         asked = options.kv_cache_dtype
         dtype = target.kv_cache_dtype if asked == "auto" else asked
         drafted = self.caches(target, dtype, options.tensor_parallel_size)
-        return grouped(widened(options.caches(target), self.tokens), drafted)
+        return grouped(widened(options.caches(target), self.tokens), drafted, by_chunk=by_chunk)
 
     def cost(self, target: Model, caches: Sequence[LayerCache], dtype: str, tp: int) -> DrafterCost:
         """The memory it takes on one GPU, with a target of these layer caches and this dtype."""

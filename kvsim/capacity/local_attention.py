@@ -1,14 +1,10 @@
 """Local attention: queries see only their own chunk, and vLLM frees the chunks before."""
 
-from kvsim.model import Model
-from kvsim.model.layers import Attention
-from kvsim.vllm.rules import SizingRules
+from kvsim.speculation import Speculation
 
 
-def freed_chunks(model: Model, version: SizingRules, longest_tokens: int) -> list[int]:
-    """Tokens of a chunk, of each layer of which this version gives some of a sequence back."""
-    if not version.frees_chunks:
-        return []
-    mixers = (layer.mixer for layer in model.layers)
-    chunks = [mixer.chunk_tokens for mixer in mixers if isinstance(mixer, Attention)]
-    return [tokens for tokens in chunks if tokens and tokens < longest_tokens]
+def gives_chunks_back(*, frees_chunks: bool, speculation: Speculation | None) -> bool:
+    """Whether vLLM frees the chunks before the current one; frees_chunks: see SizingRules. Under a
+    drafter that reads the target's states vLLM 0.33 does not (config/vllm.py).
+    """
+    return frees_chunks and not (speculation is not None and speculation.chained)

@@ -90,17 +90,23 @@ def layer_caches(
 
 
 def grouped(
-    caches: Sequence[LayerCache], drafter: Sequence[LayerCache] = (), *, by_page: bool = False
+    caches: Sequence[LayerCache],
+    drafter: Sequence[LayerCache] = (),
+    *,
+    by_page: bool = False,
+    by_chunk: bool = False,
 ) -> KVLayout:
     """Layers that keep the same kind of state as one group, in the order of their first layer.
 
     Where there are several kinds, or by_page, the layers of a group have the same bytes and heads;
-    by_page, their chunks of local attention are the same too. drafter: the layers of a drafter,
-    which follow the others.
+    by_page or by_chunk, their chunks of local attention are the same too. drafter: the layers of a
+    drafter, which follow the others.
     """
     every = (*caches, *drafter)
     groups: dict[int, KVGroup] = {}
-    for index, (cache, key) in enumerate(zip(every, buckets(every, by_page=by_page), strict=True)):
+    by_chunk |= by_page
+    keys = buckets(every, by_page=by_page, by_chunk=by_chunk)
+    for index, (cache, key) in enumerate(zip(every, keys, strict=True)):
         before = groups.get(key, KVGroup(cache.kind, 0, 0, cache.window_tokens))
         groups[key] = KVGroup(
             cache.kind,
@@ -109,21 +115,27 @@ def grouped(
             cache.window_tokens,
             before.state_bytes + cache.state_bytes,
             before.draft_layers + (index >= len(caches)),
-            cache.chunk_tokens if by_page else None,
+            cache.chunk_tokens if by_chunk else None,
         )
     return KVLayout(tuple(groups.values()))
 
 
-def buckets(every: Sequence[LayerCache], *, by_page: bool = False) -> list[int]:
+def buckets(
+    every: Sequence[LayerCache], *, by_page: bool = False, by_chunk: bool = False
+) -> list[int]:
     """The group of each layer, as `grouped` says."""
-    kinds = {(cache.kind, cache.window_tokens, cache.own_block) for cache in every}
+    by_chunk |= by_page
+    kinds = {
+        (cache.kind, cache.window_tokens, cache.own_block, by_chunk and cache.chunk_tokens)
+        for cache in every
+    }
     found: dict[tuple[object, ...], int] = {}
     numbers = []
     for cache in every:
         key: tuple[object, ...] = (cache.kind, cache.window_tokens, cache.own_block)
         if by_page or len(kinds) > 1:
             key += cache.bytes_per_token, cache.state_bytes, cache.kv_heads
-        if by_page:
+        if by_chunk:
             key += (cache.chunk_tokens,)
         numbers.append(found.setdefault(key, len(found)))
     return numbers

@@ -115,9 +115,9 @@ class ModelOptions(Options):
             self.kv_scale_bytes,
         )
 
-    def layout(self, model: Model) -> KVLayout:
-        """The KV layout on one GPU."""
-        return grouped(self.caches(model))
+    def layout(self, model: Model, *, by_chunk: bool = False) -> KVLayout:
+        """The KV layout on one GPU. by_chunk: with chunks of local attention as groups."""
+        return grouped(self.caches(model), by_chunk=by_chunk)
 
     def model_len(self, model: Model) -> int:
         """The longest sequence, in tokens; InputError if the model cannot do max_model_len."""

@@ -16,7 +16,6 @@ from kvsim.results.notes import notes_on
 from kvsim.results.recorder import Recorder
 from kvsim.results.summary import (
     ClassShares,
-    KeptChunks,
     LatencySummary,
     MemorySummary,
     PrefixCacheSummary,
@@ -44,18 +43,16 @@ def summarise(
     began_s: float,
     window: WindowOptions | None = None,
     verified: "Verified | None" = None,
-    kept_chunks: KeptChunks | None = None,
     shareable: bool = False,
     over_device: str | None = None,
 ) -> RunSummary:
     """The numbers of a replica that has served its requests.
 
-    kind: of its allocator. num_requests: those submitted, num_lost: those of them that
-    died with the replica. began_s: `time.perf_counter` when the
-    simulation of the run began. window: the part of the run that is measured beside the whole.
-    verified: what became of drafts; None where none are drafted. kept_chunks: chunks that vLLM
-    would free and the allocator keeps. shareable: requests name content that others could hit.
-    over_device: the sentence on a pool larger than the device; None where it fits.
+    kind: of its allocator. num_requests: those submitted, num_lost: those of them that died with
+    the replica. began_s: `time.perf_counter` when the simulation of the run began. window: the part
+    of the run that is measured beside the whole. verified: what became of drafts; None where none
+    are drafted. shareable: requests name content that others could hit. over_device: the sentence
+    on a pool larger than the device; None where it fits.
     """
     scheduler, recorder = replica.scheduler, replica.recorder
     allocator = scheduler.allocator
@@ -102,7 +99,6 @@ def summarise(
         wall_s=time.perf_counter() - began_s,
         engine_faults=scheduler.engine_faults or None,
         speculation=None if verified is None else _speculation(recorder, verified),
-        kept_chunks=kept_chunks,
         offloading=None if tiers is None else _offloading(tiers),
         encoder=encoder_summary(scheduler.limits),
         adapters=adapters_summary(scheduler.limits, recorder),

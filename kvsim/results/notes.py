@@ -22,8 +22,7 @@ def notes_on(
 
     refused: requests were refused on arrival. saturated: the queue grew as long as requests came.
     prefix-cache: the cache was on and found nothing. step-time: steps lay beyond those measured.
-    engine: a fault of the engine was not followed. local-attention: tokens are kept that the engine
-    would free. pool: the device cannot hold it.
+    engine: a fault of the engine was not followed. pool: the device cannot hold it.
 
     shareable: whether requests name content that other requests could hit. over_device: the
     sentence on a pool that the device cannot hold.
@@ -57,13 +56,6 @@ def notes_on(
             "engine",
             f"{faults:,} times SGLang 0.5.23 would cut a second prompt in one pass and then treat "
             "the first as complete; here the second prompt waits for the next pass",
-        ))  # fmt: skip
-    kept = summary.kept_chunks
-    if kept is not None:
-        found.append((
-            "local-attention",
-            f"{kept.layers} layers attend within chunks of {kept.chunk_tokens:,} tokens. vLLM "
-            "frees earlier chunks, and so does `kvsim memory`; this simulation keeps every token",
         ))  # fmt: skip
     outside = summary.outside_domain_steps
     if outside:

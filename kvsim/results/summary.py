@@ -136,16 +136,6 @@ class SpeculationSummary(SummaryPart):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class KeptChunks(SummaryPart):
-    """Layers with chunked local attention whose earlier chunks vLLM frees and kvsim keeps: how many
-    layers, and the chunk of the first in tokens.
-    """
-
-    layers: Count
-    chunk_tokens: Count
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SummaryNote(SummaryPart):
     """What must be known to read a run's numbers: about, one of the words of
     `kvsim.results.notes`, and a sentence.
@@ -246,7 +236,6 @@ class RunSummary(SummaryPart):
     wall_s: Measured
     engine_faults: Count | None = None
     speculation: SpeculationSummary | None = None
-    kept_chunks: KeptChunks | None = None
     transfers: TransferSummary | None = None
     offloading: TiersSummary | None = None
     encoder: EncoderSummary | None = None

@@ -58,12 +58,18 @@ class BlockGroup(NamedTuple):
         a chunk of local attention keeps `ahead` besides its own; without states.
         """
         blocks = ceil_div(slots, self.block_size)
+        kept = self.kept_tokens
+        if kept is None:
+            return blocks
+        partial = int(self.chunk_tokens is None)  # a window may begin inside a block
+        return min(blocks, ceil_div(kept + ahead, self.block_size) + partial)
+
+    @property
+    def kept_tokens(self) -> int | None:
+        """Computed tokens that the next token may need; None: all."""
         if self.window_tokens is not None:
-            kept = self.window_tokens - 1 + ahead
-            return min(blocks, ceil_div(kept, self.block_size) + 1)
-        if self.chunk_tokens is not None:
-            return min(blocks, ceil_div(self.chunk_tokens + ahead, self.block_size))
-        return blocks
+            return self.window_tokens - 1
+        return self.chunk_tokens
 
 
 class Grouping(NamedTuple):

@@ -47,7 +47,7 @@ def test_models_say_what_a_simulation_has_of_them() -> None:
     (model,) = json.loads(told("models", "deepseek-v4-pro-base", "--json"))["models"]
     assert model["coverage"]["vllm"]["level"] == "sized"
     said = " ".join(told("models", "llama-4").split())
-    assert "vLLM, approximate: chunks of local attention that vLLM frees are kept" in said
+    assert "SGLang, approximate: SGLang's pool of local attention's chunks" in said
     assert "(llama-4-scout, llama-4-maverick)." in said
 
 

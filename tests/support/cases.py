@@ -93,6 +93,7 @@ HYBRIDS: dict[str, dict[str, Any]] = {
     "jamba-v0.1": {"name": "jamba-v0.1"},
     "tiny": {"hf_config": str(_FILES / "tiny_hybrid.json")},
     "sizes": {"hf_config": str(_FILES / "tiny_sizes.json")},
+    "chunks": {"hf_config": str(_FILES / "tiny_chunks.json")},
 }
 
 

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from kvsim.capacity.local_attention import gives_chunks_back
 from kvsim.speculation import Speculation
 
 
@@ -35,8 +36,8 @@ class Serving(NamedTuple):
 
     @property
     def gives_chunks_back(self) -> bool:
-        """Whether it frees them here: not under a drafter that reads the target's states."""
-        return self.frees_chunks and not (self.speculation and self.speculation.chained)
+        """Whether it frees them here."""
+        return gives_chunks_back(frees_chunks=self.frees_chunks, speculation=self.speculation)
 
     @property
     def max_in_flight_tokens(self) -> int:

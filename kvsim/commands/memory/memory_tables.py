@@ -73,7 +73,7 @@ def _not_simulated(answer: "MemoryAnswer") -> Iterator[str]:
         yield (
             f"{sum(group.layers for group in local)} layers attend within chunks of "
             f"{local[0].chunk_tokens:,} tokens and give back those before the current one, as "
-            "counted here; kvsim run keeps every token of them."
+            "counted here and in `kvsim run`."
         )
 
 

@@ -64,6 +64,15 @@ class NixlHandoff(Handoff):
                 value=", ".join(sorted(kinds)),
                 remedy="a model whose layers all have keys and values",
             )
+        keeps_chunks = spec.allocator.disable_hybrid_kv_cache_manager
+        if not keeps_chunks and any(group.chunk_tokens for group in spec.layout.groups):
+            raise InputError(
+                "prefill and decode engines of models with chunks of local attention are not "
+                "simulated",
+                where="disaggregation",
+                value="chunks that vLLM gives back",
+                remedy="set allocator.disable_hybrid_kv_cache_manager = true",
+            )
         if spec.speculation is not None:
             raise InputError(
                 "prefill and decode engines that draft tokens are not simulated",

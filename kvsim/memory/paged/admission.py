@@ -6,11 +6,12 @@ from collections.abc import Sequence as Row
 from kvsim.memory.allocator import Demand, Refusal
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.forks import Forks
-from kvsim.memory.paged.hits import Hits, skipped_blocks, within_windows
+from kvsim.memory.paged.hits import Hits, within_windows
 from kvsim.memory.paged.hybrid.state_chunks import StateChunks
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
+from kvsim.memory.paged.reach import reaches_of, skipped_blocks
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
@@ -49,6 +50,7 @@ class AdmissionNeeds:
         self._rules, self._shape, self._pool, self._groups = memory.rules, shape, pool, groups
         self._cache, self._drafts, self._chunks, self._forks = cache, drafts, chunks, forks
         self._watermark_blocks, self._one_table = watermark_blocks, one_table
+        self._reaches = reaches_of(groups, states_kept=False)
         self._max_model_len, self._most_tokens = memory.max_model_len, memory.max_in_flight_tokens
         self._most_states, self._scratch = most_states, drafts.tokens
         # Whether hits end inside a block, which is then copied.
@@ -106,7 +108,9 @@ class AdmissionNeeds:
         if self._one_table or not hits.tokens:
             return hits
         table: Table = seq.memory
-        return within_windows(hits, table, self._pool, self._groups, self._unit, num_tokens)
+        return within_windows(
+            hits, table, self._pool, self._groups, self._reaches, self._unit, num_tokens
+        )
 
     def need(
         self, seq: Sequence, hits: Hits, tokens: int, *, whole: bool, busy: bool, loaded: int = 0
@@ -161,9 +165,9 @@ class AdmissionNeeds:
         """Most blocks that a group needs at once for a sequence of `tokens` tokens."""
         if group.state_bytes:
             return self._most_states
-        if group.window_tokens is None or self._most_tokens is None:
+        if group.kept_tokens is None or self._most_tokens is None:
             return ceil_div(tokens, group.block_size)
-        most = self._max_model_len - (group.window_tokens - 1)
+        most = self._max_model_len - group.kept_tokens
         return group.blocks_at_once(tokens, min(self._drafts.redrafted + self._most_tokens, most))
 
     def _of(
@@ -186,7 +190,7 @@ class AdmissionNeeds:
                 most = min(ceil_div(tokens, size), hit + states) + self._scratch
             elif whole:
                 most = self._most_blocks(group, tokens)
-                hit = max(hit, skipped_blocks(group.window_tokens, loaded, size))
+                hit = max(hit, skipped_blocks(self._reaches[g], loaded, size))
             need += max(most - hit, 0) + self._pool.num_free_of(hits.found[g])
             need += hits.tokens % size > 0  # a copy of the last
         return need

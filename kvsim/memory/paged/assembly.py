@@ -78,7 +78,7 @@ class Assembly:
         # Known content counts from hit to hit; with drafts some groups know more.
         step = sizes.whole if drafter is None and not sizes.inner else sizes.unit
         self.has_states = any(group.state_bytes for group in groups)
-        self.one_table = len(groups) == 1 and not self.has_states and not groups[0].window_tokens
+        self.one_table = len(groups) == 1 and not self.has_states and groups[0].kept_tokens is None
         self.host: HostTier | None = None
         if settings.host_cache_bytes is not None:
             self.host = HostTier(settings.host_cache_bytes, shape.block_bytes)
@@ -159,7 +159,6 @@ class Assembly:
             spare_block=rules.spare_block,
             ranked=settings.eviction is not None,
         )
-        exports = settings.checkpoint_alignment is not None
         exports = settings.checkpoint_alignment is not None
         share = rules.default_watermark if settings.watermark is None else settings.watermark
         self.needs = AdmissionNeeds(

@@ -66,7 +66,7 @@ class Decoding:
         # Bytes never to be filled in the last blocks of decoders, by the clock at which these are
         # taken.
         self._last_blocks: dict[int, int] = {}
-        self._windows = Windows(tables.windows, sizes.blocks, lag)
+        self._windows = Windows(tables.reaches, sizes.blocks, lag)
         self.forecast = Forecast(pool, tables, decoders, self._windows, sizes)
         self.copying: dict[Sequence, None] = {}
 

@@ -1,7 +1,8 @@
 """Hits of a prefix cache with several groups of layers.
 
 All groups must have the same prefix cached: full attention all its blocks, a window of W tokens the
-blocks of the last W - 1 tokens, a recurrent layer the state at its end.
+blocks of the last W - 1 tokens, a chunk of local attention the blocks from the chunk's first token
+on, a recurrent layer the state at its end.
 
 Blocks that hold states are long (hundreds of tokens and more). If prefixes are matched in smaller
 units, hits may end inside such blocks. Full attention is then cached up to the last whole block,
@@ -15,12 +16,11 @@ from collections.abc import Sequence
 from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.extent import INSIDE, NOTHING_FOUND, Found
 from kvsim.memory.paged.pool import BlockPool
+from kvsim.memory.paged.reach import Reach, reaches_of, skipped_blocks
 from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.grouping import BlockGroup
 from kvsim.vllm.sizes import Sizes
-
-STATE_WINDOW = 2  # a state continues from the one before it
 
 
 class Hits:
@@ -42,9 +42,9 @@ class Hits:
 
 
 class Kind:
-    """Groups of layers with equal windows and block sizes, which are looked up together.
+    """Groups of layers with equal reaches and block sizes, which are looked up together.
 
-    window_tokens: None for full attention. drops: hits lose their last unit, since the layers of a
+    reach: None for full attention. drops: hits lose their last unit, since the layers of a
     drafter need it computed again.
     """
 
@@ -52,27 +52,19 @@ class Kind:
         self,
         members: Sequence[int],
         block_size: int,
-        window_tokens: int | None,
+        reach: Reach | None,
         recurrent: bool,
         drops: bool,
     ) -> None:
-        self.members, self.block_size, self.window_tokens = members, block_size, window_tokens
-        self.full, self.recurrent, self.drops = window_tokens is None, recurrent, drops
-
-
-def looks_back(groups: Sequence[BlockGroup], *, states_kept: bool) -> list[int | None]:
-    """Tokens that each group attends back to, None for all."""
-    return [
-        STATE_WINDOW if states_kept and group.state_bytes else group.window_tokens
-        for group in groups
-    ]
+        self.members, self.block_size, self.reach = members, block_size, reach
+        self.full, self.recurrent, self.drops = reach is None, recurrent, drops
 
 
 def kinds_of(groups: Sequence[BlockGroup], *, states_kept: bool, drops: bool) -> list[Kind]:
     """The cached groups by kind. drops: hits lose their last unit in the kinds with layers of a
     drafter; if no kind is known to have such layers, in all kinds but states.
     """
-    windows = looks_back(groups, states_kept=states_kept)
+    reaches = reaches_of(groups, states_kept=states_kept)
     buckets: dict[int, list[int]] = {}
     for g, group in enumerate(groups):
         if states_kept or not group.state_bytes:
@@ -83,20 +75,19 @@ def kinds_of(groups: Sequence[BlockGroup], *, states_kept: bool, drops: bool) ->
         first, recurrent = groups[members[0]], groups[members[0]].state_bytes > 0
         drafting = any(groups[g].draft_layers for g in members)
         dropping = drops and not recurrent and (drafting or not known)
-        window = windows[members[0]]
-        found.append(Kind(tuple(members), first.block_size, window, recurrent, dropping))
+        reach = reaches[members[0]]
+        found.append(Kind(tuple(members), first.block_size, reach, recurrent, dropping))
     return found
 
 
-def skipped_blocks(window_tokens: int | None, computed: int, block_size: int) -> int:
-    """Leading blocks that no token after the first `computed` ones attends to."""
-    if window_tokens is None:
-        return 0
-    return max(0, computed - window_tokens + 1) // block_size
-
-
 def within_windows(
-    hits: Hits, table: Table, pool: BlockPool, groups: Sequence[BlockGroup], unit: int, loaded: int
+    hits: Hits,
+    table: Table,
+    pool: BlockPool,
+    groups: Sequence[BlockGroup],
+    reaches: Sequence[Reach | None],
+    unit: int,
+    loaded: int,
 ) -> Hits:
     """`hits` without the blocks that no window attends to once the first `loaded` tokens are there.
     unit: tokens of a key.
@@ -104,7 +95,7 @@ def within_windows(
     first, found = list(hits.first), list(hits.found)
     for g, group in enumerate(groups):
         size = group.block_size
-        start = min(skipped_blocks(group.window_tokens, loaded, size), hits.tokens // size)
+        start = min(skipped_blocks(reaches[g], loaded, size), hits.tokens // size)
         if found[g].num and not group.state_bytes and start > first[g]:
             runs = table.runs_in(size // unit)
             first[g], found[g] = start, pool.find(g, runs, start, hits.tokens // size)
@@ -133,6 +124,7 @@ class Lookup:
         self._simple = len(kinds) == 2 and self._kinds[0].full
         self._alone = self._num == 1 and len(kinds) == 1 and kinds[0].full and sizes.same
         self._ends = dict[int, int]()  # by kind: tokens up to the last hit block
+        self._starts = dict[int, int]()  # by kind: the first block looked up in a chunk
         self._no_hits = Hits(0, (0,) * self._num, (NOTHING_FOUND,) * self._num)
 
     def find(self, table: Table, num_keys: int, most: int) -> Hits:
@@ -191,8 +183,10 @@ class Lookup:
             tokens = min(tokens + min(aligned, size), limit * self._sizes.match)
         if kind.recurrent:
             return self._of_state(kind, table, tokens)
-        if not kind.full:
-            return self._of_window(kind, table, tokens, drops=drops)
+        if kind.reach is not None:
+            if kind.reach.chunked:
+                return self._of_chunk(index, kind, kind.reach, table, tokens)
+            return self._of_window(kind, kind.reach, table, tokens, drops=drops)
         found = self._of_full(index, kind, table, limit, tokens)
         if drops and found:
             found -= min(aligned, size)
@@ -240,13 +234,25 @@ class Lookup:
             if not end:
                 return 0, 0
 
-    def _of_window(self, kind: Kind, table: Table, tokens: int, *, drops: bool) -> int:
+    def _of_chunk(self, index: int, kind: Kind, reach: Reach, table: Table, tokens: int) -> int:
+        """`_length` for a chunk of local attention: the blocks from the start of the last chunk of
+        `tokens` tokens on, those before count as found.
+        """
+        size, runs = kind.block_size, self._runs(kind, table)
+        start, end = reach.skipped_tokens(tokens) // size, tokens // size
+        for g in kind.members:
+            end = start + self._pool.find(g, runs, start, end).num
+        self._starts[index] = start
+        return end * size
+
+    def _of_window(
+        self, kind: Kind, reach: Reach, table: Table, tokens: int, *, drops: bool
+    ) -> int:
         """`_length` for a window: the last run of all the blocks that it needs, or the run at the
         start of the prefix. drops: one more block, which is lost.
         """
-        assert kind.window_tokens is not None
         size, aligned, runs = kind.block_size, self._sizes.aligned, self._runs(kind, table)
-        need, each = ceil_div(kind.window_tokens - 1, size) + drops, aligned // size
+        need, each = ceil_div(reach.kept_tokens, size) + drops, aligned // size
         below = tokens // size
         while below:
             start, last = self._last_known(kind, runs, below, need + each)
@@ -278,7 +284,7 @@ class Lookup:
         first, found = [0] * self._num, [NOTHING_FOUND] * self._num
         for index, kind in enumerate(self._kinds):
             size, runs = kind.block_size, self._runs(kind, table)
-            start = skipped_blocks(kind.window_tokens, tokens, size)
+            start = max(skipped_blocks(kind.reach, tokens, size), self._starts.get(index, 0))
             for g in kind.members:
                 first[g] = start
                 found[g] = self._pool.find(g, runs, start, tokens // size)

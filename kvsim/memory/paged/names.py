@@ -49,7 +49,7 @@ class BlockNames:
         self._lookup = Lookup(pool, kinds, sizes, beyond=below)
         self._retention = [
             None
-            if kind.full
+            if kind.reach is None or kind.reach.chunked
             else Retention(kind, sizes.aligned, retention_tokens, below_junctions=below)
             for kind in kinds
         ]
@@ -58,10 +58,12 @@ class BlockNames:
         self._drops = any(kind.drops for kind in kinds)
         # Lookups must find blocks that a window frees while their sequence runs.
         self.names_private = any(not kind.full for kind in kinds)
-        windows = [kind for kind in kinds if not kind.recurrent]
-        looks = [kind.window_tokens for kind in windows if kind.window_tokens is not None]
-        # A window shorter than a block could free content before it is known.
-        self.names_late = late and min(looks, default=sizes.whole) >= sizes.whole
+        reaches = [kind.reach for kind in kinds if not kind.recurrent and kind.reach is not None]
+        # A window shorter than a block could free content before it is known. A chunk frees its
+        # last block in the step after the one that fills it.
+        self.names_late = late and not any(
+            reach.chunked or reach.tokens < sizes.whole for reach in reaches
+        )
         self._units = [size // sizes.match for size in sizes.blocks]
         full = sizes.same and len(sizes.blocks) == len(kinds) == 1 and kinds[0].full
         self._alone = full and not pool.singly

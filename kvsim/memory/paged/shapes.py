@@ -1,6 +1,6 @@
 """The positions of blocks in the tables of each group of layers, and the blocks of their growth.
 
-Neighbouring groups with one window, in blocks of one size, hold blocks at the same positions, and
+Neighbouring groups with one reach, in blocks of one size, hold blocks at the same positions, and
 take and give them together.
 """
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from kvsim.memory.paged.hits import looks_back
+from kvsim.memory.paged.reach import Reach, reaches_of
 from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
 from kvsim.speculation import Speculation
@@ -21,22 +21,21 @@ MANY = 1 << 30  # positions of states, most of which are null
 class GroupsOfOneShape:
     """The groups `members`, which take and free blocks at the same positions.
 
-    num: number of groups. window_tokens: length of their window, None without one. span: units in a
-    block. states: whether they hold recurrent states. pad_bytes, state_bytes: bytes of padding and
-    of state in a block of each group; slot_bytes: bytes of a slot. pads: bytes of padding of each
-    group's blocks.
+    num: number of groups. reach: see Reach, None without a limit. span: units in a block. states:
+    whether they hold recurrent states. pad_bytes, state_bytes: bytes of padding and of state in a
+    block of each group; slot_bytes: bytes of a slot. pads: bytes of padding of each group's blocks.
     """
 
     def __init__(
         self,
         members: list[int],
-        window_tokens: int | None,
+        reach: Reach | None,
         groups: Sequence[BlockGroup],
         unit: int,
         pads: Sequence[int],
     ) -> None:
         first = groups[members[0]]
-        self.members, self.num, self.window_tokens = members, len(members), window_tokens
+        self.members, self.num, self.reach = members, len(members), reach
         self.block_size, self.span = first.block_size, first.block_size // unit
         self.states = first.state_bytes > 0
         self.pad_bytes = sum(pads[g] for g in members)
@@ -49,10 +48,9 @@ class TableShapes:
 
     states_kept: recurrent states are cached at block ends (see hybrid/states.py); else each group
     of them has one block a sequence. slides: some table frees blocks while its sequence runs.
-    placed: groups that have tables with positions. windows: tokens that each group attends back to,
-    None for all. sizes: block sizes of each group. blocks_of_unit: blocks taken for one more unit
-    if every block is one unit. most_new_blocks: most blocks that a decoder takes in one step,
-    without copies.
+    placed: groups that have tables with positions. reaches: of each group, None for all. sizes:
+    block sizes of each group. blocks_of_unit: blocks taken for one more unit if every block is one
+    unit. most_new_blocks: most blocks that a decoder takes in one step, without copies.
     """
 
     def __init__(
@@ -68,23 +66,23 @@ class TableShapes:
         self._scratch = 0 if speculation is None else speculation.tokens
         self._extra = 0 if speculation is None else speculation.redrafted_tokens
         self.placed = [g for g, group in enumerate(groups) if states_kept or not group.state_bytes]
-        self.windows = looks_back(groups, states_kept=states_kept)
-        self.slides = any(self.windows[g] is not None for g in self.placed)
+        self.reaches = reaches_of(groups, states_kept=states_kept)
+        self.slides = any(self.reaches[g] is not None for g in self.placed)
         self._pads = [
             block_bytes - (group.state_bytes or group.slot_bytes * group.block_size)
             for group in groups
         ]
 
-        def shape(g: int) -> tuple[int | None, int, bool]:
-            return self.windows[g], groups[g].block_size, groups[g].state_bytes > 0
+        def shape(g: int) -> tuple[Reach | None, int, bool]:
+            return self.reaches[g], groups[g].block_size, groups[g].state_bytes > 0
 
         self._shapes = [
-            GroupsOfOneShape(list(members), window, groups, sizes.unit, self._pads)
-            for (window, _, _), members in groupby(self.placed, key=shape)
+            GroupsOfOneShape(list(members), reach, groups, sizes.unit, self._pads)
+            for (reach, _, _), members in groupby(self.placed, key=shape)
         ]
         self._shape_of = {g: each for each in self._shapes for g in each.members}
         self._attending = [each for each in self._shapes if not each.states]
-        self._sliding = [each for each in self._shapes if each.window_tokens is not None]
+        self._sliding = [each for each in self._shapes if each.reach is not None]
         # Number of groups of tokens by the units of their blocks.
         spans = Counter(each.span for each in self._attending for _ in each.members)
         self._spans = sorted(spans.items())
@@ -138,12 +136,13 @@ class TableShapes:
         """
         found = []
         for each in self._sliding:
-            assert each.window_tokens is not None
-            size, blocks = each.block_size, MANY if each.states else 1
-            looks_back = each.window_tokens - 1 + (0 if each.states else self._extra)
+            assert each.reach is not None
+            size, extra = each.block_size, 0 if each.states else self._extra
             for g in each.members:
-                first = (table.skipped[g] + 1) * size + looks_back
-                found += [(tokens, blocks) for tokens in range(first, computed + 1, size)]
+                gives = each.reach.gives(table.skipped[g], computed - extra, size)
+                found += [
+                    (tokens + extra, MANY if each.states else blocks) for tokens, blocks in gives
+                ]
         return found
 
     def states_for(self, num_tokens: int) -> int:

@@ -58,8 +58,8 @@ class TableBooks(TableShapes):
         self._single = [g for g in range(len(groups)) if g not in self.placed]
         # Reasons to cache blocks, other than full attention's PROMPT.
         self._why = [
-            STATE if group.state_bytes else OUTPUT if window is None else WINDOW
-            for group, window in zip(groups, self.windows, strict=True)
+            STATE if group.state_bytes else OUTPUT if reach is None else WINDOW
+            for group, reach in zip(groups, self.reaches, strict=True)
         ]
         self.copies = Copies(pool, self._why)
         # Groups with single blocks, as states are: they are few, with gaps.
@@ -209,7 +209,7 @@ class TableBooks(TableShapes):
         if not self._pool.num_shared:
             return 0
         shared, sizes = num_leading_shared, self._sizes.blocks
-        full = [g for g in self.placed if self.windows[g] is None]
+        full = [g for g in self.placed if self.reaches[g] is None]
         return min((shared(table.parts[g]) * sizes[g] for g in full), default=0)
 
     def length(self, table: Table) -> int:

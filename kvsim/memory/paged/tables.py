@@ -137,10 +137,10 @@ class BlockTables(TableBooks):
     def _first_new(self, each: GroupsOfOneShape, before: int, loaded_tokens: int) -> int:
         """The first position without a block of a table of `before` units."""
         first = -(-before // each.span)
-        if not loaded_tokens or each.window_tokens is None or each.states:
+        if not loaded_tokens or each.reach is None or each.states:
             return first
-        window = each.window_tokens + self._extra
-        return max(first, (loaded_tokens - window + 1) // each.block_size)
+        skipped = each.reach.skipped_tokens(loaded_tokens - self._extra)
+        return max(first, skipped // each.block_size)
 
     def left_bytes(self, table: Table) -> int:
         """Bytes of a table's slots that its windows have left behind."""
@@ -203,11 +203,10 @@ class BlockTables(TableBooks):
     def give_back_below(self, table: Table, computed: int) -> None:
         """Free the blocks to which no token after the first `computed` ones attends."""
         for index, each in enumerate(self._sliding):
-            window, first = each.window_tokens, each.members[0]
-            assert window is not None
-            if not each.states:
-                window += self._extra
-            skip, start = (computed - window + 1) // each.block_size, table.skipped[first]
+            reach, first = each.reach, each.members[0]
+            assert reach is not None
+            passed = reach.skipped_tokens(computed if each.states else computed - self._extra)
+            skip, start = passed // each.block_size, table.skipped[first]
             if skip <= start:
                 continue
             end = min(skip, self._end(table, each))
@@ -280,7 +279,7 @@ class BlockTables(TableBooks):
                         self._book_scratch(-1, self.groups[g].state_bytes)
                 self._give_singly(g, parts, table, kept, slots=slots, prompt_end=prompt_end)
                 continue
-            if known and parts and self.windows[g] is None:
+            if known and parts and self.reaches[g] is None:
                 kept = self._without_keys(table, g, kept)
             self._book(g, start - end, -slots)
             self._give(g, parts, prompt_end, kept, end - start, table.lists[g], start)

@@ -1,33 +1,40 @@
-"""The steps in which decoding sequences free blocks that slid out of a window.
+"""The steps in which decoding sequences free blocks that their groups of layers have left behind.
 
 A decoder frees a block in the step that starts where (computed - W + 1) is a multiple of the block
 size, once a block lies below the window; computed is the number of its slots without those in
 flight. All decoders advance together, so these steps are periodic, and the decoders are kept by
 residue, as in cohorts.py. The other steps are kept by clock: the one in which a window first leaves
-the start of its sequence, and the one after a prompt, which frees all blocks outside of the window
-at once.
+the start of its sequence, the one after a prompt, which frees all blocks outside of the window at
+once, and those that start at the end of a chunk of local attention, with all blocks of the chunk.
 """
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from kvsim.memory.paged.hits import skipped_blocks
+from kvsim.memory.paged.reach import Reach, skipped_blocks
 from kvsim.sequence import Sequence
 
 Bucket = dict[Sequence, None]
-Slide = tuple[int, int]  # tokens of a window, and of a block there
+Slide = tuple[Reach, int]  # a window, and tokens of a block there
 NEVER = 1 << 62
 
 
 class Windows:
     """The decoders that free blocks, by clock; `base` is slots minus clock, as in cohorts.py."""
 
-    def __init__(self, windows: Iterable[int | None], sizes: Iterable[int], lag: int) -> None:
+    def __init__(self, reaches: Iterable[Reach | None], sizes: Iterable[int], lag: int) -> None:
         self._lag = lag
         self._groups: dict[Slide, list[int]] = {}  # groups by slide
-        for g, (window, size) in enumerate(zip(windows, sizes, strict=True)):
-            if window is not None:
-                self._groups.setdefault((window, size), []).append(g)
+        self._first_of: dict[Slide, int] = {}  # one group of each window and chunk
+        self._chunk_ends: dict[int, dict[int, Bucket]] = {}  # by tokens of a chunk and clock
+        for g, (reach, size) in enumerate(zip(reaches, sizes, strict=True)):
+            if reach is None:
+                continue
+            self._first_of.setdefault((reach, size), g)
+            if reach.chunked:
+                self._chunk_ends.setdefault(reach.tokens, {})
+            else:
+                self._groups.setdefault((reach, size), []).append(g)
         self._rhythm: dict[Slide, list[Bucket]] = {
             slide: [{} for _ in range(slide[1])] for slide in self._groups
         }
@@ -39,14 +46,17 @@ class Windows:
         group.
         """
         for slide in self._groups:
-            ripe = slide[0] + self._lag - base
+            ripe = slide[0].tokens + self._lag - base
             if ripe <= clock:
                 self._bucket(slide, base)[seq] = None
             else:
                 heappush(self._ripening, (ripe, seq.order, slide, base, seq))
+        for chunk_tokens, ends in self._chunk_ends.items():
+            end = clock + (self._lag - base - clock) % chunk_tokens
+            ends.setdefault(end, {})[seq] = None
         if any(
-            skipped_blocks(window, base + clock, size) > skipped[members[0]]
-            for (window, size), members in self._groups.items()
+            skipped_blocks(reach, base + clock, size) > skipped[g]
+            for (reach, size), g in self._first_of.items()
         ):
             for late in range(self._lag + 1):
                 self._once.setdefault(clock + late, {})[seq] = None
@@ -55,17 +65,20 @@ class Windows:
         """`seq` stops decoding."""
         for slide in self._groups:
             self._bucket(slide, base).pop(seq, None)
-        for bucket in self._once.values():
-            bucket.pop(seq, None)
+        for buckets in (self._once, *self._chunk_ends.values()):
+            for bucket in buckets.values():
+                bucket.pop(seq, None)
 
     def _bucket(self, slide: Slide, base: int) -> Bucket:
         window, size = slide
-        return self._rhythm[slide][(base - self._lag - window + 1) % size]
+        return self._rhythm[slide][(base - self._lag - window.kept_tokens) % size]
 
     def givers(self, clock: int) -> Bucket:
         """Sequences that may free blocks in the step at `clock`."""
         self._ripen(clock)
         found: Bucket = dict(self._once.get(clock, ()))
+        for ends in self._chunk_ends.values():
+            found.update(ends.get(clock, ()))
         for buckets in self._rhythm.values():
             found.update(buckets[-clock % len(buckets)])
         return found
@@ -73,6 +86,10 @@ class Windows:
     def passed(self, clock: int) -> None:
         """The step at `clock` is over."""
         self._once.pop(clock, None)
+        for chunk_tokens, ends in self._chunk_ends.items():
+            ended = ends.pop(clock, None)
+            if ended:
+                ends.setdefault(clock + chunk_tokens, {}).update(ended)
 
     def num_given(self, clock: int) -> int:
         """Blocks freed periodically in the step at `clock`, if none is shared."""
@@ -83,7 +100,7 @@ class Windows:
 
     def irregular(self, clock: int) -> bool:
         """Whether a sequence frees blocks out of its period in the step at `clock`."""
-        return bool(self._once.get(clock))
+        return any(buckets.get(clock) for buckets in (self._once, *self._chunk_ends.values()))
 
     def steady_steps(self, clock: int) -> int:
         """Number of steps from `clock` on with the present periods; the first may differ."""
@@ -91,8 +108,10 @@ class Windows:
         ripening = self._ripening
         while ripening and not _stands(ripening[0]):
             heappop(ripening)
-        ahead = [later for later, bucket in self._once.items() if later > clock and bucket]
-        next_clock = min(ahead, default=NEVER)
+        next_clock = NEVER
+        for buckets in (self._once, *self._chunk_ends.values()):
+            ahead = [later for later, bucket in buckets.items() if later > clock and bucket]
+            next_clock = min(next_clock, *ahead, NEVER)
         if ripening:
             next_clock = min(next_clock, ripening[0][0])
         return next_clock - clock

@@ -26,12 +26,12 @@ class Retention:
     def __init__(
         self, kind: Kind, aligned: int, interval_tokens: int | None, *, below_junctions: bool = True
     ) -> None:
-        assert kind.window_tokens is not None
+        assert kind.reach is not None
         size = kind.block_size
         self._size, self._aligned = size, aligned
         self._behind = int(kind.drops)
         self._below = size * self._behind if below_junctions else 0
-        self._need = ceil_div(kind.window_tokens - 1, size) + kind.drops
+        self._need = ceil_div(kind.reach.kept_tokens, size) + kind.drops
         self._sparse = interval_tokens is not None
         self._segment = None  # blocks between retained places, None without any
         if interval_tokens is None:

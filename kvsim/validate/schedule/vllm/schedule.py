@@ -28,13 +28,15 @@ Accepted = Annotated[int, Field(ge=0, le=1000)]
 
 
 class VllmGroup(Options):
-    """groups: block tables for layers of one kind. window_tokens: of sliding ones. block_size: as
-    the engine planned it; the other keys say what it planned besides.
+    """groups: block tables for layers of one kind. window_tokens: of sliding ones; chunk_tokens: of
+    chunked local attention. block_size: as the engine planned it; the other keys say what it
+    planned besides.
     """
 
-    kind: Literal["full", "sliding", "recurrent"]
+    kind: Literal["full", "sliding", "chunked", "recurrent"]
     groups: int = Field(1, ge=1, le=1000)
     window_tokens: int | None = Field(None, ge=1)
+    chunk_tokens: int | None = Field(None, ge=1)
     block_size: int | None = Field(None, ge=1, le=MOST_TOKENS)
     speculative_blocks: int = Field(0, ge=0)
     checkpoint_blocks: int = Field(0, ge=0)
@@ -46,6 +48,8 @@ class VllmGroup(Options):
     def _a_window_slides(self) -> "VllmGroup":
         if (self.kind == "sliding") != (self.window_tokens is not None):
             raise ValueError("a sliding group, and no other, has window_tokens")
+        if (self.kind == "chunked") != (self.chunk_tokens is not None):
+            raise ValueError("a chunked group, and no other, has chunk_tokens")
         return self
 
 
@@ -154,7 +158,7 @@ class VllmEngine(Options):
         return KVLayout(
             tuple(
                 KVGroup(
-                    group.kind,
+                    "full" if group.kind == "chunked" else group.kind,
                     group.groups,
                     0
                     if group.kind == "recurrent"
@@ -162,6 +166,7 @@ class VllmEngine(Options):
                     group.window_tokens,
                     group.groups * state if group.kind == "recurrent" else 0,
                     group.groups if group.drops else 0,
+                    group.chunk_tokens,
                 )
                 for group in self.kv_groups
             )

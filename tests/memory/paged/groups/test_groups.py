@@ -24,7 +24,7 @@ def layout_of(name: str) -> KVLayout:
     return options.layout(options.build(Path()))
 
 
-def run(model: str, requests: list[Request], **more: Any) -> Any:
+def run(model: str, requests: list[Request], /, **more: Any) -> Any:
     tables = {
         "model": {"name": model, "max_model_len": 8192},
         "device": {"name": "h100-80gb"},
@@ -101,6 +101,31 @@ def test_a_window_keeps_what_it_needs_and_no_more() -> None:
     held = -(-final // block) * block
     assert last.overprovisioned_end_bytes == 2 * layer_bytes * (held - final)
     assert last.rounding_bytes == 0
+
+
+def test_local_attention_keeps_its_chunk_and_no_more() -> None:
+    """One long request on llama-4-scout (12 full and 36 local layers, chunks of 8,192 tokens): at
+    its end the local layers hold the blocks from the start of the last chunk on. One table keeps
+    all of them, and so does vLLM 0.13.
+    """
+    prompt, output, chunk, block = 17_000, 300, 8192, 16
+    given: dict[str, Any] = {
+        "model": {"name": "llama-4-scout", "max_model_len": 65_536},
+        "memory": {"kv_cache_tokens": 40_000},
+    }
+    requests = [Request("r", 0, prompt, output)]
+    found = run("llama-4-scout", requests, max_steps=1, **given)
+    last = found.memory[found.memory.steps == 1].iloc[-1]
+    final, slot = prompt + output - 1, 12 * 4096
+    first = (final - 1) // chunk * chunk
+    assert last.used_end_bytes == slot * (final + 3 * (final - first))
+    held = -(-final // block) * block
+    assert last.overprovisioned_end_bytes == 4 * slot * (held - final)
+    whole = {"kind": "paged", "disable_hybrid_kv_cache_manager": True}
+    older = {"kv_cache_tokens": 40_000, "engine_version": "0.13"}
+    for other in given | {"allocator": [whole]}, given | {"memory": older}:
+        kept = run("llama-4-scout", requests, **other)
+        assert kept.memory.used_end_bytes.max() == 4 * slot * final
 
 
 def test_padding_layers_are_rounding() -> None:

@@ -15,7 +15,8 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
 # Windows of 128 tokens; a recurrent state in blocks of thousands, and in blocks of 16 that others
-# go on from; windows of 64 in blocks of 32 tokens beside full attention in blocks of 16.
+# go on from; windows of 64 in blocks of 32 tokens beside full attention in blocks of 16; local
+# attention in chunks of 64.
 SUPPORT = Path(__file__).parents[3] / "support"
 TINY = str(SUPPORT / "tiny_hybrid.json")
 MODELS: dict[str, dict[str, Any]] = {
@@ -23,6 +24,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "jamba-v0.1": {"name": "jamba-v0.1"},
     "tiny": {"hf_config": TINY},
     "sizes": {"hf_config": str(SUPPORT / "tiny_sizes.json")},
+    "chunks": {"hf_config": str(SUPPORT / "tiny_chunks.json")},
 }
 SERVED: list[dict[str, Any]] = [
     {"prefix_cache_retention_interval": 0},
