@@ -6,13 +6,13 @@ from collections.abc import Sequence as Row
 from kvsim.memory.allocator import Demand, Refusal
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.forks import Forks
-from kvsim.memory.paged.hits import Hits, within_windows
+from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.hybrid.state_chunks import StateChunks
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
-from kvsim.memory.paged.reach import reaches_of, skipped_blocks
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.paged.shapes import reaches_of, skipped_blocks
 from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
@@ -51,6 +51,9 @@ class AdmissionNeeds:
         self._cache, self._drafts, self._chunks, self._forks = cache, drafts, chunks, forks
         self._watermark_blocks, self._one_table = watermark_blocks, one_table
         self._reaches = reaches_of(groups, states_kept=False)
+        self._reach_of = {
+            group.bucket: reach for group, reach in zip(groups, self._reaches, strict=True)
+        }
         self._max_model_len, self._most_tokens = memory.max_model_len, memory.max_in_flight_tokens
         self._most_states, self._scratch = most_states, drafts.tokens
         # Whether hits end inside a block, which is then copied.
@@ -103,14 +106,22 @@ class AdmissionNeeds:
         return self._chunks is not None and self._chunks.leaves_checkpoint(seq, start, end)
 
     def hits_of_load(self, seq: Sequence, num_tokens: int) -> Hits:
-        """Hits that `seq` uses if its first `num_tokens` tokens are loaded."""
+        """Hits that `seq` uses if its first `num_tokens` tokens are loaded: without the blocks that
+        no token behind them attends to.
+        """
         hits = self.hits(seq)
         if self._one_table or not hits.tokens:
             return hits
         table: Table = seq.memory
-        return within_windows(
-            hits, table, self._pool, self._groups, self._reaches, self._unit, num_tokens
-        )
+        first, found = list(hits.first), list(hits.found)
+        for g, group in enumerate(self._groups):
+            size = group.block_size
+            start = min(skipped_blocks(self._reaches[g], num_tokens, size), hits.tokens // size)
+            if found[g].num and not group.state_bytes and start > first[g]:
+                runs = table.runs_in(size // self._unit)
+                first[g] = start
+                found[g] = self._pool.find(g, runs, start, hits.tokens // size)
+        return Hits(hits.tokens, first, found, hits.junction)
 
     def need(
         self, seq: Sequence, hits: Hits, tokens: int, *, whole: bool, busy: bool, loaded: int = 0
@@ -165,9 +176,10 @@ class AdmissionNeeds:
         """Most blocks that a group needs at once for a sequence of `tokens` tokens."""
         if group.state_bytes:
             return self._most_states
-        if group.kept_tokens is None or self._most_tokens is None:
+        reach = self._reach_of[group.bucket]
+        if reach is None or self._most_tokens is None:
             return ceil_div(tokens, group.block_size)
-        most = self._max_model_len - group.kept_tokens
+        most = self._max_model_len - reach.kept_tokens
         return group.blocks_at_once(tokens, min(self._drafts.redrafted + self._most_tokens, most))
 
     def _of(
@@ -190,7 +202,8 @@ class AdmissionNeeds:
                 most = min(ceil_div(tokens, size), hit + states) + self._scratch
             elif whole:
                 most = self._most_blocks(group, tokens)
-                hit = max(hit, skipped_blocks(self._reaches[g], loaded, size))
+                if loaded:
+                    hit = max(hit, skipped_blocks(self._reaches[g], loaded, size))
             need += max(most - hit, 0) + self._pool.num_free_of(hits.found[g])
             need += hits.tokens % size > 0  # a copy of the last
         return need

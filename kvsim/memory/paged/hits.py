@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.extent import INSIDE, NOTHING_FOUND, Found
 from kvsim.memory.paged.pool import BlockPool
-from kvsim.memory.paged.reach import Reach, reaches_of, skipped_blocks
+from kvsim.memory.paged.shapes import Reach, reaches_of, skipped_blocks
 from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.grouping import BlockGroup
@@ -78,28 +78,6 @@ def kinds_of(groups: Sequence[BlockGroup], *, states_kept: bool, drops: bool) ->
         reach = reaches[members[0]]
         found.append(Kind(tuple(members), first.block_size, reach, recurrent, dropping))
     return found
-
-
-def within_windows(
-    hits: Hits,
-    table: Table,
-    pool: BlockPool,
-    groups: Sequence[BlockGroup],
-    reaches: Sequence[Reach | None],
-    unit: int,
-    loaded: int,
-) -> Hits:
-    """`hits` without the blocks that no window attends to once the first `loaded` tokens are there.
-    unit: tokens of a key.
-    """
-    first, found = list(hits.first), list(hits.found)
-    for g, group in enumerate(groups):
-        size = group.block_size
-        start = min(skipped_blocks(reaches[g], loaded, size), hits.tokens // size)
-        if found[g].num and not group.state_bytes and start > first[g]:
-            runs = table.runs_in(size // unit)
-            first[g], found[g] = start, pool.find(g, runs, start, hits.tokens // size)
-    return Hits(hits.tokens, first, found, hits.junction)
 
 
 def key_of(table: Table, tokens: int, block_size: int, unit: int) -> int:

@@ -11,7 +11,7 @@ once, and those that start at the end of a chunk of local attention, with all bl
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from kvsim.memory.paged.reach import Reach, skipped_blocks
+from kvsim.memory.paged.shapes import Reach, skipped_blocks
 from kvsim.sequence import Sequence
 
 Bucket = dict[Sequence, None]
