@@ -4,6 +4,7 @@ from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.pool import SizedPool
 from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
 from kvsim.capacity.sizing import check_simulated, size
+from kvsim.capacity.tensorrt_llm import trt_llm_pool
 from kvsim.device import Device
 from kvsim.model import Model
 from kvsim.plumbing.errors import InputError
@@ -34,6 +35,15 @@ def pool_of(scenario: Scenario, model: Model, device: Device, drafter: Drafter |
             )
         return sglang_pool(model, device, scenario.model, settings, block_size)
     check_simulated(model, scenario.model)
+    if scenario.memory.free_gpu_memory_fraction is not None:
+        if drafter is not None:
+            raise InputError(
+                "TensorRT-LLM's pool with a drafter's cache in it is not followed",
+                where="memory.free_gpu_memory_fraction",
+                value=scenario.memory.free_gpu_memory_fraction,
+                remedy="give the pool by kv_cache_tokens alone",
+            )
+        return trt_llm_pool(model, device, scenario.model, scenario.memory, block_size, **limits)
     exports = any(getattr(options, "exports_states", False) for options in allocators)
     no_groups = "disable_hybrid_kv_cache_manager"
     groups = any(getattr(options, no_groups, None) is False for options in allocators)

@@ -157,7 +157,7 @@ class Scenario(Options):
         where allocators have schedulers of their own, the first's.
         """
         memory = self.memory
-        if "engine_version" in memory.model_fields_set or memory.mem_fraction_static is not None:
+        if "engine_version" in memory.model_fields_set or not memory.of_vllm:
             return self
         version = self.scheduler_of(self.allocator[0]).engine_version
         if version is None or version == memory.engine_version:

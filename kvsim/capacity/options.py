@@ -10,28 +10,39 @@ from kvsim.vllm.versions import NEWEST, VllmVersion, vllm_version
 
 WAYS = (
     *("gpu_memory_utilization", "kv_cache_bytes", "kv_cache_tokens", "num_gpu_blocks"),
-    "mem_fraction_static",
+    *("mem_fraction_static", "free_gpu_memory_fraction"),
 )
 Share = Annotated[float, Field(gt=0, lt=1)]
 SGLANG = ("mem_fraction_static", "mamba_full_memory_ratio")
 RESERVES = ("weights_gib", "activation_gib", "other_gib")
+# Upper limits beside TensorRT-LLM's share: its max_gpu_total_bytes and max_tokens.
+LIMITS = ("kv_cache_bytes", "kv_cache_tokens")
+TRT_LLM = ("free_gpu_memory_fraction", "enforce_eager", *LIMITS, *RESERVES)
+# The engines that size a pool otherwise than vLLM, by the key that names the way, with their keys.
+OTHER_ENGINES = {
+    "mem_fraction_static": ("SGLang", SGLANG),
+    "free_gpu_memory_fraction": ("TensorRT-LLM", TRT_LLM),
+}
 
 
 class MemoryOptions(Options):
     """At most one of gpu_memory_utilization (default 0.92, and 0.9 before 0.20), kv_cache_bytes,
-    kv_cache_tokens, num_gpu_blocks and mem_fraction_static (the pool as SGLang 0.5.23 sizes it;
-    "auto": its default). Under vLLM's schedulers kv_cache_tokens and num_gpu_blocks are what its
-    log says of the pool: "GPU KV cache size", and blocks that each hold one group of layers. Under
-    others a block holds block_size tokens in all layers.
+    kv_cache_tokens, num_gpu_blocks, mem_fraction_static (the pool as SGLang 0.5.23 sizes it;
+    "auto": its default) and free_gpu_memory_fraction. Under vLLM's schedulers kv_cache_tokens and
+    num_gpu_blocks are what its log says of the pool: "GPU KV cache size", and blocks that each hold
+    one group of layers. Under others a block holds block_size tokens in all layers.
+    free_gpu_memory_fraction: the pool as TensorRT-LLM sizes it, by the share of what its profiling
+    run leaves free ("auto": 0.9); beside it kv_cache_tokens and kv_cache_bytes are upper limits,
+    its max_tokens and max_gpu_total_bytes.
     mamba_full_memory_ratio: bytes of recurrent states for each byte of KV (SGLang's; default 0.9).
 
-    weights_gib, activation_gib, other_gib: what vLLM's log says of one GPU, instead of the
-    estimates; they belong to gpu_memory_utilization, and other_gib is all that is neither weights
-    nor activations. engine_version: of vLLM, such as "0.19" or "V0"; it decides how the pool is
-    sized; not given: the version that the scheduler's semantics name. enforce_eager: without CUDA
-    graphs; max_cudagraph_capture_size: tokens of the largest one (default: the engine's).
-    enable_prefix_caching: for the engine's own plan of blocks (default: the version's). drafter:
-    "mtp", or a model (its name, or the path of its config.json) that drafts
+    weights_gib, activation_gib, other_gib: what the log says of one GPU, instead of the estimates;
+    they belong to gpu_memory_utilization and free_gpu_memory_fraction. other_gib is all that is
+    neither weights nor activations. engine_version: of vLLM, such as "0.19" or "V0"; it decides how
+    the pool is sized; not given: the version that the scheduler's semantics name. enforce_eager:
+    without CUDA graphs; max_cudagraph_capture_size: tokens of the largest one (default: the
+    engine's). enable_prefix_caching: for the engine's own plan of blocks (default: the version's).
+    drafter: "mtp", or a model (its name, or the path of its config.json) that drafts
     num_speculative_tokens ahead. max_loras, max_lora_rank: adapters that room is kept for.
     """
 
@@ -40,6 +51,7 @@ class MemoryOptions(Options):
     kv_cache_tokens: int | None = Field(default=None, gt=0)
     num_gpu_blocks: int | None = Field(default=None, gt=0)
     mem_fraction_static: Share | Literal["auto"] | None = None
+    free_gpu_memory_fraction: Share | Literal["auto"] | None = None
     mamba_full_memory_ratio: float | None = Field(default=None, gt=0)
     weights_gib: float | None = Field(default=None, ge=0)
     activation_gib: float | None = Field(default=None, ge=0)
@@ -65,10 +77,16 @@ class MemoryOptions(Options):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         given = [way for way in WAYS if getattr(self, way) is not None]
+        if self.free_gpu_memory_fraction is not None:
+            given = [way for way in given if way not in LIMITS]
         if len(given) > 1:
             raise ValueError(f"give one of {', '.join(WAYS)}, not {' and '.join(given)}")
         idle = [key for key in RESERVES if getattr(self, key) is not None]
-        if idle and given and given != ["gpu_memory_utilization"]:
+        if (
+            idle
+            and given
+            and given[0] not in ("gpu_memory_utilization", "free_gpu_memory_fraction")
+        ):
             raise ValueError(f"{given[0]} fixes the pool, so {idle[0]} would change nothing")
         return self
 
@@ -83,16 +101,20 @@ class MemoryOptions(Options):
 
     @model_validator(mode="after")
     def _engines_apart(self) -> Self:
-        if self.mem_fraction_static is None:
-            if self.mamba_full_memory_ratio is not None:
-                raise ValueError(
-                    "mamba_full_memory_ratio is SGLang's: give mem_fraction_static too"
-                )
-            return self
-        for name, field in type(self).model_fields.items():
-            if name not in SGLANG and getattr(self, name) != field.default:
-                raise ValueError(f"{name} is vLLM's: SGLang's pool (mem_fraction_static) has none")
+        if self.mamba_full_memory_ratio is not None and self.mem_fraction_static is None:
+            raise ValueError("mamba_full_memory_ratio is SGLang's: give mem_fraction_static too")
+        for way, (engine, keys) in OTHER_ENGINES.items():
+            if getattr(self, way) is None:
+                continue
+            for name, field in type(self).model_fields.items():
+                if name not in keys and getattr(self, name) != field.default:
+                    raise ValueError(f"{name} is vLLM's: {engine}'s pool ({way}) has none")
         return self
+
+    @property
+    def of_vllm(self) -> bool:
+        """Whether the pool is sized as vLLM sizes it, or given."""
+        return all(getattr(self, way) is None for way in OTHER_ENGINES)
 
     @property
     def version(self) -> VllmVersion:

@@ -146,7 +146,7 @@ def _size_stage(
     layout, device = grouped(caches), deployment.device
     if drafter is not None:
         layout = grouped(widened(caches, drafter.tokens), drafted)
-    items = _as_given(memory, estimate(deployment, stage))
+    items = as_given(memory, estimate(deployment, stage))
     as_logged = plan.packed or (as_logged and memory.version.blocks.several_tables)
     if plan.packed:
         block_size = plan.block_size
@@ -157,7 +157,9 @@ def _size_stage(
         budget = int(device.memory_bytes * memory.utilization)
         unused, capacity = device.memory_bytes - budget, budget - items.total
         if capacity < max(layout.bytes_per_token, 1):
-            raise _does_not_fit(deployment, memory.utilization, items)
+            raise does_not_fit(
+                deployment, "memory.gpu_memory_utilization", memory.utilization, items
+            )
     else:
         weights = deployment.model.weight_bytes(deployment.tp)
         items = Items(weights if memory.weights_gib is None else items.weights, 0, 0, 0)
@@ -255,7 +257,7 @@ def _drafter(memory: MemoryOptions, configured: Drafter | None) -> Drafter | Non
     return Drafter(model, Speculation("draft_model", tokens))
 
 
-def _as_given(memory: MemoryOptions, items: Items) -> Items:
+def as_given(memory: MemoryOptions, items: Items) -> Items:
     """The estimates, replaced where the user gives figures of a log."""
     if memory.weights_gib is not None:
         items = items._replace(weights=int(memory.weights_gib * GIB))
@@ -266,14 +268,15 @@ def _as_given(memory: MemoryOptions, items: Items) -> Items:
     return items
 
 
-def _does_not_fit(deployment: Deployment, share: float, items: Items) -> InputError:
+def does_not_fit(deployment: Deployment, where: str, share: float, items: Items) -> InputError:
+    """The error where the items take all of this share of the device."""
     device, reserves = deployment.device, items.total - items.weights
     budget = device.memory_bytes * share
     return InputError(
         f"no memory is left for KV: {deployment.model.name} takes {items.weights / GIB:.2f} GiB of "
         f"weights and {reserves / GIB:.2f} GiB of activations and other memory on each "
         f"{device.name}",
-        where="memory.gpu_memory_utilization",
+        where=where,
         value=f"{items.total / GIB:.2f} GiB",
         limit=f"{budget / GIB:.2f} GiB ({share:g} of {device.memory_bytes / GIB:.2f} GiB)",
         remedy="raise model.tensor_parallel_size, quantise the weights or take a larger device",

@@ -31,10 +31,10 @@ class ServerSettings(Options):
     speculative_config: vLLM's, by its keys; with the acceptance that its log prints, by kvsim's.
     kv_transfer_config: vLLM's, by its keys. store_gb_per_s, load_gb_per_s: of copies from a device
     to its host and back, in GB (10**9 bytes) a second, as the server measured them.
-    mem_fraction_static, mamba_full_memory_ratio: SGLang's. capacity_policy: TensorRT-LLM's. From
-    max_prefill_tokens on: SGLang's, by its names. From n_ctx on: llama-server's, by its names;
-    n_ctx_seq: tokens of one slot at most. replicas: of the whole server; router: before them, by
-    kvsim's name.
+    mem_fraction_static, mamba_full_memory_ratio: SGLang's. free_gpu_memory_fraction,
+    capacity_policy: TensorRT-LLM's. From max_prefill_tokens on: SGLang's, by its names. From n_ctx
+    on: llama-server's, by its names; n_ctx_seq: tokens of one slot at most. replicas: of the whole
+    server; router: before them, by kvsim's name.
     """
 
     engine: Engine | None = None
@@ -83,6 +83,7 @@ class ServerSettings(Options):
     load_gb_per_s: PositiveFloat | None = None
     mem_fraction_static: Annotated[float, Field(gt=0, lt=1)] | None = None
     mamba_full_memory_ratio: PositiveFloat | None = None
+    free_gpu_memory_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
     max_num_seqs: PositiveInt | None = None
     max_num_batched_tokens: PositiveInt | None = None
     long_prefill_token_threshold: NonNegativeInt | None = None

@@ -131,7 +131,7 @@ def test_what_is_assumed_of_another_engine_is_its_own_default(tmp_path: Path) ->
     trt = imported(tmp_path, "trtllm-serve facebook/opt-125m", gpu="l40s")
     assert trt.scenario["scheduler"]["max_num_seqs"] == 2048  # vLLM on this GPU: 256
     assert not [line for line in trt.assumed if "vLLM" in line]
-    assert any("sizes it as vLLM would" in note for note in trt.notes)
+    assert trt.scenario["memory"] == {"free_gpu_memory_fraction": "auto"}
 
 
 @pytest.mark.parametrize("missing", ["gpu", "model"])

@@ -208,11 +208,13 @@ def test_sglangs_flags_are_in_the_scenario() -> None:
 
 def test_tensorrts_flags_are_in_the_scenario() -> None:
     found = imported("trtllm-serve facebook/opt-125m --tp_size 1 --max_batch_size 7 "
-                     "--max_num_tokens 999 --kv_cache_free_gpu_memory_fraction 0.5")  # fmt: skip
+                     "--max_num_tokens 999 --kv_cache_free_gpu_memory_fraction 0.5 "
+                     "--num_postprocess_workers 8")  # fmt: skip
     wanted = {"kind": "trt-llm", "max_num_seqs": 7, "max_num_batched_tokens": 999}
     assert held(found.scenario["scheduler"], wanted) == wanted
     (note,) = found.reads[0].description.notes
-    assert "--kv_cache_free_gpu_memory_fraction" in note
+    assert "--num_postprocess_workers" in note
+    assert found.scenario["memory"] == {"free_gpu_memory_fraction": 0.5}
 
 
 @pytest.mark.parametrize(

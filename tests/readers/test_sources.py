@@ -570,6 +570,24 @@ def test_the_pool_of_other_engines(tmp_path: Path) -> None:
     assert (trt.max_num_seqs, trt.capacity_policy) == (64, "guaranteed-no-evict")
 
 
+_OF_TENSORRT = (  # as the PyTorch backend prints it
+    "[12/20/2025-04:21:50] [TRT-LLM] [I] Memory used after loading model weights (inside torch) in "
+    "memory usage profiling: 63.52 GiB\n"
+    "[12/20/2025-04:21:51] [TRT-LLM] [I] Peak memory during memory usage profiling (torch + "
+    "non-torch): 113.65 GiB, available KV cache memory when calculating max tokens: 5.95 GiB, "
+    "fraction is set 0.8999999761581421, kv size is 73728. device total memory 119.70 GiB, , tmp "
+    "kv_mem 0.56 GiB\n"
+    "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 5.95 GiB for max tokens in paged KV cache "
+    "(86720).\n"
+)
+
+
+def test_tensorrts_profile_tells_the_device_the_weights_and_the_share(tmp_path: Path) -> None:
+    found = read_text(tmp_path, "trt.log", _OF_TENSORRT).settings
+    assert (found.gpu_memory_gib, found.weights_gib) == (119.70, 63.52)
+    assert (found.free_gpu_memory_fraction, found.kv_cache_tokens) == (0.8999999761581421, 86_720)
+
+
 def test_a_table_of_requests_from_when_they_were_really_sent(tmp_path: Path) -> None:
     found = described("requests-table", tmp_path)
     assert found.requests is not None

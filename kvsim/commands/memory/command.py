@@ -30,8 +30,8 @@ def memory(
     """Size the KV cache of MODEL on a GPU: bytes per token, pool, sequences that fit.
 
     Figures are per GPU, for the pipeline stage with the fewest blocks. The last lines are those of
-    the engine's start-up log. --mem-fraction-static sizes SGLang's pools; a GGUF file, or
-    --engine, llama.cpp's cache.
+    the engine's start-up log. --mem-fraction-static sizes SGLang's pools,
+    --free-gpu-memory-fraction TensorRT-LLM's; a GGUF file, or --engine, llama.cpp's cache.
     """
     from kvsim.commands.memory.llamacpp import OWN, answer_llamacpp, is_llamacpp
 
@@ -42,8 +42,10 @@ def memory(
         del flags[name]
     from kvsim.capacity.memory_answer import MemoryQuestion, as_json, memory_answer
     from kvsim.capacity.options import MemoryOptions
+    from kvsim.commands.memory.engines import chosen_way, of_vllm
     from kvsim.commands.memory.memory_tables import print_answer
-    from kvsim.commands.memory.sglang import NOT_OF_VLLM, SWITCH, answer_sglang, check_engine
+    from kvsim.commands.memory.sglang import SWITCH, answer_sglang
+    from kvsim.commands.memory.trt_llm import answer_trt_llm
     from kvsim.model import ModelOptions
 
     path = Path(model)
@@ -53,14 +55,15 @@ def memory(
     named = {"hf_config" if is_path else "name": model}
     options = ModelOptions.parse(named | _fields(ModelOptions, flags), "model")
     gpu = _device(flags["device"], flags["device_memory"])
-    if check_engine(context, sglang=flags[SWITCH] is not None):
-        answer_sglang(options, gpu, flags, as_json=as_json_)
+    way = chosen_way(context, flags)
+    if way is not None:
+        answer_of = answer_sglang if way == SWITCH else answer_trt_llm
+        answer_of(options, gpu, flags, as_json=as_json_)
         return
-    reserve = {name: flags[name] for name in flags if name not in NOT_OF_VLLM}
     question = MemoryQuestion(
         options,
         gpu,
-        MemoryOptions.parse(_fields(MemoryOptions, reserve), "memory"),
+        MemoryOptions.parse(_fields(MemoryOptions, of_vllm(flags)), "memory"),
         flags["block_size"],
         flags["max_num_seqs"],
         flags["max_num_batched_tokens"],

@@ -35,6 +35,7 @@ class Flag(NamedTuple):
 
 
 VLLM, SGLANG, LLAMACPP = "vLLM's pool", "SGLang's pools", "llama.cpp's cache"
+TRT_LLM = "TensorRT-LLM's pool"
 # Each panel has columns of its own, so that no name is cut.
 PANELS: dict[str, dict[str, Flag]] = {
     "GPU": {
@@ -117,6 +118,16 @@ PANELS: dict[str, dict[str, Flag]] = {
             float, 0.8, "Tokens of the window pool per token of the full pool."
         ),
         "mamba_full_memory_ratio": Flag(float, 0.9, "Bytes of recurrent states per byte of KV."),
+    },
+    TRT_LLM: {
+        "free_gpu_memory_fraction": Flag(
+            str, None, "Size the pool as TensorRT-LLM: a share of what is free, or auto (0.9)."
+        ),
+        "tokens_per_block": Flag(count_of, 32, "Tokens per block."),
+        "max_tokens": Flag(count_of, None, "Most tokens of the pool."),
+        "max_gpu_total_bytes": Flag(count_of, None, "Most bytes of the pool."),
+        "max_batch_size": Flag(count_of, 2048, "Most sequences in a step."),
+        "max_num_tokens": Flag(count_of, 8192, "Most tokens in a step."),
     },
     LLAMACPP: {
         "engine": Flag(

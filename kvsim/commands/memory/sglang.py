@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kvsim.commands.memory.flags import PANELS, SGLANG, VLLM
+from kvsim.commands.memory.flags import PANELS, SGLANG
 from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,27 +15,8 @@ if TYPE_CHECKING:
     from kvsim.model import Model, ModelOptions
 
 SWITCH = "mem_fraction_static"
-NOT_OF_VLLM = tuple(PANELS[SGLANG])
-SGLANG_ONLY = tuple(name for name in NOT_OF_VLLM if name != SWITCH)
-VLLM_ONLY = (
-    *(name for panel in (VLLM, "Drafts and adapters", "Answer") for name in PANELS[panel]),
-    "enable_expert_parallel",
-)
-
-
-def check_engine(context: typer.Context, *, sglang: bool) -> bool:
-    """`sglang` itself; InputError for an option of the other engine, which would change nothing."""
-    for name in VLLM_ONLY if sglang else SGLANG_ONLY:
-        source = context.get_parameter_source(name)
-        if source is None or source.name != "COMMANDLINE":
-            continue
-        flag = "--" + name.replace("_", "-")
-        if sglang:
-            remedy = f"leave it out, or leave --{SWITCH.replace('_', '-')} out for vLLM's pool"
-            raise InputError("no option of SGLang's pools", where=flag, remedy=remedy)
-        remedy = f"add --{SWITCH.replace('_', '-')} auto for SGLang's pools, or leave it out"
-        raise InputError("no option of vLLM's pool", where=flag, remedy=remedy)
-    return sglang
+FLAGS = tuple(PANELS[SGLANG])
+SGLANG_ONLY = tuple(name for name in FLAGS if name != SWITCH)
 
 
 def answer_sglang(
@@ -46,7 +27,7 @@ def answer_sglang(
     from kvsim.capacity.sglang.sizing import size_sglang
     from kvsim.capacity.sglang.start_up import lines
 
-    given = {key: flags[key] for key in NOT_OF_VLLM if flags[key] not in (None, "auto")}
+    given = {key: flags[key] for key in FLAGS if flags[key] not in (None, "auto")}
     model = options.build()
     pool = size_sglang(model, device, options, SglangSettings.parse(given, "memory"))
     notes = []

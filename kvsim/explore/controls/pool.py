@@ -15,6 +15,8 @@ _FIRST = {
     "kv_cache_bytes": 12 << 30,
     "kv_cache_tokens": 16000,
     "num_gpu_blocks": 1000,
+    "mem_fraction_static": 0.85,
+    "free_gpu_memory_fraction": 0.9,
 }
 
 

@@ -169,8 +169,7 @@ def _of_unknown_layers(
 
 def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> dict[str, Any]:
     """The keys of `[memory]` for a pool that kvsim sizes itself."""
-    sizer = "vLLM" if settings.engine == "tensorrt-llm" else "the engine"
-    notes.append(f"nobody says how large the pool is: kvsim sizes it as {sizer} would")
+    notes.append("nobody says how large the pool is: kvsim sizes it as the engine would")
     table: dict[str, Any] = {}
     if settings.gpu_memory_utilization is not None:
         table["gpu_memory_utilization"] = settings.gpu_memory_utilization
@@ -187,6 +186,8 @@ def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> di
         table["mem_fraction_static"] = settings.mem_fraction_static or "auto"
         if settings.mamba_full_memory_ratio is not None:
             table["mamba_full_memory_ratio"] = settings.mamba_full_memory_ratio
+    elif settings.engine == "tensorrt-llm":
+        table["free_gpu_memory_fraction"] = settings.free_gpu_memory_fraction or "auto"
     if settings.enforce_eager:
         table["enforce_eager"] = True
     if settings.weights_gib is not None:

@@ -10,7 +10,7 @@ from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.parsing.command_source import CommandSource
 from kvsim.readers.parsing.commands import Program
 from kvsim.readers.reader import Sniffed
-from kvsim.readers.vllm.args import text
+from kvsim.readers.vllm.args import fraction, text
 
 _KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "model": ("model", text),
@@ -20,6 +20,8 @@ _KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "max_num_tokens": ("max_num_batched_tokens", whole),
     "max_seq_len": ("max_model_len", whole),
     "tokens_per_block": ("block_size", whole),
+    "kv_cache_free_gpu_memory_fraction": ("free_gpu_memory_fraction", fraction),
+    "free_gpu_memory_fraction": ("free_gpu_memory_fraction", fraction),
 }
 PROGRAM = Program(
     serves=re.compile(r"\btrtllm-serve(?:\s+serve)?\b(?!\.)"),

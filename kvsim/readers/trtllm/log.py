@@ -25,6 +25,10 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str], Callable[[str], Any]], ...] = (
     ("capacity_policy", re.compile(r"Capacity Scheduler Policy: (\w+)"), _POLICIES.get),
     ("enable_prefix_caching", re.compile(r"KV cache block reuse is (enabled|disabled)"),
      lambda word: word == "enabled"),
+    ("gpu_memory_gib", re.compile(r"device total memory ([\d.]+) GiB"), float),
+    ("weights_gib", re.compile(r"weights \(inside torch\) in memory usage profiling: ([\d.]+)"),
+     float),
+    ("free_gpu_memory_fraction", re.compile(r"\bfraction is set (0?\.\d+)"), float),
     ("engine_version", re.compile(r"TensorRT.LLM version: v?(\d[\w.]*)"), str),
 )  # fmt: skip
 

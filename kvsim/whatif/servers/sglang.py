@@ -36,12 +36,12 @@ def command_of(simulation: Simulation, tables: dict[str, Any]) -> str:
     pools, beside = flags(allocator, _flags_of(_POOLS), "allocator.0")
     path = str(Path(model["hf_config"]).parent) if "hf_config" in model else hub_id(model["name"])
     given = [f"--{flag} {model[key]}" for key, flag in _MODEL.items() if model.get(key) is not None]
-    if memory.mem_fraction_static is not None:
-        pool = f"--mem-fraction-static {memory.mem_fraction_static:g}"
-    else:
+    if memory.mem_fraction_static is None:
         tokens = simulation.pool.capacity_bytes // simulation.layout.bytes_per_token
-        pool = f"--max-total-tokens {tokens}"
-    arguments = [f"--model-path {path}", *given, pool, *own, *pools]
+        given.append(f"--max-total-tokens {tokens}")
+    elif memory.mem_fraction_static != "auto":
+        given.append(f"--mem-fraction-static {memory.mem_fraction_static:g}")
+    arguments = [f"--model-path {path}", *given, *own, *pools]
     return written("python -m sglang.launch_server", arguments, [*left, *beside])
 
 

@@ -78,6 +78,18 @@ def test_what_no_flag_sets_is_named(tmp_path: Path) -> None:
     assert command.endswith("# no flag sets allocator.0.swa_eviction_interval = 64")
 
 
+@pytest.mark.parametrize(("share", "flag"), [("auto", ""), (0.8, " --mem-fraction-static 0.8")])
+def test_sglangs_own_share_of_the_device_needs_no_flag(
+    share: str | float, flag: str, tmp_path: Path
+) -> None:
+    tables = {**BASE, "allocator": [{"kind": "radix"}], "scheduler": {"kind": "sglang"}}
+    command = server_command({**tables, "memory": {"mem_fraction_static": share}}, tmp_path)
+    assert command is not None
+    assert ("--mem-fraction-static" in command) == bool(flag)
+    assert flag in command.replace(" \\\n ", "")
+    assert "--max-total-tokens" not in command
+
+
 def test_a_scheduler_of_no_server_has_no_command(tmp_path: Path) -> None:
     tables = {**BASE, "allocator": [{"kind": "paged"}], "scheduler": {"kind": "orca"}}
     assert server_command(tables, tmp_path) is None
