@@ -120,6 +120,8 @@ class ConnectedEngine(Engine):
         before; polls without a result are left out, unless there is an observer.
         """
         now, connector = self.now_ps, self._connector
+        if self._quiet and not connector.busy and not self._connected.kept:
+            self._connected.queues.check_deadlock()
         idle_ps, count = connector.idle_ps, 1
         if self._leaps and connector.journal is None and self._quiet:
             count = max(1, ceil_div(connector.quiet_until(now) - now, idle_ps))

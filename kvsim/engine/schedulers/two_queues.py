@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kvsim.engine.policies.queue import PriorityQueue, WaitingQueue, priority_key
+from kvsim.plumbing.errors import InputError
 from kvsim.sequence import Sequence
 
 
@@ -95,6 +96,21 @@ class HoldingQueues:
         if seq in self.loaded:
             self.ready[seq] = self.loaded.pop(seq)
         return self.ready[seq]
+
+    def check_deadlock(self) -> None:
+        """Nothing runs, loads or will be freed; InputError if a sequence owns or owned blocks. The
+        first of them has no room, and those behind it keep theirs until it starts.
+        """
+        if self.loading or not self.holding:
+            return
+        first = self.in_turn[0]
+        raise InputError(
+            "requests wait for each other for ever: the first has no room for its prompt, and "
+            "those behind it hold blocks until it starts",
+            where="scheduler",
+            value=f"{first.id} of {first.num_tokens:,} tokens, {len(self.holding) - 1} behind it",
+            remedy='give the pool more memory, or set kv_load_failure_policy = "fail"',
+        )
 
     def let_go(self, seq: Sequence) -> None:
         """Remove `seq`, which runs, waits without blocks again, or has failed."""
