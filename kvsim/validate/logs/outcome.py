@@ -14,8 +14,10 @@ from kvsim.device import Device, sized_device
 from kvsim.model import Model, ModelOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
+from kvsim.validate.logs.other_engines import TRT_LLM, engine_of, size_other
 from kvsim.validate.logs.row import LogRow
 from kvsim.validate.logs.settings import (
+    Notes,
     RefusalError,
     read_device,
     read_kv_dtype,
@@ -26,7 +28,9 @@ from kvsim.validate.logs.settings import (
 )
 
 BLOCK_SIZE = 16
-NOT_UNDERSTOOD = "this architecture is not understood"
+KV_DTYPE = "kv_cache_dtype"
+# Words of an error that refuses a model by name.
+REFUSING = ("this architecture is not understood", "not followed")
 
 
 class Outcome(NamedTuple):
@@ -71,12 +75,15 @@ class Server(NamedTuple):
 def compare(row: LogRow) -> Outcome:
     """Size the pool of a row from its settings and hold it against the log."""
     found = Outcome(row.id, row.model, row.gpu, "refused", log_weights_gib=row.weights_gib)
+    engine = engine_of(row.engine_version)
     try:
+        if engine is not None:
+            return _of_other_engine(found, engine, row)
         server = _server(row)
     except RefusalError as refusal:
         return found._replace(reason=str(refusal))
     except InputError as error:
-        state = "refused" if error.what.startswith(NOT_UNDERSTOOD) else "unknown"
+        state = "refused" if any(words in error.what for words in REFUSING) else "unknown"
         return found._replace(state=state, reason=str(error))
     try:
         found = _with_tokens(found, server)
@@ -98,13 +105,40 @@ def compare(row: LogRow) -> Outcome:
     )
 
 
+def _of_other_engine(found: Outcome, engine: str, row: LogRow) -> Outcome:
+    """The outcome of a row of SGLang or TensorRT-LLM."""
+    notes = read_notes(row.notes)
+    if notes.drafted:
+        raise RefusalError("the pool of this engine beside a drafter's cache is not sized")
+    if row.pool_gib is None and row.pool_tokens is None:
+        raise RefusalError("the log gives no pool")
+    options, model = _model(row, notes)
+    sized = size_other(engine, row, model, options, read_device(row.gpu))
+    log_gib = row.pool_gib
+    if log_gib is None and row.pool_tokens is not None:
+        log_gib = row.pool_tokens * sized.pool_bytes / sized.tokens / GIB
+    elif log_gib is not None and row.pool_tokens is not None and row.kv_cache_dtype:
+        tokens = sized.tokens_in(round(log_gib * GIB))
+        error = tokens / row.pool_tokens - 1
+        found = found._replace(log_tokens=row.pool_tokens, tokens=tokens, tokens_error=error)
+    assert log_gib is not None
+    return found._replace(
+        state="sized",
+        assumed=tuple(key for key in _open(row, packed=engine == TRT_LLM) if key != KV_DTYPE),
+        log_gib=log_gib,
+        pool_gib=sized.pool_bytes / GIB,
+        error=sized.pool_bytes / GIB / log_gib - 1,
+        weights_gib=sized.weights_bytes / GIB,
+    )
+
+
 def _open(row: LogRow, *, packed: bool) -> tuple[str, ...]:
     """Settings that decide the pool and that the row does not give. packed: windows take as much
     as a step can add, which its limit says.
     """
     given = {
         "gpu_memory_utilization": row.utilization is not None,
-        "kv_cache_dtype": bool(row.kv_cache_dtype) or row.pool_gib is not None,
+        KV_DTYPE: bool(row.kv_cache_dtype) or row.pool_gib is not None,
         "max_num_batched_tokens": row.max_num_batched_tokens is not None or not packed,
     }
     return tuple(name for name, known in given.items() if not known)
@@ -112,6 +146,24 @@ def _open(row: LogRow, *, packed: bool) -> tuple[str, ...]:
 
 def _server(row: LogRow) -> Server:
     version, notes = read_version(row.engine_version), read_notes(row.notes)
+    options, model = _model(row, notes)
+    memory = MemoryOptions.parse(
+        {
+            "gpu_memory_utilization": row.utilization,
+            "engine_version": version.name,
+            "enforce_eager": row.enforce_eager,
+            "enable_prefix_caching": notes.prefix_caching,
+            "drafter": "mtp" if notes.drafted else None,
+            "num_speculative_tokens": notes.drafted or 1,
+            "max_cudagraph_capture_size": notes.largest_graph,
+        },
+        row.id,
+    )
+    return Server(row, model, options, memory)
+
+
+def _model(row: LogRow, notes: Notes) -> tuple[ModelOptions, Model]:
+    """The model as served: its options, and itself."""
     options = ModelOptions.parse(
         {
             "name": read_model(row.model),
@@ -127,25 +179,13 @@ def _server(row: LogRow) -> Server:
         },
         row.id,
     )
-    memory = MemoryOptions.parse(
-        {
-            "gpu_memory_utilization": row.utilization,
-            "engine_version": version.name,
-            "enforce_eager": row.enforce_eager,
-            "enable_prefix_caching": notes.prefix_caching,
-            "drafter": "mtp" if notes.drafted else None,
-            "num_speculative_tokens": notes.drafted or 1,
-            "max_cudagraph_capture_size": notes.largest_graph,
-        },
-        row.id,
-    )
     # What the repository's config or name says of its weights is more than the column does.
     named = options.model_copy(update={"quantization": None}).build(offline=True)
     model = named if named.is_quantized else options.build(offline=True)
     if row.max_model_len is not None and row.max_model_len > model.max_position_embeddings:
         # Positions stretched by a flag, as the engine allowed.
         model = replace(model, max_position_embeddings=row.max_model_len)
-    return Server(row, model, options, memory)
+    return options, model
 
 
 def _size(server: Server, device: Device, pool_bytes: int | None = None) -> Sized:

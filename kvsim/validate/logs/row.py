@@ -4,7 +4,8 @@ Columns: id, engine_version, model, gpu, tp, pp, dp, quantization, kv_cache_dtyp
 gpu_memory_utilization, block_size, max_num_batched_tokens, enforce_eager, weights_gib,
 available_kv_gib, kv_cache_tokens, num_gpu_blocks, max_concurrency and notes, with `key=value` pairs
 between semicolons (max_num_seqs, dtype, attention_block_size, ...). An empty cell says that
-the source does not tell. Columns beyond these are passed over.
+the source does not tell. Columns beyond these are passed over. An engine_version that names SGLang
+or TensorRT-LLM: `other_engines` says what these columns are there.
 """
 
 import re

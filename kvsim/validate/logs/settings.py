@@ -61,7 +61,7 @@ SCHEMES: tuple[tuple[str, str | None], ...] = (
     (r"compressed.?tensors|modelopt|quark|torchao|^auto$|^$", None),
     (r"none|bf16|bfloat16|fp16|float16|unquanti[sz]ed", "none"),
 )
-OTHER_ENGINES = ("fork", "sglang", "tensorrt", "trt-llm", "lmdeploy", "llama.cpp")
+OTHER_ENGINES = ("fork", "lmdeploy", "llama.cpp")
 # What a device's name may carry beside what tells it apart.
 _BESIDE = re.compile(
     r"(sxm\d?|hbm\d?e?|pcie|oam|gpu|laptop|class|card|workstation|server|edition|blackwell|\d+gb)"

@@ -61,6 +61,57 @@ def test_the_tokens_of_the_log_s_own_pool(tmp_path):
     assert (found.state, found.assumed) == ("sized", ("gpu_memory_utilization",))
 
 
+SGLANG = {
+    "engine_version": "SGLang of July 2025", "model": "Qwen/Qwen3-235B-A22B-FP8", "tp": "4",
+    "gpu_memory_utilization": "0.93", "quantization": "fp8", "kv_cache_dtype": "auto",
+    "available_kv_gib": "16.46", "kv_cache_tokens": "367404",
+}  # fmt: skip
+TENSORRT = {
+    "engine_version": "TensorRT-LLM of 2023", "model": "meta-llama/Llama-2-7b-hf", "gpu": "A10",
+    "gpu_memory_utilization": "0.95", "block_size": "16", "kv_cache_tokens": "10718",
+    "max_num_batched_tokens": "25600", "notes": "max_num_seqs=25",
+}  # fmt: skip
+OPEN = dict.fromkeys(("num_gpu_blocks", "weights_gib", "max_num_batched_tokens", "notes"), "")
+
+
+def test_rows_of_sglang_are_sized_as_sglang_does(tmp_path):
+    """vllm#21348: 8.23 GB of keys and as much of values, 367,404 tokens."""
+    found = outcome(tmp_path, **OPEN, **SGLANG)
+    assert (found.state, found.reason, found.assumed) == ("sized", "", ())
+    assert abs(found.tokens_error) < 1e-3
+    assert found.error == pytest.approx(0.06, abs=0.01)
+    default = outcome(tmp_path, **OPEN, **SGLANG | {"gpu_memory_utilization": ""})
+    assert default.assumed == ("gpu_memory_utilization",)
+    assert default.pool_gib != found.pool_gib
+
+
+def test_rows_of_tensorrt_are_sized_as_tensorrt_does(tmp_path):
+    """TensorRT-LLM#224 gives tokens alone. It does not tell max_num_tokens: 25 prompts of 1,024."""
+    found = outcome(tmp_path, **OPEN | TENSORRT)
+    assert (found.state, found.assumed) == ("sized", ())
+    assert found.log_gib == 10_718 / 2048
+    assert found.error == pytest.approx(0.19, abs=0.01)
+    half = outcome(tmp_path, **OPEN | TENSORRT | {"gpu_memory_utilization": "0.475"})
+    assert half.pool_gib == pytest.approx(found.pool_gib / 2, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (SGLANG | {"model": "meta-llama/Llama-4-Scout-17B-16E-Instruct"}, "not followed"),
+        (TENSORRT | {"model": "nvidia/Nemotron-H-8B-Base-8K"}, "not followed"),
+        (SGLANG | {"available_kv_gib": "", "kv_cache_tokens": ""}, "gives no pool"),
+        (SGLANG | {"notes": "drafts with mtp 2"}, "drafter"),
+        (TENSORRT | {"gpu": "not named"}, "does not name its GPU"),
+    ],
+    ids=str,
+)
+def test_rows_of_other_engines_are_refused_for_a_reason(tmp_path, changes, reason):
+    found = outcome(tmp_path, **OPEN | changes)
+    assert found.state == "refused", found.reason
+    assert reason in found.reason
+
+
 def test_a_server_s_pool_from_its_settings(tmp_path):
     found = outcome(tmp_path)
     assert (found.state, found.reason) == ("sized", "")
@@ -73,7 +124,7 @@ def test_a_server_s_pool_from_its_settings(tmp_path):
     ("changes", "state", "reason"),
     [
         ({"engine_version": "fork of May 2026"}, "refused", "another engine"),
-        ({"engine_version": "SGLang 0.5.4"}, "refused", "another engine"),
+        ({"engine_version": "LMDeploy 0.9"}, "refused", "another engine"),
         ({"gpu": "not named"}, "refused", "does not name its GPU"),
         ({"gpu": "GB10 (unified memory)"}, "refused", "the host's too"),
         ({"model": "not named"}, "refused", "does not name its model"),
