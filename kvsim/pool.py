@@ -2,7 +2,7 @@
 
 from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.pool import SizedPool
-from kvsim.capacity.sglang.simulated import settings_of, sglang_pool
+from kvsim.capacity.sglang.simulated import bytes_of_tokens, settings_of, sglang_pool
 from kvsim.capacity.sizing import check_simulated, size
 from kvsim.capacity.tensorrt_llm import trt_llm_pool
 from kvsim.device import Device
@@ -22,10 +22,17 @@ def pool_of(scenario: Scenario, model: Model, device: Device, drafter: Drafter |
     }
     sizes = (getattr(options, "block_size", None) for options in allocators)
     block_size = next(filter(None, sizes), BLOCK_SIZE)
-    fraction = scenario.memory.mem_fraction_static
+    memory, fraction = scenario.memory, scenario.memory.mem_fraction_static
+    schedulers = [each.scheduler for each in allocators if each.scheduler is not None]
+    flags = (*schedulers, scheduler, *allocators)
+    tokens = memory.kv_cache_tokens
+    radix = all(hasattr(each, "swa_full_tokens_ratio") for each in allocators)
+    if radix and tokens is not None and memory.free_gpu_memory_fraction is None:
+        total = bytes_of_tokens(scenario.model.layout(model), tokens, settings_of(memory, flags))
+        update = {"kv_cache_tokens": None, "kv_cache_bytes": total}
+        memory = memory.model_copy(update=update)
     if fraction is not None:
-        schedulers = [each.scheduler for each in allocators if each.scheduler is not None]
-        settings = settings_of(scenario.memory, (*schedulers, scheduler, *allocators))
+        settings = settings_of(memory, flags)
         if drafter is not None:
             raise InputError(
                 "SGLang's pool with a drafter's cache in it is not followed",
@@ -47,14 +54,16 @@ def pool_of(scenario: Scenario, model: Model, device: Device, drafter: Drafter |
     exports = any(getattr(options, "exports_states", False) for options in allocators)
     no_groups = "disable_hybrid_kv_cache_manager"
     groups = any(getattr(options, no_groups, None) is False for options in allocators)
-    return size(
+    sized = size(
         model,
         device,
-        scenario.memory,
+        memory,
         scenario.model,
         block_size,
         drafter=drafter,
         exports_states=exports,
         as_logged=groups and scheduler.engine_version is not None,
         **limits,
-    ).pool
+    )
+    by_user = memory is not scenario.memory  # in bytes, of the tokens that were given
+    return sized.pool._replace(sized_by="kv_cache_tokens") if by_user else sized.pool

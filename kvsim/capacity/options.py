@@ -31,6 +31,8 @@ class MemoryOptions(Options):
     "auto": its default) and free_gpu_memory_fraction. Under vLLM's schedulers kv_cache_tokens and
     num_gpu_blocks are what its log says of the pool: "GPU KV cache size", and blocks that each hold
     one group of layers. Under others a block holds block_size tokens in all layers.
+    Over SGLang's memory alone kv_cache_tokens is max_total_num_tokens of its log: windows and
+    cached states have their share beside it.
     free_gpu_memory_fraction: the pool as TensorRT-LLM sizes it, by the share of what its profiling
     run leaves free ("auto": 0.9); beside it kv_cache_tokens and kv_cache_bytes are upper limits,
     its max_tokens and max_gpu_total_bytes.

@@ -1,6 +1,7 @@
 """SGLang's pool as a simulation has it."""
 
 from collections.abc import Iterable
+from math import ceil
 from typing import Any
 
 from kvsim.capacity.options import MemoryOptions
@@ -8,6 +9,7 @@ from kvsim.capacity.pool import SizedPool
 from kvsim.capacity.sglang.settings import SGLANG_VERSION, SglangSettings
 from kvsim.capacity.sglang.sizing import size_sglang
 from kvsim.device import Device
+from kvsim.layout import KVLayout
 from kvsim.model import Model, ModelOptions
 
 
@@ -16,7 +18,7 @@ def settings_of(memory: MemoryOptions, tables: Iterable[Any]) -> SglangSettings:
     table that has one decides.
     """
     fraction, ratio = memory.mem_fraction_static, memory.mamba_full_memory_ratio
-    flags: dict[str, Any] = {} if fraction == "auto" else {"mem_fraction_static": fraction}
+    flags: dict[str, Any] = {} if fraction in (None, "auto") else {"mem_fraction_static": fraction}
     if ratio is not None:
         flags["mamba_full_memory_ratio"] = ratio
     for table in tables:
@@ -24,6 +26,26 @@ def settings_of(memory: MemoryOptions, tables: Iterable[Any]) -> SglangSettings:
             if getattr(table, name, None) is not None:
                 flags.setdefault(name, getattr(table, name))
     return SglangSettings.parse(flags, "memory")
+
+
+def bytes_of_tokens(layout: KVLayout, tokens: int, settings: SglangSettings) -> int:
+    """Bytes of a pool whose max_total_num_tokens is `tokens`. Windows and cached states have their
+    share beside those tokens.
+    """
+    page, ratio = settings.page_size, settings.mamba_full_memory_ratio
+    windows = sum(group.bytes_per_token for group in layout.groups if group.kind == "sliding")
+    full, state = layout.bytes_per_token - windows, sum(each.state_bytes for each in layout.groups)
+    tokens = max(tokens // page, 1) * page
+    if not full:
+        return tokens * windows
+    if windows:  # one byte more, as the quotient of floats may lie below a whole number
+        return ceil(tokens * (full + settings.swa_full_tokens_ratio * windows)) + 1
+    if not state:
+        return tokens * full
+    slots = settings.max_mamba_cache_size
+    if slots is None:  # with the padding one, those of which `states_by_ratio` leaves these tokens
+        slots = int(tokens * full * ratio / state) - 1
+    return tokens * full + (slots + 1) * state
 
 
 def sglang_pool(

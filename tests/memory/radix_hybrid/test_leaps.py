@@ -116,6 +116,7 @@ def test_whole_prompts_beyond_the_windows_pool_end_by_name(
     """
     allocator, scheduler = WINDOWS[-1]
     made = scenario(tables, "gpt-oss-20b", 1500, allocator, scheduler)
+    made["memory"] = {"kv_cache_bytes": 1500 * (48 << 10)}
     if max_steps is not None:
         made["max_steps"] = max_steps
     prefix, rest = (1 << 40, 377), (5 << 20, 399)

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from math import lcm
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
@@ -48,6 +48,13 @@ class VllmOffloading(HostTierOptions):
     max_tracker_size: int = Field(64_000, ge=1)
     offload_prompt_only: bool = True
     sync_load_budget_bytes: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _counts(self) -> Self:
+        default = type(self).model_fields["max_tracker_size"].default
+        if self.store_threshold < 2 and self.max_tracker_size != default:
+            raise ValueError("max_tracker_size changes nothing without store_threshold = 2 or more")
+        return self
 
     def chunk_bytes(self, site: TierSite) -> int:
         """Of a slot of host memory, for all ranks."""
