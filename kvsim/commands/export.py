@@ -70,6 +70,9 @@ def export(
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_file_writable, check_writable
 
+    if to not in EXPORTS:
+        known = ", ".join((TORCH, *EXPORTS))
+        raise InputError("unknown export format", where="--to", value=to, remedy=f"known: {known}")
     if at_s is not None:
         raise InputError(f"the {to} format is of the whole run", where="--at", value=at_s)
     form = EXPORTS.get(to, "--to").parse(options, f"--to {to}")

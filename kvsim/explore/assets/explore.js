@@ -24,6 +24,18 @@ new MutationObserver(() => {
       part.removeAttribute("aria-labelledby");
     }
   }
-  const auto = document.querySelector("#auto[role=listbox]");
-  if (auto && !auto.hasAttribute("aria-label")) auto.setAttribute("aria-label", "Run by itself");
+  // A list of checkboxes is a group of them, not a listbox around them.
+  const auto = document.querySelector("#auto");
+  for (const part of auto ? [auto, ...auto.querySelectorAll("[role=option]")] : []) {
+    if (part.getAttribute("role") === "option") {
+      for (const name of ["role", "tabindex", "aria-selected"]) part.removeAttribute(name);
+    } else if (part.getAttribute("role") === "listbox") {
+      part.setAttribute("role", "group");
+      part.setAttribute("aria-label", "Run by itself");
+    }
+  }
+  // The button of a dropdown takes the focus; the input behind it is hidden from readers.
+  for (const part of document.querySelectorAll("input[aria-hidden=true][tabindex='0']")) {
+    part.tabIndex = -1;
+  }
 }).observe(document, {childList: true, subtree: true});
