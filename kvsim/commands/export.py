@@ -70,12 +70,9 @@ def export(
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_file_writable, check_writable
 
-    if to not in EXPORTS:
-        known = ", ".join((TORCH, *EXPORTS))
-        raise InputError("unknown export format", where="--to", value=to, remedy=f"known: {known}")
     if at_s is not None:
         raise InputError(f"the {to} format is of the whole run", where="--at", value=at_s)
-    form = EXPORTS.get(to, "--to").parse(options, f"--to {to}")
+    form = EXPORTS.get(to, "--to", beside=(TORCH,)).parse(options, f"--to {to}")
     (check_writable if form.folder else check_file_writable)(out)
     exported = _exported(form, scenario, allocator, set_ or [])
     _write(form, exported, out)

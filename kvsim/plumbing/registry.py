@@ -55,19 +55,22 @@ class Registry(Generic[T]):
         """Kvsim's names."""
         return tuple(self._own)
 
-    def get(self, name: str, where: str | None = None) -> type[T]:
-        """The class registered under `name`; InputError lists the valid names."""
+    def get(self, name: str, where: str | None = None, beside: tuple[str, ...] = ()) -> type[T]:
+        """The class registered under `name`; InputError lists the valid names.
+
+        `beside`: names that the caller knows and that are not registered.
+        """
         target = None
         if isinstance(name, str):
             target = self._own.get(name) or self._entries().get(name)
         if target is None:
-            close = get_close_matches(str(name)[:80], self._entries(), n=1)
+            close = get_close_matches(str(name)[:80], (*beside, *self._entries()), n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise InputError(
                 f"unknown {self.what}",
                 where=where,
                 value=repr(name),
-                remedy=f"{hint}known: {', '.join(self)}",
+                remedy=f"{hint}known: {', '.join((*beside, *self))}",
             )
         module, _, attribute = target.partition(":")
         return cast("type[T]", getattr(import_module(module), attribute))

@@ -157,6 +157,12 @@ def test_where_an_export_goes_is_looked_at_before_the_run(
         export(str(path), to=form, out=tmp_path)
 
 
+def test_an_unknown_export_format_lists_all(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="known: torch-snapshot, vllm-metrics, ") as said:
+        export(str(path), to="foo", out=tmp_path / "x")
+    assert "got 'foo'" in str(said.value)
+
+
 def test_a_result_is_a_folder(path: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a file, where the folder of a result is meant"):
         read_summary(path)

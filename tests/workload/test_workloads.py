@@ -149,6 +149,8 @@ def test_lengths_over_the_limit_are_drawn_again_or_clipped(folder: Path) -> None
         assert all(r.prompt_tokens + r.output_tokens <= 1024 for r in made.requests)
         assert "1,024" in made.notes[0]
         assert "0 of" not in made.notes[0].replace("3,000 of", "")
+        short = stream({**table, "prompt": FIXED, "output": FIXED, way: 10**6}, folder)
+        assert not any("clipped" in note or "drawn" in note for note in short.notes)
     with pytest.raises(InputError, match="no lengths within the limit"):
         stream(example("synthetic", redraw_over=50, prompt=FIXED), folder)
     with pytest.raises(InputError, match="exclude each other"):
@@ -254,6 +256,8 @@ def test_cuts_say_what_they_touched(folder: Path) -> None:
     assert cut(clip_to=1350) == (
         [1300, 1349, 20, 500], "clipped 2 of 4 requests to 1,350 tokens",
     )  # fmt: skip
+    made = stream(example("trace", clip_to=10**6), folder)
+    assert not any("clipped" in note for note in made.notes)  # "clipped 0 of 4" is no news
     assert cut(drop_over="max_model_len") == (
         [1300, 1400, 500], "dropped 1 of 4 requests over 2,048 tokens",
     )  # fmt: skip

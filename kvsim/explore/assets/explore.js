@@ -38,4 +38,9 @@ new MutationObserver(() => {
   for (const part of document.querySelectorAll("input[aria-hidden=true][tabindex='0']")) {
     part.tabIndex = -1;
   }
+  // Two landmarks of one kind need two names; Dash's Aside takes no aria-label.
+  for (const part of document.querySelectorAll("aside:not([aria-label])")) {
+    const words = part.className ? "To be known with the numbers" : "Settings";
+    part.setAttribute("aria-label", words);
+  }
 }).observe(document, {childList: true, subtree: true});
