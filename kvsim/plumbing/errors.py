@@ -38,13 +38,15 @@ class InputError(KvsimError):
         if limit is not None:
             parts.append(f"limit {_one_line(limit)}")
         if remedy is not None:
-            parts.append(remedy)
-        parts[1:] = map(_one_line, parts[1:])
+            parts.append(_one_line(remedy, MOST_OF_REMEDY))
         super().__init__("; ".join(parts))
 
 
 class InvariantError(KvsimError):
     """Something that must always hold did not: a fault of kvsim, never of its input."""
+
+
+MOST_OF_REMEDY = 600  # characters: it may list the keys of a table
 
 
 def _one_line(value: object, most: int = 300) -> str:
