@@ -55,6 +55,8 @@ SETS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "lmcache, outputs": ([LMCACHE | {"save_decode_cache": True}], {"async_scheduling": True}),
     "simple": ([SIMPLE], {"async_scheduling": True}),
     "lazy": ([SIMPLE | {"lazy_offload": True}], {}),
+    # It could store for ever: what the device keeps is more than host memory has room for.
+    "lazy, little room": ([SIMPLE | {"lazy_offload": True, "kv_offloading_size": 0.5}], {}),
 }
 
 

@@ -31,6 +31,7 @@ class SimpleConnector(Connector):
         self.host = HostBlocks(settings.host_blocks)
         self._pinned: dict[Sequence, list[int]] = {}  # hits of sequences that wait
         self._after: dict[Sequence, int] = {}  # blocks that each has offered
+        self._ended = False  # whether a sequence has ended since the last step
         self._storing: set[int] = set()
         self._rest: list[BlockPair] = []  # of finished sequences, for the next copy
         self._cursor: FreeBlock | None = None
@@ -82,11 +83,11 @@ class SimpleConnector(Connector):
         for seq in step.plan.preempted:
             self._after[seq] = 0
         pairs, self._rest = self._rest, []
-        if self.settings.lazy:
-            pairs += self._about_to_go()
-        else:
+        if not self.settings.lazy:
             pairs += self._computed(step)
-        self._new_store = None
+        elif self._after or self._ended:  # vLLM schedules no further step without requests
+            pairs += self._about_to_go()
+        self._ended, self._new_store = False, None
         if pairs:
             self._new_store = self._num_stores
             self._stores[self._num_stores] = SimpleStore(pairs)
@@ -151,6 +152,7 @@ class SimpleConnector(Connector):
         if not self.settings.lazy:
             self._rest += self._offer(seq, seq.final_tokens)
         self._after.pop(seq, None)
+        self._ended = True
         return False
 
     def returned(self, report: Report, now_ps: int) -> None:
