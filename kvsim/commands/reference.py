@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
 from kvsim.engine.connectors import TIERS
+from kvsim.engine.policies.victims import VICTIMS
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.fleet.disaggregation import DisaggregationOptions, SideOptions
@@ -22,6 +23,8 @@ from kvsim.fleet.scaling import AUTOSCALERS
 from kvsim.front_end import FrontEndOptions
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.arena import PLACEMENTS
+from kvsim.memory.paged.eviction import EVICTION_POLICIES
+from kvsim.memory.radix.hicache.options import HicacheStorageConfig
 from kvsim.model import ModelOptions
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.options import Options
@@ -32,11 +35,14 @@ from kvsim.scenario import Scenario
 from kvsim.step_time import STEP_TIMES
 from kvsim.workload import WORKLOADS
 from kvsim.workload.arrivals import ARRIVALS
+from kvsim.workload.arrivals.piecewise import RatePiece
 from kvsim.workload.durations import DURATIONS
 from kvsim.workload.lengths import LENGTHS
 from kvsim.workload.max_tokens import MAX_TOKENS
+from kvsim.workload.options import AdapterPool, PriorityClass
 from kvsim.workload.pairs import RecordedPairs
-from kvsim.workload.prefixes import PrefixPool
+from kvsim.workload.prefixes import ItemPool, PrefixPool
+from kvsim.workload.quantiles import Lognormal
 
 TABLES: dict[str, type[Options]] = {
     "model": ModelOptions,
@@ -51,14 +57,22 @@ TABLES: dict[str, type[Options]] = {
     "fleet": FleetOptions,
     "fleet.group": FleetGroup,
     "fleet.failure": FleetFailure,
+    "allocator.hicache_storage_backend_extra_config": HicacheStorageConfig,
     "workload.lengths": RecordedPairs,
     "workload.prefixes": PrefixPool,
+    "workload.items": ItemPool,
+    "workload.priorities": PriorityClass,
+    "workload.adapters": AdapterPool,
+    "workload.arrivals.pieces": RatePiece,
+    "workload.prompt.components": Lognormal,
 }
 TOP = "scenario"
 CHOICES: dict[str, Registry[Any]] = {
     "allocator": ALLOCATORS,
     "allocator.placement": PLACEMENTS,
+    "allocator.eviction_policy": EVICTION_POLICIES,
     "scheduler": SCHEDULERS,
+    "scheduler.victim": VICTIMS,
     "tier": TIERS,
     "step_time": STEP_TIMES,
     "fleet.router": ROUTERS,
