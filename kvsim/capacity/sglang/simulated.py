@@ -35,7 +35,7 @@ def bytes_of_tokens(layout: KVLayout, tokens: int, settings: SglangSettings) -> 
     page, ratio = settings.page_size, settings.mamba_full_memory_ratio
     windows = sum(group.bytes_per_token for group in layout.groups if group.kind == "sliding")
     full, state = layout.bytes_per_token - windows, sum(each.state_bytes for each in layout.groups)
-    tokens = max(tokens // page, 1) * page
+    tokens = tokens // page * page or tokens  # less than a page: its allocator refuses it
     if not full:
         return tokens * windows
     if windows:  # one byte more, as the quotient of floats may lie below a whole number
