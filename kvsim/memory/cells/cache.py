@@ -14,17 +14,13 @@ DONE, NO_ROOM, REFUSED = 0, 1, -1  # what a decode returns
 HEADER_BYTES = 8  # of a saved state
 
 
-class SavedCell(NamedTuple):
-    """A cell in a saved state."""
-
-    seqs: tuple[int, ...]
-    pos: int
+SavedTokens = tuple[TokenRun, ...]  # of one buffer, in the order of its cells
 
 
 class SavedState(NamedTuple):
-    """What was saved: of each cache, the cells of each buffer. num_bytes: its size on the host."""
+    """What was saved: of each cache, the tokens of each buffer. num_bytes: its size on the host."""
 
-    caches: tuple[tuple[tuple[SavedCell, ...], ...], ...]
+    caches: tuple[tuple[SavedTokens, ...], ...]
     num_bytes: int
 
 
@@ -86,23 +82,22 @@ class Cache:
             field.put_back(before)
         return planned if fits else None
 
-    def saved(self, seq: int) -> tuple[tuple[SavedCell, ...], ...]:
-        """The cells of a sequence, or (-1) of each buffer all that are used."""
+    def saved(self, seq: int) -> tuple[SavedTokens, ...]:
+        """The tokens of a sequence, or (-1) of each buffer all that are used."""
         if seq < 0:
             return tuple(
-                tuple(
-                    SavedCell(field.owners[cell], field.positions[cell])
-                    for cell in range(field.top)
-                    if field.owners[cell]
-                )
+                field.contents(cell for cell in range(field.top) if field.owners[cell])
                 for field in self.fields
             )
         field = self.field(seq)
-        return (tuple(SavedCell((seq,), field.positions[cell]) for cell in field.visible(seq)),)
+        return (field.contents(field.visible(seq), only=seq),)
 
-    def saved_bytes(self, buffers: Sequence[Sequence[SavedCell]]) -> int:
-        """What these cells cost on the host (state_write of llama-kv-cache.cpp)."""
-        counts = [(len(cells), sum(len(cell.seqs) for cell in cells)) for cells in buffers]
+    def saved_bytes(self, buffers: Sequence[SavedTokens]) -> int:
+        """What these tokens cost on the host (state_write of llama-kv-cache.cpp)."""
+        counts = [
+            (num_tokens(tokens), sum(run.num * len(run.seqs) for run in tokens))
+            for tokens in buffers
+        ]
         return self._state_bytes(counts)
 
     def sequence_bytes(self, seq: int) -> int:
@@ -118,17 +113,17 @@ class Cache:
                 num += cells * (8 + self.cost.row_bytes) + 4 * seqs + 8 + 24 * self.cost.layers
         return num
 
-    def restore(self, seq: int, cells: Sequence[SavedCell]) -> bool:
-        """A sequence has these cells, and no others, where new tokens would go; False: no room, and
+    def restore(self, seq: int, tokens: SavedTokens) -> bool:
+        """A sequence has these tokens, and no others, where new ones would go; False: no room, and
         it has none.
         """
-        if not cells:
+        if not tokens:
             return True
         field = self.field(seq)
         field.remove(seq, 0, OPEN)
-        places = field.find(len(cells))
+        places = field.find(num_tokens(tokens))
         if places is not None:
-            field.place(places, [TokenRun((seq,), cell.pos, 1) for cell in cells])
+            field.place(places, [run._replace(seqs=(seq,)) for run in tokens])
         return places is not None
 
 
@@ -278,10 +273,9 @@ class CellCache:
     def restore_all(self, state: SavedState) -> None:
         """The whole cache is what was saved, from the first cell of each buffer without holes."""
         for cache, buffers in zip(self.caches, state.caches, strict=True):
-            for field, cells in zip(cache.fields, buffers, strict=True):
+            for field, tokens in zip(cache.fields, buffers, strict=True):
                 field.clear()
-                for at, (seqs, pos) in enumerate(cells):
-                    field.place([at], [TokenRun(seqs, pos, 1)])
+                field.place(list(range(num_tokens(tokens))), tokens)
                 field.head = 0
 
     def check(self) -> None:

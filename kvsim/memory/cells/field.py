@@ -129,36 +129,49 @@ class CellField:
         was overwritten is removed: a sequence keeps no gaps.
         """
         overwritten: dict[int, int] = {}
-        at = 0
+        owners, at = self.owners, 0
         for seqs, pos, num in runs:
-            for offset in range(num):
-                cell = cells[at + offset]
-                before = self.owners[cell]
-                if before:
-                    (seq,) = before
-                    overwritten[seq] = max(overwritten.get(seq, -1), self.positions[cell])
-                    self._put(cell, (), 0)
-                self._put(cell, seqs, pos + offset)
+            taken = cells[at : at + num]
             at += num
+            for cell in taken:
+                if owners[cell]:
+                    (seq,) = owners[cell]
+                    overwritten[seq] = max(overwritten.get(seq, -1), self.positions[cell])
+            self._empty(taken)
+            self._fill(taken, seqs, pos)
         for seq, pos in overwritten.items():
             self.remove(seq, 0, pos + 1)
         if cells:
             self.head = cells[-1] + 1
 
+    def _fill(self, cells: Iterable[int], seqs: tuple[int, ...], pos: int) -> None:
+        """Empty cells hold tokens of these sequences, at rising positions from `pos` on."""
+        owners, positions, at = self.owners, self.positions, pos
+        for cell in cells:
+            owners[cell], positions[cell] = seqs, at
+            at += 1
+        self.used += at - pos
+        for seq in seqs:
+            self.held.setdefault(seq, set()).update(cells)
+            if self._last.get(seq, OPEN) < at - 1:
+                self._last[seq] = at - 1
+
+    def _empty(self, cells: Iterable[int]) -> None:
+        """These cells hold nothing any more."""
+        owners, positions, held, last = self.owners, self.positions, self.held, self._last
+        for cell in cells:
+            for seq in owners[cell]:
+                held[seq].discard(cell)
+                if last.get(seq) == positions[cell]:
+                    del last[seq]
+            self.used -= bool(owners[cell])
+            owners[cell], positions[cell] = (), 0
+
     def _put(self, cell: int, seqs: tuple[int, ...], pos: int) -> None:
         """A cell holds this token of these sequences, whatever it held before."""
-        before = self.owners[cell]
-        for seq in before:
-            if seq not in seqs:
-                self.held[seq].discard(cell)
-            if self._last.get(seq) == self.positions[cell]:
-                del self._last[seq]
-        for seq in seqs:
-            self.held.setdefault(seq, set()).add(cell)
-            if self._last.get(seq, OPEN) < pos:
-                self._last[seq] = pos
-        self.used += bool(seqs) - bool(before)
-        self.owners[cell], self.positions[cell] = seqs, pos
+        self._empty((cell,))
+        if seqs:
+            self._fill((cell,), seqs, pos)
 
     def snapshot(self, cells: list[int]) -> HeldCells:
         """What these cells hold now, for `put_back`."""
@@ -167,8 +180,10 @@ class CellField:
 
     def put_back(self, before: HeldCells) -> None:
         """The cells hold again what they held, and the head is where it was."""
+        self._empty([cell for cell, _, _ in before.cells])
         for cell, owners, pos in before.cells:
-            self._put(cell, owners, pos)
+            if owners:
+                self._fill((cell,), owners, pos)
         # What was removed meanwhile lay below what was overwritten: no end of a sequence.
         self._last = before.last
         self.head = before.head
@@ -176,22 +191,25 @@ class CellField:
     # --- sequences --------------------------------------------------------------------------------
 
     def _within(self, seq: int, p0: int, p1: int) -> list[int]:
-        """The cells of a sequence at positions [p0, p1), in order; seq -1: of any."""
+        """The cells of a sequence at positions [p0, p1); seq -1: of any."""
         positions = self.positions
         held = self.held.get(seq, ()) if seq >= 0 else set().union(*self.held.values())
         if p0 <= 0 and p1 >= OPEN:
-            return sorted(held)
-        return sorted(cell for cell in held if p0 <= positions[cell] < p1)
+            return list(held)
+        return [cell for cell in held if p0 <= positions[cell] < p1]
 
     def remove(self, seq: int, p0: int, p1: int) -> None:
         """A sequence (-1: every one) leaves its cells at positions [p0, p1)."""
-        emptied = self.size
+        emptied = []
         for cell in self._within(seq, p0, p1):
-            left = () if seq < 0 else tuple(other for other in self.owners[cell] if other != seq)
-            self._put(cell, left, self.positions[cell] if left else 0)
-            if not left:
-                emptied = min(emptied, cell)
-        self.head = min(self.head, emptied)
+            owners = self.owners[cell]
+            if seq < 0 or len(owners) == 1:
+                emptied.append(cell)
+            else:
+                left = tuple(other for other in owners if other != seq)
+                self._put(cell, left, self.positions[cell])
+        self._empty(emptied)
+        self.head = min(self.head, min(emptied, default=self.size))
 
     def keep(self, seq: int) -> None:
         """All other sequences leave."""
@@ -239,6 +257,25 @@ class CellField:
         if not self.window:
             return cells
         return [cell for cell in cells if last - self.positions[cell] < self.window]
+
+    def contents(self, cells: Iterable[int], only: int = -1) -> tuple[TokenRun, ...]:
+        """The tokens in these used cells, in their order. only: the sequence that is named, -1 for
+        all of a cell.
+        """
+        found: list[TokenRun] = []
+        mine, start, end = (only,), 0, -1
+        seqs: tuple[int, ...] = ()
+        for cell in cells:
+            here = mine if only >= 0 else self.owners[cell]
+            pos = self.positions[cell]
+            if pos != end or here != seqs:
+                if seqs:
+                    found.append(TokenRun(seqs, start, end - start))
+                seqs, start = here, pos
+            end = pos + 1
+        if seqs:
+            found.append(TokenRun(seqs, start, end - start))
+        return tuple(found)
 
     def num_visible(self, seq: int) -> int:
         """How many cells `visible` has."""
