@@ -2,6 +2,7 @@
 
 from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.pool import SizedPool
+from kvsim.capacity.sglang.settings import SglangSettings
 from kvsim.capacity.sglang.simulated import bytes_of_tokens, settings_of, sglang_pool
 from kvsim.capacity.sizing import check_simulated, size
 from kvsim.capacity.tensorrt_llm import trt_llm_pool
@@ -33,6 +34,7 @@ def pool_of(scenario: Scenario, model: Model, device: Device, drafter: Drafter |
         memory = memory.model_copy(update=update)
     if fraction is not None:
         settings = settings_of(memory, flags)
+        _check_ratio(scenario, model, settings)
         if drafter is not None:
             raise InputError(
                 "SGLang's pool with a drafter's cache in it is not followed",
@@ -67,3 +69,22 @@ def pool_of(scenario: Scenario, model: Model, device: Device, drafter: Drafter |
     )
     by_user = memory is not scenario.memory  # in bytes, of the tokens that were given
     return sized.pool._replace(sized_by="kv_cache_tokens") if by_user else sized.pool
+
+
+def _check_ratio(scenario: Scenario, model: Model, settings: SglangSettings) -> None:
+    """InputError for a mamba_full_memory_ratio that decides nothing."""
+    ratio, tree = scenario.memory.mamba_full_memory_ratio, "max_mamba_cache_size"
+    because = None
+    if all(group.kind != "recurrent" for group in scenario.model.layout(model).groups):
+        because = "the model has no recurrent layers"
+    elif settings.max_mamba_cache_size is not None:
+        because = "max_mamba_cache_size of [[allocator]] is the number of states"
+    elif not any(hasattr(each, tree) for each in scenario.allocator):
+        because = 'only kind = "radix" has a pool of states'
+    if ratio is not None and because is not None:
+        raise InputError(
+            f"changes nothing: {because}",
+            where="memory.mamba_full_memory_ratio",
+            value=ratio,
+            remedy="leave it out",
+        )

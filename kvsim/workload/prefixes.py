@@ -10,6 +10,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, NonNegativeFloat, model_validator
 
+from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.request import TokenRuns
 from kvsim.workload.content import TokenIds
@@ -67,7 +68,15 @@ def draw_items(
         kinds = pool.count
         contents = _texts(pool.tokens, kinds or 0, rng, base, ids)
         numbers = pool.per_prompt.draw(count, rng, base) * (rng.random(count) < pool.share)
-        total = int(numbers.sum())
+        total = sum(numbers.tolist())  # numpy's own sum would wrap at 64 bits
+        if total > MOST_TEXTS:
+            raise InputError(
+                "more items than a stream can have",
+                where="workload.items.per_prompt",
+                value=f"{total:,} items in {count:,} prompts",
+                limit=f"{MOST_TEXTS:,}",
+                remedy="take fewer items per prompt, or fewer requests",
+            )
         if kinds is None:
             contents = _texts(pool.tokens, total, rng, base, ids)
         taken = iter(range(total) if kinds is None else _choices(kinds, pool.zipf, total, rng))

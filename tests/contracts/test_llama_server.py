@@ -30,8 +30,13 @@ STIRRED = settings(
 
 
 def made(tables: Any, server: dict[str, Any], tokens: int, model: dict[str, Any]) -> dict[str, Any]:
+    cells: dict[str, Any] = {"kind": "cells"}
+    if model is WINDOWS:
+        cells["n_ubatch"] = 64
+        if server.keys() & {"context_shift", "cache_reuse"}:
+            cells["swa_full"] = True  # positions shift where no layer forgets tokens
     table: dict[str, Any] = tables(
-        allocator=[{"kind": "cells", "n_ubatch": 64}],
+        allocator=[cells],
         scheduler={"kind": "llama-server", **server},
         memory={"kv_cache_tokens": tokens},
         model=model,

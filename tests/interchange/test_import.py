@@ -451,3 +451,48 @@ def test_an_unknown_file_lists_the_formats(tmp_path: Path) -> None:
     log = str(SAMPLES["vllm-log"](tmp_path))
     with pytest.raises(InputError, match=r"\.toml"):
         write_imported(import_sources([log], OPT, tmp_path / "a"), tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("command", "left_out", "kept"),
+    [
+        (
+            "llama-server -m /models/opt-125m.gguf -c 2048 -np 2 -ub 1024 --swa-full"
+            " --context-shift --cache-reuse 64 --swa-checkpoints 3 --cache-ram 0"
+            " --no-cache-idle-slots",
+            ("n_ubatch", "swa_full", "ctx_checkpoints", "cache_idle_slots"),
+            ("context_shift", "cache_reuse"),
+        ),
+        (
+            "llama-server -m /models/gemma-3-1b.gguf -c 8192 -np 2 -ub 1024 --context-shift"
+            " --cache-reuse 64 --swa-checkpoints 3 --no-cache-idle-slots",
+            ("context_shift", "cache_reuse"),
+            ("n_ubatch", "ctx_checkpoints", "cache_idle_slots"),
+        ),
+        (
+            "python -m sglang.launch_server --model-path facebook/opt-125m"
+            " --mamba-full-memory-ratio 0.5",
+            ("mamba_full_memory_ratio",),
+            (),
+        ),
+    ],
+)
+def test_a_flag_that_the_server_does_not_use_is_left_out_with_a_note(
+    tmp_path: Path, command: str, left_out: tuple[str, ...], kept: tuple[str, ...]
+) -> None:
+    (tmp_path / "serve.sh").write_text(command + "\n")
+    made = imported(tmp_path, tmp_path / "serve.sh", gpu="h100")
+    text = (tmp_path / "made.toml").read_text()
+    set_keys = re.findall(r"^(\w+) = ", text, flags=re.MULTILINE)
+    assert not {*left_out} & {*set_keys}
+    assert {*kept} <= {*set_keys}
+    said = "\n".join(made.notes)
+    for key in left_out:
+        assert f"{key} is left out: " in said
+    kvsim.simulate(tomllib.loads(text) | {"workload": WORKLOAD})
+
+
+WORKLOAD = {
+    "kind": "synthetic", "num_requests": 5, "arrivals": "at-once",
+    "prompt": {"kind": "fixed", "tokens": 50}, "output": {"kind": "fixed", "tokens": 5},
+}  # fmt: skip

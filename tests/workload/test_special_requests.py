@@ -197,3 +197,13 @@ def test_a_row_without_output_names_both_ways_out(tmp_path: Path) -> None:
     path.write_text("\n".join(RECORDS) + "\n")
     with pytest.raises(InputError, match=r"drop_failed .* or prompts_alone"):
         read_trace(path)
+
+
+@pytest.mark.parametrize("count", [None, 500])
+def test_more_items_than_a_stream_can_have_are_refused(count: int | None) -> None:
+    pool = {
+        "tokens": {"kind": "fixed", "tokens": 5},
+        "per_prompt": {"kind": "uniform", "min_tokens": 1, "max_tokens": 10**18},
+    }
+    with pytest.raises(InputError, match=r"items.per_prompt.*more items.*limit 10,000,000"):
+        made(num_requests=20, items=[pool if count is None else pool | {"count": count}])

@@ -12,6 +12,7 @@ from kvsim.device import named_device
 from kvsim.interchange.to_scenario.drafts import speculation_of
 from kvsim.interchange.to_scenario.pool import pool_of
 from kvsim.interchange.to_scenario.served import served_device, served_model
+from kvsim.interchange.to_scenario.unused import without_unused
 from kvsim.interchange.vllm_tiers import tiers_of
 from kvsim.observed.vllm_defaults import NEWEST, release
 from kvsim.observed.vllm_meta import VllmMeta
@@ -180,6 +181,7 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     notes: list[str] = []
     device = served_device(settings, assumed)
     served = served_model(settings, assumed)
+    settings = without_unused(settings, served, notes)
     model, known = served.table, settings.reported()
     meta_table: dict[str, Any] = {name: known[name] for name in _META if name in known}
     if "max_model_len" in model:

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from kvsim.memory.cells.allocator import CellsAllocator
 from kvsim.memory.cells.plan import CellPlan, plan_cells
 from kvsim.memory.options import WASTE, AllocatorOptions, MemorySpec, Removal
+from kvsim.plumbing.errors import InputError
 
 MOST_SEQUENCES = 256
 AUTO_SLOTS = 4
@@ -70,6 +71,8 @@ class Cells(AllocatorOptions):
         yield Removal(WASTE, None)
 
     def build(self, memory: MemorySpec) -> CellsAllocator:
+        if all(group.kind != "sliding" for group in memory.layout.groups):
+            self._check_without_windows()
         unified = self.kv_unified is not False
         num = self.n_seq_max or (MOST_SEQUENCES if unified else AUTO_SLOTS)
 
@@ -78,3 +81,17 @@ class Cells(AllocatorOptions):
 
         fixed = self.kv_unified is not None or self.n_seq_max is not None
         return CellsAllocator(memory, planned(num, shared=unified), planned, fixed=fixed)
+
+    def _check_without_windows(self) -> None:
+        """InputError for a key that decides only how much a cache of windows keeps, or which
+        neighbouring cells are asked for.
+        """
+        names = ["swa_full"] if self.semantics == "march-2025" else ["swa_full", "n_ubatch"]
+        for name in names:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise InputError(
+                    "changes nothing: the model has no sliding windows",
+                    where=f"allocator.{name}",
+                    value=getattr(self, name),
+                    remedy="leave it out",
+                )

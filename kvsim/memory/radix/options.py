@@ -1,6 +1,6 @@
 """The options of KV memory by a radix tree, and what they put together."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from pydantic import Field, field_validator
 
@@ -18,6 +18,12 @@ from kvsim.plumbing.errors import InputError
 _SECOND_POOLS = (
     ("sliding", "swa", "sliding windows"),
     ("recurrent", "mamba", "recurrent layers"),
+)
+# Which states the tree keeps.
+_OF_THE_TREE = (
+    "mamba_radix_cache_strategy",
+    "mamba_track_interval",
+    "mamba_max_states_per_path",
 )
 
 
@@ -127,17 +133,31 @@ class Radix(HicacheOptions):
         )
 
     def _check_used(self, kinds: Collection[str]) -> None:
-        """InputError for a key of a second pool that the model does not have."""
+        """InputError for a key of a second pool that the model does not have, or of a tree that is
+        disabled.
+        """
         for kind, word, layers in _SECOND_POOLS:
-            for name, field in type(self).model_fields.items():
-                value = getattr(self, name)
-                if kind not in kinds and word in name and value != field.default:
-                    raise InputError(
-                        f"changes nothing: the model has no {layers}",
-                        where=f"allocator.{name}",
-                        value=value,
-                        remedy="leave it out",
-                    )
+            if kind not in kinds:
+                names = (name for name in type(self).model_fields if word in name)
+                self._check_defaults(names, f"the model has no {layers}", "leave it out")
+        if self.disable_radix_cache:
+            self._check_defaults(
+                _OF_THE_TREE,
+                "disable_radix_cache = true, so that no state is kept",
+                "leave one of the two out",
+            )
+
+    def _check_defaults(self, names: Iterable[str], because: str, remedy: str) -> None:
+        """InputError for a key of these that is not at its default."""
+        for name in names:
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                raise InputError(
+                    f"changes nothing: {because}",
+                    where=f"allocator.{name}",
+                    value=value,
+                    remedy=remedy,
+                )
 
     def _over_windows(self, memory: MemorySpec) -> WindowAllocator:
         pools = window_pools(memory, self.page_size, self.swa_full_tokens_ratio)
@@ -153,9 +173,17 @@ class Radix(HicacheOptions):
     def _over_states(self, memory: MemorySpec) -> StateAllocator:
         pools = state_pools(memory, self.page_size, self.max_mamba_cache_size)
         self._check_page(pools.tokens)
+        overlaps = memory.hash_lag > 0
+        strategy = resolved(self.mamba_radix_cache_strategy, self.page_size, overlaps=overlaps)
+        if strategy == "no_buffer" and not self.disable_radix_cache:
+            self._check_defaults(
+                ("mamba_track_interval",),
+                "the strategy is no_buffer, which keeps states at the ends of chunks and requests",
+                "leave it out, or take extra_buffer",
+            )
         flags = StateFlags(
             self.page_size,
-            resolved(self.mamba_radix_cache_strategy, self.page_size, overlaps=memory.hash_lag > 0),
+            strategy,
             self.mamba_track_interval,
             self.mamba_max_states_per_path,
             caching=not self.disable_radix_cache,

@@ -38,7 +38,7 @@ def parse_case(table: Mapping[str, Any], where: str) -> RecordedCase:
     for kind in kinds:
         if kind.recognises(table):
             return kind.parse(table, where)
-    names = [kind.recognised_by for kind in kinds]
+    names = dict.fromkeys(kind.recognised_by for kind in kinds)  # two kinds may share a key
     raise InputError(
         "no recorded engine's settings",
         where=f"{where}.engine",

@@ -79,3 +79,11 @@ def test_a_case_that_cannot_be_is_one_line(
     with pytest.raises(InputError, match=words) as caught:
         read_case(path)
     assert "\n" not in str(caught.value)
+
+
+def test_the_remedy_names_each_key_of_a_case_once() -> None:
+    with pytest.raises(InputError, match="no recorded engine's settings") as caught:
+        parse_case({"name": "none"}, "case")
+    assert caught.value.remedy is not None
+    names = caught.value.remedy.partition(": ")[2].split(", ")
+    assert len(names) == len(set(names)) > 5

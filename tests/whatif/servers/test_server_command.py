@@ -19,12 +19,12 @@ BASE: dict[str, Any] = {
 SERVERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         "llama-server",
-        {"kind": "cells", "n_ubatch": 256},
+        {"kind": "cells"},
         {
             "kind": "llama-server",
             "n_parallel": 8,
             "kv_unified": True,
-            "cache_ram": 0,
+            "cache_ram": 64,
             "slot_prompt_similarity": 0.5,
             "cache_idle_slots": False,
         },
@@ -68,6 +68,15 @@ def test_the_printed_command_imports_as_the_scenario_that_it_is_for(
     assert {key: getattr(again.scheduler_of(again.allocator[0]), key) for key in asked} == asked
     kept = {key: getattr(before.allocator[0], key) for key in allocator if key != "kind"}
     assert {key: getattr(again.allocator[0], key) for key in kept} == kept
+
+
+def test_cells_of_windows_have_their_flags(tmp_path: Path) -> None:
+    cells = {"kind": "cells", "n_ubatch": 256, "swa_full": True}
+    tables = {**BASE, "model": {"name": "gemma-3-1b"}, "allocator": [cells]}
+    command = server_command({**tables, "scheduler": {"kind": "llama-server"}}, tmp_path)
+    assert command is not None
+    assert "--ubatch-size 256" in command
+    assert "--swa-full" in command
 
 
 def test_what_no_flag_sets_is_named(tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ class LlamaServer(SlotFlags, SchedulerOptions):
         context = plan.cells * plan.buffers
         n_batch = min(self.n_batch, context)
         shifts = not plan.window or plan.window_cells == plan.cells
+        self._check_used(shifts=shifts)
         settings = SlotSettings(
             plan.cells,
             n_batch,
@@ -104,3 +105,26 @@ class LlamaServer(SlotFlags, SchedulerOptions):
             limit = self.cache_ram * MIB if self.cache_ram > 0 else None
             host = HostCache(limit, context)
         return Wiring(self.num_slots, settings, host)
+
+    def _check_used(self, *, shifts: bool) -> None:
+        """InputError for a flag that decides nothing here. shifts: no layer forgets what has left
+        its window, so positions can shift, and no checkpoint is needed.
+        """
+        idle = {}
+        if shifts:
+            idle["ctx_checkpoints"] = "only windows that forget tokens need checkpoints"
+        else:
+            idle["context_shift"] = idle["cache_reuse"] = (
+                "no position shifts where windows forget tokens (swa_full = false)"
+            )
+        if not self.cache_ram:
+            idle["cache_idle_slots"] = "cache_ram = 0 has no room to save a slot in"
+        for name, because in idle.items():
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                raise InputError(
+                    f"changes nothing: {because}",
+                    where=f"scheduler.{name}",
+                    value=value,
+                    remedy="leave it out",
+                )

@@ -81,7 +81,17 @@ class HicacheOptions(AllocatorOptions):
         storage = [key for key in changed if "storage" in key]
         if storage and self.hicache_storage_backend is None:
             raise ValueError(f"{storage[0]} changes nothing without hicache_storage_backend")
+        if self.hicache_storage_prefetch_policy != "timeout":
+            self._check_no_time_is_set()
         return self
+
+    def _check_no_time_is_set(self) -> None:
+        extra = self.hicache_storage_backend_extra_config
+        for key, field in HicacheStorageConfig.model_fields.items():
+            if "timeout" in key and getattr(extra, key) != field.default:
+                raise ValueError(
+                    f"{key} changes nothing unless hicache_storage_prefetch_policy is timeout"
+                )
 
     def host_tokens(self, pool_tokens: int, token_bytes: int, page_size: int) -> int:
         """Tokens of the host pool, whole pages (mem_cache/pool_host/base.py)."""

@@ -71,16 +71,13 @@ class StatesEngine(SglangEngine):
     @property
     def second_pool(self) -> PoolBeside:
         states = self.max_mamba_cache_size
-        return PoolBeside(
-            (KVGroup("recurrent", 1, 0, state_bytes=1),),
-            states + 1,
-            flags={
-                "max_mamba_cache_size": states,
-                "mamba_radix_cache_strategy": self.mamba_strategy,
-                "mamba_track_interval": self.mamba_track_interval,
-                "mamba_max_states_per_path": self.mamba_max_states_per_path,
-            },
-        )
+        flags: dict[str, Any] = {"max_mamba_cache_size": states}
+        if self.radix_cache:  # a scenario is refused what its server would not look at
+            flags["mamba_radix_cache_strategy"] = self.mamba_strategy
+            flags["mamba_max_states_per_path"] = self.mamba_max_states_per_path
+            if self.mamba_strategy != "no_buffer":
+                flags["mamba_track_interval"] = self.mamba_track_interval
+        return PoolBeside((KVGroup("recurrent", 1, 0, state_bytes=1),), states + 1, flags=flags)
 
 
 class HybridSchedule(Case):

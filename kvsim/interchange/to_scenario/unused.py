@@ -1,0 +1,37 @@
+"""Flags that a server accepts and does not use, which a scenario would be refused for."""
+
+from collections.abc import Collection, Iterator
+
+from kvsim.interchange.to_scenario.served import ServedModel
+from kvsim.readers.description import ServerSettings
+
+
+def without_unused(
+    settings: ServerSettings, served: ServedModel, notes: list[str]
+) -> ServerSettings:
+    """The settings without those that decide nothing for this model. A note names each."""
+    if served.model is None or served.options is None:
+        return settings
+    kinds = {group.kind for group in served.options.layout(served.model).groups}
+    given = settings.reported()
+    unused = {key: why for key, why in _unused(settings, kinds) if key in given}
+    notes += [f"{key} is left out: {why}" for key, why in unused.items()]
+    return settings.model_copy(update=dict.fromkeys(unused))
+
+
+def _unused(settings: ServerSettings, kinds: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Keys, and why the server does not use them."""
+    if settings.engine == "sglang" and "recurrent" not in kinds:
+        yield "mamba_full_memory_ratio", "the model has no recurrent layers"
+    if settings.engine != "llama.cpp":
+        return
+    if "sliding" not in kinds:
+        for key in ("swa_full", "n_ubatch"):
+            yield key, "the model has no sliding windows"
+    if "sliding" in kinds and not settings.swa_full:
+        for key in ("context_shift", "cache_reuse"):
+            yield key, "no position shifts where windows forget tokens"
+    else:
+        yield "ctx_checkpoints", "only windows that forget tokens need checkpoints"
+    if settings.cache_ram == 0:
+        yield "cache_idle_slots", "cache_ram = 0 has no room to save a slot in"
