@@ -1,11 +1,27 @@
 """The layout of a model's KV cache: bytes of one token, layer group by layer group."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kvsim.plumbing.errors import InputError
 
 GroupKind = Literal["full", "sliding", "mla", "recurrent"]
+
+
+class OwnBlock(NamedTuple):
+    """A block that a cache has whatever the engine's: tokens it covers, bytes it takes."""
+
+    tokens: int
+    bytes: int
+
+
+class Reading(NamedTuple):
+    """What attention reads of a cache of its own kind. tokens: at most those of so many newest or
+    picked tokens of a sequence, None: all. pair_flops: of one query and one token, in one layer.
+    """
+
+    tokens: int | None
+    pair_flops: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +36,8 @@ class KVGroup:
     draft_layers: of the layers, those of a drafter.
     chunk_tokens: local attention frees the blocks before the current chunk of so many tokens; None
     where it keeps them.
+    own_block: of one layer, where the engine's block size does not count; bytes_per_token is then
+    the share of a token. reading: of layers with own blocks.
     """
 
     kind: GroupKind
@@ -29,6 +47,8 @@ class KVGroup:
     state_bytes: int = 0
     draft_layers: int = 0
     chunk_tokens: int | None = None
+    own_block: OwnBlock | None = None
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +56,11 @@ class KVLayout:
     """All groups of a model. One token in a sequence shorter than every window costs the sum."""
 
     groups: tuple[KVGroup, ...]
+
+    @property
+    def has_own_blocks(self) -> bool:
+        """Whether caches come in blocks of their own sizes."""
+        return any(group.own_block for group in self.groups)
 
     @property
     def bytes_per_token(self) -> int:

@@ -91,6 +91,13 @@ def _groups(spec: ReplicaSpec, options: Paged) -> tuple[tuple[OffloadedGroup, ..
     if is_uniform(layout, windows=not options.disable_hybrid_kv_cache_manager):
         block_bytes = layout.bytes_per_token * size
         return (OffloadedGroup(size, 1, block_bytes),), block_bytes
+    if layout.has_own_blocks:
+        raise InputError(
+            "tiers behind caches with blocks of their own are not simulated",
+            where="tier",
+            value="tier",
+            remedy="leave [[tier]] out, or take another model",
+        )
     grouping = spec.plan or options.grouping(layout, spec.scheduler.block_rules)
     if any(group.state_bytes for group in grouping.groups) or options.prefix_match_unit:
         raise InputError(

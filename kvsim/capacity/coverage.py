@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from kvsim.capacity.sglang.sizing import WINDOWED_KINDS
 from kvsim.model import Model
-from kvsim.model.layers import Attention, CompressedAttention
+from kvsim.model.layers import Attention
 
 Level = Literal["exact", "approximate", "sized"]
 # Of SGLang 0.5.23 (arg_groups/overrides.py), by model_type: recurrent models with states that it
@@ -36,17 +36,7 @@ EXACT = Coverage("exact")
 
 def covered(model: Model) -> dict[str, Coverage]:
     """The coverage of `model` by engine: "vllm" (paged) and "sglang" (radix)."""
-    neither = _neither(model)
-    if neither is not None:
-        return {"vllm": neither, "sglang": neither}
     return {"vllm": EXACT, "sglang": _by_sglang(model)}
-
-
-def _neither(model: Model) -> Coverage | None:
-    """Why no simulation runs, whatever the engine."""
-    if any(isinstance(layer.mixer, CompressedAttention) for layer in model.layers):
-        return Coverage("sized", "its caches come in blocks of their own sizes")
-    return None
 
 
 def _chunked(model: Model) -> bool:
@@ -55,7 +45,10 @@ def _chunked(model: Model) -> bool:
 
 
 def _by_sglang(model: Model) -> Coverage:
-    kinds = {group.kind for group in model.kv_layout().groups}
+    layout = model.kv_layout()
+    kinds = {group.kind for group in layout.groups}
+    if layout.has_own_blocks:
+        return Coverage("approximate", "a token keeps its windows and states: SGLang frees these")
     if kinds == {"recurrent"}:
         return Coverage("sized", "SGLang's pool of states without KV is not followed")
     if _chunked(model):

@@ -37,9 +37,7 @@ class MemoryQuestion(NamedTuple):
 
 
 class MemoryAnswer(NamedTuple):
-    """sized: the pool of the GPU that has the least. fits: sequences by length; none where the
-    caches come in blocks of their own.
-    """
+    """sized: the pool of the GPU that has the least. fits: sequences by length."""
 
     model: Model
     options: ModelOptions
@@ -84,7 +82,6 @@ def memory_answer(question: MemoryQuestion) -> MemoryAnswer:
             initial_tokens=question.initial_tokens,
         )
         for length in _lengths(question.num_tokens, longest)
-        if not sized.plan.packed
     ]
     return MemoryAnswer(model, options, device, longest, sized, fits)
 

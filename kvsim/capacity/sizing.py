@@ -42,13 +42,6 @@ def check_simulated(model: Model, model_options: ModelOptions) -> None:
             limit=1,
             remedy="kvsim memory sizes the others",
         )
-    if any(cache.own_block for cache in model_options.caches(model)):
-        raise InputError(
-            "its caches come in blocks of their own sizes, which no allocator here hands out",
-            where="model",
-            value=model.name,
-            remedy="kvsim memory sizes its pool",
-        )
 
 
 def size(
@@ -222,7 +215,7 @@ def _plan(
         exports_states=exports_states,
         decode_context_parallel_size=options.decode_context_parallel_size,
         speculation=None if drafter is None else drafter.speculation,
-        packs_by_place=version.packs_by_place,
+        packs_by_place=memory.version.blocks.packs_by_place,
         frees_chunks=version.frees_chunks,
     )
     return plan_cache(caches, serving, drafted, held)

@@ -8,6 +8,7 @@ rotated ones in 16 bits, 8 of scales) on pages of whole 576 bytes, or in 16 bits
 
 from typing import NamedTuple
 
+from kvsim.layout import OwnBlock, Reading
 from kvsim.model.layers import CompressedAttention
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
@@ -20,22 +21,16 @@ PACKED = ("auto", "fp8", "fp8_e4m3", "fp8_ds_mla")
 PLAIN = ("bf16", "bfloat16")
 
 
-class OwnBlock(NamedTuple):
-    """A block that a cache has whatever the engine's: tokens it covers, bytes it takes."""
-
-    tokens: int
-    bytes: int
-
-
 class CompressedCaches(NamedTuple):
     """Of one layer. window: of the newest tokens. compressed: of all, several as one; of keys, and
-    of an indexer's. states: of the held_tokens newest, not compressed yet.
+    of an indexer's; readings: of these. states: of the held_tokens newest, not compressed yet.
     """
 
     window: OwnBlock
     compressed: tuple[OwnBlock, ...] = ()
     states: tuple[OwnBlock, ...] = ()
     held_tokens: int = 0
+    readings: tuple[Reading, ...] = ()
 
 
 def compressed_caches(mixer: CompressedAttention, kv_cache_dtype: str) -> CompressedCaches:
@@ -60,13 +55,18 @@ def compressed_caches(mixer: CompressedAttention, kv_cache_dtype: str) -> Compre
         return CompressedCaches(window)
     rows = BLOCK_TOKENS // ratio
     compressed, state_tokens = [block(BLOCK_TOKENS, rows * row)], STATE_BLOCK_TOKENS[ratio]
-    widths = [mixer.head_dim]
+    widths, readings = [mixer.head_dim], [Reading(None, mixer.decode_flops_per_pair() // ratio)]
     if mixer.has_indexer:
         key = mixer.index_head_dim + INDEX_SCALE_BYTES
         compressed.append(block(BLOCK_TOKENS, rows * key))
         widths.append(mixer.index_head_dim)
+        picked = None if mixer.index_topk is None else ratio * mixer.index_topk
+        readings = [readings[0]._replace(tokens=picked)]
+        scored = 2 * mixer.index_heads * mixer.index_head_dim
+        readings.append(Reading(None, scored // ratio))
     states = [block(state_tokens, state_tokens * 8 * mixer.streams * width) for width in widths]
-    return CompressedCaches(window, tuple(compressed), tuple(states), mixer.streams * ratio)
+    held_tokens = mixer.streams * ratio
+    return CompressedCaches(window, tuple(compressed), tuple(states), held_tokens, tuple(readings))
 
 
 def _row_bytes(mixer: CompressedAttention) -> int:

@@ -7,11 +7,13 @@ serves fp8 as fp8_ds_mla (model_executor/layers/attention/mla_attention.py, Flas
 DeepSeek-V4 keeps several caches a layer, in blocks of their own (`compressed_cache`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from kvsim.layout import GroupKind, KVGroup, KVLayout
-from kvsim.model.compressed_cache import OwnBlock, compressed_caches
+from kvsim.layout import GroupKind, KVGroup, KVLayout, OwnBlock, Reading
+from kvsim.model.compressed_cache import compressed_caches
 from kvsim.model.kv_formats import (
     FP8_DS_MLA,
     NVFP4_DS_MLA,
@@ -32,6 +34,7 @@ from kvsim.model.layers import (
 from kvsim.model.weights import DTYPE_BYTES
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.packed import table_of
 
 SCALED_ELEMENTS = 128
 
@@ -44,7 +47,7 @@ class LayerCache(NamedTuple):
     drafted_bytes: what a state grows by for each token drafted ahead. own_block: where the engine's
     block size does not count; bytes_per_token is then its share, rounded up. chunk_tokens: of local
     attention, where blocks before the current chunk may be given back. kv_heads: that share
-    bytes_per_token; layers with others are not grouped with these.
+    bytes_per_token; layers with others are not grouped with these. reading: of own blocks.
     """
 
     kind: GroupKind
@@ -54,6 +57,7 @@ class LayerCache(NamedTuple):
     index_bytes: int = 0
     drafted_bytes: int = 0
     own_block: OwnBlock | None = None
+    reading: Reading | None = None
     chunk_tokens: int | None = None
     kv_heads: int = 1
 
@@ -116,8 +120,25 @@ def grouped(
             before.state_bytes + cache.state_bytes,
             before.draft_layers + (index >= len(caches)),
             cache.chunk_tokens if by_chunk else None,
+            cache.own_block,
+            cache.reading,
         )
-    return KVLayout(tuple(groups.values()))
+    return KVLayout(tuple(_token_shares(groups.values())))
+
+
+def _token_shares(groups: Iterable[KVGroup]) -> Iterator[KVGroup]:
+    """The groups, with the bytes of a token in those of own blocks. Groups that one block table
+    serves have together what a token has in the whole blocks of all of them.
+    """
+    pages: Counter[tuple[object, ...]] = Counter()
+    for group in groups:
+        if group.own_block is None:
+            yield group
+            continue
+        tokens, key = group.own_block.tokens, table_of(group)
+        before = pages[key] // tokens
+        pages[key] += group.layers * group.own_block.bytes
+        yield replace(group, bytes_per_token=pages[key] // tokens - before)
 
 
 def buckets(
@@ -176,17 +197,28 @@ def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | str, tp: int) -> 
 
 
 def _compressed(mixer: CompressedAttention, kv_cache_dtype: str) -> Iterator[LayerCache]:
+    """In the order in which vLLM 0.33 registers them: the indexer's, the window, the others."""
     blocks = compressed_caches(mixer, kv_cache_dtype)
-    yield _own("sliding", blocks.window, mixer.window_tokens)
-    for block in blocks.compressed:
-        yield _own("mla", block)
-    for block in blocks.states:
-        yield _own("sliding", block, blocks.held_tokens)
+    unread = Reading(0, 0)  # a state is read where tokens are compressed, not by attention
+    pairs = [
+        (_own("mla", keys, reading), _own("sliding", states, unread, blocks.held_tokens))
+        for keys, states, reading in zip(
+            blocks.compressed, blocks.states, blocks.readings, strict=True
+        )
+    ]
+    window = Reading(mixer.window_tokens, mixer.decode_flops_per_pair())
+    for pair in pairs[1:]:
+        yield from pair
+    yield _own("sliding", blocks.window, window, mixer.window_tokens)
+    for pair in pairs[:1]:
+        yield from pair
 
 
-def _own(kind: GroupKind, block: OwnBlock, window_tokens: int | None = None) -> LayerCache:
+def _own(
+    kind: GroupKind, block: OwnBlock, reading: Reading, window_tokens: int | None = None
+) -> LayerCache:
     token = ceil_div(block.bytes, block.tokens)
-    return LayerCache(kind, token, window_tokens, own_block=block)
+    return LayerCache(kind, token, window_tokens, own_block=block, reading=reading)
 
 
 def _latent_bytes(mixer: LatentAttention, storage: KVFormat | str) -> int:

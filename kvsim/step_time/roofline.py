@@ -12,6 +12,8 @@ T tokens meet when they are routed evenly: E * (1 - (1 - k/E)^T) of E experts wi
 Sliding windows cap a chunk's pairs exactly. For decoding sequences only the sum S of the N contexts
 is known, and min(S, N * W) stands for the sum of min(context, W): exact while all lie within the
 window W or all beyond it, too large in between. KV writes and activations are left out.
+Compressed tokens (DeepSeek-V4) count as their share of a row; of those that an indexer picks, a
+step reads as many as it picks, and every key of the indexer. The compressors' states are left out.
 
 Where drafted tokens are verified, the step computes them too (matrices, logits, states), and each
 reads the context of its sequence again from what is on the chip: attention is the greater of the
@@ -62,14 +64,15 @@ class Roofline(StepTimeOptions):
 
         groups = []
         for group in layout.groups:
-            if group.kind == "recurrent":
+            seen = group.window_tokens if group.reading is None else group.reading.tokens
+            if group.kind == "recurrent" or seen == 0:
                 continue
             prefill, decode = _attention_flops(model, group)
             read_ps, query_ps = group.bytes_per_token * ps_per_byte, decode / tp
             query_ps *= ps_per_attention_flop
             groups.append(
                 AttentionTime(
-                    window_tokens=group.window_tokens,
+                    window_tokens=seen,
                     context_ps=round(max(read_ps, query_ps)),
                     query_fs=round(FS_PER_PS * query_ps),
                     read_fs=round(FS_PER_PS * group.bytes_per_token * ps_per_byte),
@@ -127,6 +130,9 @@ def _expert_reads(
 
 def _attention_flops(model: Model, group: KVGroup) -> tuple[int, int]:
     """FLOPs of one pair over all layers of this group: in prefill, and in decode."""
+    if group.reading is not None:
+        each = group.layers * group.reading.pair_flops
+        return each, each
     prefill = decode = 0
     for layer in model.layers:
         mixer = layer.mixer

@@ -19,11 +19,13 @@ v1/core/kv_cache_utils.py, platforms/interface.py):
                  of 64 where prefill kernels write states out within a chunk.
 """
 
+from collections import Counter
 from math import lcm
 from typing import NamedTuple
 
 from kvsim.layout import GroupKind, KVGroup, KVLayout
 from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.packed import dealt, pack
 
 MLA_GRANULARITY = 128
 EXPORT_GRANULARITY = 64
@@ -115,7 +117,7 @@ def is_uniform(layout: KVLayout, *, windows: bool = True) -> bool:
     Windows are given up where `windows` is false, and where pages cannot be made equal, as MLA's
     are never padded (`_try_get_full_allocation_fallback_groups`).
     """
-    if any(group.kind == "recurrent" for group in layout.groups):
+    if layout.has_own_blocks or any(group.kind == "recurrent" for group in layout.groups):
         return False
     if not windows or all(_keeps_all(group) for group in layout.groups):
         return True
@@ -143,16 +145,19 @@ def group_layers(
     block_size: int,
     *,
     commonest_sizes_groups: bool = True,
+    packs_by_place: bool = False,
     exports_states: bool = False,
     state_block_size: int | None = None,
 ) -> Grouping:
     """The groups of `layout`, each of whose groups has layers of equal bytes, or is the only one.
 
     block_size: tokens in a block, as asked for.
-    commonest_sizes_groups: see BlockRules.
+    commonest_sizes_groups, packs_by_place: see BlockRules.
     exports_states: prefill kernels write states out within a chunk.
     state_block_size: tokens of a block that holds a state; None: as of an attention layer.
     """
+    if layout.has_own_blocks:
+        return _packed(layout, by_place=packs_by_place)
     if is_uniform(layout):
         return one_table(layout, block_size)
     block_size = _beside_states(layout, block_size, exports_states)
@@ -182,6 +187,33 @@ def group_layers(
             tokens = page // slot
         groups += _dealt(group, size, tokens, page, bucket)
     return Grouping(tuple(groups), size, block_size, size * page)
+
+
+def _packed(layout: KVLayout, *, by_place: bool) -> Grouping:
+    """The groups of caches in blocks of their own sizes; the first that keeps every token sets the
+    size of a block.
+    """
+    parts, block_bytes = pack(layout, by_place=by_place)
+    pages: Counter[int] = Counter()
+    groups = []
+    for part in parts:
+        first = part.shares[0].group
+        before = pages[part.bucket] // part.tokens
+        pages[part.bucket] += part.bytes
+        groups.append(
+            BlockGroup(
+                first.kind,
+                sum(share.layers for share in part.shares),
+                pages[part.bucket] // part.tokens - before,
+                first.window_tokens,
+                draft_layers=sum(share.draft_layers for share in part.shares),
+                block_size=part.tokens,
+                page_bytes=tuple(dict.fromkeys(share.page_bytes for share in part.shares)),
+                bucket=part.bucket,
+            )
+        )
+    most, least = max(g.layers for g in groups), min(g.block_size for g in groups)
+    return Grouping(tuple(groups), most, least, block_bytes)
 
 
 def _token_bytes(group: KVGroup) -> int:
@@ -219,20 +251,15 @@ def _dealt(
 ) -> list[BlockGroup]:
     """`group` in as few parts of at most `size` layers as possible, dealt out in turn."""
     num_parts = ceil_div(group.layers, size)
-
-    def dealt(layers: int, part: int) -> int:
-        """Of the first `layers` layers, those of a part."""
-        return (layers - part + num_parts - 1) // num_parts
-
     parts, before = [], 0
     for part in range(num_parts):
-        layers = dealt(group.layers, part)
+        layers = dealt(group.layers, part, num_parts)
         after = before + layers
         slot, state = (
             total * after // group.layers - total * before // group.layers
             for total in (group.bytes_per_token, group.state_bytes)
         )
-        drafts = layers - dealt(group.layers - group.draft_layers, part)
+        drafts = layers - dealt(group.layers - group.draft_layers, part, num_parts)
         parts.append(
             BlockGroup(
                 group.kind,

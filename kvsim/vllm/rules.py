@@ -61,6 +61,7 @@ class BlockRules:
     writes_inside: a prefill kernel may write states out within a chunk.
     names_returned: blocks that accepted drafts fill get their hashes when the step returns; else,
         where steps do not overlap, when the sequence is scheduled next.
+    packs_by_place: caches in blocks of their own sizes are packed with a place for each size.
     counts_drops: where a drafter's hits lose their last unit, the look-up goes one unit further and
         the tail of a prompt is kept one unit lower; else only chunks end one block lower.
     """
@@ -92,6 +93,7 @@ class BlockRules:
     writes_inside: bool = True
     names_returned: bool = True
     counts_drops: bool = True
+    packs_by_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,6 @@ class SizingRules:
     caches_prefixes: prefix caching by default; caches_hybrid_prefixes: with recurrent layers too.
     schedules_ahead: asynchronous scheduling by default (github.com/vllm-project/vllm/pull/27614).
     heeds_kv_cache_dtype: the KV dtype that a quantised checkpoint names is used.
-    packs_by_place: caches of different sizes are packed with a place for each.
     frees_chunks: local attention frees the blocks before the current chunk
         (VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE).
     exports_states: prefill kernels may write recurrent states out within a chunk.
@@ -174,7 +175,6 @@ class SizingRules:
     caches_hybrid_prefixes: bool = False
     schedules_ahead: bool = False
     heeds_kv_cache_dtype: bool = False
-    packs_by_place: bool = True
     frees_chunks: bool = False
     exports_states: bool = False
 

@@ -20,6 +20,7 @@ from kvsim.vllm.rules import BlockRules, SchedulingRules, SizingRules
 # Those whose schedules are recorded, as `scheduler.semantics` names them.
 Semantics = Literal["vllm-0.33", "vllm-0.27", "vllm-0.22", "vllm-0.11"]
 _NEWEST_BLOCKS, _NEWEST_SCHEDULING = BlockRules("vllm-0.33"), SchedulingRules()
+_PLACED_BLOCKS = replace(_NEWEST_BLOCKS, packs_by_place=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ V0 = VllmVersion(
         writes_inside=False,
         names_returned=False,
         counts_drops=False,
+        packs_by_place=True,
     ),
 )
 # FlashInfer samples where it is installed, as in the published images; from 0.12 on a sort does.
@@ -81,6 +83,7 @@ V0_11 = VllmVersion(
         writes_inside=False,
         names_returned=False,
         counts_drops=False,
+        packs_by_place=True,
     ),
     SchedulingRules(
         reserves_full_isl=False,
@@ -113,8 +116,9 @@ V0_20 = VllmVersion(
         non_torch_several_gib=0.7,
         non_torch_more_gib=0.0,
     ),
+    _PLACED_BLOCKS,
 )
-V0_21 = VllmVersion("0.21", replace(V0_20.sizing, tokens_by_concurrency=True))
+V0_21 = VllmVersion("0.21", replace(V0_20.sizing, tokens_by_concurrency=True), _PLACED_BLOCKS)
 V0_22 = VllmVersion(
     "0.22",
     replace(V0_21.sizing, runner="qwen3"),
@@ -134,6 +138,7 @@ V0_22 = VllmVersion(
         writes_inside=False,
         names_returned=False,
         counts_drops=False,
+        packs_by_place=True,
     ),
     SchedulingRules(
         lone_request_ignores_threshold=False,
@@ -142,11 +147,11 @@ V0_22 = VllmVersion(
         speculates=False,
     ),
 )
-V0_24 = VllmVersion("0.24", replace(V0_22.sizing, runner="listed"))
-V0_25 = VllmVersion("0.25", replace(V0_22.sizing, runner="dense"))
+V0_24 = VllmVersion("0.24", replace(V0_22.sizing, runner="listed"), _PLACED_BLOCKS)
+V0_25 = VllmVersion("0.25", replace(V0_22.sizing, runner="dense"), _PLACED_BLOCKS)
 V0_27 = VllmVersion(
     "0.27",
-    replace(V0_25.sizing, batches_in_flight=2, packs_by_place=False),
+    replace(V0_25.sizing, batches_in_flight=2),
     BlockRules(
         "vllm-0.27",
         default_retention=None,

@@ -45,7 +45,8 @@ def test_models_and_devices_are_listed_and_narrowed(kind: str) -> None:
 
 def test_models_say_what_a_simulation_has_of_them() -> None:
     (model,) = json.loads(told("models", "deepseek-v4-pro-base", "--json"))["models"]
-    assert model["coverage"]["vllm"]["level"] == "sized"
+    assert model["coverage"]["vllm"]["level"] == "exact"
+    assert model["coverage"]["sglang"]["level"] == "approximate"
     said = " ".join(told("models", "llama-4").split())
     assert "SGLang, approximate: SGLang's pool of local attention's chunks" in said
     assert "(llama-4-scout, llama-4-maverick)." in said

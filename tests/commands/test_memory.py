@@ -6,7 +6,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-import kvsim
 from kvsim.commands.memory import memory
 from kvsim.engine.replica import assemble
 from kvsim.plumbing.errors import InputError
@@ -248,22 +247,12 @@ def test_what_cannot_write_states_out_is_refused(model, version, told):
 
 
 def test_what_a_run_does_otherwise_is_said():
-    """Llama 4's chunks are counted as given back; DeepSeek-V4 is refused."""
+    """Llama 4's chunks are counted as given back."""
     given = ("--device", "h200", "--tensor-parallel-size", 8, "--max-model-len", 65536)
     words = " ".join(ask("llama-4-scout", *given).split())
     assert "36 layers attend within chunks of 8,192 tokens" in words
     assert "as counted here and in `kvsim run`" in words
-    words = " ".join(ask("deepseek-v4-flash", *given).split())
-    assert "How many sequences fit is not counted, and kvsim run refuses the model" in words
     assert "chunks" not in ask("llama-4-scout", *given, "--engine-version", "0.13")
-
-    tables = {
-        "model": {"name": "deepseek-v4-flash", "tensor_parallel_size": 8, "max_model_len": 65536},
-        "device": {"name": "h200"},
-        "allocator": [{"kind": "paged", "enable_prefix_caching": False}],
-    }
-    with pytest.raises(InputError, match="deepseek-v4-flash"):
-        kvsim.simulate(tables, [Request("r", 0, 100, 4)])
 
 
 @pytest.mark.parametrize(

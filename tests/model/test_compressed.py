@@ -2,11 +2,17 @@
 
 import pytest
 
+import kvsim
 from kvsim.capacity.planning import Serving, plan_cache
 from kvsim.capacity.start_up import start_up
+from kvsim.device import named_device
+from kvsim.memory.paged.options import Paged
 from kvsim.model import CompressedAttention, Model, named_model
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
+from kvsim.request import Request
+from kvsim.step_time.options import Hardware
+from kvsim.step_time.roofline import Roofline
 from kvsim.vllm.versions import vllm_version
 
 FLASH = named_model("deepseek-v4-flash")
@@ -71,14 +77,14 @@ def test_blocks_of_their_own():
 
 
 def test_groups_are_packed_into_the_widest():
-    """As vLLM 0.33.0's own planner makes groups, bytes of a block and blocks of a request of these
-    layers (v1/core/kv_cache_planning.py).
+    """As vLLM 0.33.0's own planner makes groups, in its order, bytes of a block and blocks of a
+    request of these layers (v1/core/kv_cache_planning.py).
     """
     plan = served(65_536, 8192)
     assert [(group.kind, group.layers, group.block_size) for group in plan.groups] == [
-        ("mla", 62, 256),
         ("sliding", 22, 64),
         ("sliding", 21, 64),
+        ("mla", 62, 256),
         ("sliding", 42, 4),
         ("sliding", 20, 8),
     ]
@@ -86,6 +92,65 @@ def test_groups_are_packed_into_the_widest():
     assert plan.block_size == 256
     blocks = 256 + 2 * (130 + 1) + (2050 + 1) + (1040 + 1)
     assert plan.blocks_of(65_536) == blocks
+
+
+def test_groups_of_the_larger_model():
+    """The same of DeepSeek-V4-Pro, whose layers compress from the first one on."""
+    serving = Serving(65_536, 8192, batches_in_flight=1)
+    plan = plan_cache(named_model("deepseek-v4-pro").kv_caches("fp8"), serving)
+    assert [(group.kind, group.layers, group.block_size) for group in plan.groups] == [
+        ("sliding", 31, 64),
+        ("sliding", 30, 64),
+        ("mla", 91, 256),
+        ("sliding", 31, 8),
+        ("sliding", 60, 4),
+    ]
+    assert plan.bytes_per_block == 1_435_968
+
+
+@pytest.mark.parametrize("name", ["deepseek-v4-flash", "deepseek-v4-pro"])
+@pytest.mark.parametrize("dtype", ["fp8", "bfloat16"])
+@pytest.mark.parametrize("by_place", [False, True])
+def test_what_is_sized_is_simulated(name, dtype, by_place):
+    """The same groups and bytes from the layers of a plan and from the layout of a run, whose
+    bytes of a token are those of its groups.
+    """
+    model = named_model(name)
+    serving = Serving(65_536, 8192, packs_by_place=by_place)
+    plan, layout = plan_cache(model.kv_caches(dtype), serving), model.kv_layout(dtype)
+    rules = vllm_version("0.25" if by_place else "0.33").blocks
+    grouping = Paged().grouping(layout, rules)
+    assert (grouping.groups, grouping.block_bytes) == (plan.groups, plan.bytes_per_block)
+    assert sum(group.slot_bytes for group in grouping.groups) == layout.bytes_per_token
+    for group in grouping.groups:
+        assert group.slot_bytes * group.block_size <= grouping.block_bytes
+    assert grouping.hit_tokens == 256
+
+
+@pytest.mark.parametrize("given", [{"block_size": 128}, {"disable_hybrid_kv_cache_manager": True}])
+def test_options_that_would_change_nothing_are_refused(given):
+    tables = {
+        "model": {"name": "deepseek-v4-flash", "tensor_parallel_size": 8, "max_model_len": 65536},
+        "device": {"name": "h200"},
+        "allocator": [{"kind": "paged", **given}],
+    }
+    with pytest.raises(InputError, match=f"{next(iter(given))}.*blocks of their own"):
+        kvsim.simulate(tables, [Request("r", 0, 100, 4)])
+
+
+def test_a_step_reads_what_is_picked():
+    """Beyond 512 picked keys of 4 tokens each, a longer context adds keys of the indexer and of the
+    layers of 128 to one, and nothing else.
+    """
+    step = Roofline(memory_efficiency=1.0, compute_efficiency=1.0).build(
+        Hardware(FLASH, named_device("h200"), 8, FLASH.kv_layout("fp8"))
+    )
+    windows = [each.window_tokens for each in step.attention]
+    assert sorted(map(str, windows)) == ["128", "2048", "None", "None"]
+    ends = [step.decode_run(1, tokens).first_ps for tokens in (10_000, 20_000, 30_000)]
+    assert ends[1] - ends[0] == ends[2] - ends[1]
+    unpicked = sum(each.context_ps for each in step.attention if each.window_tokens is None)
+    assert ends[1] - ends[0] == 10_000 * unpicked
 
 
 def test_a_refused_start_of_0_22():

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kvsim.capacity.planning.packed import pack
 from kvsim.capacity.planning.serving import Serving
 from kvsim.capacity.planning.staged import on_stage
 from kvsim.model.kv_cache import LayerCache, grouped, widened
@@ -120,7 +119,8 @@ def plan_cache(
         if held is not None:
             first, last = held.start, held.stop
             caches, drafter = caches[first:last], drafter[: max(0, last - len(caches))]
-        return CachePlan(*pack(caches, drafter, by_place=serving.packs_by_place), serving, True)
+        packed = group_layers(grouped(caches, drafter), 1, packs_by_place=serving.packs_by_place)
+        return CachePlan(packed.groups, packed.block_bytes, serving, True)
     if not serving.gives_chunks_back:
         caches = [cache._replace(chunk_tokens=None) for cache in caches]
     caching, drafted = serving.enable_prefix_caching, serving.drafted_tokens

@@ -63,11 +63,6 @@ def _print_engine(answer: "MemoryAnswer", console: "Console") -> None:
 def _not_simulated(answer: "MemoryAnswer") -> Iterator[str]:
     """What `kvsim run` does otherwise, or not at all."""
     plan = answer.sized.plan
-    if plan.packed:
-        yield (
-            "How many sequences fit is not counted, and kvsim run refuses the model: its caches "
-            "come in blocks of their own sizes."
-        )
     local = [group for group in plan.groups if group.chunk_tokens is not None]
     if local:
         yield (

@@ -64,6 +64,14 @@ class NixlHandoff(Handoff):
                 value=", ".join(sorted(kinds)),
                 remedy="a model whose layers all have keys and values",
             )
+        if spec.layout.has_own_blocks:
+            raise InputError(
+                "prefill and decode engines of models whose caches have blocks of their own are "
+                "not simulated",
+                where="disaggregation",
+                value=", ".join(sorted(kinds)),
+                remedy="another model",
+            )
         keeps_chunks = spec.allocator.disable_hybrid_kv_cache_manager
         if not keeps_chunks and any(group.chunk_tokens for group in spec.layout.groups):
             raise InputError(

@@ -105,6 +105,7 @@ class Paged(AllocatorOptions):
             layout,
             self.block_size,
             commonest_sizes_groups=rules.commonest_sizes_groups,
+            packs_by_place=rules.packs_by_place,
             exports_states=self.exports_states,
         )
 

@@ -107,6 +107,22 @@ def _too_many_kinds(asked: Asked) -> bool:
     return asked.several_tables and many and asked.caches and not asked.rules.any_kinds
 
 
+def _own_tokens(asked: Asked) -> int | None:
+    """Tokens in a block of the cache of all tokens, where caches have blocks of their own."""
+    own = (group.own_block for group in asked.attending if group.kind == "mla")
+    return max((block.tokens for block in own if block), default=None)
+
+
+def _other_block_size(asked: Asked) -> bool:
+    own = _own_tokens(asked)
+    set_apart = own is not None and "block_size" in asked.set_keys
+    return asked.several_tables and set_apart and asked.options["block_size"] != own
+
+
+def _ungrouped(asked: Asked) -> bool:
+    return asked.memory.layout.has_own_blocks and bool(asked.options[UNGROUPED])
+
+
 def _several_tables(asked: Asked) -> bool:
     return asked.several_tables
 
@@ -135,6 +151,7 @@ OVERWRITTEN = (
 OTHER_VERSION = "not of the scheduler's version"
 NO_STATE = "no recurrent state is kept"
 RETENTION = "prefix_cache_retention_interval"
+UNGROUPED = "disable_hybrid_kv_cache_manager"
 
 ROWS = (
     Refused(
@@ -173,6 +190,15 @@ ROWS = (
         where="scheduler.semantics",
         value=lambda asked: asked.rules.name,
     ),
+    Refused(
+        "block_size",
+        _other_block_size,
+        lambda asked: (
+            "the model's caches have blocks of their own, the largest of "
+            f"{_own_tokens(asked)} tokens"
+        ),
+    ),
+    Refused(UNGROUPED, _ungrouped, "the model's caches have blocks of their own"),
     Refused("sharing", _several_tables, *ONE_TABLE),
     Refused("host_cache_gib", _several_tables, *ONE_TABLE),
     *(

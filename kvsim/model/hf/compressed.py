@@ -31,6 +31,7 @@ def compressed_attention(keys: Keys, index: int) -> CompressedAttention:
         compress_ratio=ratio,
         index_heads=keys.integer("index_n_heads") if ratio == 4 else 0,
         index_head_dim=keys.integer("index_head_dim") if ratio == 4 else 0,
+        index_topk=keys.count("index_topk") or None if ratio == 4 else None,
     )
 
 

@@ -14,7 +14,8 @@ class CompressedAttention:
 
     compress_ratio: 4 (an indexer of index_heads picks what is attended to), 128, or 0 for the
     window alone. q_lora_rank: queries come through it. o_groups, o_lora_rank: the output is
-    projected in so many groups through so many elements each.
+    projected in so many groups through so many elements each. index_topk: compressed keys that
+    the indexer picks; None: not known, and all are taken as read.
     """
 
     heads: int
@@ -27,6 +28,7 @@ class CompressedAttention:
     compress_ratio: int = 0
     index_heads: int = 0
     index_head_dim: int = 0
+    index_topk: int | None = None
 
     @property
     def has_indexer(self) -> bool:

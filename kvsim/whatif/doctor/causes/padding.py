@@ -19,6 +19,8 @@ class Padding(Cause):
         paged = case.allocator
         if not case.several_tables or not isinstance(paged, Paged):
             return None
+        if case.simulation.layout.has_own_blocks:  # no flag changes these
+            return None
         idle = sum(case.share(name) for name in ("reserved", "overprovisioned", "rounding"))
         if idle < SUBSTANTIAL or not case.memory_binds:
             return None

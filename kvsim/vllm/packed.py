@@ -1,0 +1,121 @@
+"""Layers with caches in blocks of their own sizes: groups packed into one block.
+
+Caches that see the same tokens in blocks of as many are a bucket. A bucket whose page sizes come in
+equal numbers repeats a pattern of layers; the largest pattern that mixes sizes sets how many
+repeats a group should have, the number from there up that wastes fewest, and larger buckets are
+dealt out over groups of so many. A block is as large as the widest group; vLLM before 0.27 kept a
+place for each size and repeat instead, windows' pages brought up to those of the first bucket
+(v1/core/kv_cache_planning.py `_get_packed_kv_cache_groups` of 0.33, v1/core/kv_cache_utils.py
+`_get_kv_cache_config_deepseek_v4` of 0.22).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kvsim.layout import KVGroup, KVLayout
+from kvsim.plumbing.units import ceil_div
+
+
+class PackedLayers(NamedTuple):
+    """Layers of `group` in one part, draft_layers of them a drafter's; page_bytes: of one block in
+    one of them.
+    """
+
+    group: KVGroup
+    layers: int
+    draft_layers: int
+    page_bytes: int
+
+
+class PackedGroup(NamedTuple):
+    """Layers with one block table, in blocks of `tokens` tokens; bucket: see above."""
+
+    shares: tuple[PackedLayers, ...]
+    tokens: int
+    bucket: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a block in all these layers."""
+        return sum(share.layers * share.page_bytes for share in self.shares)
+
+
+def table_of(group: KVGroup) -> tuple[object, ...]:
+    """What groups of layers have in common that one block table could serve."""
+    assert group.own_block is not None
+    return group.kind, group.window_tokens, group.own_block.tokens
+
+
+def dealt(layers: int, part: int, parts: int) -> int:
+    """Of `layers` layers, dealt out in turn, those of a part."""
+    return (layers - part + parts - 1) // parts
+
+
+def pack(layout: KVLayout, *, by_place: bool) -> tuple[list[PackedGroup], int]:
+    """The parts of a layout whose groups have blocks of their own, and the bytes of a block.
+    by_place: as before vLLM 0.27, which began with the cache of all tokens.
+    """
+    buckets: dict[tuple[object, ...], list[KVGroup]] = {}
+    for group in layout.groups:
+        buckets.setdefault(table_of(group), []).append(group)
+    every = list(buckets.values())
+    if by_place:
+        every.sort(key=lambda bucket: bucket[0].kind != "mla")
+    repeats = _repeats_a_part(every, by_place)
+    parts = []
+    for index, bucket in enumerate(every):
+        most = max(group.layers for group in bucket)
+        count = ceil_div(most, repeats) if _balanced(bucket) else 1
+        if by_place and not index:
+            count = 1
+        parts += [_part(bucket, number, count, index) for number in range(count)]
+    return parts, _places(parts) if by_place else max(part.bytes for part in parts)
+
+
+def _part(bucket: Sequence[KVGroup], number: int, count: int, index: int) -> PackedGroup:
+    """Every count-th repeat of the bucket's pattern, from `number` on."""
+    shares, tokens = [], 1
+    for group in bucket:
+        assert group.own_block is not None
+        tokens, layers = group.own_block.tokens, dealt(group.layers, number, count)
+        drafts = layers - dealt(group.layers - group.draft_layers, number, count)
+        shares.append(PackedLayers(group, layers, drafts, group.own_block.bytes))
+    return PackedGroup(tuple(shares), tokens, index)
+
+
+def _balanced(bucket: Sequence[KVGroup]) -> bool:
+    return len({group.layers for group in bucket}) == 1
+
+
+def _repeats_a_part(buckets: Sequence[Sequence[KVGroup]], by_place: bool) -> int:
+    patterns = [max(group.layers for group in bucket) for bucket in buckets]
+    if by_place:
+        return _least_padding(patterns, patterns[0])
+    balanced = [most for most, bucket in zip(patterns, buckets, strict=True) if _balanced(bucket)]
+    mixed = [
+        most
+        for most, bucket in zip(patterns, buckets, strict=True)
+        if _balanced(bucket) and len(bucket) > 1
+    ]
+    return _least_padding(balanced, max(mixed)) if mixed else sum(map(len, buckets)) * max(patterns)
+
+
+def _least_padding(counts: Sequence[int], least: int) -> int:
+    """The number from `least` up with multiples that pad `counts` least; of equals the largest."""
+    numbers = range(least, max(max(counts), least) + 1)
+    return min(numbers, key=lambda number: (sum(-count % number for count in counts), -number))
+
+
+def _places(parts: Sequence[PackedGroup]) -> int:
+    """Bytes of a place for each size of the first part's pages, as often as the longest part
+    repeats.
+    """
+    sizes = sorted({share.page_bytes for share in parts[0].shares})
+    repeats = 0
+    for part in parts:
+        brought: Counter[int] = Counter()
+        for share in part.shares:
+            brought[min(size for size in sizes if size >= share.page_bytes)] += share.layers
+        repeats = max(repeats, *brought.values())
+    return repeats * sum(sizes)
