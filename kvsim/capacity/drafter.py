@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kvsim.layout import KVLayout
 from kvsim.model import Model, ModelOptions
 from kvsim.model.kv_cache import LayerCache, grouped, layer_caches, widened
-from kvsim.model.layers import Absent, Attention, LatentAttention, Layer
+from kvsim.model.layers import Absent, Attention, CompressedAttention, LatentAttention, Layer
 from kvsim.model.weights import Weights
 from kvsim.speculation import Speculation
 
@@ -110,7 +110,9 @@ class Drafter(NamedTuple):
 
 
 def _module(target: Model) -> Layer:
-    """The last layer that attends to everything, with the last feed-forward part."""
+    """The last layer that attends to everything, with the last feed-forward part; of compressing
+    layers the window alone.
+    """
     attending = [
         layer
         for layer in target.layers
@@ -119,4 +121,6 @@ def _module(target: Model) -> Layer:
     ]
     fed = [layer for layer in target.layers if not isinstance(layer.feed_forward, Absent)]
     mixer = (attending or list(target.layers))[-1].mixer
+    if isinstance(mixer, CompressedAttention):
+        mixer = mixer.without_compression()
     return Layer(mixer, (fed or list(target.layers))[-1].feed_forward)

@@ -215,7 +215,7 @@ def _plan(
         exports_states=exports_states,
         decode_context_parallel_size=options.decode_context_parallel_size,
         speculation=None if drafter is None else drafter.speculation,
-        packs_by_place=memory.version.blocks.packs_by_place,
+        packing=memory.version.blocks.packing,
         frees_chunks=version.frees_chunks,
     )
     return plan_cache(caches, serving, drafted, held)

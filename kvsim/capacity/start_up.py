@@ -62,7 +62,7 @@ class StartUp(NamedTuple):
 def start_up(plan: CachePlan, num_blocks: int, version: SizingRules) -> StartUp:
     """The log of an engine of this version with `num_blocks` blocks."""
     longest = plan.serving.max_model_len
-    concurrency = num_blocks / plan.blocks_of(longest)
+    concurrency = num_blocks / plan.printed_blocks_of(longest)
     if version.tokens_by_concurrency:
         tokens = int(concurrency * longest)
     else:

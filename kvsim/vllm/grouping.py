@@ -26,6 +26,7 @@ from typing import NamedTuple
 from kvsim.layout import GroupKind, KVGroup, KVLayout
 from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.packed import dealt, pack
+from kvsim.vllm.rules import Packing
 
 MLA_GRANULARITY = 128
 EXPORT_GRANULARITY = 64
@@ -145,19 +146,19 @@ def group_layers(
     block_size: int,
     *,
     commonest_sizes_groups: bool = True,
-    packs_by_place: bool = False,
+    packing: Packing = "widest",
     exports_states: bool = False,
     state_block_size: int | None = None,
 ) -> Grouping:
     """The groups of `layout`, each of whose groups has layers of equal bytes, or is the only one.
 
     block_size: tokens in a block, as asked for.
-    commonest_sizes_groups, packs_by_place: see BlockRules.
+    commonest_sizes_groups, packing: see BlockRules.
     exports_states: prefill kernels write states out within a chunk.
     state_block_size: tokens of a block that holds a state; None: as of an attention layer.
     """
     if layout.has_own_blocks:
-        return _packed(layout, by_place=packs_by_place)
+        return _packed(layout, packing)
     if is_uniform(layout):
         return one_table(layout, block_size)
     block_size = _beside_states(layout, block_size, exports_states)
@@ -189,17 +190,17 @@ def group_layers(
     return Grouping(tuple(groups), size, block_size, size * page)
 
 
-def _packed(layout: KVLayout, *, by_place: bool) -> Grouping:
+def _packed(layout: KVLayout, packing: Packing) -> Grouping:
     """The groups of caches in blocks of their own sizes; the first that keeps every token sets the
     size of a block.
     """
-    parts, block_bytes = pack(layout, by_place=by_place)
+    parts, block_bytes = pack(layout, packing)
     pages: Counter[int] = Counter()
     groups = []
     for part in parts:
         first = part.shares[0].group
         before = pages[part.bucket] // part.tokens
-        pages[part.bucket] += part.bytes
+        pages[part.bucket] += part.kept_bytes
         groups.append(
             BlockGroup(
                 first.kind,

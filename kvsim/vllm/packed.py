@@ -3,10 +3,11 @@
 Caches that see the same tokens in blocks of as many are a bucket. A bucket whose page sizes come in
 equal numbers repeats a pattern of layers; the largest pattern that mixes sizes sets how many
 repeats a group should have, the number from there up that wastes fewest, and larger buckets are
-dealt out over groups of so many. A block is as large as the widest group; vLLM before 0.27 kept a
-place for each size and repeat instead, windows' pages brought up to those of the first bucket
-(v1/core/kv_cache_planning.py `_get_packed_kv_cache_groups` of 0.33, v1/core/kv_cache_utils.py
-`_get_kv_cache_config_deepseek_v4` of 0.22).
+dealt out over groups of so many. A block is as large as the widest group (v1/core/
+kv_cache_planning.py `_get_packed_kv_cache_groups` of vLLM 0.33). Before 0.27 windows' pages were
+brought up to those of the first bucket, and a block had places: one for each size and repeat
+(v1/core/kv_cache_utils.py `_get_kv_cache_config_deepseek_v4` of 0.22), or, in 0.26, for each size
+as many as the group with most pages of it has (`_bucket_layers_by_page_size`).
 """
 
 from collections import Counter
@@ -15,11 +16,12 @@ from typing import NamedTuple
 
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.plumbing.units import ceil_div
+from kvsim.vllm.rules import Packing
 
 
 class PackedLayers(NamedTuple):
     """Layers of `group` in one part, draft_layers of them a drafter's; page_bytes: of one block in
-    one of them.
+    one of them, as it was brought up.
     """
 
     group: KVGroup
@@ -37,8 +39,14 @@ class PackedGroup(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Bytes of a block in all these layers."""
+        """Bytes of a block in all these layers, with what pages were brought up by."""
         return sum(share.layers * share.page_bytes for share in self.shares)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of a block in all these layers that can hold something."""
+        blocks = ((share.layers, share.group.own_block) for share in self.shares)
+        return sum(layers * block.bytes for layers, block in blocks if block is not None)
 
 
 def table_of(group: KVGroup) -> tuple[object, ...]:
@@ -52,14 +60,14 @@ def dealt(layers: int, part: int, parts: int) -> int:
     return (layers - part + parts - 1) // parts
 
 
-def pack(layout: KVLayout, *, by_place: bool) -> tuple[list[PackedGroup], int]:
+def pack(layout: KVLayout, packing: Packing) -> tuple[list[PackedGroup], int]:
     """The parts of a layout whose groups have blocks of their own, and the bytes of a block.
-    by_place: as before vLLM 0.27, which began with the cache of all tokens.
+    packing: see BlockRules; versions that had places began with the cache of all tokens.
     """
     buckets: dict[tuple[object, ...], list[KVGroup]] = {}
     for group in layout.groups:
         buckets.setdefault(table_of(group), []).append(group)
-    every = list(buckets.values())
+    every, by_place = list(buckets.values()), packing != "widest"
     if by_place:
         every.sort(key=lambda bucket: bucket[0].kind != "mla")
     repeats = _repeats_a_part(every, by_place)
@@ -70,7 +78,11 @@ def pack(layout: KVLayout, *, by_place: bool) -> tuple[list[PackedGroup], int]:
         if by_place and not index:
             count = 1
         parts += [_part(bucket, number, count, index) for number in range(count)]
-    return parts, _places(parts) if by_place else max(part.bytes for part in parts)
+    if not by_place:
+        return parts, max(part.bytes for part in parts)
+    sizes = sorted({share.page_bytes for share in parts[0].shares})
+    parts = [_brought_up(part, sizes) for part in parts]
+    return parts, _places(parts, sizes, every_repeat=packing == "repeats")
 
 
 def _part(bucket: Sequence[KVGroup], number: int, count: int, index: int) -> PackedGroup:
@@ -107,15 +119,25 @@ def _least_padding(counts: Sequence[int], least: int) -> int:
     return min(numbers, key=lambda number: (sum(-count % number for count in counts), -number))
 
 
-def _places(parts: Sequence[PackedGroup]) -> int:
-    """Bytes of a place for each size of the first part's pages, as often as the longest part
-    repeats.
+def _brought_up(part: PackedGroup, sizes: Sequence[int]) -> PackedGroup:
+    """The group with pages of these sizes, each the next larger."""
+    shares = (
+        share._replace(page_bytes=min(size for size in sizes if size >= share.page_bytes))
+        for share in part.shares
+    )
+    return part._replace(shares=tuple(shares))
+
+
+def _places(parts: Sequence[PackedGroup], sizes: Sequence[int], *, every_repeat: bool) -> int:
+    """Bytes of the places: for each size as many as any group has pages of it; every_repeat: of
+    each size as many as of the commonest.
     """
-    sizes = sorted({share.page_bytes for share in parts[0].shares})
-    repeats = 0
+    most: Counter[int] = Counter()
     for part in parts:
-        brought: Counter[int] = Counter()
+        own: Counter[int] = Counter()
         for share in part.shares:
-            brought[min(size for size in sizes if size >= share.page_bytes)] += share.layers
-        repeats = max(repeats, *brought.values())
-    return repeats * sum(sizes)
+            own[share.page_bytes] += share.layers
+        most |= own
+    if every_repeat:
+        return max(most.values()) * sum(sizes)
+    return sum(size * count for size, count in most.items())

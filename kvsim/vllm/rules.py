@@ -9,6 +9,9 @@ from typing import Literal
 
 from kvsim.plumbing.units import GIB
 
+# A block has a place for each page size in every repeat of the layers ("repeats"), one for each
+# page size in the group with most of it ("sizes"), or the bytes of the widest group ("widest").
+Packing = Literal["repeats", "sizes", "widest"]
 # Which models the second model runner serves ("Model Runner V2"): its sampler's first pass copies
 # no logits, and before 0.29 it estimates no CUDA graphs.
 SecondRunner = Literal["none", "qwen3", "listed", "dense", "all"]
@@ -61,7 +64,7 @@ class BlockRules:
     writes_inside: a prefill kernel may write states out within a chunk.
     names_returned: blocks that accepted drafts fill get their hashes when the step returns; else,
         where steps do not overlap, when the sequence is scheduled next.
-    packs_by_place: caches in blocks of their own sizes are packed with a place for each size.
+    packing: how caches in blocks of their own sizes share a block (see `packed`).
     counts_drops: where a drafter's hits lose their last unit, the look-up goes one unit further and
         the tail of a prompt is kept one unit lower; else only chunks end one block lower.
     """
@@ -93,7 +96,7 @@ class BlockRules:
     writes_inside: bool = True
     names_returned: bool = True
     counts_drops: bool = True
-    packs_by_place: bool = False
+    packing: Packing = "widest"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from kvsim.vllm.rules import BlockRules, SchedulingRules, SizingRules
 # Those whose schedules are recorded, as `scheduler.semantics` names them.
 Semantics = Literal["vllm-0.33", "vllm-0.27", "vllm-0.22", "vllm-0.11"]
 _NEWEST_BLOCKS, _NEWEST_SCHEDULING = BlockRules("vllm-0.33"), SchedulingRules()
-_PLACED_BLOCKS = replace(_NEWEST_BLOCKS, packs_by_place=True)
+_REPEATED_BLOCKS = replace(_NEWEST_BLOCKS, packing="repeats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ V0 = VllmVersion(
         writes_inside=False,
         names_returned=False,
         counts_drops=False,
-        packs_by_place=True,
+        packing="repeats",
     ),
 )
 # FlashInfer samples where it is installed, as in the published images; from 0.12 on a sort does.
@@ -83,7 +83,7 @@ V0_11 = VllmVersion(
         writes_inside=False,
         names_returned=False,
         counts_drops=False,
-        packs_by_place=True,
+        packing="repeats",
     ),
     SchedulingRules(
         reserves_full_isl=False,
@@ -116,9 +116,9 @@ V0_20 = VllmVersion(
         non_torch_several_gib=0.7,
         non_torch_more_gib=0.0,
     ),
-    _PLACED_BLOCKS,
+    _REPEATED_BLOCKS,
 )
-V0_21 = VllmVersion("0.21", replace(V0_20.sizing, tokens_by_concurrency=True), _PLACED_BLOCKS)
+V0_21 = VllmVersion("0.21", replace(V0_20.sizing, tokens_by_concurrency=True), _REPEATED_BLOCKS)
 V0_22 = VllmVersion(
     "0.22",
     replace(V0_21.sizing, runner="qwen3"),
@@ -138,7 +138,7 @@ V0_22 = VllmVersion(
         writes_inside=False,
         names_returned=False,
         counts_drops=False,
-        packs_by_place=True,
+        packing="repeats",
     ),
     SchedulingRules(
         lone_request_ignores_threshold=False,
@@ -147,11 +147,16 @@ V0_22 = VllmVersion(
         speculates=False,
     ),
 )
-V0_24 = VllmVersion("0.24", replace(V0_22.sizing, runner="listed"), _PLACED_BLOCKS)
-V0_25 = VllmVersion("0.25", replace(V0_22.sizing, runner="dense"), _PLACED_BLOCKS)
+V0_24 = VllmVersion("0.24", replace(V0_22.sizing, runner="listed"), _REPEATED_BLOCKS)
+V0_25 = VllmVersion("0.25", replace(V0_22.sizing, runner="dense"), _REPEATED_BLOCKS)
+V0_26 = VllmVersion(
+    "0.26",
+    replace(V0_25.sizing, batches_in_flight=2),
+    replace(_NEWEST_BLOCKS, packing="sizes"),
+)
 V0_27 = VllmVersion(
     "0.27",
-    replace(V0_25.sizing, batches_in_flight=2),
+    V0_26.sizing,
     BlockRules(
         "vllm-0.27",
         default_retention=None,
@@ -181,7 +186,7 @@ V0_29 = VllmVersion("0.29", replace(V0_28.sizing, runner="all", runner_estimates
 V0_33 = VllmVersion("0.33", replace(V0_29.sizing, runner_bytes_per_logit=14.0, exports_states=True))
 VERSIONS = (
     *(V0, V0_8, V0_9, V0_11, V0_12, V0_13, V0_14, V0_17, V0_18),
-    *(V0_20, V0_21, V0_22, V0_24, V0_25, V0_27, V0_28, V0_29, V0_33),
+    *(V0_20, V0_21, V0_22, V0_24, V0_25, V0_26, V0_27, V0_28, V0_29, V0_33),
 )
 NEWEST = V0_33
 _NUMBER = re.compile(r"v?(\d+)\.(\d+)(?:[.\w+-]*)?")

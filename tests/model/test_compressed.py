@@ -3,6 +3,7 @@
 import pytest
 
 import kvsim
+from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.planning import Serving, plan_cache
 from kvsim.capacity.start_up import start_up
 from kvsim.device import named_device
@@ -11,6 +12,7 @@ from kvsim.model import CompressedAttention, Model, named_model
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 from kvsim.request import Request
+from kvsim.speculation import Speculation
 from kvsim.step_time.options import Hardware
 from kvsim.step_time.roofline import Roofline
 from kvsim.vllm.versions import vllm_version
@@ -18,8 +20,8 @@ from kvsim.vllm.versions import vllm_version
 FLASH = named_model("deepseek-v4-flash")
 
 
-def served(max_model_len, batched_tokens, *, by_place=False):
-    serving = Serving(max_model_len, batched_tokens, batches_in_flight=1, packs_by_place=by_place)
+def served(max_model_len, batched_tokens, *, packing="widest"):
+    serving = Serving(max_model_len, batched_tokens, batches_in_flight=1, packing=packing)
     return plan_cache(FLASH.kv_caches("fp8"), serving)
 
 
@@ -110,15 +112,15 @@ def test_groups_of_the_larger_model():
 
 @pytest.mark.parametrize("name", ["deepseek-v4-flash", "deepseek-v4-pro"])
 @pytest.mark.parametrize("dtype", ["fp8", "bfloat16"])
-@pytest.mark.parametrize("by_place", [False, True])
-def test_what_is_sized_is_simulated(name, dtype, by_place):
+@pytest.mark.parametrize("version", ["0.25", "0.26", "0.33"])
+def test_what_is_sized_is_simulated(name, dtype, version):
     """The same groups and bytes from the layers of a plan and from the layout of a run, whose
     bytes of a token are those of its groups.
     """
     model = named_model(name)
-    serving = Serving(65_536, 8192, packs_by_place=by_place)
+    rules = vllm_version(version).blocks
+    serving = Serving(65_536, 8192, packing=rules.packing)
     plan, layout = plan_cache(model.kv_caches(dtype), serving), model.kv_layout(dtype)
-    rules = vllm_version("0.25" if by_place else "0.33").blocks
     grouping = Paged().grouping(layout, rules)
     assert (grouping.groups, grouping.block_bytes) == (plan.groups, plan.bytes_per_block)
     assert sum(group.slot_bytes for group in grouping.groups) == layout.bytes_per_token
@@ -157,13 +159,31 @@ def test_a_refused_start_of_0_22():
     """github.com/vllm-project/vllm/issues/44376: 30,000 tokens need 6.66 GiB, and 5.44 GiB are
     enough for 13,528 (16,384 tokens a step reproduce both).
     """
-    plan = served(30_000, 16_384, by_place=True)
+    plan = served(30_000, 16_384, packing="repeats")
     assert f"{plan.blocks_of(30_000) * plan.bytes_per_block / GIB:.2f}" == "6.66"
     blocks = int(5.445 * GIB) // plan.bytes_per_block
     assert not start_up(plan, blocks, vllm_version("0.22").sizing).starts
     assert start_up(plan, blocks, vllm_version("0.22").sizing).longest_tokens == pytest.approx(
         13_528, abs=20
     )
+
+
+@pytest.mark.parametrize(
+    ("gib", "longest", "batches", "tokens"),
+    [(7.71, 121_344, 2, 150_992), (7.01, 912_128, 1, 1_009_661)],
+)
+def test_logs_of_0_26(gib, longest, batches, tokens):
+    """github.com/vllm-project/vllm/issues/51041, with a next-token module and 8,192 tokens a step:
+    two batches in flight reproduce one of its logs, one batch the other (0.1 % is the rounding of
+    the GiB).
+    """
+    module = Drafter(None, Speculation("mtp", 1)).caches(FLASH, "fp8", 1)
+    assert [cache.own_block for cache in module] == [(64, 37_440)]  # a window alone
+    serving = Serving(longest, 8192, batches_in_flight=batches, packing="sizes")
+    plan = plan_cache(FLASH.kv_caches("fp8"), serving, module)
+    assert plan.bytes_per_block == 22 * 37_440 + 21 * 8_640 + 20 * 1_728
+    log = start_up(plan, plan.num_blocks(int(gib * GIB)), vllm_version("0.26").sizing)
+    assert log.kv_cache_size_tokens == pytest.approx(tokens, rel=1e-3)
 
 
 def test_in_16_bits_and_in_nothing_else():

@@ -8,6 +8,7 @@ from kvsim.capacity.planning.staged import on_stage
 from kvsim.model.kv_cache import LayerCache, grouped, widened
 from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.grouping import BlockGroup, group_layers, states_at_once
+from kvsim.vllm.packed import pack
 
 DEFAULT_BLOCK_SIZE = 16
 SPARSE_MLA_BLOCK_SIZE = 64
@@ -17,13 +18,15 @@ class CachePlan(NamedTuple):
     """The groups of a model's layers under the flags of a server.
 
     groups: in the engine's order. bytes_per_block: of a block of any group, padding included.
-    serving: the flags. packed: caches come in blocks of their own sizes.
+    serving: the flags. packed: caches come in blocks of their own sizes. weights: bytes of a block
+    in the layers of each group, by which vLLM before 0.27 counts such blocks; (): all count alike.
     """
 
     groups: tuple[BlockGroup, ...]
     bytes_per_block: int
     serving: Serving
     packed: bool = False
+    weights: tuple[int, ...] = ()
 
     @property
     def block_size(self) -> int:
@@ -81,13 +84,24 @@ class CachePlan(NamedTuple):
 
     def blocks_of(self, tokens: int) -> int:
         """Blocks, over all groups, that vLLM reckons for a request of `tokens` tokens."""
+        return sum(self._reckoned(tokens))
+
+    def printed_blocks_of(self, tokens: int) -> int:
+        """The same as the log of the start counts them: weighed, those of the first group are 1."""
+        if not self.weights:
+            return self.blocks_of(tokens)
+        blocks = zip(self._reckoned(tokens), self.weights, strict=True)
+        return ceil_div(sum(count * weight for count, weight in blocks), self.weights[0])
+
+    def _reckoned(self, tokens: int) -> list[int]:
+        """Blocks of each group that vLLM reckons for a request of `tokens` tokens."""
         ahead, exports = self.serving.max_in_flight_tokens, self.serving.exports_states
-        return sum(
+        return [
             self.admission_cap(group, tokens)
             if group.window_tokens is not None
             else self._held(group, tokens, ahead, exports=exports)
             for group in self.groups
-        )
+        ]
 
     def _held(self, group: BlockGroup, slots: int, ahead: int, *, exports: bool) -> int:
         """Most blocks of one group. ahead: tokens held besides a window's or chunk's own. exports:
@@ -119,8 +133,11 @@ def plan_cache(
         if held is not None:
             first, last = held.start, held.stop
             caches, drafter = caches[first:last], drafter[: max(0, last - len(caches))]
-        packed = group_layers(grouped(caches, drafter), 1, packs_by_place=serving.packs_by_place)
-        return CachePlan(packed.groups, packed.block_bytes, serving, True)
+        layout = grouped(caches, drafter)
+        packed = group_layers(layout, 1, packing=serving.packing)
+        parts, _ = pack(layout, serving.packing)
+        weights = () if serving.packing == "widest" else tuple(part.bytes for part in parts)
+        return CachePlan(packed.groups, packed.block_bytes, serving, True, weights)
     if not serving.gives_chunks_back:
         caches = [cache._replace(chunk_tokens=None) for cache in caches]
     caching, drafted = serving.enable_prefix_caching, serving.drafted_tokens

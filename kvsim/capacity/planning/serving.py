@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from kvsim.capacity.local_attention import gives_chunks_back
 from kvsim.speculation import Speculation
+from kvsim.vllm.rules import Packing
 
 
 class Serving(NamedTuple):
@@ -14,7 +15,7 @@ class Serving(NamedTuple):
     exports_states: the prefill kernel of recurrent layers writes states out within a chunk
         (FlashInfer's, on Hopper and Blackwell).
     decode_context_parallel_size: GPUs that share the tokens of a sequence.
-    packs_by_place: caches of different sizes are packed as before vLLM 0.27.
+    packing: see BlockRules.
     frees_chunks: local attention frees the blocks before the current chunk.
     """
 
@@ -26,7 +27,7 @@ class Serving(NamedTuple):
     exports_states: bool = False
     decode_context_parallel_size: int = 1
     speculation: Speculation | None = None
-    packs_by_place: bool = False
+    packing: Packing = "widest"
     frees_chunks: bool = True
 
     @property

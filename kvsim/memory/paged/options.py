@@ -105,7 +105,7 @@ class Paged(AllocatorOptions):
             layout,
             self.block_size,
             commonest_sizes_groups=rules.commonest_sizes_groups,
-            packs_by_place=rules.packs_by_place,
+            packing=rules.packing,
             exports_states=self.exports_states,
         )
 

@@ -1,6 +1,7 @@
 """Attention over a window of tokens and a compressed rest (DeepSeek-V4)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from kvsim.model.weights import Weights
 
@@ -39,6 +40,10 @@ class CompressedAttention:
     def streams(self) -> int:
         """Compressions a group of tokens takes part in."""
         return 2 if self.compress_ratio == OVERLAPPING else 1
+
+    def without_compression(self) -> Self:
+        """The window alone, as the module that drafts the next tokens has it."""
+        return replace(self, compress_ratio=0, index_heads=0, index_head_dim=0, index_topk=None)
 
     def weights(self, hidden: int, tp: int) -> Weights:
         """Queries and output are split over GPUs; keys, compressors and the indexer stand on each.
