@@ -2,9 +2,9 @@
 
 Each case of cases.toml runs in processes of its own, the contestants in turns: this tree, and with
 `--sources` the same tree without its compiled modules, with `--against` other commits (then all run
-from their sources), with `--peer` other simulators. Machines are noisy: after one round that
-does not count, the median and the least of several rounds are told, and ratios are medians of the
-ratios within a round.
+from their sources), with `--peer` other simulators. A case with `beside` runs with these keys too.
+Machines are noisy: after one round that does not count, the median and the least of several rounds
+are told, and ratios are medians of the ratios within a round.
 """
 
 import argparse
@@ -16,17 +16,18 @@ from pathlib import Path
 
 from case import HERE, Case, cases
 from history import growth, remember
-from measure import Measured, Peer, ProcessError, Tree, measure
+from measure import Beside, Measured, Peer, ProcessError, Tree, measure
 
 PARTS = ("python", "imports", "reading", "engine", "writing")
 WIDTH = 32
+Contestant = Tree | Peer | Beside
 
 
 def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory() as folder:
         here = Tree("kvsim", HERE.parent, sources=bool(options.against))
-        others: list[Tree | Peer] = [_commit(name, Path(folder)) for name in options.against]
+        others: list[Contestant] = [_commit(name, Path(folder)) for name in options.against]
         if options.sources:
             others.append(Tree("from its sources", HERE.parent, sources=True))
         others += [
@@ -38,10 +39,11 @@ def main() -> None:
         print(f"\n{'':<{WIDTH}}" + "".join(f"{head:>10}" for head in heads))
         found = {}
         for case in cases(options.only):
-            rounds = _rounds(case, [here, *others], options.repeats)
+            against = [*others, Beside(here, case)] if case.beside else others
+            rounds = _rounds(case, [here, *against], options.repeats)
             if rounds:
                 found[case] = _told(case, rounds[0])
-                _compared(found[case], [each.name for each in others], rounds)
+                _compared(found[case], [each.name for each in against], rounds)
         for line in growth(found):
             print(line)
         remember(options.history, found)
@@ -86,7 +88,7 @@ def _start_up(repeats: int) -> None:
     print(f"kvsim --help: {statistics.median(times[1:] or times):.2f} CPU s")
 
 
-def _rounds(case: Case, contestants: list[Tree | Peer], repeats: int) -> list[list[Measured]]:
+def _rounds(case: Case, contestants: list[Contestant], repeats: int) -> list[list[Measured]]:
     """For each contestant one measurement a round; all take turns."""
     rounds: list[list[Measured]] = [[] for _ in contestants]
     try:

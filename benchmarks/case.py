@@ -9,11 +9,14 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Case:
-    """One entry of cases.toml: a scenario with some keys set."""
+    """One entry of cases.toml: a scenario with some keys set. beside: further keys of a second
+    scenario, which it is compared with.
+    """
 
     name: str
     scenario: str
     set: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     large: bool = False
 
     @property
@@ -24,7 +27,8 @@ class Case:
 def cases(only: list[str]) -> list[Case]:
     """Those whose names contain one of these texts; without any, all but the large ones."""
     tables = tomllib.loads((HERE / "cases.toml").read_text())["case"]
-    all_ = [Case(**{**each, "set": tuple(each.get("set", ()))}) for each in tables]
+    lists = ("set", "beside")
+    all_ = [Case(**each | {key: tuple(each.get(key, ())) for key in lists}) for each in tables]
     return [
         case
         for case in all_

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,17 @@ class Tree:
             arguments = [out, str(case.path), *case.set]
             command = [sys.executable, "-P", "-c", code, *arguments]
             return measure(command, settings=self._settings)
+
+
+class Beside:
+    """A tree that runs a case with the keys it is compared with."""
+
+    def __init__(self, tree: Tree, case: Case) -> None:
+        self.name, self._tree = ", ".join(case.beside), tree
+
+    def measure(self, case: Case) -> Measured:
+        """The whole process, as of the tree."""
+        return self._tree.measure(replace(case, set=(*case.set, *case.beside)))
 
 
 class Peer:

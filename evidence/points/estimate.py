@@ -30,8 +30,8 @@ PS_PER_MS = 1e9
 class Estimate:
     """Of one point, times in ms. kernels_ms: TPOT by kernels alone. prompts: computed by others for
     each token of one. layers: of the model. experts: layers of experts, divided by the GPUs that
-    share them. kind, method, device, engine, version: as host.json has
-    them.
+    share them. shared: 1 where several GPUs share a layer's attention, else 0. kind, method,
+    device, engine, version: as host.json has them.
     """
 
     point: Point
@@ -40,6 +40,7 @@ class Estimate:
     prompts: float
     layers: int
     experts: float
+    shared: int
     kind: str
     method: str
     device: str
@@ -55,7 +56,7 @@ class Estimate:
         """With the constants of an entry of host.json."""
         host_us = entry["step_us"] + entry["layer_us"] * self.layers
         host_us += entry["sequence_us"] * self.clients + entry["prompts_us"] * self.prompts
-        host_us += entry["experts_us"] * self.experts
+        host_us += entry["experts_us"] * self.experts + entry["workers_us"] * self.shared
         return float(entry["scale"] * self.kernels_ms + host_us / 1000)
 
 
@@ -101,6 +102,7 @@ class Estimator:
             model.num_layers,
             sum(isinstance(layer.feed_forward, Experts) for layer in model.layers)
             / ready.split.gpus,
+            int(ready.split.tensor_parallel > 1),
             model.kind,
             model.weight_format.method,
             ready.table["device"]["name"],

@@ -2,14 +2,15 @@
 
     python -m evidence.points.fit_host FILE.csv [OUT.json]
 
-TPOT = scale * kernels + step + layer * layers + experts * layers of experts / GPUs + sequence *
-clients + prompts * steps with prompts meanwhile. Where all points have as many GPUs, nothing tells
-the time of experts from the layers', and it is theirs. The sum of absolute relative errors is least
-(linear programming), constants are not negative, and a scale other than 1 costs PRIOR a point. What
-entries for weights or architectures of any kind say must hold for servers that were not measured:
-they have a scale of 1 and no time of prompts or experts, and each server's points are weighed by
-their number, so that one measured often counts no more than another. Rows that are judged are never
-read.
+TPOT = scale * kernels + step + layer * layers + experts * layers of experts / GPUs + workers (of
+several GPUs) + sequence * clients + prompts * steps with prompts meanwhile. Where all points have
+as many GPUs, nothing tells the time of experts from the layers', and it is theirs. Where none or
+all have several GPUs, nothing tells that of workers from a step's. The sum of absolute relative
+errors is least (linear programming), constants are not negative, and a scale other than 1 costs
+PRIOR a point. What entries for weights or architectures of any kind say must hold for servers that
+were not measured: they have a scale of 1 and no time of prompts, experts or workers, and each
+server's points are weighed by their number, so that one measured often counts no more than another.
+Rows that are judged are never read.
 """
 
 import json
@@ -56,26 +57,28 @@ def fitted(points: Sequence[Estimate], weights: Sequence[float], own: bool) -> d
     shares = {each.experts for each in points}
     spread = own and len(shares) > 1
     host = np.array([
-        [several, each.layers, each.clients, each.prompts, each.experts] for each in points
+        [several, each.layers, each.clients, each.prompts, each.experts, each.shared]
+        for each in points
     ]) / 1000  # fmt: skip
     parts = np.column_stack([kernels, -kernels, host]) / measured[:, None]
     left = 1 - kernels / measured
     count = len(points)
     each_costs = np.array(weights) * count / sum(weights)
-    cost = np.r_[PRIOR * count, PRIOR * count, np.zeros(5), each_costs]
+    cost = np.r_[PRIOR * count, PRIOR * count, np.zeros(6), each_costs]
     rows = np.block([[parts, -np.eye(count)], [-parts, -np.eye(count)]])
     low, high = SCALES
     scales = [(0, own * (high - 1)), (0, own * (1 - low))]
     prompts = (0, None if own else 0)
     experts = (0, None if spread else 0)
-    bounds = [*scales, *[(0, None)] * 3, prompts, experts, *[(0, None)] * count]
+    workers = (0, None if own and len({each.shared for each in points}) > 1 else 0)
+    bounds = [*scales, *[(0, None)] * 3, prompts, experts, workers, *[(0, None)] * count]
     answer = linprog(cost, A_ub=rows, b_ub=np.r_[left, -left], bounds=bounds, method="highs")
     found = np.asarray(answer.x)
-    errors = np.abs(parts @ found[:7] - left)
-    names = ("step_us", "layer_us", "sequence_us", "prompts_us", "experts_us")
+    errors = np.abs(parts @ found[:8] - left)
+    names = ("step_us", "layer_us", "sequence_us", "prompts_us", "experts_us", "workers_us")
     return {
         "scale": round(1 + found[0] - found[1], 4),
-        **{name: round(float(us), 2) for name, us in zip(names, found[2:7], strict=True)},
+        **{name: round(float(us), 2) for name, us in zip(names, found[2:8], strict=True)},
         "points": count,
         "median_error": round(float(np.median(errors)), 4),
         "mean_error": round(float(np.mean(errors)), 4),

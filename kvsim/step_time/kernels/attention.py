@@ -2,6 +2,7 @@
 
 from kvsim.model import Attention
 from kvsim.step_time.kernels.dtypes import cache_dtypes, mixer_dtypes
+from kvsim.step_time.kernels.heads import heads_sheet
 from kvsim.step_time.kernels.parts import Kernels, LayerKernels
 from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, Shape, Work
 from kvsim.step_time.kernels.work import Roofs, bits_of
@@ -41,7 +42,7 @@ def _windowed(family: KernelFamily, shape: Shape, work: Work) -> dict[int, Kerne
     those of the nearest.
     """
     for alike in (ALIKE, (2,), ()):
-        lines = family.sheet(shape, work, alike)
+        lines = heads_sheet(family, shape, work, alike)
         if lines:
             return lines
     raise AssertionError("a family has a shape")

@@ -73,6 +73,7 @@ def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
     sparse = sum(isinstance(layer.feed_forward, Experts) for layer in model.layers)
     step_us = host.step_us + host.layer_us * model.num_layers
     step_us += host.experts_us * sparse / (split.tp * split.dp)
+    step_us += host.workers_us * (split.tp > 1)
     form.host = HostTime(*map(_ps, (step_us, host.sequence_us, host.prompts_us)))
     return form
 

@@ -26,7 +26,8 @@ Served = Literal["", "own", "device", "model"]
 class HostCost(NamedTuple):
     """scale: of the kernels' times. In us: step_us of every step, layer_us of each layer of the
     model, experts_us of each layer of experts, divided by the GPUs that share it, whatever the
-    tokens; sequence_us of each of the step's sequences, prompts_us of a step that computes prompts.
+    tokens; workers_us of a step that several GPUs share, whose processes wait for each other;
+    sequence_us of each of the step's sequences, prompts_us of a step that computes prompts.
     median_error: of TPOT, on the points of the fit. served: on what servers these points were
     measured: this one's model, weights and device ("own"), this model on other devices ("device":
     borrowed over devices), or other models ("model").
@@ -39,6 +40,7 @@ class HostCost(NamedTuple):
     prompts_us: float = 0.0
     median_error: float | None = None
     experts_us: float = 0.0
+    workers_us: float = 0.0
     served: Served = ""
 
 

@@ -182,3 +182,15 @@ def test_what_experts_take_whatever_the_tokens_is_shared_by_their_gpus():
             for us in (0.0, 100.0)
         )
         assert more - plain == round(100 * model.num_layers / tp * 1e6)
+
+
+def test_a_step_that_several_gpus_share_waits_for_their_workers():
+    model, device = named_model("llama-3.1-8b"), named_device("h200")
+    for tp, copies, waits in ((1, 1, 0), (1, 2, 0), (2, 1, 1), (8, 1, 1)):
+        options = KernelOptions()
+        hardware = Hardware(model, device, tp, data_parallel_size=copies, engine="vllm")
+        plain, more = (
+            options.build(hardware, NOTHING._replace(workers_us=us)).step_ps(decode(8, 800))
+            for us in (0.0, 100.0)
+        )
+        assert more - plain == waits * round(100 * 1e6)
