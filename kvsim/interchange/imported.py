@@ -103,7 +103,7 @@ def import_sources(
         server, requests, merged.gauges, merged.gauges_clock, f"imported from {names}", notes
     )
     table = server.scenario(stream.workload, seed)
-    fleet = fleet_of(merged.settings, reads, lambda each: server_of(each).memory, notes)
+    fleet = fleet_of(merged.settings, reads, lambda each: server_of(each).memory, table, notes)
     if fleet is not None:
         table["fleet"] = fleet
     Scenario.from_table(table)  # what is written can be read

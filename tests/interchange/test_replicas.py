@@ -9,6 +9,7 @@ from support.import_samples import SAMPLES, write
 from kvsim.interchange.imported import import_sources
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
+from kvsim.simulation import simulate
 
 GIVEN = {"gpu": "h100", "model": "facebook/opt-125m"}
 CONTAINER = """        image: vllm/vllm-openai:v0.22.1
@@ -121,3 +122,36 @@ def test_engines_of_one_scrape_are_ranks_of_one_server(tmp_path: Path) -> None:
     assert ranks
     path.write_text(path.read_text() + "\n".join(ranks).replace('engine="0"', 'engine="1"') + "\n")
     assert fleet(path) == {"replicas": 2, "router": {"kind": "vllm-dp"}}
+
+
+@pytest.mark.parametrize(
+    ("flags", "lockstep"),
+    [
+        ("", False),
+        (', "--no-async-scheduling"', True),
+        (', "--no-async-scheduling", "--enable-expert-parallel"', True),
+    ],
+)
+def test_ranks_of_a_mixture_of_experts_share_them_and_step_together(
+    tmp_path: Path, flags: str, lockstep: bool
+) -> None:
+    given = {"gpu": "h200", "model": "qwen3-30b-a3b"}
+    text = DEPLOYMENT.format(count=1, flags=f', "--data-parallel-size=2"{flags}')
+    path = write(tmp_path / "manifest.yaml", text.replace("facebook/opt-125m", given["model"]))
+    found = import_sources([str(path)], given, tmp_path / "x.toml")
+    model, router = found.scenario["model"], found.scenario["fleet"]["router"]
+    assert model["data_parallel_size"] == found.scenario["fleet"]["replicas"] == 2
+    assert model.get("enable_expert_parallel", False) == ("expert" in flags)
+    assert router == {"kind": "vllm-dp"} | ({"lockstep": True} if lockstep else {})
+    assert lockstep != any("step together" in note for note in found.notes)
+    arrivals = {"kind": "poisson", "rate_per_s": 20}
+    load = {"kind": "synthetic", "num_requests": 40, "arrivals": arrivals}
+    lengths = {name: {"kind": "fixed", "tokens": 50} for name in ("prompt", "output")}
+    result = simulate(found.scenario | {"workload": load | lengths})
+    assert result.fleets[0]["requests"]["finished"] == 40
+
+
+def test_ranks_of_a_dense_model_share_nothing(tmp_path: Path) -> None:
+    text = DEPLOYMENT.format(count=1, flags=', "--data-parallel-size=2"')
+    found = import_sources([str(write(tmp_path / "m.yaml", text))], GIVEN, tmp_path / "x.toml")
+    assert "data_parallel_size" not in found.scenario["model"]

@@ -15,9 +15,11 @@ def fleet_of(
     settings: ServerSettings,
     reads: Sequence[Read],
     memory_of: Callable[[ServerSettings], dict[str, Any]],
+    table: dict[str, Any],
     notes: list[str],
 ) -> dict[str, Any] | None:
     """[fleet]; None where there is one replica. memory_of: the table [memory] of these settings.
+    table: the scenario so far.
 
     Logs or metrics of several servers are a replica each; where their pools differ they are groups.
     The data-parallel ranks of a server are replicas of a cell of its own behind its balancer.
@@ -55,12 +57,16 @@ def fleet_of(
             fleet = {"group": [{"replicas": num, "memory": memory} for memory, num in pools]}
     if ranks > 1:
         fleet["router"] = {"kind": _RANK_ROUTERS[engine]}
+        if "data_parallel_size" in table["model"]:
+            if table["scheduler"].get("async_scheduling") or "tier" in table:
+                notes.append(
+                    "ranks of shared experts step together: fleet.router.lockstep = true simulates "
+                    "it, with async_scheduling = false and without tiers"
+                )
+            else:
+                fleet["router"]["lockstep"] = True
         if count > 1:
             fleet["cells"] = count
-        if settings.enable_expert_parallel:
-            notes.append(
-                "ranks of shared experts step together: fleet.router.lockstep = true simulates it"
-            )
     else:
         fleet["router"] = {"kind": settings.router or "round-robin"}
         if settings.router is None:

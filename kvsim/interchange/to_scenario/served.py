@@ -81,6 +81,8 @@ def served_model(settings: ServerSettings, assumed: list[str]) -> ServedModel:
         if called is not None and called != name:
             assumed.append(f"model = {called}: by the path {name}")
         table |= _dtype(settings, model) | {"max_model_len": _longest(settings, model, assumed)}
+        if model.is_sparse and _ranks_share_experts(settings):
+            table["data_parallel_size"] = settings.data_parallel_size
         return ServedModel(choice | table, ModelOptions.parse(choice | table, "[model]"), model)
     assumed.append(f"model {name}: not known here; its layers are assumed to be equal")
     return ServedModel({"name": name} | table | _dtype(settings, None), None, None)
@@ -91,6 +93,11 @@ def _dtype(settings: ServerSettings, model: Model | None) -> dict[str, Any]:
     if settings.dtype is None or (model is not None and model.torch_dtype == settings.dtype):
         return {}
     return {"dtype": settings.dtype}
+
+
+def _ranks_share_experts(settings: ServerSettings) -> bool:
+    """Whether the server has several ranks, over whose GPUs vLLM spreads the experts."""
+    return (settings.data_parallel_size or 1) > 1 and settings.engine in (None, "vllm")
 
 
 def _names(name: str) -> list[str]:

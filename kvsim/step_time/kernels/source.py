@@ -66,7 +66,12 @@ def sources(folder: Path, device: str | None) -> list[KernelSource]:
             if engine in ENGINES and path.parents[2].name != "comm":
                 roots.setdefault(root, set()).add(engine)
     if device is not None and set(roots) - {folder}:
-        raise InputError("the folder holds several devices", where="--device", value=device)
+        raise InputError(
+            "the wheel or folder holds several devices, by their own names",
+            where="--device",
+            value=device,
+            remedy=f"give --only {device}",
+        )
     found = []
     for root, engines in roots.items():
         name = _device(root.name) if device is None else _device(device) or device

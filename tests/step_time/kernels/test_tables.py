@@ -103,6 +103,15 @@ def test_halves_of_a_kernel_are_added_and_one_alone_does_not_count(tmp_path):
     assert line.us == pytest.approx((5,), rel=2e-3)
 
 
+def test_one_device_of_a_folder_of_several_is_picked_by_only(tmp_path):
+    for device in ("h100_sxm", "b200_sxm"):
+        gemm(tmp_path / device, "0.24.0")
+    with pytest.raises(InputError, match=r"several devices.*got h100; give --only h100"):
+        distil(tmp_path, tmp_path / "out", "--device", "h100")
+    distil(tmp_path, tmp_path / "out", "--only", "h100")
+    assert [each.name for each in (tmp_path / "out").iterdir()] == ["h100-vllm.npz"]
+
+
 def test_a_missing_column_is_named(tmp_path):
     save(tmp_path / "gemm" / "vllm" / "0.2" / "gemm_perf.parquet", m=[1], latency=[1.0])
     with pytest.raises(InputError, match=r"lacks gemm_dtype, k, n; got m, latency"):
