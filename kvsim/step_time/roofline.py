@@ -11,7 +11,9 @@ Peak rates times the efficiencies give the rates. Of a mixture of experts the st
 T tokens meet when they are routed evenly: E * (1 - (1 - k/E)^T) of E experts with k for a token.
 Sliding windows cap a chunk's pairs exactly. For decoding sequences only the sum S of the N contexts
 is known, and min(S, N * W) stands for the sum of min(context, W): exact while all lie within the
-window W or all beyond it, too large in between. KV writes and activations are left out.
+window W or all beyond it, too large in between. A query of local attention sees its own chunk:
+exactly for prompts; half a chunk for each decoding sequence where the mean context is beyond the
+first. KV writes and activations are left out.
 Compressed tokens (DeepSeek-V4) count as their share of a row; of those that an indexer picks, a
 step reads as many as it picks, and every key of the indexer. The compressors' states are left out.
 
@@ -19,6 +21,8 @@ Where drafted tokens are verified, the step computes them too (matrices, logits,
 reads the context of its sequence again from what is on the chip: attention is the greater of the
 context's bytes, once, and of the FLOPs of all its queries.
 """
+
+from collections import Counter
 
 from pydantic import Field
 
@@ -67,18 +71,20 @@ class Roofline(StepTimeOptions):
             seen = group.window_tokens if group.reading is None else group.reading.tokens
             if group.kind == "recurrent" or seen == 0:
                 continue
-            prefill, decode = _attention_flops(model, group)
-            read_ps, query_ps = group.bytes_per_token * ps_per_byte, decode / tp
-            query_ps *= ps_per_attention_flop
-            groups.append(
-                AttentionTime(
-                    window_tokens=seen,
-                    context_ps=round(max(read_ps, query_ps)),
-                    query_fs=round(FS_PER_PS * query_ps),
-                    read_fs=round(FS_PER_PS * group.bytes_per_token * ps_per_byte),
-                    pair_fs=round(FS_PER_PS * prefill / tp * ps_per_attention_flop),
+            for local, token_bytes in _bytes_by_chunk(model, group).items():
+                prefill, decode = _attention_flops(model, group, local)
+                read_ps, query_ps = token_bytes * ps_per_byte, decode / tp
+                query_ps *= ps_per_attention_flop
+                groups.append(
+                    AttentionTime(
+                        window_tokens=seen,
+                        context_ps=round(max(read_ps, query_ps)),
+                        query_fs=round(FS_PER_PS * query_ps),
+                        read_fs=round(FS_PER_PS * token_bytes * ps_per_byte),
+                        pair_fs=round(FS_PER_PS * prefill / tp * ps_per_attention_flop),
+                        attention_chunk=local,
+                    )
                 )
-            )
         state_bytes = sum(group.state_bytes for group in layout.groups)
         all_reduces = 2 * model.num_layers if tp > 1 else 0
         reduced = 2 * (tp - 1) / tp * model.hidden_size * dtype_bits / 8
@@ -128,8 +134,34 @@ def _expert_reads(
     )
 
 
-def _attention_flops(model: Model, group: KVGroup) -> tuple[int, int]:
-    """FLOPs of one pair over all layers of this group: in prefill, and in decode."""
+def _bytes_by_chunk(model: Model, group: KVGroup) -> dict[int | None, int]:
+    """KV bytes of a token in this group's layers, by their chunk of local attention (None without).
+
+    A group of a layout that keeps all chunks has layers of both kinds, each with as many bytes.
+    """
+    if group.reading is not None:
+        return {None: group.bytes_per_token}
+    chunks = Counter(
+        layer.mixer.chunk_tokens
+        for layer in model.layers
+        if isinstance(layer.mixer, Attention)
+        and layer.mixer.window_tokens == group.window_tokens
+        and (group.chunk_tokens is None or layer.mixer.chunk_tokens == group.chunk_tokens)
+        and group.kind != "mla"
+    )
+    del chunks[None]
+    found: dict[int | None, int] = {
+        chunk: group.bytes_per_token * min(count, group.layers) // group.layers
+        for chunk, count in chunks.items()
+    }
+    rest = group.bytes_per_token - sum(found.values())
+    return {None: rest, **found} if rest or not found else found
+
+
+def _attention_flops(model: Model, group: KVGroup, local: int | None) -> tuple[int, int]:
+    """FLOPs of one pair over all layers of this group with chunks of local attention of so many
+    tokens (None: without): in prefill, and in decode.
+    """
     if group.reading is not None:
         each = group.layers * group.reading.pair_flops
         return each, each
@@ -140,6 +172,7 @@ def _attention_flops(model: Model, group: KVGroup) -> tuple[int, int]:
             inside = group.kind == "mla"
         elif isinstance(mixer, Attention):
             inside = group.kind != "mla" and mixer.window_tokens == group.window_tokens
+            inside = inside and mixer.chunk_tokens == local
         else:
             continue
         if inside:

@@ -16,7 +16,8 @@ class AttentionTime:
     context_ps: per context token of a decoding sequence; query_fs: of these the FLOPs, in
     femtoseconds. read_fs, pair_fs: of a chunk, per KV token
     it reads and per query-key pair, in femtoseconds (they are small, and steps with chunks are
-    never summed in closed form).
+    never summed in closed form). attention_chunk: tokens of a chunk of local attention, of which a
+    query sees its own; None without.
     """
 
     window_tokens: int | None
@@ -24,19 +25,27 @@ class AttentionTime:
     query_fs: int
     read_fs: int
     pair_fs: int
+    attention_chunk: int | None = None
 
     def scaled(self, correction: Correction) -> "AttentionTime":
         """The same at another speed."""
-        return AttentionTime(
-            self.window_tokens,
-            *map(correction.scaled, (self.context_ps, self.query_fs, self.read_fs, self.pair_fs)),
+        scaled = correction.scaled
+        return replace(
+            self,
+            context_ps=scaled(self.context_ps),
+            query_fs=scaled(self.query_fs),
+            read_fs=scaled(self.read_fs),
+            pair_fs=scaled(self.pair_fs),
         )
 
     def chunk_ps(self, chunk: Chunk) -> int:
         """Time of one chunk's attention: its pairs computed or its context read."""
         new, prior = chunk
-        window = self.window_tokens
-        if window is None:
+        window, local = self.window_tokens, self.attention_chunk
+        if local is not None:
+            pairs = _pairs_within(prior + new, local) - _pairs_within(prior, local)
+            seen = new + prior % local
+        elif window is None:
             pairs, seen = new * prior + new * (new + 1) // 2, prior + new
         else:
             within = max(0, min(new, window - prior))
@@ -54,10 +63,21 @@ class AttentionTime:
         return max(once, self.query_fs * seen * queries // shape.num_decode // FS_PER_PS)
 
     def seen_tokens(self, num_decode: int, context_tokens: int) -> int:
-        """Context tokens of all decoding sequences, capped by the window."""
+        """Context tokens that all decoding sequences see: capped by the window; half a chunk each
+        where their mean context is beyond the first chunk.
+        """
+        local = self.attention_chunk
+        if local is not None and context_tokens > num_decode * local:
+            return num_decode * (local + 1) // 2
         if self.window_tokens is None:
             return context_tokens
         return min(context_tokens, num_decode * self.window_tokens)
+
+
+def _pairs_within(tokens: int, chunk: int) -> int:
+    """Query-key pairs of the first so many tokens: each sees its own chunk up to itself."""
+    whole, rest = divmod(tokens, chunk)
+    return whole * chunk * (chunk + 1) // 2 + rest * (rest + 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +148,15 @@ class RooflineForm:
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
     ) -> DecodeRun:
-        """Affine until the mean context reaches the next sliding window."""
+        """Affine until the mean context reaches the next sliding window or chunk."""
         first = self._without_attention_ps(num_decode, num_decode)
         growth, steps = 0, None
         for group in self.attention:
             first += group.context_ps * group.seen_tokens(num_decode, context_tokens)
-            if group.window_tokens is not None:
-                room = num_decode * group.window_tokens - context_tokens
-                if room <= 0:
+            limit = group.window_tokens or group.attention_chunk
+            if limit is not None:
+                room = num_decode * limit - context_tokens
+                if room < 0 or (room == 0 and group.attention_chunk is None):
                     continue
                 within = room // num_decode + 1
                 steps = within if steps is None else min(steps, within)

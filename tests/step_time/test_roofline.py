@@ -20,6 +20,7 @@ CASES = [
     ("gemma-3-12b", "a100-80gb", 1),
     ("gpt-oss-20b", "l40s", 1),
     ("bamba-9b", "h100", 1),
+    ("llama-4-scout", "h200", 4),
 ]
 
 
@@ -75,6 +76,9 @@ def test_a_chunk_sees_the_pairs_that_lie_in_the_window(form, new, prior):
         window = group.window_tokens or prior + new
         pairs = sum(min(prior + i, window) for i in range(1, new + 1))
         reads = min(prior + new, window + new - 1)
+        if group.attention_chunk is not None:
+            pairs = sum(i % group.attention_chunk + 1 for i in range(prior, prior + new))
+            reads = new + prior % group.attention_chunk
         expected = max(pairs * group.pair_fs, reads * group.read_fs) // 1000
         assert group.chunk_ps(Chunk(new, prior)) == expected
 
@@ -145,3 +149,18 @@ def test_a_correction_adds_what_it_says(form, num_decode, extra, prefill):
     )
     twice = form.corrected(Correction(scale_ppm=2_000_000))
     assert twice.step_ps(shape) == pytest.approx(2 * form.step_ps(shape), rel=1e-9, abs=10)
+
+
+def test_local_layers_read_their_chunk():
+    """Llama 4: 36 of 48 layers see 8,192 tokens at most, half of that in the mean beyond them."""
+    form = FORMS["llama-4-scout", "h200", 4]
+    whole, local = form.attention
+    assert (whole.attention_chunk, local.attention_chunk) == (None, 8192)
+    assert local.context_ps == pytest.approx(3 * whole.context_ps, rel=1e-3)
+    bare = form.step_ps(decode(4, 4)) - 4 * (whole.context_ps + local.context_ps)
+    for context, seen in ((8000, 8000), (8192, 8192), (8193, 4096.5), (100_000, 4096.5)):
+        attention = 4 * (context * whole.context_ps + seen * local.context_ps)
+        assert form.step_ps(decode(4, 4 * context)) == bare + attention
+    run = form.decode_run(4, 4 * 8000)
+    assert run.steps == 193
+    assert form.decode_run(4, 4 * 8193).growth_ps == 4 * whole.context_ps
