@@ -1,6 +1,6 @@
 """Results as components: sentences, cards, numbers side by side, and the report's figures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dash import dcc, html
@@ -59,8 +59,8 @@ def _story(held: dict[str, Any], dark: bool) -> list[Component]:
 
 def _card(card: Any, dark: bool) -> Component:
     lines = []
-    for index, line in enumerate(card.lines):
-        hue = run_line(index)["color"]
+    for line in card.lines:
+        hue = run_line(line.place)["color"]
         width = {"width": f"{100 * line.share:.1f}%"}
         colour = {"backgroundColor": DARK.get(hue, hue) if dark else hue}
         lines.append(
@@ -140,7 +140,8 @@ def _pictures(name: str, columns: Sequence[ResultColumn], dark: bool) -> Compone
             responsive=True,
             style={"height": f"{figure.height_px}px"},
         )
-        keys = [_runs_key(column.held["labels"], dark)] if figure.lines else []
+        names = {place: column.held["labels"][place] for place in figure.lines}
+        keys = [_runs_key(names, dark)] if names else []
         cells.append(html.Div([*keys, graph], className="picture"))
     figure = columns[-1].held["figures"][name]
     row = _row(name, figure.title, figure.note, columns, cells)
@@ -164,11 +165,11 @@ def _classes(dark: bool) -> Component:
     return html.Details([summary, html.Dl(found, className="classes")])
 
 
-def _runs_key(labels: Sequence[str], dark: bool) -> Component:
-    """The legend of the runs."""
+def _runs_key(labels: Mapping[int, str], dark: bool) -> Component:
+    """The legend of the runs at these places."""
     items = []
-    for index, label in enumerate(labels):
-        line = run_line(index)
+    for place, label in labels.items():
+        line = run_line(place)
         hue = DARK.get(line["color"], line["color"]) if dark else line["color"]
         style = "solid" if line["dash"] == "solid" else "dashed"
         items.append(html.Li([html.I(style={"borderTop": f"3px {style} {hue}"}), html.Bdi(label)]))

@@ -25,10 +25,11 @@ CARDS = (
 
 
 class CardLine(NamedTuple):
-    """The number of one run. share: of the best one, for a bar that is longer where the number
-    reads better. best: whether it is best.
+    """The number of one run. place: of the run in its result. share: of the best one, for a bar
+    that is longer where the number reads better. best: whether it is best.
     """
 
+    place: int
     label: str
     text: str
     share: float
@@ -36,7 +37,9 @@ class CardLine(NamedTuple):
 
 
 class Card(NamedTuple):
-    """One number of all runs: its title, its meaning, and a line each run."""
+    """One number of all runs: its title, its meaning, and a line each run. Prefill replicas have
+    none: they are no alternative to the decode replicas of their deployment.
+    """
 
     title: str
     meaning: str
@@ -49,10 +52,12 @@ def cards(result: Result) -> list[Card]:
     made = []
     for measure in CARDS:
         top = best(measure, runs)
-        values = [measure.value(run) or 0.0 for run in runs]
+        rivals = {at: run for at, run in enumerate(runs) if run.pool_of != "prefill"}
+        values = {at: measure.value(run) or 0.0 for at, run in rivals.items()}
+        shares = {at: _share(measure, value, list(values.values())) for at, value in values.items()}
         lines = tuple(
-            CardLine(run.label, measure.text(run), _share(measure, value, values), at in top)
-            for at, (run, value) in enumerate(zip(runs, values, strict=True))
+            CardLine(at, run.label, measure.text(run), shares[at], at in top)
+            for at, run in rivals.items()
         )
         made.append(Card(measure.title, measure.meaning, lines))
     return made

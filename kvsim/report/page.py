@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import plotly.graph_objects as go
 from markupsafe import Markup, escape
 
 from kvsim.plumbing.toml import to_toml
@@ -44,14 +45,16 @@ REQUEST_COLUMNS = (
 
 
 class Drawn(NamedTuple):
-    """A figure on the page: its data is plotly's JSON, or None."""
+    """A figure on the page: its data is plotly's JSON, or None. lines: places of the runs that its
+    legend names: those with a line in it.
+    """
 
     name: str
     title: str
     note: str
     nothing: str
     span: str
-    lines: bool
+    lines: tuple[int, ...]
     height_px: int
     data: str | None
 
@@ -120,10 +123,21 @@ def _figures(result: Result) -> dict[str, Drawn]:
         plot = figure.draw(result)
         data = None if plot is None else plot.to_json()
         height = 0 if plot is None else plot.layout.height
+        lines = _with_lines(plot, len(result.runs)) if plot is not None and figure.lines else ()
         drawn[name] = Drawn(
-            name, figure.title, figure.note, figure.nothing, figure.span, figure.lines, height, data
+            name, figure.title, figure.note, figure.nothing, figure.span, lines, height, data
         )
     return drawn
+
+
+def _with_lines(plot: go.Figure, count: int) -> tuple[int, ...]:
+    """Places of the runs of `count` that have a line in the figure, told by its colour."""
+    colours = {
+        trace.line.color
+        for trace in plot.data
+        if trace.mode == "lines" and trace.x is not None and len(trace.x)
+    }
+    return tuple(place for place in range(count) if run_line(place)["color"] in colours)
 
 
 def _next(result: Result) -> str:

@@ -8,6 +8,7 @@ import pytest
 import kvsim
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.report.figures import FIGURES
+from kvsim.report.page import contents, whole_page
 from kvsim.results import store
 
 SESSIONS = {
@@ -75,3 +76,19 @@ def test_runs_without_links_have_no_table_and_no_figure() -> None:
     result = kvsim.simulate(SESSIONS)
     assert result.runs[0].table("links") is None
     assert FIGURES.get("links")().draw(result) is None
+
+
+def test_a_legend_names_the_runs_with_a_line_and_cards_leave_prefill_replicas_out() -> None:
+    """Transfers are one line of a deployment, and prefill replicas have no time per output token;
+    bars beside those of the decode replicas would rank parts of one deployment.
+    """
+    page = contents(kvsim.simulate(SESSIONS | BEHIND["disaggregated"]))
+    assert page["labels"] == ["paged", "paged: prefill"]
+    named = {name: figure.lines for name, figure in page["figures"].items() if figure.lines}
+    assert named["links"] == named["tpot"] == (0,)
+    assert named["concurrency"] == named["ttft"] == (0, 1)
+    assert {tuple(line.label for line in card.lines) for card in page["cards"]} == {("paged",)}
+    html = whole_page(page)
+    links = html.split('<section id="links">')[1].split("</section>")[0]
+    assert "<bdi>paged</bdi>" in links
+    assert "<bdi>paged: prefill</bdi>" not in links
