@@ -173,6 +173,13 @@ class DisaggregatedRuns:
                 value=getattr(self._options, wrong[0]),
                 remedy="leave it out",
             )
+        if self._options.decode_radix_cache and self._options.retraction_host_ratio is not None:
+            raise InputError(
+                "a decode engine with a prefix cache has no limit on retracted requests",
+                where="disaggregation.retraction_host_ratio",
+                value=self._options.retraction_host_ratio,
+                remedy="leave it or decode_radix_cache out",
+            )
         blocks = {
             getattr(spec.allocator, key, None) for spec, _ in sides for key in ("block_size",)
         }

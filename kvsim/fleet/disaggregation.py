@@ -57,8 +57,9 @@ class DisaggregationOptions(Options):
         (SGLANG_DISAGGREGATION_WAITING_TIMEOUT, 300).
     num_reserved_decode_tokens: SGLang: held back on the decode replica for the outputs of each
         request. decode_radix_cache: SGLang: the decode replica keeps a prefix cache.
-    retraction_host_ratio: SGLang: host memory for retracted requests as a share of the decode pool,
-        at least one request of max_model_len. A request without room there ends with an error.
+    retraction_host_ratio: SGLang: host memory for retracted requests as a share of the decode pool
+        (--hicache-ratio); 0.2 and at least one request of max_model_len unless given. A request
+        without room there ends with an error. Not with decode_radix_cache, which has no limit.
     """
 
     prefill: SideOptions = SideOptions()
@@ -78,7 +79,7 @@ class DisaggregationOptions(Options):
     waiting_timeout: float | None = Field(None, gt=0, le=1e6)
     num_reserved_decode_tokens: int | None = Field(None, ge=0)
     decode_radix_cache: bool | None = None
-    retraction_host_ratio: float | None = Field(None, ge=0.2)
+    retraction_host_ratio: float | None = Field(None, gt=0)
 
     @property
     def link_bytes_per_s(self) -> int:

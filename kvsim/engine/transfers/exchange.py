@@ -66,25 +66,29 @@ class Transfer:
     """The KV of one request's prompt, on its way.
 
     ready_ps: the receiver is ready. allocated_ps: the prefill engine knows that the decode engine
-    has room. ended_ps: both see that all has arrived, or that the transfer has failed. Each is
-    NEVER until it is known. failure: why the transfer has failed; None if not. refused_ps: the
-    prefill engine gives up unless it knows of room before. late_ps: so does the decode engine
-    unless all has arrived before.
-    sent_tokens: leading tokens of the prompt that the decode engine has or that were sent.
+    has room. ended_ps: the decode engine sees that all has arrived, or that the transfer has
+    failed. told_ps: so does the prefill engine. Each is NEVER until it is known. failure: why the
+    transfer has failed for the decode engine; None if not. lost: it has for the prefill engine.
+    refused_ps: the prefill engine gives up unless it knows of room before. late_ps: so does the
+    decode engine unless all has arrived before. sent_ps: end of the last sending so far.
+    drained_ps: the room of a failed transfer is free. sent_tokens: leading tokens of the prompt
+    that the decode engine has or that were sent.
     """
 
     __slots__ = (
-        *("allocated_ps", "decode", "ended_ps", "failure", "late_ps"),
-        *("prefill", "ready_ps", "refused_ps", "sent_tokens"),
+        *("allocated_ps", "decode", "drained_ps", "ended_ps", "failure", "late_ps", "lost"),
+        *("prefill", "ready_ps", "refused_ps", "sent_ps", "sent_tokens", "told_ps"),
     )
 
     def __init__(self) -> None:
         self.prefill: Port | None = None
         self.decode: Port | None = None
-        self.ready_ps = self.allocated_ps = self.ended_ps = NEVER
+        self.ready_ps = self.allocated_ps = self.ended_ps = self.told_ps = NEVER
         self.refused_ps = self.late_ps = NEVER
         self.failure: str | None = None
-        self.sent_tokens = 0
+        self.lost = False
+        self.drained_ps = NEVER
+        self.sent_ps = self.sent_tokens = 0
 
 
 class Exchange:
@@ -111,10 +115,14 @@ class Exchange:
         transfer.prefill = port
         if transfer.allocated_ps < NEVER:
             port.wake_at(transfer.allocated_ps)
-        if self._delays.bootstrap_timeout_ps < NEVER:
-            transfer.refused_ps = port.now_ps + self._delays.bootstrap_timeout_ps
-            port.wake_at(transfer.refused_ps, lambda: transfer.allocated_ps < NEVER)
         return transfer
+
+    def ask(self, transfer: Transfer, now_ps: int) -> None:
+        """A pass of the prefill engine at now_ps sees the request first, and waits from then on."""
+        if self._delays.bootstrap_timeout_ps < NEVER and transfer.prefill is not None:
+            transfer.refused_ps = now_ps + self._delays.bootstrap_timeout_ps
+            refused_ps = transfer.refused_ps
+            transfer.prefill.wake_at(refused_ps, lambda: transfer.allocated_ps <= refused_ps)
 
     def to_receive(self, name: str, port: Port, at_ps: int) -> Transfer:
         """The transfer of a request that a pass of a decode engine at at_ps sees first."""
@@ -135,7 +143,8 @@ class Exchange:
             transfer.prefill.wake_at(transfer.allocated_ps)
         if self._delays.waiting_timeout_ps < NEVER and transfer.decode is not None:
             transfer.late_ps = at_ps + self._delays.waiting_timeout_ps
-            transfer.decode.wake_at(transfer.late_ps, lambda: transfer.ended_ps < NEVER)
+            late_ps = transfer.late_ps
+            transfer.decode.wake_at(late_ps, lambda: transfer.ended_ps <= late_ps)
 
     def send(
         self, name: str, transfer: Transfer, tokens: int, num_bytes: int, at_ps: int, *, last: bool
@@ -144,30 +153,49 @@ class Exchange:
         when that begins and ends, None if the transfer has failed. last: with them all has been
         sent.
         """
-        if last and name in self._abandoned:
-            self.fail(transfer, at_ps, ABANDONED)
-        if transfer.failure is not None:
+        if last and name in self._abandoned and transfer.failure is None:
+            transfer.failure = ABANDONED
+            self._end(transfer, at_ps, at_ps, lost=True)
+        if transfer.lost and transfer.told_ps <= at_ps:
             return None
         start_ps, end_ps = self._link.send(at_ps, num_bytes, transfer.prefill, transfer.decode)
+        transfer.sent_ps = end_ps
+        if transfer.drained_ps < end_ps + self._delays.notice_ps:
+            self._drained(transfer, end_ps)
         transfer.sent_tokens += tokens
         self.num_bytes += num_bytes
         if last:
-            self._end(transfer, end_ps + self._delays.notify_ps)
-            if name in self._fails:
+            if name in self._fails and transfer.failure is None:
                 transfer.failure = FAILED
+            seen_ps = end_ps + self._delays.notify_ps
+            self._end(transfer, seen_ps, seen_ps, lost=transfer.failure == FAILED)
         return start_ps, end_ps
 
-    def fail(self, transfer: Transfer, at_ps: int, why: str) -> None:
-        """From at_ps on both sides see that a transfer has failed."""
-        if transfer.failure is None:
-            transfer.failure = why
-            self._end(transfer, at_ps)
+    def late(self, transfer: Transfer, now_ps: int) -> None:
+        """A decode engine gives up; the prefill engine sees it one notice later."""
+        transfer.failure = LATE
+        self._end(transfer, now_ps, now_ps + self._delays.notice_ps, lost=True)
 
-    def _end(self, transfer: Transfer, at_ps: int) -> None:
-        transfer.ended_ps = at_ps
-        for port in (transfer.prefill, transfer.decode):
-            if port is not None:
-                port.wake_at(at_ps)
+    def drain(self, transfer: Transfer, now_ps: int) -> None:
+        """A decode engine sees at now_ps that a transfer has failed. Its room is free when the
+        prefill engine has heard of it, and has answered that nothing is being sent any more.
+        """
+        self._drained(transfer, max(now_ps + self._delays.notice_ps, transfer.sent_ps))
+
+    def _drained(self, transfer: Transfer, answer_ps: int) -> None:
+        transfer.drained_ps = answer_ps + self._delays.notice_ps
+        if transfer.decode is not None:
+            transfer.decode.wake_at(transfer.drained_ps)
+
+    def _end(self, transfer: Transfer, ended_ps: int, told_ps: int, *, lost: bool) -> None:
+        """The first end that each side sees is the one that counts."""
+        transfer.ended_ps = min(transfer.ended_ps, ended_ps)
+        if told_ps < transfer.told_ps:
+            transfer.told_ps, transfer.lost = told_ps, lost
+        if transfer.decode is not None:
+            transfer.decode.wake_at(transfer.ended_ps)
+        if transfer.prefill is not None:
+            transfer.prefill.wake_at(transfer.told_ps)
 
     def close(self, name: str) -> None:
         """Neither side asks for this transfer again."""

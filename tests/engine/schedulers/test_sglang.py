@@ -73,6 +73,10 @@ def test_the_ratio_falls_in_600_steps_to_a_seventh_and_starts_anew_when_idle() -
     assert ratio.value > 0.7 * 0.14
     ratio.decay(2)
     assert ratio.value == 0.7 * 0.14
+    ratio.retracted(outputs=3, max_new_tokens=9000, num=1)
+    assert ratio.value < 0.7 * 0.14
+    ratio.decay()  # from below the floor as well
+    assert ratio.value == 0.7 * 0.14
     single = NewTokenRatio(0.3)
     for _ in range(77):
         single.decay()

@@ -21,9 +21,9 @@ class NewTokenRatio:
         self.value = self._initial
 
     def decay(self, steps: int = 1) -> None:
-        """So many decode steps retracted nothing."""
+        """So many decode steps retracted nothing. A ratio below the floor rises to it."""
         for _ in range(steps):
-            if self.value <= self._floor:
+            if self.value == self._floor:
                 break
             self.value = max(self.value - self._decay, self._floor)
 

@@ -12,11 +12,15 @@ from kvsim.memory.ledger import Course, Usage
 from kvsim.sequence import Sequence
 
 OUT_OF_MEMORY = "the decode engine ran out of memory, and no other request could be retracted (500)"
-HOST_FULL = "it was retracted, and the host memory for retracted requests is full (503)"
+HOST_FULL = "it was retracted, and the host memory for retracted requests is full (500)"
 
 
 class SglangDecodeScheduler(ReceivingScheduler):
     """A pass of the engine, and the life of its plans."""
+
+    @property
+    def expects_more(self) -> bool:
+        return bool(self.queue.draining)
 
     # --- a pass --------------------------------------------------------------------------------
 
@@ -28,7 +32,7 @@ class SglangDecodeScheduler(ReceivingScheduler):
             self._pass(plan)  # the room of those who ended is there one pass later
         if not plan.empty:
             self._in_flight.scheduled(plan)
-        elif not (len(self.queue) or self.running or self._in_flight):
+        elif not (len(self.queue) or self.expects_more or self.running or self._in_flight):
             self.ratio.idle()
         return plan
 
@@ -40,6 +44,7 @@ class SglangDecodeScheduler(ReceivingScheduler):
         for seq in queue.arrived:
             queue.preallocating[seq] = self._exchange.to_receive(seq.id, self._port, now_ps)
         queue.arrived.clear()
+        self._free_drained(now_ps)
         self._take_back(plan, now_ps)
         self._short_head = None
         if not queue.retracted:

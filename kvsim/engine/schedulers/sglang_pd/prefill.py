@@ -64,6 +64,7 @@ class SglangPrefillScheduler(SglangScheduler):
         self._radix = allocator
         self.door = queue
         self._overlaps = overlaps
+        self._unseen: list[Transfer] = []  # of requests that no pass has seen yet
         self._transfers: dict[Sequence, Transfer] = {}  # with a metadata buffer
         self.in_flight_transfers: dict[Sequence, Transfer] = {}
         self.moves = Moves()
@@ -79,7 +80,9 @@ class SglangPrefillScheduler(SglangScheduler):
 
     def add(self, seq: Sequence) -> bool:
         self._outputs.add(seq, self._limits.max_new_tokens(seq.request))
-        self.door.bootstrapping[seq] = self._exchange.to_send(seq.id, self._port)
+        transfer = self._exchange.to_send(seq.id, self._port)
+        self.door.bootstrapping[seq] = transfer
+        self._unseen.append(transfer)
         return True
 
     # --- a pass --------------------------------------------------------------------------------
@@ -87,9 +90,13 @@ class SglangPrefillScheduler(SglangScheduler):
     def schedule(self) -> Plan:
         now_ps = self._port.now_ps
         self.moves, self._next_moves = self._next_moves, Moves()
+        for transfer in self._unseen:
+            self._exchange.ask(transfer, now_ps)
+        self._unseen.clear()
         left = list(self._free_what_arrived(now_ps))
-        failed = list(self._drop_failed(now_ps))
+        failed = list(self._drop_at_door(now_ps))
         self._pop(now_ps)
+        failed += self._drop_waiting(now_ps)  # its metadata buffer is free for the next pass
         plan = super().schedule()
         plan.left += left
         plan.failed += failed
@@ -103,28 +110,35 @@ class SglangPrefillScheduler(SglangScheduler):
     def _free_what_arrived(self, now_ps: int) -> Iterator[Sequence]:
         """Requests whose KV has arrived leave; what they computed stays in the prefix cache."""
         for seq, transfer in list(self.in_flight_transfers.items()):
-            if transfer.ended_ps <= now_ps:
+            if transfer.told_ps <= now_ps:
                 del self.in_flight_transfers[seq], self._transfers[seq]
                 self._leave(seq)
-                self.moves.freed.append(seq.id)
+                seen = self.moves.failed if transfer.lost else self.moves.freed
+                seen.append(seq.id)
                 yield seq
 
-    def _drop_failed(self, now_ps: int) -> Iterator[tuple[Sequence, str]]:
-        """Requests end that no decode engine had room for in time, or whose transfer failed before
-        they were computed.
-        """
+    def _drop_at_door(self, now_ps: int) -> Iterator[tuple[Sequence, str]]:
+        """Requests end that no decode engine had room for in time, or kept room for."""
         for seq, transfer in list(self.door.bootstrapping.items()):
-            if transfer.refused_ps <= now_ps < transfer.allocated_ps:
+            refused = transfer.refused_ps <= now_ps < transfer.allocated_ps
+            if refused or transfer.told_ps <= now_ps:
                 del self.door.bootstrapping[seq]
-                self._outputs.remove(seq)
-                yield seq, REFUSED
+                yield self._dropped(seq, transfer)
+
+    def _drop_waiting(self, now_ps: int) -> Iterator[tuple[Sequence, str]]:
+        """Requests end whose transfer failed before they were computed."""
         for seq, transfer in list(self._transfers.items()):
             waits = seq not in self.running and seq not in self.in_flight_transfers
-            if transfer.failure is not None and waits:
+            if transfer.told_ps <= now_ps and waits:
                 del self._transfers[seq]
                 self.waiting.remove(seq)
-                self._outputs.remove(seq)
-                yield seq, transfer.failure
+                yield self._dropped(seq, transfer)
+
+    def _dropped(self, seq: Sequence, transfer: Transfer) -> tuple[Sequence, str]:
+        """`seq` has no memory yet, and why it ends."""
+        self._outputs.remove(seq)
+        self.moves.failed.append(seq.id)
+        return seq, transfer.failure or REFUSED
 
     def _pop(self, now_ps: int) -> None:
         """Requests for which the decode engine has room wait to be computed."""

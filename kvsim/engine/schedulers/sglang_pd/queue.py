@@ -6,14 +6,16 @@ from kvsim.sequence import Sequence
 
 class DecodeQueue:
     """arrived: not seen by a pass yet. preallocating: who has no room yet. transferring: who has
-    room, and whose KV is on its way. ready: whose KV is there, and who does not decode yet.
-    retracted: who gave way, and lies in host memory.
+    room, and whose KV is on its way. draining: who has ended because that failed, and whose room is
+    not free yet. ready: whose KV is there, and who does not decode yet. retracted: who gave way,
+    and lies in host memory.
     """
 
     def __init__(self) -> None:
         self.arrived: list[Sequence] = []
         self.preallocating: dict[Sequence, Transfer] = {}
         self.transferring: dict[Sequence, Transfer] = {}
+        self.draining: dict[Sequence, Transfer] = {}
         self.ready: dict[Sequence, None] = {}
         self.retracted: dict[Sequence, None] = {}
 
@@ -23,6 +25,11 @@ class DecodeQueue:
     @property
     def _all(self) -> tuple[dict[Sequence, Transfer] | dict[Sequence, None], ...]:
         return self.preallocating, self.transferring, self.ready, self.retracted
+
+    @property
+    def num_buffers(self) -> int:
+        """Requests with a metadata buffer."""
+        return len(self.transferring) + len(self.draining)
 
     @property
     def head(self) -> Sequence | None:

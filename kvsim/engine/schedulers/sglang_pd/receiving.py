@@ -13,13 +13,15 @@ from kvsim.engine.schedulers.sglang_pd.budget import BUFFERS, BatchMember, Decod
 from kvsim.engine.schedulers.sglang_pd.host_copies import HostCopies
 from kvsim.engine.schedulers.sglang_pd.moves import Moves
 from kvsim.engine.schedulers.sglang_pd.queue import DecodeQueue
-from kvsim.engine.transfers.exchange import LATE, Exchange, Port
+from kvsim.engine.transfers.exchange import Exchange, Port
 from kvsim.memory.allocator import Refusal
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
+HOST_RATIO = 0.2  # of the pool, where that holds one of the longest requests
+ROW_TOKENS = 4  # of a request's row beyond max_model_len
 MOST_FOR_EXTRA_ROWS = 32  # running requests up to which there are extra rows
 
 
@@ -51,15 +53,26 @@ class ReceivingScheduler(DecodingScheduler):
         most = self._max_running = self._limits.max_running(max_running_requests)
         self._rows = most + (BUFFERS * most if most <= MOST_FOR_EXTRA_ROWS else 0)
         self._reserved = num_reserved_decode_tokens
-        self._host_tokens = None  # most that retracted requests may hold
-        if retraction_host_ratio is not None:
-            self._host_tokens = max(int(pool * retraction_host_ratio), self._paged(max_model_len))
+        self._host_tokens = self._host_room(retraction_host_ratio, max_model_len)
         self._overlaps = overlaps
         self._left: list[Sequence] = []  # finished, and in the batch until the next pass drops them
         self._short_head: Sequence | None = None  # who was refused for memory
         self._settled = True  # the next pass would decide as this one did
         self.moves = Moves()
         self._next_moves = Moves()
+
+    def _host_room(self, ratio: float | None, max_model_len: int) -> int | None:
+        """Tokens of host memory for retracted requests, in whole pages; None without limit: an
+        engine with a prefix cache copies to memory that it does not set apart.
+        """
+        if self.allocator.keeps_prefixes:
+            return None
+        pool = self._pool
+        if ratio is None:
+            longest = self._paged(min(max_model_len + ROW_TOKENS - 1, pool))
+            ratio = max(HOST_RATIO, longest / pool)
+        page = self.allocator.page_tokens
+        return (int(pool * ratio) // page + 1) * page
 
     def connect(self, exchange: Exchange, port: Port, copies: HostCopies) -> None:
         """Where transfers are found, how this engine is woken, and how long copies to host memory
@@ -107,7 +120,7 @@ class ReceivingScheduler(DecodingScheduler):
         for seq, transfer in list(queue.preallocating.items()):
             if transfer.ready_ps > now_ps:
                 continue
-            if self._free_rows <= 0 or len(queue.transferring) >= most:
+            if self._free_rows <= 0 or queue.num_buffers >= most:
                 break
             budget = budget or DecodeBudget.of(self._reserved, self._members())
             cached = self.room.pin(seq)
@@ -136,18 +149,29 @@ class ReceivingScheduler(DecodingScheduler):
         queue = self.queue
         for seq, transfer in list(queue.transferring.items()):
             if transfer.late_ps <= now_ps < transfer.ended_ps:
-                self._exchange.fail(transfer, now_ps, LATE)
+                self._exchange.late(transfer, now_ps)
             if transfer.ended_ps <= now_ps:
                 del queue.transferring[seq]
                 self._exchange.close(seq.id)
                 if transfer.failure is not None:
-                    self._radix.give_up(seq)
+                    self._exchange.drain(transfer, now_ps)
+                    queue.draining[seq] = transfer
                     self._outputs.remove(seq)
+                    self.moves.failed.append(seq.id)
                     plan.failed.append((seq, transfer.failure))
                     continue
                 self._radix.arrived(seq, seq.prompt_tokens)
                 queue.ready[seq] = None
                 self.moves.transferred.append(seq.id)
+
+    def _free_drained(self, now_ps: int) -> None:
+        """The room of failed transfers is free when the prefill engine has said that it writes no
+        more.
+        """
+        draining = self.queue.draining
+        for seq in [seq for seq, failed in draining.items() if failed.drained_ps <= now_ps]:
+            del draining[seq]
+            self._radix.give_up(seq)
 
     def _members(self) -> Iterator[BatchMember]:
         """The running batch, those in it that ended with the last step."""
@@ -164,4 +188,4 @@ class ReceivingScheduler(DecodingScheduler):
     @property
     def _free_rows(self) -> int:
         queue = self.queue
-        return self._rows - len(self.running) - len(queue.transferring) - len(queue.ready)
+        return self._rows - len(self.running) - queue.num_buffers - len(queue.ready)

@@ -70,12 +70,13 @@ class SglangDecode(SglangSide):
     """SGLang 0.5.23 with --disaggregation-mode decode.
 
     num_reserved_decode_tokens: held back for the outputs of each request, whatever it asks for.
-    retraction_host_ratio: tokens of host memory for retracted requests, as a share of the pool, and
-    enough for one of the longest; who finds none ends with an error. None: without limit.
+    retraction_host_ratio: tokens of host memory for retracted requests, as a share of the pool
+    (--hicache-ratio); who finds none ends with an error. None: 0.2, and enough for one of the
+    longest. A prefix cache on the decode engine has no such limit.
     """
 
     num_reserved_decode_tokens: int = Field(512, ge=0)
-    retraction_host_ratio: float | None = Field(None, ge=0.2)
+    retraction_host_ratio: float | None = Field(None, gt=0)
 
     @property
     def max_in_flight_tokens(self) -> int | None:

@@ -15,7 +15,7 @@ from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler
 from kvsim.engine.schedulers.sglang_pd.prefill import SglangPrefillScheduler
 from kvsim.engine.schedulers.sglang_pd.sides import SglangDecode, SglangPrefill
-from kvsim.engine.transfers.exchange import Exchange, Port, TransferDelays
+from kvsim.engine.transfers.exchange import NEVER, Exchange, Port, TransferDelays
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.radix.options import Radix
 from kvsim.plumbing.options import Options
@@ -46,12 +46,6 @@ class PairCost(CaseCost):
     w_b: int = Field(0, ge=0, le=MOST_TICKS)
     l_a: int = Field(0, ge=0, le=MOST_TICKS)
     l_b: int = Field(0, ge=0, le=MOST_TICKS)
-
-    def delays(self) -> TransferDelays:
-        """The delays of messages."""
-        return TransferDelays(
-            self.handshake * TICK_PS, self.notice * TICK_PS, self.notify * TICK_PS
-        )
 
 
 class TickLink:
@@ -103,11 +97,39 @@ class PairSide(Options):
 
 
 class PairSettings(Options):
-    """How the two work together."""
+    """How the two work together; timeouts in ticks, None: without."""
 
     num_reserved_decode_tokens: int = Field(512, ge=0)
     decode_radix_cache: bool = False
     allocation_policy: Literal["early"] = "early"
+    retraction_host_ratio: float | None = Field(None, gt=0)
+    bootstrap_timeout: int | None = Field(None, ge=1, le=MOST_TICKS)
+    waiting_timeout: int | None = Field(None, ge=1, le=MOST_TICKS)
+
+    def delays(self, cost: PairCost) -> TransferDelays:
+        """The delays of messages, and the timeouts."""
+        return TransferDelays(
+            cost.handshake * TICK_PS,
+            cost.notice * TICK_PS,
+            cost.notify * TICK_PS,
+            _ps_or_never(self.bootstrap_timeout),
+            _ps_or_never(self.waiting_timeout),
+        )
+
+
+def _ps_or_never(ticks: int | None) -> int:
+    return NEVER if ticks is None else ticks * TICK_PS
+
+
+class PairedRequest(SglangRequest):
+    """fail_read: its transfer fails when all has been sent."""
+
+    fail_read: bool = False
+
+    @field_validator("fail_read", mode="before")
+    @classmethod
+    def _flag(cls, value: object) -> object:
+        return bool(value) if value in (0, 1) else value
 
 
 class SglangPairCase(RecordedCase):
@@ -123,11 +145,11 @@ class SglangPairCase(RecordedCase):
     decode: PairSide
     pd: PairSettings
     cost: PairCost
-    requests: tuple[SglangRequest, ...]
+    requests: tuple[PairedRequest, ...]
 
     @field_validator("requests")
     @classmethod
-    def _arrive_at_a_time(cls, found: tuple[SglangRequest, ...]) -> tuple[SglangRequest, ...]:
+    def _arrive_at_a_time(cls, found: tuple[PairedRequest, ...]) -> tuple[PairedRequest, ...]:
         check_of_two_engines(found)
         return found
 
@@ -149,7 +171,8 @@ class SglangPairCase(RecordedCase):
         env = simpy.Environment()
         timed, _ = by_arrival(self.requests)
         arrivals = Arrivals(env, Stream(tuple(timed)))
-        exchange = Exchange(TickLink(self.cost), self.cost.delays())
+        failing = [name for each in self.requests if each.fail_read for name in each.names()]
+        exchange = Exchange(TickLink(self.cost), self.pd.delays(self.cost), fails=failing)
         prefill_rows, decode_rows = PrefillRows(), DecodeRows()
         prefill = self._engine(env, self._prefill_spec(), prefill_rows)
         decode = self._engine(env, self._decode_spec(), decode_rows)
@@ -189,7 +212,11 @@ class SglangPairCase(RecordedCase):
         return self._spec(scheduler, self.prefill, self.prefill.radix_cache)
 
     def _decode_spec(self) -> ReplicaSpec:
-        reserved = {"num_reserved_decode_tokens": self.pd.num_reserved_decode_tokens}
+        pd = self.pd
+        reserved = {
+            "num_reserved_decode_tokens": pd.num_reserved_decode_tokens,
+            "retraction_host_ratio": pd.retraction_host_ratio,
+        }
         scheduler = SglangDecode.parse({**self._flags(self.decode), **reserved}, "engine")
         caching = self.pd.decode_radix_cache and self.decode.radix_cache
         return self._spec(scheduler, self.decode, caching)

@@ -46,7 +46,9 @@ class SideRows(SglangRows):
                     each = (each[0], each[1], each[2] // TICK_PS, each[3] // TICK_PS)
                 moved.append(each if isinstance(each, str) else list(each))
                 self._last_ps = now_ps
-        self._aborted += moves.failed
+        if moves.failed:
+            self._aborted += moves.failed
+            self._last_ps = now_ps
         self._before = dict(self._side(scheduler, plan))
         if not plan.empty:
             self._stalled = False
@@ -59,7 +61,7 @@ class SideRows(SglangRows):
             self._clear()
         elif plan.empty and not self._stalled and self.blocked(scheduler):
             self._stalled = True
-            self._idle_row(scheduler, now_ps, "stall", stall=1)
+            self._idle_row(scheduler, now_ps + plan.held_ps, "stall", stall=1)
 
     def _side(self, scheduler: Scheduler, plan: Plan) -> dict[str, Any]:
         return {
@@ -93,7 +95,7 @@ class SideRows(SglangRows):
 
     def end(self) -> None:
         """Nothing comes any more: what moved since the last row has a row of its own."""
-        if self._last is not None and any(self._moved.values()):
+        if self._last is not None and (any(self._moved.values()) or self._aborted):
             self._idle_row(self._last, self._last_ps, "none")
 
     waiting_at: int  # index of the requests that wait to run, in `queues`
