@@ -179,6 +179,8 @@ def test_the_answers_are_what_the_commands_print(
         name = re.match(r"# (\w+\.toml)\n", scenario)
         if name:
             (tmp_path / name[1]).write_text(scenario)
+    for name, config in re.findall(r"```json (\S+)\n(.*?)```", section, flags=re.DOTALL):
+        (tmp_path / name).write_text(config)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
     for command, lines in zip(blocks(section, "bash"), blocks(section, "text"), strict=True):

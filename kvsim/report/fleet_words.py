@@ -47,13 +47,21 @@ def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
                 f"cached than the chosen one, {percent(regret)} of all."
             )
     yield from transferred([fleet])
-    bill = f"{number(fleet.gpu_hours)} GPU-hours"
-    yield f"It took {bill}." if fleet.cost is None else f"It took {bill}, at {fleet.cost:,.4g}."
+    yield f"It took {number(fleet.gpu_hours)} GPU-hours{_price(fleet)}."
     if fleet.within is not None and fleet.goodput_per_s is not None:
         yield (
             f"{percent(fleet.within)} of the requests kept every objective: a goodput of "
             f"{number(fleet.goodput_per_s)} requests per second."
         )
+
+
+def _price(fleet: FleetSummary) -> str:
+    """What the GPU-hours cost, and a million tokens of output, where a price is given."""
+    if fleet.cost is None:
+        return ""
+    tokens = (fleet.output_tokens_per_s or 0.0) * fleet.makespan_s
+    each = f", {number(fleet.cost / tokens * 1e6)} per million output tokens" if tokens else ""
+    return f", at {fleet.cost:,.4g}{each}"
 
 
 def _changes(fleet: FleetSummary) -> Iterator[str]:
