@@ -15,6 +15,7 @@ from kvsim.shared_sequences import BLOCK_SIZE
 
 def pool_of(scenario: Scenario, model: Model, device: Device, drafter: Drafter | None) -> SizedPool:
     """The pool that the engine of a scenario would make; InputError where it cannot."""
+    scenario.model.check_used(model)
     scheduler, allocators = scenario.scheduler, scenario.allocator
     limits = {
         key: getattr(scheduler, key)

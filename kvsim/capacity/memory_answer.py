@@ -50,6 +50,7 @@ class MemoryAnswer(NamedTuple):
 def memory_answer(question: MemoryQuestion) -> MemoryAnswer:
     """The answer; InputError for what the engine would refuse."""
     model, device, options = question.model.build(), question.device, question.model
+    options.check_used(model)
     sizing = question.memory.version.sizing
     seqs, tokens = sizing.default_limits(device.memory_bytes, device.name)
     exports = question.prefill_checkpoint_alignment is not None

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from kvsim.layout import KVLayout
 from kvsim.model.find import find_model
 from kvsim.model.kv_cache import LayerCache, grouped
-from kvsim.model.layers import Layer, Recurrence
+from kvsim.model.layers import Experts, Layer, Recurrence
 from kvsim.model.model import Model
 from kvsim.model.weights import DTYPE_BYTES, QUANTIZATIONS, WeightFormat
 from kvsim.plumbing.errors import InputError
@@ -131,6 +131,27 @@ class ModelOptions(Options):
                 remedy="lower it, or give a hf_config with a larger max_position_embeddings",
             )
         return self.max_model_len or longest
+
+    def unused(self, model: Model) -> dict[str, str]:
+        """Keys given that change nothing for this model, and why."""
+        states = any(isinstance(each.mixer, Recurrence) for each in model.layers)
+        experts = any(isinstance(each.feed_forward, Experts) for each in model.layers)
+        found = {}
+        if self.mamba_ssm_cache_dtype is not None and not states:
+            found["mamba_ssm_cache_dtype"] = "the model has no recurrent layers"
+        if self.enable_expert_parallel and not experts:
+            found["enable_expert_parallel"] = "the model has no routed experts"
+        return found
+
+    def check_used(self, model: Model) -> None:
+        """InputError for a key that changes nothing for this model."""
+        for key, because in self.unused(model).items():
+            raise InputError(
+                f"changes nothing: {because}",
+                where=f"model.{key}",
+                value=getattr(self, key),
+                remedy="leave it out",
+            )
 
     def _stored(self, model: Model) -> Model:
         """The model with its weights and states stored as the options say."""

@@ -49,6 +49,19 @@ def test_a_case_that_fails_is_kept_once_a_place(
     assert json.loads((asked / "counts.json").read_text())["lengths"]["faults"] == 20
 
 
+def test_a_soak_prints_each_part_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    parts, out = len(soak.BOOKS), tmp_path / "soak.json"
+    words = ["soak", "--requests", str(200 * parts), "--parts", str(parts), "--scenarios", "2"]
+    monkeypatch.setattr(sys, "argv", [*words, "--out", str(out)])
+    soak.main()
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [part.get("books") for part in told] == [*soak.BOOKS, *soak.BOOKS, None]
+    assert told[-1]["ran"] + told[-1]["refused"] == 2
+    assert json.loads(out.read_text()) == {"parts": told[:-1], "scenarios": told[-1]}
+
+
 def test_every_kind_of_books_tells_the_same_again() -> None:
     parts = list(soak.soak(1000 * 2 * len(soak.BOOKS), 2 * len(soak.BOOKS)))
     assert [part["books"] for part in parts] == [*soak.BOOKS] * 3

@@ -475,6 +475,12 @@ def test_an_unknown_file_lists_the_formats(tmp_path: Path) -> None:
             ("mamba_full_memory_ratio",),
             (),
         ),
+        (
+            "vllm serve facebook/opt-125m --enable-expert-parallel --max-num-seqs 8"
+            " --mamba-ssm-cache-dtype float32",
+            ("enable_expert_parallel", "mamba_ssm_cache_dtype"),
+            ("max_num_seqs",),
+        ),
     ],
 )
 def test_a_flag_that_the_server_does_not_use_is_left_out_with_a_note(

@@ -41,8 +41,6 @@ def held(table: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         ("""--disable-chunked-mm-input --limit-mm-per-prompt '{"image": 4, "audio": {"count": 1}}'
          """, {"scheduler": {"disable_chunked_mm_input": True, "limit_mm_per_prompt": 5}}),
         ("-tp 4 -dcp 2", {"model": {"tensor_parallel_size": 4, "decode_context_parallel_size": 2}}),
-        ("--enable-expert-parallel", {"model": {"enable_expert_parallel": True}}),
-        ("--mamba-ssm-cache-dtype float32", {"model": {"mamba_ssm_cache_dtype": "fp32"}}),
         ("--max-cudagraph-capture-size 64", {"memory": {"max_cudagraph_capture_size": 64}}),
         ("--cuda-graph-sizes [1,8,128,16]", {"memory": {"max_cudagraph_capture_size": 128}}),
         ("--speculative-config.method ngram --speculative-config.num_speculative_tokens=3",
@@ -56,6 +54,19 @@ def held(table: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
 def test_a_flag_of_vllm_is_in_the_scenario(flags: str, wanted: dict[str, Any]) -> None:
     found = imported(f"{VLLM} {flags}")
     assert held(found.scenario, wanted) == wanted
+    assert not any("not read" in note for note in found.reads[0].description.notes)
+
+
+@pytest.mark.parametrize(
+    ("served", "wanted"),
+    [
+        ("deepseek-ai/DeepSeek-V2-Lite --enable-expert-parallel", {"enable_expert_parallel": True}),
+        ("Qwen/Qwen3.5-4B --mamba-ssm-cache-dtype float32", {"mamba_ssm_cache_dtype": "fp32"}),
+    ],
+)
+def test_a_flag_of_some_models_is_in_their_scenario(served: str, wanted: dict[str, Any]) -> None:
+    found = imported(f"vllm serve {served}")
+    assert held(found.scenario["model"], wanted) == wanted
     assert not any("not read" in note for note in found.reads[0].description.notes)
 
 

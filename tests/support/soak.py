@@ -118,7 +118,7 @@ def part(books: str, seed: int, requests: int) -> dict[str, Any]:
         "running": recorder.running_sum / recorder.total_ps,
         "waiting": recorder.waiting_sum / recorder.total_ps,
         "hit_tokens": cache.hit_tokens,
-        "time_mean": memory["time_mean"],
+        "time_mean": dict(memory["time_mean"].items()),
         "ledger_apart": abs(sum(memory["time_mean"].values()) - 1),
     }
 

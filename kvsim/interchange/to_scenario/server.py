@@ -181,7 +181,7 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     notes: list[str] = []
     device = served_device(settings, assumed)
     served = served_model(settings, assumed)
-    settings = without_unused(settings, served, notes)
+    settings, served = without_unused(settings, served, notes)
     model, known = served.table, settings.reported()
     meta_table: dict[str, Any] = {name: known[name] for name in _META if name in known}
     if "max_model_len" in model:

@@ -3,20 +3,23 @@
 from collections.abc import Collection, Iterator
 
 from kvsim.interchange.to_scenario.served import ServedModel
+from kvsim.model import ModelOptions
 from kvsim.readers.description import ServerSettings
 
 
 def without_unused(
     settings: ServerSettings, served: ServedModel, notes: list[str]
-) -> ServerSettings:
-    """The settings without those that decide nothing for this model. A note names each."""
+) -> tuple[ServerSettings, ServedModel]:
+    """Both without the settings that decide nothing for this model. A note names each."""
     if served.model is None or served.options is None:
-        return settings
+        return settings, served
     kinds = {group.kind for group in served.options.layout(served.model).groups}
-    given = settings.reported()
-    unused = {key: why for key, why in _unused(settings, kinds) if key in given}
+    given, of_model = settings.reported(), served.options.unused(served.model)
+    unused = {key: why for key, why in _unused(settings, kinds) if key in given} | of_model
     notes += [f"{key} is left out: {why}" for key, why in unused.items()]
-    return settings.model_copy(update=dict.fromkeys(unused))
+    table = {key: value for key, value in served.table.items() if key not in unused}
+    left = served._replace(table=table, options=ModelOptions.parse(table, "[model]"))
+    return settings.model_copy(update=dict.fromkeys(unused)), left
 
 
 def _unused(settings: ServerSettings, kinds: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,44 @@
+"""No key of [model] is taken for a model without the layers that it is about."""
+
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import kvsim
+from kvsim.cli import app
+from kvsim.plumbing.errors import InputError
+
+WORKLOAD = {
+    "kind": "synthetic", "num_requests": 3, "arrivals": "at-once",
+    "prompt": {"kind": "fixed", "tokens": 50}, "output": {"kind": "fixed", "tokens": 5},
+}  # fmt: skip
+
+
+def ran(model: dict[str, Any]) -> None:
+    table = {"model": model, "allocator": {"kind": "paged"}, "device": {"name": "h100"}}
+    kvsim.simulate(table | {"workload": WORKLOAD})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "because"),
+    [
+        ("mamba_ssm_cache_dtype", "float32", "no recurrent layers"),
+        ("enable_expert_parallel", True, "no routed experts"),
+    ],
+)
+def test_a_key_of_layers_that_the_model_lacks_is_refused(
+    key: str, value: Any, because: str
+) -> None:
+    with pytest.raises(InputError, match=rf"model.{key}: changes nothing: .*{because}"):
+        ran({"name": "opt-125m", key: value})
+    words = [f"--{key.replace('_', '-')}", *([] if value is True else [value])]
+    done = CliRunner().invoke(app, ["memory", "llama-3.1-8b", "--device", "h100", *words])
+    assert done.exit_code == 2 or isinstance(done.exception, InputError)
+    assert because in f"{done.output}{done.exception}"
+
+
+def test_what_decides_something_is_taken() -> None:
+    experts = {"name": "deepseek-v2-lite", "max_model_len": 4096, "enable_expert_parallel": True}
+    ran(experts | {"tensor_parallel_size": 2})
+    ran({"name": "qwen3.5-4b", "max_model_len": 4096, "mamba_ssm_cache_dtype": "bfloat16"})
