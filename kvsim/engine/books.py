@@ -1,5 +1,7 @@
 """The records of an engine: the ledger over time, and the gaps between tokens."""
 
+from collections.abc import Iterable
+
 from kvsim.engine.plan import PausedBatch, Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.ledger import Course, Usage, file_free, filed
@@ -60,11 +62,12 @@ class Books:
         """Record the length of the queue, which may have changed."""
         self._recorder.queue(now_ps, len(self._scheduler.waiting))
 
-    def last_step(self, done: Plan, plan: Plan) -> None:
-        """`plan` was scheduled while `done` computed its last step: the slots of `plan` were taken
-        but not yet valid.
+    def last_step(self, done: Plan, ahead: Iterable[Plan]) -> None:
+        """The plans `ahead` were scheduled while `done` computed its last step: their slots were
+        taken but not yet valid.
         """
-        self._usage = self._before_return(self._usage, plan)
+        for plan in ahead:
+            self._usage = self._before_return(self._usage, plan)
         self._book(done, done.last_start_ps, 1, done.end_ps - done.last_start_ps, 0, None)
 
     def scheduled(self, ahead: Plan | None) -> None:

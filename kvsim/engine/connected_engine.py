@@ -96,7 +96,7 @@ class ConnectedEngine(Engine):
         self._books.open()
         yield from self._until(max(self._free_ps, 0 if oldest.empty else oldest.end_ps))
         if not oldest.empty:
-            self._books.last_step(oldest, plan)
+            self._books.last_step(oldest, (plan,))
         self._return(oldest, self.now_ps)
         self._finished(oldest, self.now_ps)
         if plan.empty:

@@ -1,7 +1,8 @@
 """The engine: plan, wait, commit, as a simpy process.
 
 Under asynchronous scheduling (`depth` 2) a step is scheduled while the one before it computes, so
-the engine waits for the older of two plans; everything else is the same.
+the engine waits for the older of two plans. Over the stages of a pipeline as many plans are in
+flight as there are stages, and the engine waits for the oldest. Everything else is the same.
 """
 
 from collections import deque
@@ -14,12 +15,14 @@ from kvsim.engine.books import Books
 from kvsim.engine.intake import Intake
 from kvsim.engine.moments import PLANS, moment
 from kvsim.engine.parts import EngineParts
+from kvsim.engine.pipeline import Pipeline
 from kvsim.engine.plan import UNBOUNDED, Plan, Progress
 from kvsim.engine.run_end import Pause, RunEnd
 from kvsim.memory.allocator import Refusal
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.step_time.form import Measured
+from kvsim.step_time.stages import StageTimes
 
 if TYPE_CHECKING:
     from kvsim.engine.connectors.totals import RunTotals
@@ -36,6 +39,9 @@ class Engine:
         self._measured = parts.step_time if isinstance(parts.step_time, Measured) else None
         self._host_link = parts.host_link
         self._behind = parts.depth - 1
+        self._overlap = min(self._behind, 1)  # steps of a run that are in flight at its end
+        stages = parts.step_time if isinstance(parts.step_time, StageTimes) else None
+        self._pipeline = None if stages is None else Pipeline(stages)
         self._timed, self._routed = scheduler.allocator.timed, parts.routed
         self._report_interval_ps = parts.report_interval_ps
         self._max_steps = UNBOUNDED if parts.max_steps is None else parts.max_steps
@@ -99,11 +105,12 @@ class Engine:
     def _run(self) -> Generator[simpy.Event, None, None]:
         while not self.stopped:
             plan = self._plan()
-            if plan.empty and not self._in_flight:
+            if plan.empty and all(each.empty for each in self._in_flight):
+                self._in_flight.clear()
                 yield from self._idle(plan)
                 if self._routed:
                     yield from self._settle()
-            elif not plan.empty and len(self._in_flight) < self._behind:
+            elif self._flies(plan) and len(self._in_flight) < self._behind:
                 self._in_flight.append(plan)
                 if plan.held_ps:
                     self._books.open()
@@ -114,6 +121,13 @@ class Engine:
                 self._commit(plan, self._waited())
                 if self._routed:
                     yield from self._settle()
+
+    def _flies(self, plan: Plan) -> bool:
+        """Whether a plan takes a place among those in flight. Over the stages of a pipeline an
+        empty one does too: the engine fills its queue before it waits (vLLM 0.33, v1/engine/core.py
+        `step_with_batch_queue`).
+        """
+        return not plan.empty or self._pipeline is not None
 
     def _settle(self) -> Generator[simpy.Event, None, None]:
         """Behind a router: process all other events of this instant before the next plan."""
@@ -134,7 +148,7 @@ class Engine:
             self.intake.left(seq, now)
         self._books.queue(now)
         self._progress.check(plan)
-        self._books.planned(plan, self._in_flight[0].end_ps if self._in_flight else now)
+        self._books.planned(plan, self._in_flight[-1].end_ps if self._in_flight else now)
         for seq, _, _ in plan.admitted:
             if seq.first_scheduled_ps < 0:
                 seq.first_scheduled_ps = now
@@ -151,7 +165,10 @@ class Engine:
 
     def _time(self, plan: Plan) -> None:
         """Set how long the step of the plan takes, and its repetitions."""
-        if plan.chunks or plan.num_drafts:
+        if self._pipeline is not None:
+            end_ps = self._pipeline.end_ps(plan.shape(), self.now_ps + plan.stall_ps)
+            plan.first_ps = max(plan.stall_ps, end_ps - plan.start_ps)
+        elif plan.chunks or plan.num_drafts:
             plan.first_ps = plan.stall_ps + self._step_time.step_ps(plan.shape())
         else:
             run = self._step_time.decode_run(
@@ -179,13 +196,13 @@ class Engine:
         steps = 1 if plan.empty else 1 + self._repeatable(plan)
         if self._report_interval_ps is not None and steps > 1:
             until_ps = self._report_interval_ps - begin_ps % self._report_interval_ps
-            steps = min(steps, max(1, plan.steps_by(until_ps, steps) - 1 + self._behind))
+            steps = min(steps, max(1, plan.steps_by(until_ps, steps) - 1 + self._overlap))
         lapse_ps = None if self._timed is None or steps == 1 else self._timed.next_lapse_ps
         if lapse_ps is not None:
-            steps = min(steps, max(1, plan.steps_by(lapse_ps - begin_ps, steps) - 1 + self._behind))
+            steps = min(steps, max(1, plan.steps_by(lapse_ps - begin_ps, steps) - 1 + self._overlap))
         self._books.open()
-        end_ps = begin_ps + plan.duration_ps(steps - self._behind)
-        end = self._end = RunEnd(self.env, plan, steps, self._behind, now, begin_ps, end_ps)
+        end_ps = begin_ps + plan.duration_ps(steps - self._overlap)
+        end = self._end = RunEnd(self.env, plan, steps, self._overlap, now, begin_ps, end_ps)
         self._run_end = end if steps > 1 else None
         return end
 
@@ -222,12 +239,13 @@ class Engine:
         now = self.now_ps
         if self._behind:
             done = self._in_flight.popleft()
-            self._books.last_step(done, plan)
+            if not done.empty:
+                self._books.last_step(done, (*self._in_flight, plan))
             self._return(done, done.end_ps)
             self._repeat(plan, steps - 1)
             if plan.held_ps:
                 self._books.held(plan)
-            if not plan.empty:
+            if self._flies(plan):
                 self._in_flight.append(plan)
         else:
             done = plan

@@ -54,6 +54,7 @@ class ReplicaSpec:
     the connector keep blocks from being freed. shared: tiers that replicas on one clock have in
     common; None: the replica is alone. hicache: tiers behind the device under SGLang's scheduler;
     None: those of the allocator's options. asks_blocks: the connector asks for block ids.
+    stages: of the pipeline; as many steps are then in flight.
     """
 
     allocator: AllocatorOptions
@@ -75,6 +76,12 @@ class ReplicaSpec:
     copies_hold_blocks: bool = False
     shared: Shared | None = None
     asks_blocks: bool = True
+    stages: int = 1
+
+    @property
+    def depth(self) -> int:
+        """Steps in flight."""
+        return self.stages if self.stages > 1 else self.scheduler.depth
 
     def with_connector(
         self,
@@ -99,7 +106,7 @@ class ReplicaSpec:
             self.layout,
             self.max_model_len,
             self.copy_bytes_per_s,
-            hash_lag=scheduler.depth - 1,
+            hash_lag=0 if self.stages > 1 else scheduler.depth - 1,
             rules=scheduler.block_rules,
             max_in_flight_tokens=scheduler.max_in_flight_tokens,
             speculation=self._speculation,
@@ -121,6 +128,11 @@ class ReplicaSpec:
         fit the pool or cannot be combined.
         """
         speculation = self._speculation
+        if self.stages > 1:
+            self._check_stages()
+            return self.scheduler.staged(
+                self.allocator.build(self.memory_spec()), self.max_model_len
+            )
         if speculation is None or self.acceptance is None:
             allocator = self.allocator.build(self.memory_spec())
             if self.connector is not None:
@@ -143,6 +155,26 @@ class ReplicaSpec:
         allocator = self.allocator.build(self.memory_spec())
         verifier = Verifier(speculation, self.acceptance, self.max_model_len)
         return self.scheduler.speculating(allocator, self.max_model_len, verifier)
+
+    def _check_stages(self) -> None:
+        """InputError for what is simulated on one pipeline stage alone."""
+        only_one = {
+            "drafted tokens": self.speculation is not None,
+            "a KV connector": self.connector is not None,
+            "a hierarchical cache": self.allocator.hierarchical,
+            "layers with a window or a state": len(self.layout.groups) > 1
+            or self.layout.groups[0].kind not in ("full", "mla")
+            or self.layout.groups[0].chunk_tokens is not None,
+        }
+        for what, there in only_one.items():
+            if there:
+                raise InputError(
+                    f"{what}: simulated on one pipeline stage alone",
+                    where="model.pipeline_parallel_size",
+                    value=self.stages,
+                    limit=1,
+                    remedy="take tensor_parallel_size; kvsim memory sizes the stages",
+                )
 
     def host_link(self) -> Link:
         """The link to host memory for swapped and offloaded content."""
@@ -246,14 +278,14 @@ def serving(
     """A replica on the clock `env`; arguments as in `EngineParts`. InputError as in `build`."""
     scheduler = spec.build()
     if spec.max_steps != 1:
-        scheduler.enable_lockstep(spec.scheduler.depth)
+        scheduler.enable_lockstep(spec.depth)
     recorder = recorder or Recorder(spec.capacity_bytes)
     parts = EngineParts(
         scheduler,
         step_time,
         recorder,
         spec.host_link(),
-        depth=spec.scheduler.depth,
+        depth=spec.depth,
         max_steps=spec.max_steps,
         on_left=on_left,
         observer=observer,

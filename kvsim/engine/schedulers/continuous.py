@@ -206,6 +206,12 @@ class ContinuousScheduler(Scheduler):
         """Tokens of a chunk that the limits of this step allow; 0: the sequence is skipped."""
         return self.limits.allowed(seq, start_tokens, new_tokens)
 
+    def _may_start(self, seq: Sequence) -> bool:
+        """Whether a waiting sequence may start in this step, if there is room; else those behind
+        it may.
+        """
+        return self.limits.may_start(seq)
+
     def _blocked_head(self) -> Sequence | None:
         return self._stopped_at if self.limits.bind else self.waiting.head
 
@@ -260,7 +266,7 @@ class ContinuousScheduler(Scheduler):
             seq = self.waiting.head
             if seq is None:
                 break
-            if not self.limits.may_start(seq):
+            if not self._may_start(seq):
                 unready.append(self.waiting.pop())
                 continue
             cached, left = self._cached(seq), budget - slots

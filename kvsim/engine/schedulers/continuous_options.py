@@ -15,6 +15,7 @@ from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.knobs import Knobs
 from kvsim.engine.schedulers.lockstep_scheduler import LockstepScheduler
 from kvsim.engine.schedulers.options import SchedulerOptions
+from kvsim.engine.schedulers.pipelined import PipelinedScheduler
 from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator
 from kvsim.plumbing.errors import InputError
@@ -175,8 +176,37 @@ class Continuous(SchedulerOptions):
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> ContinuousScheduler:
+        return self._limited(ContinuousScheduler, allocator, max_model_len, policies)
+
+    def staged(self, allocator: Allocator, max_model_len: int) -> ContinuousScheduler:
+        if self.async_scheduling:
+            raise InputError(
+                "over several pipeline stages scheduling is simulated as vLLM's first model runner "
+                "has it: not asynchronous",
+                where="scheduler.async_scheduling",
+                value=True,
+                remedy="false",
+            )
+        if self.preemption_mode == "swap":
+            raise InputError(
+                "over several pipeline stages sequences are recomputed, not swapped",
+                where="scheduler.preemption_mode",
+                value=self.preemption_mode,
+                remedy="recompute",
+            )
+        policies = self._policies(allocator)
+        return self._limited(PipelinedScheduler, allocator, max_model_len, policies)
+
+    def _limited(
+        self,
+        kind: type[ContinuousScheduler],
+        allocator: Allocator,
+        max_model_len: int,
+        policies: Policies,
+    ) -> ContinuousScheduler:
+        """A scheduler of this kind with its limits on images and adapters."""
         knobs = self._knobs(allocator)
-        made = ContinuousScheduler(allocator, max_model_len, policies, self._scheduling, knobs)
+        made = kind(allocator, max_model_len, policies, self._scheduling, knobs)
         loras = self.most_adapters
         load_ps = round(self.lora_load_ms * PS_PER_MS)
         slots = AdapterSlots(loras, self.max_cpu_loras or loras, load_ps)

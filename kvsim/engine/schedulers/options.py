@@ -137,6 +137,16 @@ class SchedulerOptions(Options):
             remedy='kind = "continuous"',
         )
 
+    def staged(self, allocator: Allocator, max_model_len: int) -> Scheduler:
+        """The same over the stages of a pipeline; InputError from schedulers that know one."""
+        raise InputError(
+            "this scheduler is simulated on one pipeline stage",
+            where="model.pipeline_parallel_size",
+            value="more than 1",
+            limit=1,
+            remedy='scheduler.kind = "continuous", or tensor_parallel_size',
+        )
+
     def make(self, allocator: Allocator, max_model_len: int, policies: Policies) -> Scheduler:
         """The scheduler of this kind, with these policies."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this

@@ -266,6 +266,10 @@ class Scheduler:
         self._complete(plan)
         return course
 
+    def took_token(self, seq: Sequence, plan: Plan) -> bool:
+        """Whether a running sequence without a chunk in `plan`, just scheduled, decodes in it."""
+        return seq.decoding and seq not in plan.passed_over
+
     def step_returned(self) -> None:
         """The oldest step in flight of a repeated plan returned; no sequence finishes with it."""
 

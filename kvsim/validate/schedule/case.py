@@ -18,6 +18,7 @@ from kvsim.engine.replica import ReplicaSpec, assemble
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.request import Request, Stream, TokenRuns
+from kvsim.step_time.form import StepTime
 from kvsim.validate.schedule.recording import EXPECTED, RecordedCase
 from kvsim.validate.schedule.rows import Row, Rows
 from kvsim.validate.schedule.ticks import TICK_PS, CaseCost, TickCost
@@ -117,7 +118,7 @@ class Case(RecordedCase):
         replica = assemble(
             self.replica_spec(),
             Stream(tuple(timed)),
-            TickCost(self.cost),
+            self.step_time(),
             observer=observer,
             refuse=False,
         )
@@ -125,6 +126,10 @@ class Case(RecordedCase):
         replica.env.run()
         observer.close()
         return observer.rows
+
+    def step_time(self) -> StepTime:
+        """The recorded cost of a step."""
+        return TickCost(self.cost)
 
     def replica_spec(self) -> ReplicaSpec:
         """The engine that its settings make, one step at a time."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from kvsim.engine.limits.special import SpecialLimits
 from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.pipelined import PipelinedScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.memory.paged.allocator import PagedAllocator
@@ -38,6 +39,8 @@ class VllmRows(Rows):
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         if not plan.empty or plan.preempted:
             self._add_row(scheduler, plan, now_ps)
+        if isinstance(scheduler, PipelinedScheduler):
+            return
         if self._open and self._open[0][0].empty and self._open[0][0] is not plan:
             # Two in flight: it returns one schedule later.
             self.finished(scheduler, self._open[0][0], now_ps)
@@ -81,9 +84,9 @@ class VllmRows(Rows):
                 chunk = chunks[seq]
                 kind = "d" if chunk.is_decode else "p"
                 entry = [seq.id, chunk.new_tokens, kind, chunk.prior_tokens]
-            elif seq.decoding and seq not in plan.passed_over:
+            elif scheduler.took_token(seq, plan) and seq.decoding:
                 entry = [seq.id, 1, "d", scheduler.batch.slots(seq) - 1]
-            elif seq in plan.finishing:
+            elif scheduler.took_token(seq, plan) or seq in plan.finishing:
                 entry = [seq.id, 1, "d", seq.num_computed - 1]
             else:
                 continue

@@ -18,6 +18,8 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.request import PromptItem, Request
 from kvsim.speculation import Speculation
+from kvsim.step_time.form import StepTime
+from kvsim.step_time.stages import StageTimes
 from kvsim.token_runs import adapter_id, under_adapter, with_items
 from kvsim.validate.schedule.case import MOST_TOKENS, Case, CaseRequest, Length
 from kvsim.validate.schedule.vllm.rows import VllmRows
@@ -97,6 +99,7 @@ class VllmEngine(Options):
     scheduler_block_size, prefix_match_unit and hit_alignment, in tokens; max_in_flight_tokens;
     mamba_cache_mode; speculative. max_num_encoder_input_tokens, encoder_cache_size: of an engine
     that takes images, as it planned them; max_loras: of one that serves adapters.
+    pipeline_parallel_size: stages, each of which takes the case's cost of a step.
     """
 
     num_gpu_blocks: int = Field(ge=2, le=MOST_TOKENS)
@@ -109,6 +112,7 @@ class VllmEngine(Options):
     long_prefill_token_threshold: int = Field(0, ge=0)
     policy: Order = "fcfs"
     async_scheduling: bool = False
+    pipeline_parallel_size: int = Field(1, ge=1, le=64)
     reserve_full_isl: bool = True
     watermark: float = Field(0.0, ge=0.0, lt=1.0)
     semantics: Semantics = "vllm-0.33"
@@ -225,6 +229,7 @@ class VllmEngine(Options):
             speculation=self.speculative.speculation(self.semantics) if self.speculative else None,
             acceptance=acceptance,
             plan=group_layers(layout, self.block_size),
+            stages=self.pipeline_parallel_size,
         )
 
 
@@ -283,6 +288,10 @@ class VllmSchedule(Case):
             if request.accept is not None
         }
         return self.engine.replica_spec(RecordedAcceptance(self.accept, own))
+
+    def step_time(self) -> StepTime:
+        cost, stages = super().step_time(), self.engine.pipeline_parallel_size
+        return StageTimes([cost] * stages, 0, 0) if stages > 1 else cost
 
     def observer(self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool) -> VllmRows:
         by_group = self.engine.as_served and len(self.engine.kv_groups) > 1

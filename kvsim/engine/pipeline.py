@@ -1,0 +1,22 @@
+"""The stages of a pipeline over time: several micro-batches are in flight, one in each stage."""
+
+from kvsim.step import StepShape
+from kvsim.step_time.stages import StageTimes
+
+
+class Pipeline:
+    """When each stage is free again. Micro-batches pass all stages in the order of their start."""
+
+    def __init__(self, times: StageTimes) -> None:
+        self._times = times
+        self._free_ps = [0] * len(times.forms)
+
+    def end_ps(self, shape: StepShape, from_ps: int) -> int:
+        """The time at which a micro-batch that may start at from_ps leaves the last stage."""
+        at_ps, free_ps = from_ps, self._free_ps
+        send_ps, last = self._times.send_ps(shape.num_tokens), len(free_ps) - 1
+        for stage, stage_ps in enumerate(self._times.stage_ps(shape)):
+            at_ps = free_ps[stage] = max(at_ps, free_ps[stage]) + stage_ps
+            if stage < last:
+                at_ps += send_ps
+        return at_ps
