@@ -1,10 +1,12 @@
 """The KV pool of a scenario, the same for all of its allocators."""
 
+from typing import NamedTuple
+
 from kvsim.capacity.drafter import Drafter
-from kvsim.capacity.pool import SizedPool
+from kvsim.capacity.pool import SizedPool, StageShare
 from kvsim.capacity.sglang.settings import SglangSettings
 from kvsim.capacity.sglang.simulated import bytes_of_tokens, settings_of, sglang_pool
-from kvsim.capacity.sizing import check_simulated, size
+from kvsim.capacity.sizing import size
 from kvsim.capacity.tensorrt_llm import trt_llm_pool
 from kvsim.device import Device
 from kvsim.model import Model
@@ -13,7 +15,17 @@ from kvsim.scenario import Scenario
 from kvsim.shared_sequences import BLOCK_SIZE
 
 
-def pool_of(scenario: Scenario, model: Model, device: Device, drafter: Drafter | None) -> SizedPool:
+class ScenarioPool(NamedTuple):
+    """The pool of one GPU. stages: of a pipeline, its stages; stage: the one that decides."""
+
+    pool: SizedPool
+    stage: int = 0
+    stages: tuple[StageShare, ...] = ()
+
+
+def pool_of(
+    scenario: Scenario, model: Model, device: Device, drafter: Drafter | None
+) -> ScenarioPool:
     """The pool that the engine of a scenario would make; InputError where it cannot."""
     scenario.model.check_used(model)
     scheduler, allocators = scenario.scheduler, scenario.allocator
@@ -43,8 +55,7 @@ def pool_of(scenario: Scenario, model: Model, device: Device, drafter: Drafter |
                 value=fraction,
                 remedy="give the pool by kv_cache_tokens",
             )
-        return sglang_pool(model, device, scenario.model, settings, block_size)
-    check_simulated(model, scenario.model)
+        return ScenarioPool(sglang_pool(model, device, scenario.model, settings, block_size))
     if scenario.memory.free_gpu_memory_fraction is not None:
         if drafter is not None:
             raise InputError(
@@ -53,7 +64,9 @@ def pool_of(scenario: Scenario, model: Model, device: Device, drafter: Drafter |
                 value=scenario.memory.free_gpu_memory_fraction,
                 remedy="give the pool by kv_cache_tokens alone",
             )
-        return trt_llm_pool(model, device, scenario.model, scenario.memory, block_size, **limits)
+        return ScenarioPool(
+            trt_llm_pool(model, device, scenario.model, scenario.memory, block_size, **limits)
+        )
     exports = any(getattr(options, "exports_states", False) for options in allocators)
     no_groups = "disable_hybrid_kv_cache_manager"
     groups = any(getattr(options, no_groups, None) is False for options in allocators)
@@ -69,7 +82,8 @@ def pool_of(scenario: Scenario, model: Model, device: Device, drafter: Drafter |
         **limits,
     )
     by_user = memory is not scenario.memory  # in bytes, of the tokens that were given
-    return sized.pool._replace(sized_by="kv_cache_tokens") if by_user else sized.pool
+    pool = sized.pool._replace(sized_by="kv_cache_tokens") if by_user else sized.pool
+    return ScenarioPool(pool, sized.stage, sized.stages if len(sized.stages) > 1 else ())
 
 
 def _check_ratio(scenario: Scenario, model: Model, settings: SglangSettings) -> None:

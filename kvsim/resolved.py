@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any, Protocol
 
 from kvsim.capacity.drafter import Drafter
-from kvsim.capacity.pool import SizedPool
+from kvsim.capacity.pool import SizedPool, StageShare
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.front_end import FrontEnd
 from kvsim.memory.options import AllocatorOptions
@@ -28,6 +28,7 @@ class PreparedScenario(Protocol):
     model: Model
     max_model_len: int
     pool: SizedPool
+    stages: tuple[StageShare, ...]
     labels: list[str]
     drafter: Drafter | None
     step_time: StepTime
@@ -54,6 +55,7 @@ def resolved(simulation: PreparedScenario) -> dict[str, Any]:
         "kvsim": VERSION,
         "requests": len(stream.requests),
         "pool": pool._asdict(),
+        **({"stages": [each._asdict() for each in simulation.stages]} if simulation.stages else {}),
         **_engine_defaults(simulation),
         "source": dict(stream.source),
         "notes": [*stream.notes, *_assumptions(simulation)],

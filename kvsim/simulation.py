@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvsim.capacity.local_attention import gives_chunks_back
 from kvsim.capacity.sglang.sizing import layout_under
+from kvsim.capacity.stage import model_of, stages
 from kvsim.drafting import drafter_of
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, assemble, clock, serve_all
@@ -95,10 +96,15 @@ class Simulation:
         self.device = scenario.device.build()
         self.max_model_len = options.model_len(self.model)
         self.drafter = drafter_of(scenario.speculative_config, scenario.folder)
-        self.layout = options.layout(self.model)
+        found = pool_of(scenario, self.model, self.device, self.drafter)
+        self.pool, self.stages = found.pool, found.stages
+        self.held = self.model  # of a pipeline, what the stage that decides the pool computes
+        if options.pipeline_parallel_size > 1:
+            every = stages(self.model.layers, options.pipeline_parallel_size, options.stage_layers)
+            self.held = model_of(self.model, every[found.stage])
+        self.layout = options.layout(self.held)
         if options.decode_context_parallel_size > 1:
             self.layout = shared_layout(scenario, self.layout, drafted=self.drafter is not None)
-        self.pool = pool_of(scenario, self.model, self.device, self.drafter)
         self.step_time = step_time_of(
             scenario, self.model, self.device, self.layout, self.pool, self.drafter
         )
@@ -151,6 +157,7 @@ class Simulation:
             max_steps=self.scenario.max_steps,
             speculation=None if drafts is None else drafts.speculation,
             acceptance=None if drafts is None else drafts.acceptance(self.scenario.seed),
+            stages=self.scenario.model.pipeline_parallel_size,
         )
         return with_tiers(spec, self.scenario, self.device)
 
@@ -169,7 +176,7 @@ class Simulation:
             return layout_under(allocator_kind, self.model.kind, self.layout)
         if self.drafter is not None:
             return self.drafter.layout(self.model, options, by_chunk=True)
-        return options.layout(self.model, by_chunk=True)
+        return options.layout(self.held, by_chunk=True)
 
     def result(
         self,

@@ -2,13 +2,20 @@
 
 from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.pool import SizedPool
+from kvsim.capacity.stage import model_of, stages
 from kvsim.device import Device
 from kvsim.drafting import drafted_time
 from kvsim.layout import KVLayout
 from kvsim.model import Model
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_S, PS_PER_US
 from kvsim.scenario import Scenario
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware
+from kvsim.step_time.stages import FS_PER_PS, StageTimes
+
+SENT_TENSORS = 2  # the hidden states and their residual
+SEND_US = 10  # latency of a copy between two GPUs, that of an all-reduce of the roofline
 
 
 def step_time_of(
@@ -36,7 +43,30 @@ def step_time_of(
         scheduler.engine_version,
         pool.capacity_bytes // max(1, layout.bytes_per_token),
     )
+    if options.pipeline_parallel_size > 1:
+        return _staged(scenario, hardware)
     form = scenario.step_time.build(hardware)
     if scenario.speculative_config is None or drafter is None:
         return form
     return drafted_time(form, scenario.speculative_config, drafter, scenario.step_time, hardware)
+
+
+def _staged(scenario: Scenario, hardware: Hardware) -> StageTimes:
+    """The times of the stages of a pipeline, each as its own layers take."""
+    options, model, form = scenario.model, hardware.model, scenario.step_time
+    count = options.pipeline_parallel_size
+    if not form.by_layers:
+        raise InputError(
+            "this form times whole models, and a pipeline stage computes a part of one",
+            where="step_time.kind",
+            value=type(form).__name__,
+            remedy='kind = "auto", "kernels", "fitted" or "roofline"',
+        )
+    parts = [model_of(model, each) for each in stages(model.layers, count, options.stage_layers)]
+    forms = [
+        form.build(hardware._replace(model=part, layout=options.layout(part))) for part in parts
+    ]
+    bits = model.weight_format.plain(model.torch_dtype).other_bits
+    token_bytes = SENT_TENSORS * model.hidden_size * bits / 8
+    token_fs = round(FS_PER_PS * token_bytes * PS_PER_S / hardware.device.peer_bytes_per_s)
+    return StageTimes(forms, SEND_US * PS_PER_US, token_fs)

@@ -73,6 +73,7 @@ class Sized(NamedTuple):
     """A pool with the layout of the GPU's layers, the engine's plan of their caches and the last
     lines of its start-up log. drafter: the memory that drafting takes; None without a drafter.
     stages: those of a pipeline that keep KV, of which the one with the fewest blocks is this.
+    stage: its place among all stages.
     """
 
     pool: SizedPool
@@ -81,3 +82,4 @@ class Sized(NamedTuple):
     start_up: StartUp
     drafter: DrafterCost | None = None
     stages: tuple[StageShare, ...] = ()
+    stage: int = 0

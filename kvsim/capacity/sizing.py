@@ -30,20 +30,6 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 
 
-def check_simulated(model: Model, model_options: ModelOptions) -> None:
-    """Raise InputError for a model with a pool that is not simulated, or for parallelism that step
-    times do not model.
-    """
-    if model_options.pipeline_parallel_size > 1:
-        raise InputError(
-            "a simulation runs one stage",
-            where="model.pipeline_parallel_size",
-            value=model_options.pipeline_parallel_size,
-            limit=1,
-            remedy="kvsim memory sizes the others",
-        )
-
-
 def size(
     model: Model,
     device: Device,
@@ -97,7 +83,7 @@ def size(
         return _plan(deployment, caches, drafted, held, memory, block_size, exports_states)
 
     sized, shares, end = [], [], 0
-    for stage, kept in zip(every, caches, strict=True):
+    for place, (stage, kept) in enumerate(zip(every, caches, strict=True)):
         start, end = end, end + len(kept)
         if kept:  # a stage that keeps nothing holds any number of blocks
             last = end + (len(drafted) if stage.last else 0)
@@ -106,7 +92,7 @@ def size(
             pool = each.pool
             left = pool.capacity_bytes, pool.engine_num_gpu_blocks
             shares.append(StageShare(len(stage.layers), pool.weights_bytes, *left))
-            sized.append(each)
+            sized.append(each._replace(stage=place))
     if not sized:
         raise InputError("the model keeps no KV cache", where="model", value=model.name)
     fewest = min(sized, key=lambda each: each.pool.engine_num_gpu_blocks)

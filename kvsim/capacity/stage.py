@@ -5,9 +5,10 @@ last, unless VLLM_PP_LAYER_PARTITION says how many each has (distributed/utils.p
 `get_pp_indices`).
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
-from kvsim.model import Layer
+from kvsim.model import Layer, Model
 from kvsim.plumbing.errors import InputError
 
 
@@ -17,6 +18,13 @@ class Stage(NamedTuple):
     layers: tuple[Layer, ...]
     first: bool
     last: bool
+
+
+def model_of(model: Model, stage: Stage) -> Model:
+    """The part of a model that a stage computes: without the embedding and the head, but on the
+    last stage.
+    """
+    return replace(model, layers=stage.layers, vocab_size=model.vocab_size if stage.last else 0)
 
 
 def stages(

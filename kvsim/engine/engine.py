@@ -39,7 +39,6 @@ class Engine:
         self._measured = parts.step_time if isinstance(parts.step_time, Measured) else None
         self._host_link = parts.host_link
         self._behind = parts.depth - 1
-        self._overlap = min(self._behind, 1)  # steps of a run that are in flight at its end
         stages = parts.step_time if isinstance(parts.step_time, StageTimes) else None
         self._pipeline = None if stages is None else Pipeline(stages)
         self._timed, self._routed = scheduler.allocator.timed, parts.routed
@@ -189,20 +188,22 @@ class Engine:
 
     def _wait(self, plan: Plan) -> RunEnd:
         """The event at which the plan, repeated while nothing changes, is committed."""
-        now = self.now_ps
+        now, overlap = self.now_ps, min(self._behind, 1)  # of a run, steps in flight at its end
         begin_ps = self._in_flight[0].end_ps if self._in_flight else now
         if plan.held_ps and self._in_flight:
             begin_ps = max(begin_ps, now + plan.held_ps)
         steps = 1 if plan.empty else 1 + self._repeatable(plan)
         if self._report_interval_ps is not None and steps > 1:
             until_ps = self._report_interval_ps - begin_ps % self._report_interval_ps
-            steps = min(steps, max(1, plan.steps_by(until_ps, steps) - 1 + self._overlap))
+            steps = min(steps, max(1, plan.steps_by(until_ps, steps) - 1 + overlap))
         lapse_ps = None if self._timed is None or steps == 1 else self._timed.next_lapse_ps
         if lapse_ps is not None:
-            steps = min(steps, max(1, plan.steps_by(lapse_ps - begin_ps, steps) - 1 + self._overlap))
+            steps = min(
+                steps, max(1, plan.steps_by(lapse_ps - begin_ps, steps) - 1 + self._overlap)
+            )
         self._books.open()
-        end_ps = begin_ps + plan.duration_ps(steps - self._overlap)
-        end = self._end = RunEnd(self.env, plan, steps, self._overlap, now, begin_ps, end_ps)
+        end_ps = begin_ps + plan.duration_ps(steps - overlap)
+        end = self._end = RunEnd(self.env, plan, steps, overlap, now, begin_ps, end_ps)
         self._run_end = end if steps > 1 else None
         return end
 

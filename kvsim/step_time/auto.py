@@ -1,5 +1,7 @@
 """`kind = "auto"`, the default: kernels where they were measured, else rooflines."""
 
+from typing import ClassVar
+
 from kvsim.plumbing.errors import InputError
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware, StepTimeOptions
@@ -10,6 +12,8 @@ class Auto(StepTimeOptions):
     else `fitted` where it has the dtypes and attention, else `roofline`. The result's provenance
     and its notes say which, and why.
     """
+
+    by_layers: ClassVar[bool] = True
 
     def build(self, hardware: Hardware) -> StepTime:
         """The form for this hardware; InputError if the model cannot be split so."""

@@ -1,7 +1,7 @@
 """The inputs that a step-time form is built from."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from kvsim.plumbing.options import Options
 from kvsim.step_time.form import StepTime
@@ -35,7 +35,13 @@ class Hardware(NamedTuple):
 
 
 class StepTimeOptions(Options):
-    """Options of one step-time form; its fields are the keys beside `kind` in `[step_time]`."""
+    """Options of one step-time form; its fields are the keys beside `kind` in `[step_time]`.
+
+    by_layers: whether the form composes a step of the model's layers, so that it can time a
+    pipeline stage; a form that was measured on whole models cannot.
+    """
+
+    by_layers: ClassVar[bool] = False
 
     def build(self, hardware: Hardware) -> StepTime:
         """The form for this hardware; InputError if it cannot serve it."""

@@ -23,6 +23,7 @@ context's bytes, once, and of the FLOPs of all its queries.
 """
 
 from collections import Counter
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -48,6 +49,8 @@ class Roofline(StepTimeOptions):
     on two, which two numbers alone explain, 0.848 of the bandwidth and 31 us a layer; Llama-3.1-70B
     on four then has 29 us a layer. Experts take longer than this says.
     """
+
+    by_layers: ClassVar[bool] = True
 
     memory_efficiency: float = Field(default=0.85, gt=0, le=1)
     compute_efficiency: float = Field(default=0.7, gt=0, le=1)

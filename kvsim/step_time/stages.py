@@ -1,5 +1,5 @@
-"""The time of a step over the stages of a pipeline: each computes its own layers, one micro-batch at
-a time, and sends the hidden states and their residual to the next stage.
+"""The time of a step over the stages of a pipeline. Each stage computes its own layers, and sends
+the hidden states and their residual to the next one.
 """
 
 from collections.abc import Sequence

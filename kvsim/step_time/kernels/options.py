@@ -1,6 +1,6 @@
 """Options of step times that are composed of kernels, wherever the kernels' times are from."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -23,6 +23,8 @@ class ComposedOptions(StepTimeOptions):
     + chunk * its prompt chunks, where t is what the kernels and the host say. prompt_scale: a step
     that computes prompts lasts so many times as long as that.
     """
+
+    by_layers: ClassVar[bool] = True
 
     engine: Literal["vllm", "sglang"] | None = None
     engine_version: str | None = None
