@@ -198,9 +198,7 @@ class Engine:
             steps = min(steps, max(1, plan.steps_by(until_ps, steps) - 1 + overlap))
         lapse_ps = None if self._timed is None or steps == 1 else self._timed.next_lapse_ps
         if lapse_ps is not None:
-            steps = min(
-                steps, max(1, plan.steps_by(lapse_ps - begin_ps, steps) - 1 + self._overlap)
-            )
+            steps = min(steps, max(1, plan.steps_by(lapse_ps - begin_ps, steps) - 1 + overlap))
         self._books.open()
         end_ps = begin_ps + plan.duration_ps(steps - overlap)
         end = self._end = RunEnd(self.env, plan, steps, overlap, now, begin_ps, end_ps)

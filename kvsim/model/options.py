@@ -37,9 +37,9 @@ class ModelOptions(Options):
     (VLLM_PP_LAYER_PARTITION); not given: as even as vLLM makes them. data_parallel_size: copies of
     the attention layers, over whose GPUs the routed experts are split too; enable_expert_parallel:
     by whole experts. decode_context_parallel_size: of the tensor parallel GPUs, how many share the
-    tokens of a sequence. `kvsim memory` sizes all of them; a simulation runs one stage, and of the
-    copies one, with the requests of the scenario and the experts' part of all. [fleet] runs all:
-    replicas = data_parallel_size.
+    tokens of a sequence. A simulation runs all stages of a pipeline, in the pool of the stage with
+    the fewest blocks. Of the data-parallel copies it runs one, with the requests of the scenario
+    and the experts' part of all. [fleet] runs all: replicas = data_parallel_size.
     """
 
     name: str | None = None

@@ -59,9 +59,9 @@ def test_a_scenario_has_that_pool_too() -> None:
     made = scenario("qwen3.5-4b", 60_000)
     model = made.model.build()
     cell = made.model.layout(model).bytes_per_token
-    pool = pool_of(made, model, named_device("h200"), None)
+    pool = pool_of(made, model, named_device("h200"), None).pool
     assert pool.sized_by == "kv_cache_tokens"
     assert 1.85 < pool.capacity_bytes / (60_000 * cell) < 1.91
     both = (*made.allocator, Paged())
-    beside = pool_of(made.model_copy(update={"allocator": both}), model, named_device("h200"), None)
+    beside = pool_of(made.model_copy(update={"allocator": both}), model, named_device("h200"), None).pool
     assert beside.capacity_bytes == 60_000 * cell

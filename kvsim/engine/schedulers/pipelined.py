@@ -38,14 +38,15 @@ class PipelinedScheduler(ContinuousScheduler):
         return seq not in self._stale and super()._may_start(seq)
 
     def _close(self, plan: Plan) -> Plan:
-        passed_over = set(plan.passed_over)
-        super()._close(plan)
         flying, prefilling = self._in_flight, self.prefilling
-        plan.passed_over.extend(
+        passed_over = set(plan.passed_over)
+        waiting = [
             seq
             for seq, its_plan in flying.items()
             if seq not in prefilling and seq not in its_plan.finishing
-        )
+        ]
+        super()._close(plan)
+        plan.passed_over.extend(waiting)
         for chunk in plan.chunks:
             flying[chunk.seq] = plan
         for seq in plan.finishing:

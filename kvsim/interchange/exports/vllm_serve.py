@@ -70,6 +70,8 @@ def _flags(exported: Exported) -> Iterator[str]:
         value = model.get(key)
         if value not in (None, "auto"):
             yield from (flag, _KV_DTYPES.get(str(value), str(value)))
+    if (stages := model.get("pipeline_parallel_size", 1)) > 1:
+        yield from ("--pipeline-parallel-size", str(stages))
     if model.get("quantization") == "fp8":
         yield from ("--quantization", "fp8")
     yield from _pool(exported)

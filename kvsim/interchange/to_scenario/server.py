@@ -12,6 +12,7 @@ from kvsim.device import named_device
 from kvsim.interchange.to_scenario.drafts import speculation_of
 from kvsim.interchange.to_scenario.pool import pool_of
 from kvsim.interchange.to_scenario.served import served_device, served_model
+from kvsim.interchange.to_scenario.stages import staged
 from kvsim.interchange.to_scenario.unused import without_unused
 from kvsim.interchange.vllm_tiers import tiers_of
 from kvsim.observed.vllm_defaults import NEWEST, release
@@ -193,6 +194,7 @@ def server_of(settings: ServerSettings) -> DescribedServer:
         meta_table = _DEFAULTS[engine] | meta_table
         meta_table["vllm_version"] = NEWEST  # its rules stand for those of another engine
     meta_table |= {"model": str(model.get("name", model.get("hf_config"))), "gpu": device}
+    stages = staged(settings, served, meta_table, assumed)
     pool = pool_of(settings, served, device, VllmMeta.parse(meta_table, "import"), notes)
     meta_table["num_gpu_blocks"] = pool.blocks
     if pool.blocks is not None and "num_gpu_blocks" not in pool.memory:
@@ -202,10 +204,7 @@ def server_of(settings: ServerSettings) -> DescribedServer:
         assumed.extend(line for line in meta.assumptions if not line.startswith("num_gpu_blocks"))
     else:
         assumed.extend(_defaults_of(engine, known, device))
-    if (stages := settings.pipeline_parallel_size or 1) > 1:
-        stated = f"pipeline_parallel_size = {stages}"
-        assumed.append(f"{stated}: one replica, not split into stages, stands for all")
-    table = model | {"max_model_len": meta.max_model_len}
+    table = model | {"max_model_len": meta.max_model_len} | stages
     drafts = speculation_of(settings, assumed, notes)
     tiers: list[dict[str, Any]] = []
     newest = engine == "vllm" and release(meta.vllm_version) >= _TIERS_SINCE

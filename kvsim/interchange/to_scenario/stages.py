@@ -1,0 +1,46 @@
+"""The pipeline stages of a described server, where a scenario can run them."""
+
+from typing import Any
+
+from kvsim.interchange.to_scenario.served import ServedModel
+from kvsim.readers.description import ServerSettings
+
+KEPT_ALIKE = ("full", "mla")  # kinds of layers that a run over several stages knows
+
+
+def staged(
+    settings: ServerSettings, served: ServedModel, meta: dict[str, Any], assumed: list[str]
+) -> dict[str, int]:
+    """Keys of [model] for the stages; none where one replica on one stage stands for all. Without
+    a source for asynchronous scheduling it is off, in `meta` too.
+    """
+    stages = settings.pipeline_parallel_size or 1
+    if stages == 1:
+        return {}
+    stated = f"pipeline_parallel_size = {stages}"
+    reason = _left_out(settings, served, meta)
+    if reason is not None:
+        assumed.append(f"{stated}: one replica, not split into stages, stands for all ({reason})")
+        return {}
+    if "async_scheduling" not in meta:
+        meta["async_scheduling"] = False
+        assumed.append(f"async_scheduling = false: {stated} is simulated without it")
+    return {"pipeline_parallel_size": stages}
+
+
+def _left_out(settings: ServerSettings, served: ServedModel, meta: dict[str, Any]) -> str | None:
+    """Why a scenario cannot run the stages of this server; None where it can."""
+    if (settings.engine or "vllm") != "vllm":
+        return "stages are simulated as vLLM schedules them"
+    if served.options is None or served.model is None:
+        return "its layers are not known"
+    groups = served.options.layout(served.model).groups
+    if len(groups) > 1 or groups[0].kind not in KEPT_ALIKE:
+        return "its layers keep windows or states"
+    if settings.host_cache_gib is not None or settings.kv_transfer_config is not None:
+        return "it has a KV tier"
+    if settings.speculative_config is not None:
+        return "it drafts tokens"
+    if meta.get("async_scheduling"):
+        return "it schedules asynchronously"
+    return None

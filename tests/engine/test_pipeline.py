@@ -1,0 +1,160 @@
+"""Runs over the stages of a pipeline: closed forms, the books at every event, gaps between tokens,
+the pool, and what is refused.
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.auditor import Auditor
+from support.cases import ALLOCATOR_TABLES, streams
+from support.outcomes import CROWDED, check_tokens, unless_thrashing
+
+import kvsim
+from kvsim.engine.pipeline import Pipeline
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+from kvsim.step import Chunk, StepShape
+from kvsim.step_time.form import DecodeRun
+from kvsim.step_time.stages import StageTimes
+
+SERVED = [table for table in ALLOCATOR_TABLES if "host_cache_gib" not in table]
+
+
+class Constant:
+    """A stage that takes as long whatever it computes."""
+
+    def __init__(self, ps: int) -> None:
+        self._ps = ps
+
+    def step_ps(self, shape: StepShape) -> int:
+        return self._ps if shape.num_tokens else 0
+
+    def decode_run(self, num_decode: int, context_tokens: int, longest: int = 0) -> DecodeRun:
+        return DecodeRun(self._ps, 0)
+
+
+def staged(tables: Any, stages: int, **parts: Any) -> dict[str, Any]:
+    """The tables of a scenario of so many stages, timed by rooflines."""
+    made = tables(**{"step_time": {"kind": "roofline"}, **parts})
+    made["model"] = {**made["model"], "pipeline_parallel_size": stages}
+    return made
+
+
+def test_micro_batches_pass_the_stages_one_behind_the_other() -> None:
+    times = StageTimes([Constant(30), Constant(50), Constant(20)], send_ps=5, token_fs=0)
+    prompt = StepShape((Chunk(4, 0),), 0, 0, 0)
+    pipeline = Pipeline(times)
+    assert times.step_ps(prompt) == 30 + 5 + 50 + 5 + 20
+    assert pipeline.end_ps(prompt, 1000) == 1000 + 110
+    # The second waits for the slowest stage, the middle one, and nowhere else.
+    assert pipeline.end_ps(prompt, 1000) == 1000 + 110 + 50
+    assert pipeline.end_ps(prompt, 5000) == 5000 + 110
+    # A token of 2,000 bytes more takes longer to send.
+    slow = StageTimes([Constant(30), Constant(50)], send_ps=5, token_fs=2000)
+    assert slow.step_ps(prompt) == 30 + 5 + 8 + 50
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_as_many_micro_batches_as_stages_hide_each_other(tables: Any, stages: int) -> None:
+    """One sequence uses one stage at a time. As many sequences as stages, each of which fills the
+    token budget with its prompt, take little longer than one: a step later for each.
+    """
+    prompt, output = 64, 100
+
+    def ends_ps(count: int) -> list[int]:
+        made = staged(
+            tables,
+            stages,
+            allocator=[{"kind": "paged", "enable_prefix_caching": False}],
+            scheduler={"kind": "continuous", "max_num_batched_tokens": prompt},
+            step_time={"kind": "roofline", "overhead_us": 1000, "layer_us": 0},
+        )
+        requests = [Request(f"r{at}", 0, prompt, output) for at in range(count)]
+        (run,) = kvsim.simulate(made, requests).runs
+        return sorted(run.requests["finish_ps"])
+
+    (alone,) = ends_ps(1)
+    together = ends_ps(stages)
+    # Prompts take longer than decode steps, so the first tokens come apart.
+    assert together[0] < 1.05 * alone
+    assert together[-1] < 1.05 * alone + stages * alone / output
+    # One more than stages must share a micro-batch, or wait.
+    assert ends_ps(stages + 1)[-1] > together[-1]
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(requests=streams(), allocator=st.sampled_from(SERVED), priority=st.booleans())
+@unless_thrashing
+def test_the_books_agree_and_gaps_are_those_between_tokens(
+    tables: Any, stages: int, allocator: Any, priority: bool, requests: list[Request]
+) -> None:
+    scheduler = {
+        "kind": "continuous",
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": 128,
+        "policy": "priority" if priority else "fcfs",
+    }
+    parts = {**CROWDED, "allocator": [allocator], "scheduler": scheduler}
+    parts.pop("step_time", None)
+    scenario = Scenario.from_table(staged(tables, stages, **parts, max_steps=1))
+    auditor = Auditor()
+    run = Simulation(scenario, requests).run(scenario.allocator[0], "audited", observer=auditor)
+    assert auditor.events >= 2
+    ended = run.summary["requests"]
+    assert ended["finished"] + ended["rejected"] == len(requests)
+    check_tokens(Simulation(scenario, requests))
+
+
+def test_the_pool_is_that_of_the_stage_with_the_fewest_blocks() -> None:
+    tables = {
+        "model": {
+            "name": "llama-3.1-8b",
+            "pipeline_parallel_size": 2,
+            "pp_layer_partition": "20,12",
+        },
+        "device": {"name": "rtx-4090"},
+        "allocator": [{"kind": "paged"}],
+    }
+    simulation = Simulation(Scenario.from_table(tables), [Request("r", 0, 8, 8)])
+    # 20 layers with 8 heads of 128 values of 2 bytes, keys and values.
+    assert simulation.layout.bytes_per_token == 20 * 2 * 8 * 128 * 2
+    blocks = [share.num_gpu_blocks for share in simulation.stages]
+    assert simulation.pool.engine_num_gpu_blocks == min(blocks) == blocks[0]
+    told = simulation.resolved()["provenance"]["stages"]
+    assert [share["layers"] for share in told] == [20, 12]
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"scheduler": {"kind": "continuous", "async_scheduling": True}}, "asynchronous"),
+        ({"scheduler": {"kind": "sglang"}, "allocator": [{"kind": "radix"}]}, "one pipeline stage"),
+        ({"scheduler": {"kind": "continuous", "preemption_mode": "swap"}}, "not swapped"),
+        ({"step_time": {"kind": "linear", "base_us": 8000}}, "times whole models"),
+        ({"model": {"name": "gemma-3-27b"}, "device": {"name": "h200"}}, "a window or a state"),
+        (
+            {
+                "speculative_config": {
+                    "method": "ngram",
+                    "num_speculative_tokens": 3,
+                    "acceptance_rate": 0.5,
+                }
+            },
+            "drafted",
+        ),
+    ],
+)
+def test_what_is_simulated_on_one_stage_alone_is_refused(
+    tables: Any, parts: dict[str, Any], said: str
+) -> None:
+    made = staged(tables, 2, **{"allocator": [{"kind": "paged"}], **parts})
+    with pytest.raises(InputError, match=said) as error:
+        Simulation(Scenario.from_table(made), [Request("r", 0, 8, 8)])
+    assert error.value.where
