@@ -63,5 +63,6 @@ def test_a_scenario_has_that_pool_too() -> None:
     assert pool.sized_by == "kv_cache_tokens"
     assert 1.85 < pool.capacity_bytes / (60_000 * cell) < 1.91
     both = (*made.allocator, Paged())
-    beside = pool_of(made.model_copy(update={"allocator": both}), model, named_device("h200"), None).pool
-    assert beside.capacity_bytes == 60_000 * cell
+    beside = made.model_copy(update={"allocator": both})
+    pool = pool_of(beside, model, named_device("h200"), None).pool
+    assert pool.capacity_bytes == 60_000 * cell
