@@ -411,3 +411,21 @@ def test_whole_prompts_need_no_chunk_that_holds_a_page(tables: Any) -> None:
     )
     run = kvsim.simulate(table, [Request("long", 0, 700, 2)]).runs[0]
     assert run.summary["steps"] == 2  # the prompt, and the second token
+
+
+@pytest.mark.parametrize("later", [[], [Request("later", 10**9, 40, 4)]])
+def test_a_prompt_that_waits_for_windows_nobody_holds_is_an_error(
+    tables: Any, later: list[Request]
+) -> None:
+    """SGLang leaves it until room comes (schedule_policy.py, `add_chunked_req`): for ever."""
+    made = tables(
+        allocator=[{"kind": "radix", "page_size": 64, "disable_radix_cache": True}],
+        scheduler={"kind": "sglang", "chunked_prefill_size": 2048},
+        memory={"kv_cache_tokens": 563},
+        model={"name": "gpt-oss-20b", "max_model_len": 512},
+    )
+    with pytest.raises(InputError, match=r"swa_full_tokens_ratio: .*for ever.*64 of 384 slots"):
+        kvsim.simulate(made, [Request("r", 0, 321, 55), *later])
+    made["memory"] = {"kv_cache_tokens": 700}
+    (run,) = kvsim.simulate(made, [Request("r", 0, 321, 55), *later]).runs
+    assert run.summary["requests"]["finished"] == 1 + len(later)

@@ -20,7 +20,7 @@ from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
 from kvsim.engine.schedulers.sglang.window_budget import budget_over, never_starts
 from kvsim.memory.allocator import Allocator, Refusal
 from kvsim.memory.ledger import Course
-from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
@@ -105,7 +105,22 @@ class SglangScheduler(DecodingScheduler):
             self.room.step_scheduled(self._place)
         elif not (self.waiting or self.running or self._in_flight or self.expects_more):
             self.ratio.idle()
+        elif self._chunked is not None and not (self.decoders or self._in_flight):
+            self._check_goes_on()
         return plan
+
+    def _check_goes_on(self) -> None:
+        """InputError if the prompt under way waits for windows that nobody else holds."""
+        windows, page = self.room.windows, self.allocator.page_tokens
+        if windows is not None and windows.available() <= page and not self.expects_more:
+            raise InputError(
+                "SGLang would wait for ever: a prompt is computed in part, nobody else runs, and "
+                "its next chunk needs more than a page of sliding windows",
+                where="allocator.swa_full_tokens_ratio",
+                value=f"{windows.available():,} of {windows.pool:,} slots free",
+                limit=f"more than {page:,}",
+                remedy="raise it, or give the pool more memory",
+            )
 
     def _settle(self) -> None:
         """The batch before this one becomes part of those that decode."""
