@@ -7,7 +7,7 @@ from kvsim.engine.replica import ReplicaSpec
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
-from kvsim.vllm.grouping import is_uniform
+from kvsim.vllm.grouping import BlockGroup, Grouping, is_uniform
 
 
 def with_tiers(spec: ReplicaSpec, scenario: Scenario, device: Device) -> ReplicaSpec:
@@ -99,24 +99,44 @@ def _groups(spec: ReplicaSpec, options: Paged) -> tuple[tuple[OffloadedGroup, ..
             remedy="leave [[tier]] out, or take another model",
         )
     grouping = spec.plan or options.grouping(layout, spec.scheduler.block_rules)
-    if any(group.state_bytes for group in grouping.groups) or options.prefix_match_unit:
+    _check_states(grouping, options)
+    return tuple(_offloaded(group) for group in grouping.groups), grouping.block_bytes
+
+
+def _offloaded(group: BlockGroup) -> OffloadedGroup:
+    """A group of layers with chunks of one block."""
+    size = group.block_size
+    if group.state_bytes:
+        return OffloadedGroup(size, 1, group.state_bytes, 0)
+    reach = group.window_tokens if group.chunk_tokens is None else group.chunk_tokens
+    chunked = group.chunk_tokens is not None
+    return OffloadedGroup(size, 1, group.slot_bytes * size, reach, chunked)
+
+
+def _check_states(grouping: Grouping, options: Paged) -> None:
+    """Raise InputError for recurrent states that no chunk could hold, or for hits inside blocks."""
+    has_states = any(group.state_bytes for group in grouping.groups)
+    if all(group.state_bytes for group in grouping.groups):
         raise InputError(
-            "tiers behind recurrent states, or hits inside blocks, are not simulated",
-            where="tier",
-            value="tier",
-            remedy="leave [[tier]] or prefix_match_unit out",
+            "a tier stands behind layers that keep tokens, and all layers keep recurrent states",
+            where="model.name",
+            value="recurrent states alone",
+            remedy="leave [[tier]] out",
         )
-    if any(group.chunk_tokens for group in grouping.groups):
+    if has_states and not options.enable_prefix_caching:
         raise InputError(
-            "tiers behind chunks of local attention are not simulated",
-            where="tier",
-            value="tier",
-            remedy="leave [[tier]] out, or set allocator.disable_hybrid_kv_cache_manager = true",
+            "a tier finds recurrent states where the device keeps them",
+            where="allocator.enable_prefix_caching",
+            value=False,
+            remedy="set it to true, or leave [[tier]] out",
         )
-    groups = tuple(
-        OffloadedGroup(
-            group.block_size, 1, group.slot_bytes * group.block_size, group.window_tokens
-        )
-        for group in grouping.groups
-    )
-    return groups, grouping.block_bytes
+    for key in ("prefix_match_unit", "prefill_checkpoint_alignment"):
+        value = getattr(options, key)
+        if value is not None:
+            raise InputError(
+                "hits inside blocks, and states that prefill writes within a chunk, are not "
+                "simulated with tiers",
+                where=f"allocator.{key}",
+                value=value,
+                remedy="leave it out, or leave [[tier]] out",
+            )

@@ -41,9 +41,10 @@ class ConnectedEngine(Engine):
         self._free_ps = 0  # when the thread of the engine goes on
         self.idles = False
         self._computed_ps = 0  # when all that was launched has computed
-        self._waiting_since: dict[Sequence, int] = {}  # for a load
+        self._waiting_since: dict[Sequence, int] = {}  # for a lookup or a load
         self._naps: Naps | None = None  # while nothing is polled
         self._news = False  # of the iteration under way: its plan or a report changed something
+        self._left = 0  # waiting sequences that the last schedule() left; later ones came since
         self._ended = False  # sequences have ended that no schedule() has named to the workers yet
         self._leaps = parts.max_steps != 1 and parts.observer is None
         self._connector.woken = self._rouse
@@ -57,9 +58,12 @@ class ConnectedEngine(Engine):
         while not self.stopped:
             self._connector.begin(self.now_ps)
             plan = self._plan()
-            self._ended = False
+            self._left = len(self.scheduler.waiting)
+            named, self._ended = self._ended, False
             in_flight = self._in_flight
             if plan.empty and not (in_flight or self._goes_on or plan.preempted):
+                if named:
+                    yield from self._until(self._free_ps)
                 self._return(plan, self.now_ps)
                 self._finished(plan, self.now_ps)
                 yield from self._idle(plan)
@@ -107,7 +111,7 @@ class ConnectedEngine(Engine):
         empty steps in flight return at once.
         """
         scheduler = self.scheduler
-        if self._goes_on or self._ended or scheduler.running or len(scheduler.waiting):
+        if self._goes_on or self._ended or scheduler.running or self._left:
             yield from self._nap()
             return
         while self._in_flight:
@@ -185,11 +189,15 @@ class ConnectedEngine(Engine):
         )
 
     def _follow_waits(self, plan: Plan, now_ps: int) -> None:
-        """Sequences that begin to wait for a load, and those that have waited."""
+        """Sequences that begin to wait for a load or for the answer to a lookup, and those that
+        have waited.
+        """
         self._news = bool(plan.admitted or plan.preempted or plan.failed or plan.left)
         since = self._waiting_since
+        for seq in self._connected.put_off:
+            since.setdefault(seq, now_ps)
         for seq in self._connected.loads:
-            since[seq] = now_ps
+            since.setdefault(seq, now_ps)
         if self._tier_books is not None:
             for seq, hit in self._connected.found:
                 self._tier_books.found(seq, hit)
@@ -239,6 +247,7 @@ class ConnectedEngine(Engine):
         self._news = self._news or any(report) or not plan.empty
         self._ended = self._ended or bool(plan.finishing or failed)
         for seq in failed:
+            self._waiting_since.pop(seq, None)
             self.intake.ended(seq, now_ps, LOAD_FAILED)
 
     def _commit(self, plan: Plan, steps: int) -> None:

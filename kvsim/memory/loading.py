@@ -20,6 +20,14 @@ class FreeBlock(NamedTuple):
     block: HeldBlock | None
 
 
+class NamedState(NamedTuple):
+    """A block that holds the recurrent state after `tokens` tokens. group: index of its table."""
+
+    group: int
+    number: int
+    tokens: int
+
+
 @runtime_checkable
 class LoadingPromise(Protocol):
     """The calls in the order of a sequence's life: `start_load`, `end_load`, `resume`."""
@@ -41,10 +49,14 @@ class LoadingPromise(Protocol):
         """
         ...
 
-    def keep_for_reader(self, seq: Sequence) -> None:
-        """A finished sequence without steps in flight keeps its blocks until another engine has
-        read them; blocks that its windows have left are freed.
+    def leave_behind(self, seq: Sequence) -> None:
+        """A sequence has finished, and has no steps in flight: blocks that its windows have left
+        are freed first.
         """
+        ...
+
+    def keep_for_reader(self, seq: Sequence) -> None:
+        """A finished sequence keeps its blocks until another engine has read them."""
         ...
 
     def lacking_blocks(self, seq: Sequence) -> int:
@@ -53,6 +65,12 @@ class LoadingPromise(Protocol):
 
     def junction_tokens(self, seq: Sequence) -> int:
         """Number of tokens after which others diverge from a sequence; 0: none."""
+        ...
+
+    def take_named_states(self) -> dict[Sequence, list[NamedState]]:
+        """The recurrent states that got a key since the last call, by sequence, in the order of
+        their tables. States of sequences without memory are left out.
+        """
         ...
 
     def held_blocks(self, seq: Sequence) -> list[int]:

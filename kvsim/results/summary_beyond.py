@@ -112,10 +112,11 @@ class TierSummary(SummaryPart):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TiersSummary(SummaryPart):
     """What lies behind the device. tiers: the nearest first. loads_awaited: how often a sequence
-    waited for its load until it ran; load_wait_s: for how long on average, null where none did.
-    held_up_s: how long steps waited for copies, in sum. recompute_s: by how much longer steps would
-    have been if all that was loaded had been computed, each prompt in one step of its own; saved_s:
-    recompute_s less all waits of sequences and of steps, below zero where loads cost more.
+    waited for its load, or for the answer of a lookup, until it ran; load_wait_s: for how long on
+    average, null where none did. held_up_s: how long steps waited for copies, in sum. recompute_s:
+    by how much longer steps would have been if all that was loaded had been computed, each prompt
+    in one step of its own; saved_s: recompute_s less all waits of sequences and of steps, below
+    zero where loads cost more.
     """
 
     tiers: tuple[TierSummary, ...]

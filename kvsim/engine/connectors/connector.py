@@ -34,7 +34,7 @@ from typing import NamedTuple, Protocol
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.connectors.totals import TierTotals
 from kvsim.engine.plan import Plan
-from kvsim.memory.loading import FreeBlock, HeldBlock
+from kvsim.memory.loading import FreeBlock, HeldBlock, NamedState
 from kvsim.sequence import Sequence
 
 
@@ -101,6 +101,10 @@ class DeviceBlocks(Protocol):
 
     def junction_tokens(self, seq: Sequence) -> int:
         """After how many tokens others were seen to part from a sequence; 0: nowhere."""
+        ...
+
+    def take_named_states(self) -> dict[Sequence, list[NamedState]]:
+        """The recurrent states that got a key since the last call, by sequence."""
         ...
 
     def computed_tokens(self, seq: Sequence) -> int:

@@ -281,6 +281,8 @@ class ConnectedScheduler(ContinuousScheduler):
         return super().finish(plan)
 
     def _leave(self, seq: Sequence) -> None:
+        if seq in self.running:
+            self._blocks.leave_behind(seq)
         if seq not in self.running or not self.connector.finished(seq):
             super()._leave(seq)
             return

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from kvsim.engine.decode_batch import DecodeBatch
 from kvsim.engine.plan import Plan
-from kvsim.memory.loading import FreeBlock, HeldBlock, HoldingPromise, LoadingPromise
+from kvsim.memory.loading import FreeBlock, HeldBlock, HoldingPromise, LoadingPromise, NamedState
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
 
@@ -45,6 +45,9 @@ class ConnectedDevice:
 
     def junction_tokens(self, seq: Sequence) -> int:
         return self._blocks.junction_tokens(seq)
+
+    def take_named_states(self) -> dict[Sequence, list[NamedState]]:
+        return self._blocks.take_named_states()
 
     def known_tokens(self, seq: Sequence) -> int:
         """Tokens of the prompt, and of outputs that have returned."""

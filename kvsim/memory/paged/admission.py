@@ -5,6 +5,7 @@ from collections.abc import Sequence as Row
 
 from kvsim.memory.allocator import Demand, Refusal
 from kvsim.memory.options import MemorySpec
+from kvsim.memory.paged.extent import NOTHING_FOUND
 from kvsim.memory.paged.forks import Forks
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.hybrid.state_chunks import StateChunks
@@ -122,6 +123,14 @@ class AdmissionNeeds:
                 first[g] = start
                 found[g] = self._pool.find(g, runs, start, hits.tokens // size)
         return Hits(hits.tokens, first, found, hits.junction)
+
+    def without_states(self, hits: Hits) -> Hits:
+        """These hits without the blocks of recurrent states."""
+        found = [
+            NOTHING_FOUND if group.state_bytes else each
+            for group, each in zip(self._groups, hits.found, strict=True)
+        ]
+        return Hits(hits.tokens, hits.first, found, hits.junction)
 
     def need(
         self, seq: Sequence, hits: Hits, tokens: int, *, whole: bool, busy: bool, loaded: int = 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Row
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import Demand
-from kvsim.memory.loading import FreeBlock
+from kvsim.memory.loading import FreeBlock, NamedState
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import PagedSettings
@@ -32,16 +32,20 @@ class LoadingAllocator(PagedAllocator):
         self._unloaded: dict[Sequence, int] = {}  # bytes of slots left behind by windows then
         self._arriving: dict[Sequence, int] = {}  # tokens being loaded
         self._kept: dict[Sequence, None] = {}  # finished, not read yet
+        self._names.tell_states()
 
     def start_load(self, seq: Sequence, demand: Demand, kept_blocks: int) -> bool:
         needs, free, busy = self._needs, self.pool.num_free, demand.busy
         hits, loaded = needs.hits_of_load(seq, demand.num_tokens), demand.num_tokens
         if needs.need(seq, hits, demand.fit_tokens, whole=True, busy=busy, loaded=loaded) > free:
             return False
+        if self._names.is_being_made(hits):
+            return False
         need = needs.need(seq, hits, demand.num_tokens, whole=False, busy=busy)
         left_out, left_out_bytes = self._tables.left_out(hits.tokens, demand.num_tokens)
         if need - left_out > free - kept_blocks:
             return False
+        hits = needs.without_states(hits)  # the state at the end of the load takes their place
         table: Table = seq.memory
         table.prompt_tokens = seq.prompt_tokens
         table.boundaries = self._names.boundaries(seq.prompt_tokens)
@@ -86,8 +90,12 @@ class LoadingAllocator(PagedAllocator):
         table.computed = demand.cached_tokens
         return True
 
+    def leave_behind(self, seq: Sequence) -> None:
+        if self._tables.slides:
+            self._cache.finished(seq.memory)
+            self._tables.give_back_below(seq.memory, seq.memory.tokens)
+
     def keep_for_reader(self, seq: Sequence) -> None:
-        self._tables.give_back_below(seq.memory, seq.memory.tokens)
         self._kept[seq] = None
 
     @property
@@ -123,6 +131,18 @@ class LoadingAllocator(PagedAllocator):
     def junction_tokens(self, seq: Sequence) -> int:
         table: Table = seq.memory
         return table.junction_tokens
+
+    def take_named_states(self) -> dict[Sequence, list[NamedState]]:
+        named = self._names.take_named_states()
+        if not named:
+            return {}
+        owners = {seq.memory: seq for seq in self._live}
+        found: dict[Sequence, list[NamedState]] = {}
+        for g, table, number, tokens in sorted(named, key=lambda each: each[0]):
+            owner = owners.get(table)
+            if owner is not None:
+                found.setdefault(owner, []).append(NamedState(g, number, tokens))
+        return found
 
     def tables_of(self, seq: Sequence) -> tuple[list[list[int]], list[int]]:
         self._decoding.catch_up(seq)

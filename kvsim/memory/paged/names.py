@@ -67,6 +67,7 @@ class BlockNames:
         self._units = [size // sizes.match for size in sizes.blocks]
         full = sizes.same and len(sizes.blocks) == len(kinds) == 1 and kinds[0].full
         self._alone = full and not pool.singly
+        self._named_states: list[tuple[int, Table, int, int]] | None = None
         self._inside: Inside | None = None
         if pool.singly and not sizes.same:
             inside = Inside(
@@ -171,8 +172,24 @@ class BlockNames:
             if self._inside is not None:
                 pool.forget(block)  # its key was of a point inside it
             pool.name(block, runs.at(place))
+            if self._named_states is not None and g in self._states:
+                tokens = (place + 1) * self._sizes.blocks[g]
+                self._named_states.append((g, table, block.blocks[0], tokens))
             if in_step and g in self._states:
                 self.in_step.add(self.state_key(runs.at(place), g))
+
+    def tell_states(self) -> None:
+        """Remember the states that get keys, until they are taken."""
+        if self._states:
+            self._named_states = []
+
+    def take_named_states(self) -> list[tuple[int, Table, int, int]]:
+        """Group, table, block number and tokens of the states that got keys since the last call."""
+        found = self._named_states
+        if not found:
+            return []
+        self._named_states = []
+        return found
 
     def _name_run(self, table: Table, g: int, at: int, end: int) -> None:
         """Register the blocks from position `at` to `end` in group g, which are kept in extents."""

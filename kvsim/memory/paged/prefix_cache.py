@@ -233,6 +233,13 @@ class PrefixCache:
         self._names.register(table, full, in_step=True)
         return full == self._most_registered(table)
 
+    def finished(self, table: Table) -> None:
+        """A sequence without drafts has finished: register its full blocks."""
+        if self.enabled and self._speculation is None and not self._names_late:
+            full = min(table.tokens // self._size, len(table.runs) // self.units)
+            if full > table.registered:
+                self._names.register(table, full, in_step=False)
+
     def released(self, seq: Sequence, table: Table) -> int:
         """`seq` is about to free its blocks. Returns the number of leading blocks with known
         content. Leaves `seq` a table for its next admission.

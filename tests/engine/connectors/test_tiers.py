@@ -88,6 +88,42 @@ def test_windows_and_full_attention_share_host_memory() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("model", "cache_bytes"),
+    [
+        ("qwen3-next-80b-a3b", 300_000_000),
+        ("jamba-v0.1", 90_000_000),
+        ("gpt-oss-20b", 90_000_000),
+        ("llama-4-scout", 300_000_000),
+    ],
+)
+@pytest.mark.parametrize("behind", [[], [FILES]], ids=["host", "files"])
+def test_states_and_chunks_of_local_attention_come_back_from_host_memory(
+    model: str, cache_bytes: int, behind: list[dict[str, Any]]
+) -> None:
+    host = HOST | {"kv_offloading_size": 40.0, "offload_prompt_only": bool(behind)}
+    table = tables([host, *behind])
+    table["model"] = {"name": model, "max_model_len": 16384, "tensor_parallel_size": 8}
+    table["memory"] = {"kv_cache_bytes": cache_bytes}
+    together, singly = run(table), run(table | {"max_steps": 1})
+    without = run({key: value for key, value in table.items() if key != "tier"})
+    assert together.simulated() == singly.simulated()
+    assert together.prefix_cache.host_hit_tokens
+    assert together.prefix_cache.hit_tokens > without.prefix_cache.hit_tokens
+
+
+def test_the_time_saved_counts_waits_for_the_answers_of_lookups() -> None:
+    """Each request is passed over while its files are looked for, and while they are read."""
+    slow = run(tables([HOST | {"kv_offloading_size": 0.5}, FILES | {"read_gb_per_s": 0.2}]))
+    without, offloading = run(tables()), slow.offloading
+    assert offloading is not None
+    assert offloading.saved_s is not None
+    later_s = (slow.ttft_s.mean or 0) - (without.ttft_s.mean or 0)
+    assert later_s > 0.1
+    assert offloading.saved_s == pytest.approx(-48 * later_s, rel=0.1)
+    assert offloading.loads_awaited == 48
+
+
 def test_what_the_device_forgot_is_found_in_host_memory() -> None:
     without, behind = run(tables()), run(tables([HOST]))
     offloading = behind.offloading
@@ -137,7 +173,21 @@ def test_files_keep_what_host_memory_gives_up() -> None:
         ({"tier": [HOST], "allocator": [{"kind": "paged", "host_cache_gib": 1}]}, "allocator"),
         ({"tier": [HOST], "scheduler": {"kind": "orca"}}, "scheduler.kind"),
         ({"tier": [SIMPLE], "model": {"name": "gemma-3-27b"}}, "tier.0.kind"),
-        ({"tier": [HOST], "model": {"name": "qwen3.5-4b"}}, "tier"),
+        ({"tier": [HOST], "model": {"name": "falcon-mamba-7b"}}, "model.name"),
+        (
+            {"tier": [HOST], "model": {"name": "qwen3.5-4b"}}
+            | {"allocator": {"kind": "paged", "prefix_match_unit": 16}},
+            "allocator.prefix_match_unit",
+        ),
+        (
+            {"tier": [HOST | {"sync_load_budget_bytes": 1}], "model": {"name": "gemma-3-27b"}},
+            "tier.0.sync_load_budget_bytes",
+        ),
+        (
+            {"tier": [HOST | {"blocks_per_chunk": 4}], "model": {"name": "gemma-3-27b"}}
+            | {"allocator": {"kind": "paged", "prefix_cache_retention_interval": 96}},
+            "allocator.prefix_cache_retention_interval",
+        ),
     ],
 )
 def test_what_no_engine_has_is_refused_in_one_line(changes: dict[str, Any], where: str) -> None:

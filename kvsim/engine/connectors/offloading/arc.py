@@ -5,7 +5,7 @@ would have been hits (vLLM 0.33, v1/kv_offload/cpu/policies/arc.py).
 from collections import OrderedDict
 from collections.abc import Container
 
-from kvsim.engine.connectors.offloading.chunk import HostChunk
+from kvsim.engine.connectors.offloading.chunk import Content, HostChunk
 from kvsim.engine.connectors.offloading.policy import ChunkPolicy
 from kvsim.sequence import Sequence
 
@@ -22,16 +22,10 @@ class AdaptiveReplacement(ChunkPolicy):
         self._once_ghosts: OrderedDict[int, None] = OrderedDict()
         self._again_ghosts: OrderedDict[int, None] = OrderedDict()
         self._target = 0.0
-        self._missed: dict[Sequence, set[int]] = {}
-        self._touched: dict[Sequence, dict[int, tuple[HostChunk, bool]]] = {}  # whether reused
 
-    def missed(self, seq: Sequence, keys: list[int]) -> None:
-        known = self._missed.setdefault(seq, set())
+    def missed(self, keys: list[int]) -> None:
         once, again = self._once_ghosts, self._again_ghosts
         for key in reversed(keys):
-            if key in known:
-                continue
-            known.add(key)
             if key in once:
                 more = max(1, len(again) / len(once))
                 self._target = min(self._target + more, self._capacity)
@@ -41,26 +35,23 @@ class AdaptiveReplacement(ChunkPolicy):
                 self._target = max(self._target - less, 0)
                 again.move_to_end(key)
 
+    def accessed(self, seq: Sequence, contents: list[Content]) -> None:
+        return
+
     def inserted(self, seq: Sequence, chunk: HostChunk) -> None:
         self._once[chunk.key] = chunk
         self._once_ghosts.pop(chunk.key, None)
         self._again_ghosts.pop(chunk.key, None)
-        self._touched.setdefault(seq, {})[chunk.key] = chunk, False
 
-    def reused(self, seq: Sequence, chunk: HostChunk) -> None:
-        self._touched.setdefault(seq, {})[chunk.key] = chunk, True
-
-    def finished(self, seq: Sequence) -> None:
-        self._missed.pop(seq, None)
-        touched = self._touched.pop(seq, {})
-        for chunk, reused in sorted(touched.values(), key=lambda each: -each[0].end):
-            key = chunk.key
-            if self._once.get(key) is chunk:
-                if reused:
-                    self._again[key] = self._once.pop(key)
-                else:
-                    self._once.move_to_end(key)
-            elif self._again.get(key) is chunk:
+    def finished(
+        self, seq: Sequence, keys: list[int], stored: Container[int], reused: Container[int]
+    ) -> None:
+        for key in keys:
+            if key in stored and key in self._once:
+                self._once.move_to_end(key)
+            elif key in reused and key in self._once:
+                self._again[key] = self._once.pop(key)
+            elif key in self._again and (key in stored or key in reused):
                 self._again.move_to_end(key)
 
     def choose(self, count: int, kept: Container[int]) -> list[HostChunk] | None:

@@ -1,19 +1,34 @@
-"""A chunk of KV in host memory: the unit of storing."""
+"""A chunk of KV in host memory, the unit of storing."""
+
+from typing import NamedTuple
+
+
+class Content(NamedTuple):
+    """What a chunk holds. key: of these tokens in one group of layers. end: number of tokens from
+    the start of the sequence to the end of the chunk. group: index of the group.
+    """
+
+    key: int
+    end: int
+    group: int
 
 
 class HostChunk:
-    """Content by its key, in one slot of the host's pool.
-
-    end: how many chunks of its group a sequence has up to its end. ready: its copy has been
-    reported; else it is being written. pins: how many copies read it, to the device or to a tier.
+    """content: what it holds, or will hold when it is ready. slot: its place in host memory. pins:
+    copies that read it, on their way to the device or to a tier.
     """
 
-    __slots__ = ("end", "key", "pins", "ready", "slot")
+    __slots__ = ("content", "pins", "ready", "slot")
 
-    def __init__(self, key: int, slot: int, end: int) -> None:
-        self.key, self.slot, self.end = key, slot, end
+    def __init__(self, content: Content, slot: int) -> None:
+        self.content, self.slot = content, slot
         self.ready = False
         self.pins = 0
+
+    @property
+    def key(self) -> int:
+        """Of its content."""
+        return self.content.key
 
     @property
     def evictable(self) -> bool:

@@ -23,7 +23,14 @@ from kvsim.engine.connectors.offloading.chunk import HostChunk
 from kvsim.engine.connectors.offloading.host_pool import HostPool
 from kvsim.engine.connectors.offloading.jobs import CopyJob, Jobs
 from kvsim.engine.connectors.offloading.keys import ChunkKeys
-from kvsim.engine.connectors.offloading.lookup import ABSENT, READY, WRITING, HostFound, find
+from kvsim.engine.connectors.offloading.lookup import (
+    ABSENT,
+    READY,
+    WRITING,
+    Asked,
+    HostFound,
+    Search,
+)
 from kvsim.engine.connectors.offloading.lru import LeastRecentlyUsed
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.engine.connectors.offloading.stores import Stores
@@ -53,7 +60,7 @@ class OffloadingConnector(Connector):
         self._budget = 0
         self._loads: list[CopyJob] = []
         # What each waiting sequence found, and when and for what it was asked.
-        self._known: dict[Sequence, tuple[tuple[int, int, int], HostFound | None]] = {}
+        self._known: dict[Sequence, tuple[int, Asked, HostFound | None]] = {}
         self._settled = True  # the lookup under way finds the same until a chunk comes or goes
         self._unsaved: set[int] = set()  # stores of the step before, if steps wait for stores
 
@@ -78,13 +85,13 @@ class OffloadingConnector(Connector):
         if self.jobs.of(seq):
             return None
         settings, num_tokens = self.settings, seq.num_tokens
-        end = num_tokens
-        if settings.synchronous or any(g.window_tokens is not None for g in settings.groups):
-            end -= 1
         most = settings.limit_of(seq)[0]
-        if most is not None:
-            end = min(end, device_tokens + most)
-        found = self._find(seq, end, device_tokens)
+        end = num_tokens if most is None else min(num_tokens, device_tokens + most)
+        if settings.synchronous or settings.has_reach:
+            end -= 1  # the last token is computed again
+        if settings.state_tokens:
+            end -= end % settings.state_tokens
+        found = self._find(seq, Asked(num_tokens, end, most is not None, device_tokens))
         if found is None:
             return NO_MATCH
         if found.put_off:
@@ -100,16 +107,15 @@ class OffloadingConnector(Connector):
             return RemoteMatch(hit, waits=False)
         return RemoteMatch(hit, waits=True)
 
-    def _find(self, seq: Sequence, end: int, device_tokens: int) -> HostFound | None:
+    def _find(self, seq: Sequence, asked: Asked) -> HostFound | None:
         """What a look-up finds; the same again where nothing came or went since the last one."""
-        asked = (self.pool.changes, end, device_tokens)
-        known = self._known.get(seq)
-        if known is not None and known[0] == asked:
-            return known[1]
+        changes, known = self.pool.changes, self._known.get(seq)
+        if known is not None and known[0] == changes and known[1] == asked:
+            return known[2]
         self._settled = True
-        found = find(self.settings.groups, end, device_tokens, partial(self._states, seq))
+        found = Search(self.settings.groups, asked, partial(self._states, seq)).found()
         if self._settled:
-            self._known[seq] = asked, found
+            self._known[seq] = changes, asked, found
         return found
 
     def _states(self, seq: Sequence, group: int, first: int, last: int) -> Iterator[int]:
@@ -126,7 +132,10 @@ class OffloadingConnector(Connector):
             return False
         for g, group in enumerate(self.settings.groups):
             size = group.chunk_tokens
-            keys = self.keys.listed(seq, g, start // size, ceil_div(end, size))
+            first, last = start // size, ceil_div(end, size)
+            if group.reach_tokens is not None:
+                first = max(first, last - group.chunks_below(end))
+            keys = self.keys.listed(seq, g, first, last)
             if any(self._loading[key] for key in keys):
                 return True
         return False
@@ -143,11 +152,14 @@ class OffloadingConnector(Connector):
         num_bytes = 0
         for g, group in enumerate(self.settings.groups):
             size = group.block_tokens
-            first = max(ceil_div(device_tokens, size), skipped[g])
-            last = ceil_div(end, size)
+            first, last = ceil_div(device_tokens, size), ceil_div(end, size)
+            if group.recurrent:
+                first, taken = last - 1, tables[g][-1:]
+            else:
+                first = max(first, skipped[g])
+                taken = tables[g][first - skipped[g] : last - skipped[g]]
             if last <= first:
                 continue
-            taken = tables[g][first - skipped[g] : last - skipped[g]]
             blocks += taken
             num_bytes += len(taken) * group.block_bytes
             each = group.chunk_blocks
@@ -174,7 +186,7 @@ class OffloadingConnector(Connector):
 
     def scheduled(self, step: Decided) -> None:
         made = self.stores.scheduled(step, self.device)
-        flush = self.stores.flushed(step, self.device)
+        flush = self.stores.flushed(step)
         if self.journal is not None:
             for number in sorted(flush):
                 self.journal.add("flush", number)

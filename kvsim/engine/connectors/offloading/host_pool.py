@@ -3,20 +3,29 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
-from kvsim.engine.connectors.offloading.chunk import HostChunk
+from kvsim.engine.connectors.offloading.chunk import Content, HostChunk
 from kvsim.engine.connectors.offloading.policy import ChunkPolicy
 from kvsim.sequence import Sequence
 
 
-class Offered:
-    """Content that a sequence offers: keys of successive chunks, and up to how many chunks each
-    ends.
+class Accesses:
+    """What a sequence offered or loaded, by key. missed: what was not in host memory. stored: what
+    it put there. reused: what it found there, put by others.
     """
 
-    __slots__ = ("ends", "keys")
+    __slots__ = ("contents", "missed", "reused", "stored")
 
-    def __init__(self, keys: list[int], ends: list[int]) -> None:
-        self.keys, self.ends = keys, ends
+    def __init__(self) -> None:
+        self.contents: dict[int, Content] = {}
+        self.missed: set[int] = set()
+        self.stored: set[int] = set()
+        self.reused: set[int] = set()
+
+    @property
+    def tail_first(self) -> list[int]:
+        """All keys, the content furthest from the start first; of one end, the last group first."""
+        contents = self.contents.values()
+        return [c.key for c in sorted(contents, key=lambda c: (-c.end, -c.group))]
 
 
 class HostPool:
@@ -41,7 +50,7 @@ class HostPool:
         self._fresh = 0
         self._freed: list[int] = []
         self._seen: OrderedDict[int, int] = OrderedDict()
-        self._own: dict[Sequence, set[int]] = {}  # what each has put there
+        self._accesses: dict[Sequence, Accesses] = {}
         self.writing = self.pinned = self.changes = 0
         self.on_evict: Callable[[HostChunk], None] = lambda chunk: None
 
@@ -59,34 +68,73 @@ class HostPool:
         """The chunk with this content."""
         return self._chunks.get(key)
 
-    def offer(self, seq: Sequence, offered: Offered) -> list[HostChunk] | None:
+    def offer(self, seq: Sequence, contents: list[Content]) -> list[HostChunk] | None:
         """What of this is to be stored, with slots taken for it; None: there is no room for all of
         it, and nothing is stored.
         """
-        keys = offered.keys
         if self._threshold >= 2:
-            self._count(keys)
-        absent: list[int] = []
-        for place, key in enumerate(keys):
-            chunk = self._chunks.get(key)
-            if chunk is not None:
-                if chunk.ready:
-                    self._reuse(seq, chunk)
-            elif self._threshold < 2 or self._seen[key] >= self._threshold:
-                absent.append(place)
-        self.policy.missed(seq, [keys[place] for place in absent])
-        if not self._make_room(len(absent), set(keys)):
+            self._count([content.key for content in contents])
+        absent: list[Content] = []
+        ready: list[int] = []
+        recorded: list[Content] = []
+        for content in contents:
+            chunk = self._chunks.get(content.key)
+            if chunk is None:
+                if self._threshold >= 2 and self._seen.get(content.key, 0) < self._threshold:
+                    continue
+                absent.append(content)
+            elif chunk.ready:
+                ready.append(content.key)
+            else:
+                continue
+            recorded.append(content)
+        self._miss(seq, [content.key for content in absent])
+        self._access(seq, recorded, ready)
+        if not self._make_room(len(absent), {content.key for content in contents}):
             return None
-        return [self.insert(seq, keys[place], offered.ends[place]) for place in absent]
+        return [self._insert(seq, content) for content in absent]
 
     def _count(self, keys: list[int]) -> None:
+        """Content of this offer stays counted; the oldest other content makes room."""
+        seen = self._seen
+        others = len(seen)
         for key in keys:
-            self._seen[key] = self._seen.get(key, 0) + 1
-            self._seen.move_to_end(key)
-        kept = set(keys)
-        over = len(self._seen) - self._tracked
-        for key in [key for key in self._seen if key not in kept][: max(0, over)]:
-            del self._seen[key]
+            if key in seen:
+                seen[key] += 1
+                seen.move_to_end(key)
+                others -= 1
+        for key in keys:
+            if key in seen:
+                continue
+            if len(seen) >= self._tracked:
+                if not others:
+                    continue
+                seen.popitem(last=False)
+                others -= 1
+            seen[key] = 1
+
+    def _miss(self, seq: Sequence, keys: list[int]) -> None:
+        """What is new among the misses of a sequence."""
+        missed = self._of(seq).missed
+        new = [key for key in keys if key not in missed]
+        if new:
+            self.policy.missed(new)
+            missed.update(new)
+
+    def _access(self, seq: Sequence, contents: list[Content], reused: list[int]) -> None:
+        """Also if no room is found for some of it."""
+        of = self._of(seq)
+        new = [content for content in contents if content.key not in of.contents]
+        if new:
+            of.contents.update((content.key, content) for content in new)
+            self.policy.accessed(seq, new)
+        of.reused.update(key for key in reused if key not in of.stored)
+
+    def _of(self, seq: Sequence) -> Accesses:
+        found = self._accesses.get(seq)
+        if found is None:
+            found = self._accesses[seq] = Accesses()
+        return found
 
     def _make_room(self, count: int, kept: set[int]) -> bool:
         """Evict until so many slots are free; False: that cannot be, and nothing is evicted."""
@@ -104,21 +152,17 @@ class HostPool:
             self.on_evict(chunk)
         return True
 
-    def make_room_for(self, key: int) -> bool:
-        """One slot for this content, whatever else the one who asks has found."""
-        return self._make_room(1, {key})
-
-    def insert(self, seq: Sequence, key: int, end: int) -> HostChunk:
+    def _insert(self, seq: Sequence, content: Content) -> HostChunk:
         """A chunk that is being written from now on; a slot is free."""
         if self._fresh < self.num_slots:
             slot = self._fresh
             self._fresh += 1
         else:
             slot = self._freed.pop()
-        chunk = self._chunks[key] = HostChunk(key, slot, end)
+        chunk = self._chunks[content.key] = HostChunk(content, slot)
         self.writing += 1
         self.changes += 1
-        self._own.setdefault(seq, set()).add(key)
+        self._of(seq).stored.add(content.key)
         self.policy.inserted(seq, chunk)
         return chunk
 
@@ -131,7 +175,7 @@ class HostPool:
     def load(self, seq: Sequence, chunk: HostChunk) -> None:
         """A load begins to read a chunk."""
         self.pin(chunk)
-        self._reuse(seq, chunk)
+        self._access(seq, [chunk.content], [chunk.key])
 
     def pin(self, chunk: HostChunk) -> None:
         """A copy begins to read a chunk, which stays meanwhile."""
@@ -143,11 +187,7 @@ class HostPool:
         chunk.pins -= 1
         self.pinned -= not chunk.pins
 
-    def _reuse(self, seq: Sequence, chunk: HostChunk) -> None:
-        if chunk.key not in self._own.get(seq, ()):
-            self.policy.reused(seq, chunk)
-
     def finished(self, seq: Sequence) -> None:
         """A sequence is done."""
-        self._own.pop(seq, None)
-        self.policy.finished(seq)
+        of = self._accesses.pop(seq, None) or Accesses()
+        self.policy.finished(seq, of.tail_first, of.stored - of.reused, of.reused)

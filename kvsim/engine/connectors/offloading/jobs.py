@@ -1,5 +1,7 @@
 """Copies between device and host: what each reads and writes, and which blocks it guards."""
 
+from collections.abc import Iterable
+
 from kvsim.engine.connectors.offloading.chunk import HostChunk
 from kvsim.sequence import Sequence
 
@@ -77,7 +79,7 @@ class Jobs:
         for block in blocks:
             self._guards.setdefault(block, {})[job.number] = None
 
-    def reading(self, blocks: list[int]) -> set[int]:
+    def reading(self, blocks: Iterable[int]) -> set[int]:
         """The stores that read some of these blocks, which their sequences do not hold for them."""
         return {number for block in blocks for number in self._guards.get(block, ())}
 

@@ -24,10 +24,6 @@ class ChunkKeys:
         keys = self._of(seq, self._chunk_tokens[group]).listed(start, end)
         return [key * self._num + group for key in keys]
 
-    def group_of(self, key: int) -> int:
-        """The group of layers that a key is of."""
-        return key % self._num
-
     def forget(self, seq: Sequence) -> None:
         """Nobody will ask for this sequence again."""
         self._runs.pop(seq, None)

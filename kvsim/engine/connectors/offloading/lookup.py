@@ -1,4 +1,6 @@
-"""What of a sequence lies in host memory, behind what the device has."""
+"""What of a sequence lies in host memory, behind what the device has (vLLM 0.33,
+kv_connector/v1/offloading/scheduler.py).
+"""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -20,73 +22,94 @@ class HostFound(NamedTuple):
     put_off: bool = False
 
 
-def find(
-    groups: tuple[OffloadedGroup, ...], end: int, device_tokens: int, states: StatesOf
-) -> HostFound | None:
-    """The longest prefix, at most `end` tokens, that all groups can continue from, where the device
-    has the first `device_tokens`; None: nothing worth a load (vLLM 0.33,
-    kv_connector/v1/offloading/scheduler.py).
+class Asked(NamedTuple):
+    """num_tokens: known tokens of the sequence, whose whole chunks can be there. end: tokens of the
+    longest useful hit. limited: the request itself limits it, so that hits end with chunks.
+    device_tokens: what the device has.
     """
-    order = sorted(range(len(groups)), key=lambda g: -(groups[g].window_tokens or 1 << 62))
-    while True:
-        before, put_off = end, False
-        for g in order:
-            group = groups[g]
-            if group.window_tokens is None:
-                found = _of_full(g, group, end, device_tokens, states)
+
+    num_tokens: int
+    end: int
+    limited: bool
+    device_tokens: int
+
+
+class Search:
+    """One look-up of one sequence: each group shortens the hit, until all can continue from it."""
+
+    def __init__(self, groups: tuple[OffloadedGroup, ...], asked: Asked, states: StatesOf) -> None:
+        self._groups, self._asked, self._states = groups, asked, states
+        full = [g for g, group in enumerate(groups) if group.reach_tokens is None]
+        short = [g for g, group in enumerate(groups) if group.reach_tokens is not None]
+        self._short = sorted(short, key=lambda g: -groups[g].reach_chunks)
+        self._order = full + self._short
+
+    def found(self) -> HostFound | None:
+        """The longest prefix that all groups can continue from; None: nothing worth a load."""
+        asked, end, hit = self._asked, self._asked.end, 0
+        put_off, todo = False, self._order
+        while todo:
+            again: list[int] = []
+            short_before = False
+            for g in todo:
+                group = self._groups[g]
+                size = group.chunk_tokens
+                end = min(end, asked.num_tokens // size * size)
+                if asked.limited:
+                    end -= end % size
+                if end - asked.device_tokens < size:
+                    return None
+                found = self._of_group(g, end)
+                if found == 0:
+                    return None
+                if found is None:
+                    put_off = True
+                else:
+                    end = min(end, (asked.device_tokens // size + found) * size)
+                    if end - asked.device_tokens < size:
+                        return None
+                before, hit = hit, end - asked.device_tokens
+                if hit < before:
+                    if put_off:
+                        put_off, again = False, self._order
+                    elif short_before and not again:
+                        again = self._short
+                short_before = short_before or group.reach_tokens is not None
+            todo = again
+        return HostFound(asked.device_tokens + hit, put_off)
+
+    def _of_group(self, g: int, end: int) -> int | None:
+        """Number of chunks behind what the device has; None: not known yet."""
+        group = self._groups[g]
+        size = group.chunk_tokens
+        first = self._asked.device_tokens // size
+        last = min(ceil_div(end, size), self._asked.num_tokens // size)
+        if group.reach_tokens is None:
+            return self._leading(g, first, last)
+        return self._last_run(g, first, last, group.chunks_below(end))
+
+    def _leading(self, g: int, first: int, last: int) -> int | None:
+        run, put_off = 0, False
+        for known in self._states(g, first, last):
+            if known == ABSENT:
+                break
+            run += known != UNKNOWN
+            put_off = put_off or known != READY
+        return None if put_off else run
+
+    def _last_run(self, g: int, first: int, last: int, need: int) -> int | None:
+        """Up to the end of the last run of as many chunks as the layers look back, or of the run
+        that begins at the first. need: chunks for the run at the end, which may be partial.
+        """
+        run, unknown, writing = 0, False, False
+        for place in range(last - 1, first - 1, -1):
+            known = next(self._states(g, place, place + 1))
+            if known in (READY, WRITING):
+                run += 1
+                writing = writing or known == WRITING
             else:
-                found = _of_window(g, group, end, device_tokens, states)
-            if found is None:
-                return HostFound(device_tokens, put_off=True) if put_off else None
-            end = min(end, found.tokens)
-            put_off = put_off or found.put_off
-        if put_off or end == before or len(groups) == 1:
-            return HostFound(end, put_off)
-
-
-def _of_full(
-    g: int, group: OffloadedGroup, end: int, device_tokens: int, states: StatesOf
-) -> HostFound | None:
-    size = group.chunk_tokens
-    end -= end % size
-    if end - device_tokens < size:
-        return None
-    first, run, put_off = device_tokens // size, 0, False
-    for known in states(g, first, ceil_div(end, size)):
-        if known == ABSENT:
-            break
-        if known == UNKNOWN:
-            put_off = True
-            continue
-        put_off = put_off or known == WRITING
-        run += 1
-    if put_off:
-        return HostFound(end, put_off=True)
-    tokens = min(end, size * (first + run))
-    if not run or tokens - device_tokens < size:
-        return None
-    return HostFound(tokens)
-
-
-def _of_window(
-    g: int, group: OffloadedGroup, end: int, device_tokens: int, states: StatesOf
-) -> HostFound | None:
-    """The last run of chunks that a window needs, or the run that the sequence begins with."""
-    size, window = group.chunk_tokens, group.window_tokens
-    assert window is not None
-    need, run, put_off = ceil_div(window, size), 0, False
-    place, last = ceil_div(end, size), 0
-    while place and run < need:
-        place -= 1
-        known = next(states(g, place, place + 1))
-        if known == ABSENT:
-            run = 0
-            continue
-        put_off = put_off or known in (WRITING, UNKNOWN)
-        if not run:
-            last = place + 1
-        run += 1
-    if put_off:
-        return HostFound(end, put_off=True)
-    tokens = min(end, last * size) if run else 0
-    return HostFound(tokens) if tokens - device_tokens >= size else None
+                unknown = unknown or known == UNKNOWN
+                run, writing, need = 0, False, self._groups[g].reach_chunks
+            if run == need:
+                return None if unknown or writing else place - first + need
+        return None if unknown or writing else run

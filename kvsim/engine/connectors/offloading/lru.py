@@ -7,7 +7,7 @@ is finished; then each chunk that it touched gets a rank of its own, the head th
 from collections.abc import Container
 from heapq import heappop, heappush
 
-from kvsim.engine.connectors.offloading.chunk import HostChunk
+from kvsim.engine.connectors.offloading.chunk import Content, HostChunk
 from kvsim.engine.connectors.offloading.policy import ChunkPolicy
 from kvsim.sequence import Sequence
 
@@ -15,49 +15,51 @@ Rank = tuple[int, int]
 
 
 class LeastRecentlyUsed(ChunkPolicy):
-    """Ranks: (number, minus the chunk's end); the lowest leaves first."""
+    """Ranks: (number, minus the tokens to the chunk's end); the lowest leaves first."""
 
     def __init__(self, capacity: int) -> None:
-        self._rank: dict[HostChunk, Rank] = {}
+        self._rank: dict[int, Rank] = {}
+        self._chunks: dict[int, HostChunk] = {}
         self._order: list[tuple[Rank, int, HostChunk]] = []  # ranks that hold, and old ones
         self._numbers: dict[Sequence, int] = {}
-        self._touched: dict[Sequence, dict[HostChunk, None]] = {}
         self._last = self._entries = 0
 
-    def missed(self, seq: Sequence, keys: list[int]) -> None:
+    def missed(self, keys: list[int]) -> None:
         return
 
-    def inserted(self, seq: Sequence, chunk: HostChunk) -> None:
-        self._touch(seq, chunk)
+    def accessed(self, seq: Sequence, contents: list[Content]) -> None:
+        number = self._number(seq)
+        for content in contents:
+            rank = number, -content.end
+            if content.key in self._chunks and rank > self._rank[content.key]:
+                self._place(content.key, rank)
 
-    def reused(self, seq: Sequence, chunk: HostChunk) -> None:
-        self._touch(seq, chunk)
+    def inserted(self, seq: Sequence, chunk: HostChunk) -> None:
+        self._chunks[chunk.key] = chunk
+        self._place(chunk.key, (self._number(seq), -chunk.content.end))
+
+    def _number(self, seq: Sequence) -> int:
+        number = self._numbers.get(seq)
+        if number is None:
+            number = self._numbers[seq] = self._next()
+        return number
 
     def _next(self) -> int:
         self._last += 1
         return self._last
 
-    def _touch(self, seq: Sequence, chunk: HostChunk) -> None:
-        touched = self._touched.setdefault(seq, {})
-        if chunk in touched:
-            return
-        touched[chunk] = None
-        if seq not in self._numbers:
-            self._numbers[seq] = self._next()
-        self._raise(chunk, (self._numbers[seq], -chunk.end))
+    def _place(self, key: int, rank: Rank) -> None:
+        self._rank[key] = rank
+        self._entries += 1
+        heappush(self._order, (rank, self._entries, self._chunks[key]))
 
-    def _raise(self, chunk: HostChunk, rank: Rank) -> None:
-        if rank > self._rank.get(chunk, (0, 0)):
-            self._rank[chunk] = rank
-            self._entries += 1
-            heappush(self._order, (rank, self._entries, chunk))
-
-    def finished(self, seq: Sequence) -> None:
+    def finished(
+        self, seq: Sequence, keys: list[int], stored: Container[int], reused: Container[int]
+    ) -> None:
         self._numbers.pop(seq, None)
-        touched = self._touched.pop(seq, {})
-        for chunk in sorted(touched, key=lambda chunk: -chunk.end):
-            if chunk in self._rank:
-                self._raise(chunk, (self._next(), 0))
+        for key in keys:
+            if key in self._chunks:
+                self._place(key, (self._next(), 0))
 
     def choose(self, count: int, kept: Container[int]) -> list[HostChunk] | None:
         found: list[HostChunk] = []
@@ -65,7 +67,7 @@ class LeastRecentlyUsed(ChunkPolicy):
         while self._order and len(found) < count:
             entry = heappop(self._order)
             rank, _, chunk = entry
-            if self._rank.get(chunk) != rank:
+            if self._chunks.get(chunk.key) is not chunk or self._rank[chunk.key] != rank:
                 continue
             seen.append(entry)
             if chunk.evictable and chunk.key not in kept:
@@ -75,4 +77,4 @@ class LeastRecentlyUsed(ChunkPolicy):
         return found if len(found) == count else None
 
     def evicted(self, chunk: HostChunk) -> None:
-        del self._rank[chunk]
+        del self._rank[chunk.key], self._chunks[chunk.key]

@@ -1,14 +1,13 @@
 """The options of vLLM's offloading connector as a tier."""
 
 from collections.abc import Sequence
-from math import lcm
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
-from kvsim.engine.connectors.offloading.settings import OffloadSettings
+from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadSettings
 from kvsim.engine.connectors.offloading.tiered import TieredConnector
 from kvsim.engine.connectors.offloading.worker import Worker
 from kvsim.engine.connectors.shared import Shared
@@ -73,7 +72,9 @@ class VllmOffloading(HostTierOptions):
                 remedy="raise it, or blocks_per_chunk = 1",
             )
         groups = tuple(group._replace(chunk_blocks=self.blocks_per_chunk) for group in site.groups)
-        full = [group.chunk_tokens for group in groups if group.window_tokens is None]
+        self._check_groups(groups, site)
+        full = {group.chunk_tokens for group in groups if group.reach_tokens is None}
+        aligned = max(full or (group.chunk_tokens for group in groups))
         settings = OffloadSettings(
             groups,
             slots,
@@ -84,7 +85,7 @@ class VllmOffloading(HostTierOptions):
             self.sync_load_budget_bytes,
             site.prefix_caching,
             site.retention_tokens,
-            lcm(*(full or [group.chunk_tokens for group in groups])),
+            aligned if len(full) < 2 else 0,
             host_bytes=slots * chunk_bytes,
         )
         chunk_tokens = tuple(group.chunk_tokens for group in groups)
@@ -102,6 +103,27 @@ class VllmOffloading(HostTierOptions):
             return TieredConnector(settings, worker, disk)
 
         return ConnectorPlan(build)
+
+    def _check_groups(self, groups: tuple[OffloadedGroup, ...], site: TierSite) -> None:
+        """InputError for what several kinds of layers cannot have."""
+        short = [group for group in groups if group.reach_tokens is not None]
+        if short and self.sync_load_budget_bytes:
+            raise InputError(
+                "steps that wait for loads are simulated where all layers keep every token",
+                where="tier.0.sync_load_budget_bytes",
+                value=self.sync_load_budget_bytes,
+                limit=0,
+                remedy="leave it out",
+            )
+        for group in short:
+            if site.retention_tokens and site.retention_tokens % group.chunk_tokens:
+                raise InputError(
+                    "retention keeps whole chunks of layers with a window or a state",
+                    where="allocator.prefix_cache_retention_interval",
+                    value=site.retention_tokens,
+                    limit=f"a multiple of {group.chunk_tokens}",
+                    remedy="change it, or blocks_per_chunk",
+                )
 
     def _check_behind(
         self, behind: Sequence[TierOptions], chunk_bytes: int, chunk_tokens: tuple[int, ...]

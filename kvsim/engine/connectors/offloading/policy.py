@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
 
-from kvsim.engine.connectors.offloading.chunk import HostChunk
+from kvsim.engine.connectors.offloading.chunk import Content, HostChunk
 from kvsim.sequence import Sequence
 
 
@@ -11,20 +11,26 @@ class ChunkPolicy(ABC):
     """An order of the chunks that are in host memory (vLLM 0.33, v1/kv_offload/cpu/policies)."""
 
     @abstractmethod
-    def missed(self, seq: Sequence, keys: list[int]) -> None:
-        """A sequence offers content that is not in host memory, head first."""
+    def missed(self, keys: list[int]) -> None:
+        """A sequence offers, for the first time, content that is not in host memory; head first."""
+
+    @abstractmethod
+    def accessed(self, seq: Sequence, contents: list[Content]) -> None:
+        """A sequence offers or loads, for the first time, content that is in host memory or should
+        be there.
+        """
 
     @abstractmethod
     def inserted(self, seq: Sequence, chunk: HostChunk) -> None:
         """A sequence puts a chunk into host memory."""
 
     @abstractmethod
-    def reused(self, seq: Sequence, chunk: HostChunk) -> None:
-        """A sequence offers what is there and ready, or loads it, and has not put it there."""
-
-    @abstractmethod
-    def finished(self, seq: Sequence) -> None:
-        """A sequence is done: what it touched is as recent as can be."""
+    def finished(
+        self, seq: Sequence, keys: list[int], stored: Container[int], reused: Container[int]
+    ) -> None:
+        """A sequence is done. keys: of all it accessed, tail first. stored: of these, what it put
+        into host memory and never found there; reused: what others had put there.
+        """
 
     @abstractmethod
     def choose(self, count: int, kept: Container[int]) -> list[HostChunk] | None:

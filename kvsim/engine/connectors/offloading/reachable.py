@@ -1,4 +1,4 @@
-"""Which chunks of a window's group are stored: those that a hit can need (vLLM 0.33,
+"""Which chunks of layers with a window are stored: those that a hit can need (vLLM 0.33,
 kv_connector/v1/offloading/scheduler.py; the device keeps blocks of windows by the same rule).
 """
 
@@ -6,28 +6,49 @@ from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadS
 from kvsim.plumbing.units import ceil_div
 
 
-def is_reachable(
-    settings: OffloadSettings,
-    group: OffloadedGroup,
-    place: int,
-    prompt_tokens: int,
-    junction_tokens: int,
-) -> bool:
-    """Whether a request with such a prompt stores the chunk at this place of a group.
+class Reach:
+    """The blocks of one group that a request stores.
 
-    junction_tokens: after so many tokens others were seen to part from it; 0: nowhere.
+    prompt_tokens: of the request. junction_tokens: after so many tokens others were seen to part
+    from it; 0: nowhere. horizon: blocks up to which its last segment goes; None: not known yet.
     """
-    if group.window_tokens is None:
-        return True
-    aligned, interval = settings.alignment_tokens, settings.retention_tokens
-    size = group.chunk_tokens
-    need = ceil_div(group.window_tokens - 1, group.block_tokens) * group.block_tokens
-    start, end = place * size, (place + 1) * size
-    step = aligned if interval is None else interval
-    if step:
-        # Of the boundaries behind the chunk's start, the nearest one looks furthest back to it.
-        nearest = (start // step + 1) * step
-        if nearest - need < end:
+
+    def __init__(
+        self,
+        settings: OffloadSettings,
+        group: OffloadedGroup,
+        prompt_tokens: int,
+        junction_tokens: int,
+        horizon: int | None,
+    ) -> None:
+        size, aligned = group.block_tokens, settings.alignment_tokens
+        self._all = not group.slides or not aligned or aligned % size > 0
+        if self._all:
+            return
+        assert group.reach_tokens is not None
+        self._need = need = ceil_div(group.reach_tokens - 1, size)
+        interval = settings.retention_tokens
+        step = aligned if interval is None else interval
+        self._segment = step // size
+        self._ends: list[int] = []
+        if step and need >= self._segment:
+            self._all = True
+        elif interval is None:
+            if horizon is not None and horizon % self._segment:
+                self._ends = [horizon]
+        else:
+            ends = (prompt_tokens - 1, junction_tokens)
+            self._ends = [end // aligned * aligned // size for end in ends]
+
+    def has(self, block: int) -> bool:
+        """Whether a hit can need the block at this position."""
+        if self._all:
             return True
-    ends = ((prompt_tokens - 1) // aligned * aligned, junction_tokens // aligned * aligned)
-    return any(start < at and at - need < end for at in ends)
+        segment, need = self._segment, self._need
+        if segment and block % segment >= segment - need:
+            return True
+        return any(end - need <= block < end for end in self._ends)
+
+    def any_of(self, first: int, count: int) -> bool:
+        """The same for any of `count` blocks from position `first` on."""
+        return any(self.has(block) for block in range(first, first + count))

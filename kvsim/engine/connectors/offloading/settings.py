@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 
 NO_LIMITS: tuple[int | None, int | None] = (None, None)
@@ -12,18 +13,44 @@ class OffloadedGroup(NamedTuple):
     """A group of layers whose KV is offloaded.
 
     block_tokens: tokens in a block. chunk_blocks: blocks in a chunk. block_bytes: copied for one
-    block. window_tokens: how far it looks back; None: all.
+    block. reach_tokens: how far it looks back, None: to the start; 0: a recurrent state. chunked:
+    it looks back to the last multiple of reach_tokens alone.
     """
 
     block_tokens: int
     chunk_blocks: int
     block_bytes: int
-    window_tokens: int | None = None
+    reach_tokens: int | None = None
+    chunked: bool = False
 
     @property
     def chunk_tokens(self) -> int:
         """Tokens in a chunk."""
         return self.block_tokens * self.chunk_blocks
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether a chunk is the state at its end."""
+        return self.reach_tokens == 0
+
+    @property
+    def slides(self) -> bool:
+        """Whether it has a sliding window."""
+        return bool(self.reach_tokens) and not self.chunked
+
+    @property
+    def reach_chunks(self) -> int:
+        """Chunks that a hit needs at its end, if this is where a chunk ends; 0: all."""
+        if self.reach_tokens is None:
+            return 0
+        return max(1, ceil_div(self.reach_tokens, self.chunk_tokens))
+
+    def chunks_below(self, tokens: int) -> int:
+        """The same for a hit of so many tokens, which may end inside a chunk."""
+        if not self.slides or self.reach_tokens is None:
+            return self.reach_chunks
+        beyond = -tokens % self.chunk_tokens
+        return max(self.reach_chunks, ceil_div(self.reach_tokens - 1 + beyond, self.chunk_tokens))
 
 
 class OffloadSettings(NamedTuple):
@@ -31,7 +58,7 @@ class OffloadSettings(NamedTuple):
     "arc". prompt_only: generated tokens are not stored. sync_load_budget_bytes: a step waits for
     loads of up to so many bytes in sum. prefix_caching: of the device. retention_tokens: of blocks
     of windows, see the device's option; None: all are kept. alignment_tokens: where hits of several
-    groups may end. host_bytes: of the pool, for reports. limits: max_load_tokens and
+    groups may end; 0: anywhere. host_bytes: of the pool, for reports. limits: max_load_tokens and
     max_offload_tokens by request. synchronous: each step waits for its loads and for the stores of
     the step before it. kind: of the tier, for reports.
     """
@@ -55,6 +82,24 @@ class OffloadSettings(NamedTuple):
     def bytes_per_token(self) -> float:
         """Copied for one token, all groups together."""
         return sum(group.block_bytes / group.block_tokens for group in self.groups)
+
+    @property
+    def has_reach(self) -> bool:
+        """Whether some layers do not look back to the start."""
+        return any(group.reach_tokens is not None for group in self.groups)
+
+    @property
+    def state_tokens(self) -> int:
+        """Tokens between two recurrent states that are kept; 0 without any."""
+        return max((group.chunk_tokens for group in self.groups if group.recurrent), default=0)
+
+    def ends_anew(self, group: OffloadedGroup) -> bool:
+        """Whether blocks of a window are kept at each place where hits may end, and so at the end
+        of a finished sequence too.
+        """
+        aligned = self.alignment_tokens
+        dense = group.slides and self.retention_tokens is None
+        return dense and aligned > 0 and aligned % group.block_tokens == 0
 
     def limit_of(self, seq: Sequence) -> tuple[int | None, int | None]:
         """max_load_tokens and max_offload_tokens of a request, None: it has no such limit."""

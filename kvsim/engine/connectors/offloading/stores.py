@@ -1,25 +1,29 @@
 """What is offered to host memory as sequences compute, and which stores a step must wait for."""
 
+from collections.abc import Iterator
+
 from kvsim.engine.connectors.connector import Decided, DeviceBlocks
 from kvsim.engine.connectors.journal import ConnectorJournal
-from kvsim.engine.connectors.offloading.host_pool import HostPool, Offered
+from kvsim.engine.connectors.offloading.chunk import Content, HostChunk
+from kvsim.engine.connectors.offloading.host_pool import HostPool
 from kvsim.engine.connectors.offloading.jobs import CopyJob, Jobs
 from kvsim.engine.connectors.offloading.keys import ChunkKeys
-from kvsim.engine.connectors.offloading.reachable import is_reachable
-from kvsim.engine.connectors.offloading.settings import OffloadSettings
+from kvsim.engine.connectors.offloading.reachable import Reach
+from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadSettings
+from kvsim.engine.connectors.offloading.window_tables import WindowTables, given
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 
 
 class Tables:
-    """Block ids of a sequence by group, and how many leading positions hold none; after how many
-    tokens others were seen to part from it.
+    """Block ids of a sequence by group, 0 where there is none; after how many tokens others were
+    seen to part from it.
     """
 
-    __slots__ = ("blocks", "junction_tokens", "skipped")
+    __slots__ = ("blocks", "junction_tokens")
 
-    def __init__(self, blocks: list[list[int]], skipped: list[int], junction_tokens: int) -> None:
-        self.blocks, self.skipped, self.junction_tokens = blocks, skipped, junction_tokens
+    def __init__(self, blocks: list[list[int]], junction_tokens: int) -> None:
+        self.blocks, self.junction_tokens = blocks, junction_tokens
 
 
 class Stores:
@@ -34,6 +38,8 @@ class Stores:
         self._next: dict[Sequence, list[int]] = {}  # by group: chunks offered, or not to be
         self._finished: dict[Sequence, Tables] = {}
         self._sliding: list[tuple[CopyJob, list[int]]] = []  # of this step, by the store
+        self._windows = WindowTables(settings)
+        self._given: set[int] = set()  # blocks, by the step under way
 
     @property
     def pending(self) -> bool:
@@ -48,6 +54,7 @@ class Stores:
     def asked(self, seq: Sequence) -> None:
         """A waiting sequence is looked up: it will offer everything."""
         self._next[seq] = [0] * len(self._settings.groups)
+        self._windows.forget(seq)
 
     def loaded(self, seq: Sequence, num_tokens: int) -> None:
         """These tokens are loaded, and need not be offered."""
@@ -56,10 +63,7 @@ class Stores:
 
     def finished(self, seq: Sequence, device: DeviceBlocks) -> None:
         """A sequence is done and about to give its blocks back."""
-        blocks = [list(each) for each in device.blocks_of(seq)]
-        self._finished[seq] = Tables(
-            blocks, list(device.skipped_blocks(seq)), device.junction_tokens(seq)
-        )
+        self._finished[seq] = self._tables(seq, device)
         for job in self._jobs.of(seq):
             if job.store:
                 self._jobs.guard(job, job.blocks)
@@ -68,28 +72,75 @@ class Stores:
 
     def scheduled(self, step: Decided, device: DeviceBlocks) -> list[CopyJob]:
         """The step is decided: returns the stores that it makes."""
-        made: list[CopyJob] = []
+        self._given = set()
+        if self._windows or self._jobs.guarding or self._finished:
+            self._given = given(step, device, self._settings)
+        if self._windows:
+            self._windows.update(step, device, self._given, self._next)
+        made = self._states(device)
         for seq in step.stepping:
             known = self._most(seq, device.known_tokens(seq))
             if self._open(seq, known):
                 tokens = min(known, device.computed_tokens(seq))
                 if self._open(seq, tokens):
-                    tables = Tables(
-                        device.blocks_of(seq),
-                        device.skipped_blocks(seq),
-                        device.junction_tokens(seq),
-                    )
-                    made += self._offer(seq, tokens, tables)
+                    made += self._offer(seq, tokens, self._tables(seq, device), done=False)
         for seq, tables in self._finished.items():
             tokens = self._most(seq, seq.final_tokens)
-            for job in self._offer(seq, tokens, tables):
+            for job in self._offer(seq, tokens, tables, done=True):
                 self._jobs.guard(job, job.blocks)
                 made.append(job)
+        for seq in self._finished:  # once all of them have offered
             self._pool.finished(seq)
             self._keys.forget(seq)
+            self._windows.forget(seq)
             self._next.pop(seq, None)
         self._finished = {}
         return made
+
+    def _tables(self, seq: Sequence, device: DeviceBlocks) -> Tables:
+        """The blocks of a sequence as they are now."""
+        held, skipped = device.blocks_of(seq), device.skipped_blocks(seq)
+        blocks = []
+        for g in range(len(self._settings.groups)):
+            watched = self._windows.of(seq, g)
+            blocks.append([0] * skipped[g] + held[g] if watched is None else watched)
+        return Tables(blocks, device.junction_tokens(seq))
+
+    def _states(self, device: DeviceBlocks) -> list[CopyJob]:
+        """Recurrent states that sequences leave behind at the ends of chunks, each stored alone."""
+        made: list[CopyJob] = []
+        for seq, states in device.take_named_states().items():
+            most = self._most(seq, device.known_tokens(seq))
+            for g, block, tokens in states:
+                group = self._settings.groups[g]
+                if tokens > most or tokens % group.chunk_tokens:
+                    continue
+                place = tokens // group.chunk_tokens - 1
+                content = Content(self._keys.key(seq, g, place), tokens, g)
+                chunks = self._put(seq, [content])
+                if chunks:
+                    job = self._job(seq, chunks, [block], group.block_bytes)
+                    self._sliding.append((job, [block]))
+                    made.append(job)
+        return made
+
+    def _put(self, seq: Sequence, contents: list[Content]) -> list[HostChunk] | None:
+        """What of this is to be stored; None: there is no room."""
+        chunks = self._pool.offer(seq, contents)
+        if chunks is None:
+            self.num_failed += 1
+            if self.journal is not None:
+                self.journal.add("store_fail", [seq.id, len(contents)])
+        return chunks
+
+    def _job(
+        self, seq: Sequence, chunks: list[HostChunk], blocks: list[int], num_bytes: int
+    ) -> CopyJob:
+        job = self._jobs.make(seq, chunks, blocks, num_bytes, store=True)
+        if self.journal is not None:
+            slots = [chunk.slot for chunk in chunks]
+            self.journal.add("stores", [job.number, seq.id, chunks, slots, len(blocks), num_bytes])
+        return job
 
     def _most(self, seq: Sequence, tokens: int) -> int:
         """Of so many tokens, those that may be stored."""
@@ -104,93 +155,90 @@ class Stores:
         groups = self._settings.groups
         return any(tokens // group.chunk_tokens > after[g] for g, group in enumerate(groups))
 
-    def _offer(self, seq: Sequence, tokens: int, tables: Tables) -> list[CopyJob]:
-        """Offer those chunks of the first `tokens` tokens that were not; returns the store."""
+    def _offer(self, seq: Sequence, tokens: int, tables: Tables, *, done: bool) -> list[CopyJob]:
+        """Offer those chunks of the first `tokens` tokens that were not; returns the store. done:
+        the sequence has finished.
+        """
         after = self._next[seq]
-        keys: list[int] = []
-        ends: list[int] = []
-        places: dict[int, tuple[int, int]] = {}
+        contents: list[Content] = []
         upto = list(after)
         for g, group in enumerate(self._settings.groups):
-            num = tokens // group.chunk_tokens
-            each, skipped = group.chunk_blocks, tables.skipped[g]
-            for place in range(after[g], num):
-                have = skipped + len(tables.blocks[g])
-                if place * each < skipped or (place + 1) * each > have:
-                    continue
-                if not is_reachable(
-                    self._settings, group, place, seq.prompt_tokens, tables.junction_tokens
-                ):
-                    continue
-                key = self._keys.key(seq, g, place)
-                keys.append(key)
-                ends.append(place + 1)
-                places[key] = g, place
+            have = len(tables.blocks[g]) // group.chunk_blocks
+            num = min(tokens // group.chunk_tokens, have)
             upto[g] = max(after[g], num)
-        if not keys:
-            self._next[seq] = upto
-            return []
-        chunks = self._pool.offer(seq, Offered(keys, ends))
+            if group.recurrent:
+                continue
+            for place in self._places(seq, g, num, tables, done=done):
+                key, end = self._keys.key(seq, g, place), (place + 1) * group.chunk_tokens
+                contents.append(Content(key, end, g))
+        chunks = self._put(seq, contents) if contents else []
         if chunks is None:
-            self.num_failed += 1
-            if self.journal is not None:
-                self.journal.add("store_fail", [seq.id, len(keys)])
             return []
         self._next[seq] = upto
         if not chunks:
             return []
         blocks: list[int] = []
-        slid: list[int] = []  # what a window may give back while its sequence runs
+        slid: list[int] = []  # what layers may give back while their sequence runs
         num_bytes = 0
         for chunk in chunks:
-            g, place = places[chunk.key]
+            g, end = chunk.content.group, chunk.content.end
             group = self._settings.groups[g]
-            first = place * group.chunk_blocks - tables.skipped[g]
-            taken = tables.blocks[g][first : first + group.chunk_blocks]
+            last = end // group.block_tokens
+            taken = [block for block in tables.blocks[g][last - group.chunk_blocks : last] if block]
             blocks += taken
-            if group.window_tokens is not None:
+            if group.reach_tokens is not None:
                 slid += taken
             num_bytes += len(taken) * group.block_bytes
-        job = self._jobs.make(seq, chunks, blocks, num_bytes, store=True)
+        job = self._job(seq, chunks, blocks, num_bytes)
         if slid:
             self._sliding.append((job, slid))
-        if self.journal is not None:
-            slots = [chunk.slot for chunk in chunks]
-            self.journal.add("stores", [job.number, seq.id, chunks, slots, len(blocks), num_bytes])
         return [job]
+
+    def _places(
+        self, seq: Sequence, g: int, num: int, tables: Tables, *, done: bool
+    ) -> Iterator[int]:
+        """Places of the chunks of a group that are offered now, of the first `num`."""
+        settings, group, after = self._settings, self._settings.groups[g], self._next[seq][g]
+        each, blocks = group.chunk_blocks, tables.blocks[g]
+        in_prompt = self._most(seq, seq.prompt_tokens) // group.chunk_tokens
+        horizon = num if done else in_prompt if num <= in_prompt else None
+        first, earlier = after, None
+        if done and num != in_prompt and settings.ends_anew(group):
+            # The last segment ends later than was known while the prompt was computed.
+            segment = settings.alignment_tokens // group.block_tokens
+            first = min(after, (num * each - num * each % segment) // each)
+            earlier = self._reach(seq, group, tables, in_prompt)
+        reach = self._reach(seq, group, tables, horizon)
+        for place in range(first, num):
+            start = place * each
+            if not blocks[start + each - 1] or not reach.any_of(start, each):
+                continue
+            if earlier is not None and place < after and earlier.any_of(start, each):
+                continue
+            if all(blocks[at] or not reach.has(at) for at in range(start, start + each)):
+                yield place
+
+    def _reach(
+        self, seq: Sequence, group: OffloadedGroup, tables: Tables, horizon: int | None
+    ) -> Reach:
+        blocks = None if horizon is None else horizon * group.chunk_blocks
+        junction = tables.junction_tokens
+        return Reach(self._settings, group, seq.prompt_tokens, junction, blocks)
 
     # --- flushes --------------------------------------------------------------------------------
 
-    def flushed(self, step: Decided, device: DeviceBlocks) -> set[int]:
+    def flushed(self, step: Decided) -> set[int]:
         """The stores that must end before the step: those of sequences that it preempts, and those
         that read blocks which it gives to others. From the next step on blocks that windows give
         back are among these.
         """
-        found = self._reading(step, device)
+        found = {
+            job.number for seq in step.plan.preempted for job in self._jobs.of(seq) if job.store
+        }
+        found |= self._jobs.reading(self._given)
         for job, blocks in self._sliding:
             self._jobs.guard(job, blocks)
         self._sliding = []
-        return found
-
-    def _reading(self, step: Decided, device: DeviceBlocks) -> set[int]:
-        """The same, as stores of earlier steps and of finished sequences guard blocks."""
-        jobs = self._jobs
-        found = {job.number for seq in step.plan.preempted for job in jobs.of(seq) if job.store}
-        if not jobs.guarding:
-            return found
-        new = {*step.admitted, *step.loading}
-        for seq in new:
-            for blocks in device.blocks_of(seq):
-                found |= jobs.reading(blocks)
-        prior = {chunk.seq: chunk.prior_tokens for chunk in step.plan.chunks}
-        for seq in step.stepping:
-            if seq in new:
-                continue
-            before = prior[seq] if seq in prior else device.computed_tokens(seq) - 1
-            tables, skipped = device.blocks_of(seq), device.skipped_blocks(seq)
-            for g, group in enumerate(self._settings.groups):
-                first = max(0, ceil_div(before, group.block_tokens) - skipped[g])
-                found |= jobs.reading(tables[g][first:])
         return found
 
     def quiet_steps(self, step: Decided, device: DeviceBlocks, limit: int) -> int:
@@ -202,6 +250,8 @@ class Stores:
             known = device.known_tokens(seq)
             for g, group in enumerate(groups):
                 end = (after[g] + 1) * group.chunk_tokens
+                if self._windows and not self._settings.prompt_only:
+                    end = (known // group.block_tokens + 1) * group.block_tokens
                 if end <= most:
                     limit = min(limit, max(0, end - known - 1))
         return limit

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from kvsim.engine.connectors.connector import Decided, RemoteMatch, Report
 from kvsim.engine.connectors.journal import ConnectorJournal
-from kvsim.engine.connectors.offloading.chunk import HostChunk
+from kvsim.engine.connectors.offloading.chunk import Content, HostChunk
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.disk import Disk
 from kvsim.engine.connectors.offloading.lookup import ABSENT, READY, UNKNOWN, WRITING
@@ -63,9 +63,9 @@ class TieredConnector(OffloadingConnector):
         if not there:
             return ABSENT
         self._settled = False
-        state = self._promote(seq, key, place + 1)
+        size = self.settings.groups[group].chunk_tokens
+        state = self._promote(seq, Content(key, (place + 1) * size, group))
         if state == WRITING:
-            size = self.settings.groups[group].chunk_tokens
             spans = self._read_spans.setdefault(seq, [])
             spans.append((place * size, (place + 1) * size))
         return state
@@ -78,18 +78,20 @@ class TieredConnector(OffloadingConnector):
             end = max(end, last)
         return tokens
 
-    def _promote(self, seq: Sequence, key: int, end: int) -> int:
+    def _promote(self, seq: Sequence, content: Content) -> int:
         """A slot of host memory for what a file has; without room it counts as absent."""
         evicted: list[HostChunk] = []
         on_evict = self.pool.on_evict
         self.pool.on_evict = evicted.append
-        room = self.pool.make_room_for(key)
+        promoted = self.pool.offer(seq, [content])
         self.pool.on_evict = on_evict
         if self.journal is not None:
-            self.journal.add("promote", [seq.id, key, evicted if room else None])
-        if not room:
+            self.journal.add(
+                "promote", [seq.id, content.key, None if promoted is None else evicted]
+            )
+        if promoted is None:
             return ABSENT
-        self._promoted.setdefault(seq, []).append(self.pool.insert(seq, key, end))
+        self._promoted.setdefault(seq, []).extend(promoted)
         return WRITING
 
     def scheduled(self, step: Decided) -> None:

@@ -19,7 +19,12 @@ from kvsim.request import Request
 from kvsim.validate.schedule.offload.costs import TransferCost, connector_of
 from kvsim.validate.schedule.offload.rows import DiskRows, OffloadRows
 from kvsim.validate.schedule.ticks import TICK_PS
-from kvsim.validate.schedule.vllm.schedule import VllmEngine, VllmRequest, VllmSchedule
+from kvsim.validate.schedule.vllm.schedule import (
+    VllmEngine,
+    VllmGroup,
+    VllmRequest,
+    VllmSchedule,
+)
 
 
 class RecordedGroup(Options):
@@ -30,6 +35,13 @@ class RecordedGroup(Options):
     tokens_per_chunk: int = Field(ge=1)
     block_bytes: int = Field(ge=1)
     window_chunks: int | None = None
+
+
+def _reach_of(group: VllmGroup) -> int | None:
+    """How far layers look back; 0: they have a recurrent state."""
+    if group.kind == "recurrent":
+        return 0
+    return group.window_tokens if group.chunk_tokens is None else group.chunk_tokens
 
 
 class RecordedTier(Options):
@@ -105,15 +117,14 @@ class OffloadCase(VllmSchedule):
 
     def _connector(self) -> Callable[[Shared], Connector]:
         offload, transfer = self.engine.offload, self.transfer
-        windows = [
-            group.window_tokens for group in self.engine.kv_groups for _ in range(group.groups)
-        ]
+        kinds = [group for group in self.engine.kv_groups for _ in range(group.groups)]
         groups = tuple(
             OffloadedGroup(
                 each.tokens_per_block,
                 each.tokens_per_chunk // each.tokens_per_block,
                 each.block_bytes,
-                windows[each.group],
+                _reach_of(kinds[each.group]),
+                kinds[each.group].chunk_tokens is not None,
             )
             for each in offload.groups
         )

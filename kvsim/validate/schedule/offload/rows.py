@@ -44,9 +44,10 @@ class OffloadRows(ConnectedRows):
 
     def _called(self, seq_id: str, chunk: HostChunk) -> str:
         assert self._connector is not None
-        name = f"{seq_id}#{chunk.end - 1}"
-        keys = self._connector.keys
-        return f"{name}/{keys.group_of(chunk.key)}" if self._by_group else name
+        content = chunk.content
+        size = self._connector.settings.groups[content.group].chunk_tokens
+        name = f"{seq_id}#{content.end // size - 1}"
+        return f"{name}/{content.group}" if self._by_group else name
 
 
 class DiskRows(OffloadRows):

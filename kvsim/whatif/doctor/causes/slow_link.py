@@ -53,7 +53,7 @@ class SlowLink(Cause):
         if max(waited, held) < SUBSTANTIAL:
             return None
         evidence = [
-            f"requests waited {offloading.loads_awaited:,} times for loads, "
+            f"requests waited {offloading.loads_awaited:,} times for loads or lookups, "
             f"{100 * waited:.0f} % of all their time; steps waited for copies for "
             f"{100 * held:.0f} % of the run",
             f"computing what was loaded would have made steps {offloading.recompute_s or 0.0:.1f} "
