@@ -5,7 +5,7 @@ would have been hits (vLLM 0.33, v1/kv_offload/cpu/policies/arc.py).
 from collections import OrderedDict
 from collections.abc import Container
 
-from kvsim.engine.connectors.offloading.chunk import Content, HostChunk
+from kvsim.engine.connectors.offloading.chunk import ChunkContent, HostChunk
 from kvsim.engine.connectors.offloading.policy import ChunkPolicy
 from kvsim.sequence import Sequence
 
@@ -35,7 +35,7 @@ class AdaptiveReplacement(ChunkPolicy):
                 self._target = max(self._target - less, 0)
                 again.move_to_end(key)
 
-    def accessed(self, seq: Sequence, contents: list[Content]) -> None:
+    def accessed(self, seq: Sequence, contents: list[ChunkContent]) -> None:
         return
 
     def inserted(self, seq: Sequence, chunk: HostChunk) -> None:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Content(NamedTuple):
+class ChunkContent(NamedTuple):
     """What a chunk holds. key: of these tokens in one group of layers. end: number of tokens from
     the start of the sequence to the end of the chunk. group: index of the group.
     """
@@ -20,7 +20,7 @@ class HostChunk:
 
     __slots__ = ("content", "pins", "ready", "slot")
 
-    def __init__(self, content: Content, slot: int) -> None:
+    def __init__(self, content: ChunkContent, slot: int) -> None:
         self.content, self.slot = content, slot
         self.ready = False
         self.pins = 0

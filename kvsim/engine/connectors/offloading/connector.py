@@ -27,9 +27,9 @@ from kvsim.engine.connectors.offloading.lookup import (
     ABSENT,
     READY,
     WRITING,
-    Asked,
+    HostQuery,
     HostFound,
-    Search,
+    HostSearch,
 )
 from kvsim.engine.connectors.offloading.lru import LeastRecentlyUsed
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
@@ -60,7 +60,7 @@ class OffloadingConnector(Connector):
         self._budget = 0
         self._loads: list[CopyJob] = []
         # What each waiting sequence found, and when and for what it was asked.
-        self._known: dict[Sequence, tuple[int, Asked, HostFound | None]] = {}
+        self._known: dict[Sequence, tuple[int, HostQuery, HostFound | None]] = {}
         self._settled = True  # the lookup under way finds the same until a chunk comes or goes
         self._unsaved: set[int] = set()  # stores of the step before, if steps wait for stores
 
@@ -91,7 +91,7 @@ class OffloadingConnector(Connector):
             end -= 1  # the last token is computed again
         if settings.state_tokens:
             end -= end % settings.state_tokens
-        found = self._find(seq, Asked(num_tokens, end, most is not None, device_tokens))
+        found = self._find(seq, HostQuery(num_tokens, end, most is not None, device_tokens))
         if found is None:
             return NO_MATCH
         if found.put_off:
@@ -107,13 +107,13 @@ class OffloadingConnector(Connector):
             return RemoteMatch(hit, waits=False)
         return RemoteMatch(hit, waits=True)
 
-    def _find(self, seq: Sequence, asked: Asked) -> HostFound | None:
+    def _find(self, seq: Sequence, asked: HostQuery) -> HostFound | None:
         """What a look-up finds; the same again where nothing came or went since the last one."""
         changes, known = self.pool.changes, self._known.get(seq)
         if known is not None and known[0] == changes and known[1] == asked:
             return known[2]
         self._settled = True
-        found = Search(self.settings.groups, asked, partial(self._states, seq)).found()
+        found = HostSearch(self.settings.groups, asked, partial(self._states, seq)).found()
         if self._settled:
             self._known[seq] = changes, asked, found
         return found

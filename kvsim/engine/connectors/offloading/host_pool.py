@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
-from kvsim.engine.connectors.offloading.chunk import Content, HostChunk
+from kvsim.engine.connectors.offloading.chunk import ChunkContent, HostChunk
 from kvsim.engine.connectors.offloading.policy import ChunkPolicy
 from kvsim.sequence import Sequence
 
@@ -16,7 +16,7 @@ class Accesses:
     __slots__ = ("contents", "missed", "reused", "stored")
 
     def __init__(self) -> None:
-        self.contents: dict[int, Content] = {}
+        self.contents: dict[int, ChunkContent] = {}
         self.missed: set[int] = set()
         self.stored: set[int] = set()
         self.reused: set[int] = set()
@@ -68,15 +68,15 @@ class HostPool:
         """The chunk with this content."""
         return self._chunks.get(key)
 
-    def offer(self, seq: Sequence, contents: list[Content]) -> list[HostChunk] | None:
+    def offer(self, seq: Sequence, contents: list[ChunkContent]) -> list[HostChunk] | None:
         """What of this is to be stored, with slots taken for it; None: there is no room for all of
         it, and nothing is stored.
         """
         if self._threshold >= 2:
             self._count([content.key for content in contents])
-        absent: list[Content] = []
+        absent: list[ChunkContent] = []
         ready: list[int] = []
-        recorded: list[Content] = []
+        recorded: list[ChunkContent] = []
         for content in contents:
             chunk = self._chunks.get(content.key)
             if chunk is None:
@@ -95,7 +95,7 @@ class HostPool:
         return [self._insert(seq, content) for content in absent]
 
     def _count(self, keys: list[int]) -> None:
-        """Content of this offer stays counted; the oldest other content makes room."""
+        """ChunkContent of this offer stays counted; the oldest other content makes room."""
         seen = self._seen
         others = len(seen)
         for key in keys:
@@ -121,7 +121,7 @@ class HostPool:
             self.policy.missed(new)
             missed.update(new)
 
-    def _access(self, seq: Sequence, contents: list[Content], reused: list[int]) -> None:
+    def _access(self, seq: Sequence, contents: list[ChunkContent], reused: list[int]) -> None:
         """Also if no room is found for some of it."""
         of = self._of(seq)
         new = [content for content in contents if content.key not in of.contents]
@@ -152,7 +152,7 @@ class HostPool:
             self.on_evict(chunk)
         return True
 
-    def _insert(self, seq: Sequence, content: Content) -> HostChunk:
+    def _insert(self, seq: Sequence, content: ChunkContent) -> HostChunk:
         """A chunk that is being written from now on; a slot is free."""
         if self._fresh < self.num_slots:
             slot = self._fresh

@@ -22,7 +22,7 @@ class HostFound(NamedTuple):
     put_off: bool = False
 
 
-class Asked(NamedTuple):
+class HostQuery(NamedTuple):
     """num_tokens: known tokens of the sequence, whose whole chunks can be there. end: tokens of the
     longest useful hit. limited: the request itself limits it, so that hits end with chunks.
     device_tokens: what the device has.
@@ -34,10 +34,12 @@ class Asked(NamedTuple):
     device_tokens: int
 
 
-class Search:
+class HostSearch:
     """One look-up of one sequence: each group shortens the hit, until all can continue from it."""
 
-    def __init__(self, groups: tuple[OffloadedGroup, ...], asked: Asked, states: StatesOf) -> None:
+    def __init__(
+        self, groups: tuple[OffloadedGroup, ...], asked: HostQuery, states: StatesOf
+    ) -> None:
         self._groups, self._asked, self._states = groups, asked, states
         full = [g for g, group in enumerate(groups) if group.reach_tokens is None]
         short = [g for g, group in enumerate(groups) if group.reach_tokens is not None]

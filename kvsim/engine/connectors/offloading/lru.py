@@ -7,7 +7,7 @@ is finished; then each chunk that it touched gets a rank of its own, the head th
 from collections.abc import Container
 from heapq import heappop, heappush
 
-from kvsim.engine.connectors.offloading.chunk import Content, HostChunk
+from kvsim.engine.connectors.offloading.chunk import ChunkContent, HostChunk
 from kvsim.engine.connectors.offloading.policy import ChunkPolicy
 from kvsim.sequence import Sequence
 
@@ -27,7 +27,7 @@ class LeastRecentlyUsed(ChunkPolicy):
     def missed(self, keys: list[int]) -> None:
         return
 
-    def accessed(self, seq: Sequence, contents: list[Content]) -> None:
+    def accessed(self, seq: Sequence, contents: list[ChunkContent]) -> None:
         number = self._number(seq)
         for content in contents:
             rank = number, -content.end

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
 
-from kvsim.engine.connectors.offloading.chunk import Content, HostChunk
+from kvsim.engine.connectors.offloading.chunk import ChunkContent, HostChunk
 from kvsim.sequence import Sequence
 
 
@@ -15,7 +15,7 @@ class ChunkPolicy(ABC):
         """A sequence offers, for the first time, content that is not in host memory; head first."""
 
     @abstractmethod
-    def accessed(self, seq: Sequence, contents: list[Content]) -> None:
+    def accessed(self, seq: Sequence, contents: list[ChunkContent]) -> None:
         """A sequence offers or loads, for the first time, content that is in host memory or should
         be there.
         """

@@ -6,7 +6,7 @@ from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadS
 from kvsim.plumbing.units import ceil_div
 
 
-class Reach:
+class StoredReach:
     """The blocks of one group that a request stores.
 
     prompt_tokens: of the request. junction_tokens: after so many tokens others were seen to part

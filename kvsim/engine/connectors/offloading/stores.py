@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from kvsim.engine.connectors.connector import Decided, DeviceBlocks
 from kvsim.engine.connectors.journal import ConnectorJournal
-from kvsim.engine.connectors.offloading.chunk import Content, HostChunk
+from kvsim.engine.connectors.offloading.chunk import ChunkContent, HostChunk
 from kvsim.engine.connectors.offloading.host_pool import HostPool
 from kvsim.engine.connectors.offloading.jobs import CopyJob, Jobs
 from kvsim.engine.connectors.offloading.keys import ChunkKeys
-from kvsim.engine.connectors.offloading.reachable import Reach
+from kvsim.engine.connectors.offloading.reachable import StoredReach
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadSettings
 from kvsim.engine.connectors.offloading.window_tables import WindowTables, given
 from kvsim.plumbing.units import ceil_div
@@ -116,7 +116,7 @@ class Stores:
                 if tokens > most or tokens % group.chunk_tokens:
                     continue
                 place = tokens // group.chunk_tokens - 1
-                content = Content(self._keys.key(seq, g, place), tokens, g)
+                content = ChunkContent(self._keys.key(seq, g, place), tokens, g)
                 chunks = self._put(seq, [content])
                 if chunks:
                     job = self._job(seq, chunks, [block], group.block_bytes)
@@ -124,7 +124,7 @@ class Stores:
                     made.append(job)
         return made
 
-    def _put(self, seq: Sequence, contents: list[Content]) -> list[HostChunk] | None:
+    def _put(self, seq: Sequence, contents: list[ChunkContent]) -> list[HostChunk] | None:
         """What of this is to be stored; None: there is no room."""
         chunks = self._pool.offer(seq, contents)
         if chunks is None:
@@ -160,7 +160,7 @@ class Stores:
         the sequence has finished.
         """
         after = self._next[seq]
-        contents: list[Content] = []
+        contents: list[ChunkContent] = []
         upto = list(after)
         for g, group in enumerate(self._settings.groups):
             have = len(tables.blocks[g]) // group.chunk_blocks
@@ -170,7 +170,7 @@ class Stores:
                 continue
             for place in self._places(seq, g, num, tables, done=done):
                 key, end = self._keys.key(seq, g, place), (place + 1) * group.chunk_tokens
-                contents.append(Content(key, end, g))
+                contents.append(ChunkContent(key, end, g))
         chunks = self._put(seq, contents) if contents else []
         if chunks is None:
             return []
@@ -220,10 +220,10 @@ class Stores:
 
     def _reach(
         self, seq: Sequence, group: OffloadedGroup, tables: Tables, horizon: int | None
-    ) -> Reach:
+    ) -> StoredReach:
         blocks = None if horizon is None else horizon * group.chunk_blocks
         junction = tables.junction_tokens
-        return Reach(self._settings, group, seq.prompt_tokens, junction, blocks)
+        return StoredReach(self._settings, group, seq.prompt_tokens, junction, blocks)
 
     # --- flushes --------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from kvsim.engine.connectors.connector import Decided, RemoteMatch, Report
 from kvsim.engine.connectors.journal import ConnectorJournal
-from kvsim.engine.connectors.offloading.chunk import Content, HostChunk
+from kvsim.engine.connectors.offloading.chunk import ChunkContent, HostChunk
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.disk import Disk
 from kvsim.engine.connectors.offloading.lookup import ABSENT, READY, UNKNOWN, WRITING
@@ -64,7 +64,7 @@ class TieredConnector(OffloadingConnector):
             return ABSENT
         self._settled = False
         size = self.settings.groups[group].chunk_tokens
-        state = self._promote(seq, Content(key, (place + 1) * size, group))
+        state = self._promote(seq, ChunkContent(key, (place + 1) * size, group))
         if state == WRITING:
             spans = self._read_spans.setdefault(seq, [])
             spans.append((place * size, (place + 1) * size))
@@ -78,7 +78,7 @@ class TieredConnector(OffloadingConnector):
             end = max(end, last)
         return tokens
 
-    def _promote(self, seq: Sequence, content: Content) -> int:
+    def _promote(self, seq: Sequence, content: ChunkContent) -> int:
         """A slot of host memory for what a file has; without room it counts as absent."""
         evicted: list[HostChunk] = []
         on_evict = self.pool.on_evict
