@@ -27,8 +27,8 @@ from kvsim.engine.connectors.offloading.lookup import (
     ABSENT,
     READY,
     WRITING,
-    HostQuery,
     HostFound,
+    HostQuery,
     HostSearch,
 )
 from kvsim.engine.connectors.offloading.lru import LeastRecentlyUsed
