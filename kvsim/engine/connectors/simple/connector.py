@@ -113,10 +113,10 @@ class SimpleConnector(Connector):
         return key not in self._storing and not self.host.find(key)
 
     def _computed(self, step: Decided) -> list[BlockPair]:
-        """What sequences had computed before this step: of those admitted in it first."""
+        """What the step's sequences had computed before it: of those admitted in it first."""
         new = set(step.admitted)
         found: list[BlockPair] = []
-        for seq in (*step.admitted, *(seq for seq in step.running if seq not in new)):
+        for seq in (*step.admitted, *(seq for seq in step.stepping if seq not in new)):
             found += self._offer(seq, self.device.returned_tokens(seq))
         return found
 
