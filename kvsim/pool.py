@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from kvsim.capacity.drafter import Drafter
+from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.pool import SizedPool, StageShare
 from kvsim.capacity.sglang.settings import SglangSettings
 from kvsim.capacity.sglang.simulated import bytes_of_tokens, settings_of, sglang_pool
@@ -10,6 +11,7 @@ from kvsim.capacity.sizing import size
 from kvsim.capacity.tensorrt_llm import trt_llm_pool
 from kvsim.device import Device
 from kvsim.model import Model
+from kvsim.model.find import is_of_file
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.shared_sequences import BLOCK_SIZE
@@ -36,7 +38,7 @@ def pool_of(
     }
     sizes = (getattr(options, "block_size", None) for options in allocators)
     block_size = next(filter(None, sizes), BLOCK_SIZE)
-    memory, fraction = scenario.memory, scenario.memory.mem_fraction_static
+    memory, fraction = _rooted(scenario), scenario.memory.mem_fraction_static
     schedulers = [each.scheduler for each in allocators if each.scheduler is not None]
     flags = (*schedulers, scheduler, *allocators)
     tokens = memory.kv_cache_tokens
@@ -81,7 +83,7 @@ def pool_of(
         as_logged=groups and scheduler.engine_version is not None,
         **limits,
     )
-    by_user = memory is not scenario.memory  # in bytes, of the tokens that were given
+    by_user = memory.kv_cache_tokens != tokens  # in bytes, of the tokens that were given
     pool = sized.pool._replace(sized_by="kv_cache_tokens") if by_user else sized.pool
     return ScenarioPool(pool, sized.stage, sized.stages if len(sized.stages) > 1 else ())
 
@@ -103,3 +105,12 @@ def _check_ratio(scenario: Scenario, model: Model, settings: SglangSettings) -> 
             value=ratio,
             remedy="leave it out",
         )
+
+
+def _rooted(scenario: Scenario) -> MemoryOptions:
+    """[memory] with a drafter's file looked for from the scenario's folder."""
+    drafter = scenario.memory.drafter
+    path = None if drafter is None else str(scenario.folder / drafter)
+    if path is None or not is_of_file(path):
+        return scenario.memory
+    return scenario.memory.model_copy(update={"drafter": path})

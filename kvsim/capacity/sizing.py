@@ -24,7 +24,7 @@ from kvsim.capacity.start_up import start_up
 from kvsim.capacity.user_sized import check_capacity, user_sized_pool
 from kvsim.device import Device
 from kvsim.model import Model, ModelOptions
-from kvsim.model.find import find_model
+from kvsim.model.find import find_model, is_of_file
 from kvsim.model.kv_cache import LayerCache, grouped, layer_caches, widened
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
@@ -228,9 +228,8 @@ def _drafter(memory: MemoryOptions, configured: Drafter | None) -> Drafter | Non
     tokens = memory.num_speculative_tokens
     if memory.drafter == MTP:
         return Drafter(None, Speculation("mtp", tokens))
-    path = Path(memory.drafter)
-    if path.suffix == ".json" or path.is_dir():
-        model = Model.from_hf(path)
+    if is_of_file(memory.drafter):
+        model = Model.from_hf(Path(memory.drafter))
     else:
         model = find_model(memory.drafter, "memory.drafter")
     return Drafter(model, Speculation("draft_model", tokens))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsim.explore.starting_points import StartingPoint
+from kvsim.model.find import is_of_file
 from kvsim.plumbing.errors import InputError
 from kvsim.resolved import PATH_KEYS
 
@@ -79,7 +80,12 @@ def _paths(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
     if not isinstance(value, Mapping):
         return
     for key, each in value.items():
-        if key in PATH_KEYS and isinstance(each, str):
+        if isinstance(each, str) and (key in PATH_KEYS or (key == "drafter" and _is_path(each))):
             yield f"{place}{key}", each
         else:
             yield from _paths(each, f"{place}{key}.")
+
+
+def _is_path(drafter: str) -> bool:
+    """Whether [memory]'s drafter may be a file or a folder rather than a name."""
+    return is_of_file(drafter) or drafter.startswith(("/", ".")) or ".." in drafter

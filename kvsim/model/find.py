@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 from kvsim.model.catalogue import (
     check_understood,
@@ -83,3 +84,8 @@ def unknown(name: str, where: str, missing: str) -> InputError:
         value=repr(name),
         remedy=f"{model_like(name)}{why} Or give the path of its config.json",
     )
+
+
+def is_of_file(name: str) -> bool:
+    """Whether a model's name is the path of a config.json, or of a folder with one."""
+    return Path(name).suffix == ".json" or Path(name).is_dir()

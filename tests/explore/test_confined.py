@@ -126,3 +126,28 @@ def _put(base: StartingPoint, setting: str) -> dict[str, Any]:
     table = deepcopy(base.table)
     put(table, *assignment(setting, "t"), "t")
     return normal(table)
+
+
+@pytest.mark.parametrize("drafter", ["../secret.json", "/etc", "/etc/x.json", "../elsewhere"])
+def test_a_drafter_is_no_way_to_a_file_outside(points: Any, drafter: str) -> None:
+    table = _put(points["mine"], f'memory={{drafter="{drafter}"}}')
+    with pytest.raises(InputError, match="files of its scenario's folder alone"):
+        check_paths(table, points["mine"])
+
+
+@pytest.mark.parametrize("drafter", ["mtp", "llama-3.2-1b", "meta-llama/Llama-3.2-1B"])
+def test_a_drafter_by_name_is_no_file(points: Any, drafter: str) -> None:
+    check_paths(_put(points["mine"], f'memory={{drafter="{drafter}"}}'), points["mine"])
+
+
+def test_a_drafters_file_is_looked_for_beside_the_scenario_and_not_quoted(
+    points: Any, tmp_path: Path
+) -> None:
+    base = points["mine"]
+    (base.folder / "drafter.json").write_text('{"hidden": root')
+    table = _put(base, 'memory={drafter="drafter.json"}')
+    check_paths(table, base)
+    with pytest.raises(InputError, match=r"drafter\.json: not JSON") as caught:
+        RunTask(table, base.folder, base.table).do(lambda *_: None)
+    words = said(caught.value, table, base.table)
+    assert words.startswith("memory.drafter: the file cannot be read")
