@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 
 import simpy
 
-from kvsim.engine.moments import ARRIVALS, LATE_ARRIVALS, ROUTED_ARRIVALS, call_at, moment
+from kvsim.engine.moments import ARRIVALS, LATE_ARRIVALS, ROUTED_ARRIVALS, Clock, call_at, moment
 from kvsim.request import Request, Stream
 
 Left = Callable[[int, int], None]
@@ -24,7 +24,7 @@ class Arrivals:
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: Clock,
         stream: Stream,
         progress: Left | None = None,
         *,
@@ -99,5 +99,8 @@ class Arrivals:
     def _after(
         self, pause_ps: int, request: Request, send: Callable[[Request], None]
     ) -> Generator[simpy.Event, None, None]:
-        yield moment(self._env, pause_ps, self._priority if pause_ps else self._at_once)
+        env, priority = self._env, self._priority if pause_ps else self._at_once
+        yield moment(env, pause_ps, priority)
+        env.late = priority is LATE_ARRIVALS
         send(request)
+        env.late = False

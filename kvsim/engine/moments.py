@@ -17,6 +17,14 @@ PLANS = EventPriority(4)
 LATE_ARRIVALS = EventPriority(5)
 
 
+class Clock(simpy.Environment):
+    """simpy's clock. late: whether a follow-up arrives at this instant after engines have planned,
+    as they would have done step by step.
+    """
+
+    late = False
+
+
 def moment(env: simpy.Environment, delay_ps: int, priority: EventPriority) -> simpy.Event:
     """An event after delay_ps, ordered among those of that instant by `priority`."""
     event = simpy.Event(env)

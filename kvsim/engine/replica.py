@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import simpy
-
 from kvsim.engine.arrivals import Arrivals, Left
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.engine import Engine
 from kvsim.engine.link import Link
+from kvsim.engine.moments import Clock
 from kvsim.engine.observer import Observer
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.options import SchedulerOptions
@@ -30,8 +29,6 @@ from kvsim.results.recorder import Recorder
 from kvsim.speculation import Speculation
 from kvsim.step_time.form import StepTime
 from kvsim.vllm.grouping import Grouping
-
-Clock = simpy.Environment
 
 if TYPE_CHECKING:
     from kvsim.engine.connectors.connector import Connector
@@ -208,7 +205,7 @@ class RunningReplica:
 class Replica(RunningReplica):
     """A replica ready to run, with its clock and its future arrivals."""
 
-    env: simpy.Environment
+    env: Clock
     arrivals: Arrivals
 
     def run(self) -> None:
@@ -230,7 +227,7 @@ def assemble(
     progress: called from time to time with (requests that have left, all requests). InputError as
     in `build`.
     """
-    env = simpy.Environment()
+    env = Clock()
     arrivals = Arrivals(env, stream, progress)
     made = serving(
         env,
@@ -245,15 +242,13 @@ def assemble(
     return Replica(made.scheduler, made.recorder, made.engine, env, arrivals)
 
 
-def clock(stream: Stream, progress: Left | None = None) -> tuple[simpy.Environment, Arrivals]:
+def clock(stream: Stream, progress: Left | None = None) -> tuple[Clock, Arrivals]:
     """The clock of several engines behind a router, and the future arrivals."""
-    env = simpy.Environment()
+    env = Clock()
     return env, Arrivals(env, stream, progress, routed=True)
 
 
-def serve_all(
-    env: simpy.Environment, arrivals: Arrivals, replicas: Iterable[RunningReplica]
-) -> None:
+def serve_all(env: Clock, arrivals: Arrivals, replicas: Iterable[RunningReplica]) -> None:
     """Simulate until all requests have left; InvariantError if a pool is not empty then."""
     env.run()
     if arrivals.missing:
@@ -263,7 +258,7 @@ def serve_all(
 
 
 def serving(
-    env: simpy.Environment,
+    env: Clock,
     spec: ReplicaSpec,
     step_time: StepTime,
     *,
@@ -297,7 +292,7 @@ def serving(
     return RunningReplica(scheduler, recorder, _engine(spec, env, parts))
 
 
-def _engine(spec: ReplicaSpec, env: simpy.Environment, parts: EngineParts) -> Engine:
+def _engine(spec: ReplicaSpec, env: Clock, parts: EngineParts) -> Engine:
     """The engine of `spec`: plain, with a connector, with a hierarchical cache, or in waves."""
     if parts.waves is not None:
         from kvsim.engine.wave_engine import WaveEngine

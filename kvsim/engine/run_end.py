@@ -2,7 +2,7 @@
 
 import simpy
 
-from kvsim.engine.moments import STEP_ENDS
+from kvsim.engine.moments import STEP_ENDS, Clock
 from kvsim.engine.plan import Plan
 from kvsim.plumbing.units import ceil_div
 
@@ -17,7 +17,7 @@ class RunEnd(simpy.Event):
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: Clock,
         plan: Plan,
         steps: int,
         behind: int,
@@ -28,6 +28,7 @@ class RunEnd(simpy.Event):
         # All that simpy.Event sets, and that it is scheduled.
         self.env, self.callbacks = env, []
         self._ok, self._value = True, None
+        self._clock = env
         self.steps = steps
         self._plan, self._behind = plan, behind
         self._begin_ps, self._end_ps = begin_ps, end_ps
@@ -35,7 +36,7 @@ class RunEnd(simpy.Event):
 
     def cut(self, now_ps: int) -> None:
         """End the run with the step that runs at now_ps."""
-        late_ps = max(0, now_ps - self._begin_ps)
+        late_ps = max(0, now_ps - self._begin_ps + self._clock.late)
         plan, behind = self._plan, self._behind
         self.steps = max(1, behind + plan.steps_by(late_ps, self.steps))
         end_ps = self._begin_ps + plan.duration_ps(self.steps - behind)
@@ -47,7 +48,7 @@ class RunEnd(simpy.Event):
 class Pause(simpy.Event):
     """The end of a time that cannot be cut short, after all arrivals at that instant."""
 
-    def __init__(self, env: simpy.Environment, delay_ps: int) -> None:
+    def __init__(self, env: Clock, delay_ps: int) -> None:
         self.env, self.callbacks = env, []
         self._ok, self._value = True, None
         env.schedule(self, STEP_ENDS, delay_ps)
@@ -58,16 +59,17 @@ class Naps(simpy.Event):
     cut event occurs twice, as that of a run does.
     """
 
-    def __init__(self, env: simpy.Environment, now_ps: int, nap_ps: int, count: int) -> None:
+    def __init__(self, env: Clock, now_ps: int, nap_ps: int, count: int) -> None:
         self.env, self.callbacks = env, []
         self._ok, self._value = True, None
+        self._clock = env
         self._begin_ps, self._nap_ps = now_ps, nap_ps
         self._end_ps = now_ps + nap_ps * count
         env.schedule(self, STEP_ENDS, nap_ps * count)
 
     def cut(self, now_ps: int) -> None:
         """End with the nap that runs at now_ps."""
-        naps = max(1, ceil_div(now_ps - self._begin_ps, self._nap_ps))
+        naps = max(1, ceil_div(now_ps - self._begin_ps + self._clock.late, self._nap_ps))
         end_ps = self._begin_ps + naps * self._nap_ps
         if end_ps < self._end_ps:
             self._end_ps = end_ps
@@ -79,7 +81,7 @@ class Wake(simpy.Event):
     once.
     """
 
-    def __init__(self, env: simpy.Environment, delay_ps: int) -> None:
+    def __init__(self, env: Clock, delay_ps: int) -> None:
         super().__init__(env)
         Pause(env, delay_ps).callbacks = [self._end]
 

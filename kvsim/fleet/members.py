@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from kvsim.engine.connectors.shared import Shared
+from kvsim.engine.moments import Clock
 from kvsim.engine.observer import Observer
-from kvsim.engine.replica import Clock, ReplicaSpec, RunningReplica, serving
+from kvsim.engine.replica import ReplicaSpec, RunningReplica, serving
 from kvsim.engine.waves import Waves
 from kvsim.fleet.load import Load
 from kvsim.fleet.watch import ReplicaWatch

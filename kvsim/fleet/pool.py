@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from kvsim.engine.moments import Clock
 from kvsim.engine.observer import Observer
-from kvsim.engine.replica import Clock
 from kvsim.fleet.members import AnyPart, FleetMember, MemberHooks
 from kvsim.fleet.reports import Reports
 from kvsim.fleet.routers.options import FleetView

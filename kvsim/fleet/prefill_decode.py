@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kvsim.engine.replica import Clock, ReplicaSpec, RunningReplica
+from kvsim.engine.moments import Clock
+from kvsim.engine.replica import ReplicaSpec, RunningReplica
 from kvsim.engine.transfers.handoff import Handoff, TransferSpec, prompt_of
 from kvsim.fleet.load import Load
 from kvsim.fleet.members import FleetPart, MemberHooks, SingleReplica

@@ -90,6 +90,25 @@ def test_many_steps_at_once_are_single_ones(tables: Any, engine: str, data: Any)
         assert parts.get("arriving", 0.0) <= means.reserved + 1e-12
 
 
+def test_a_follow_up_at_the_instant_of_a_poll_waits_for_the_next_one(tables: Any) -> None:
+    """The prefill replica polls each millisecond, as it keeps blocks of an abandoned request. A
+    follow-up arrives at the instant of such a poll, after it.
+    """
+    requests = [
+        Request("r0", 0, 40, 92),
+        Request("r1", 0, 307, 197, after="r0"),
+        Request("r2", 0, 511, 73, after="r1"),
+    ]
+    apart = {"handshake_us": 300.0, "proxy_us": 200.0, "abandoned": 0.3}
+    made = deployed(tables, "vllm, asynchronous", apart, 1024)
+    fast, single = (kvsim.simulate(table, requests) for table in (made, {**made, "max_steps": 1}))
+    decode, _ = fast.runs
+    assert list(decode.requests["reason"].notna()) == [False, True, False]
+    for ours, theirs in zip(fast.runs, single.runs, strict=True):
+        assert ours.summary.simulated() == theirs.summary.simulated()
+        assert list(ours.requests["finish_ps"]) == list(theirs.requests["finish_ps"])
+
+
 def test_who_ends_as_soon_as_it_has_come_leaves_its_place_to_the_next(tables: Any) -> None:
     """Five requests of one output token each arrive at once beside one that decodes; the sixth, for
     whom there was no place, takes one of theirs in the pass after that.
