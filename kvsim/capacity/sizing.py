@@ -194,7 +194,7 @@ def _plan(
         max_model_len=deployment.max_model_len,
         max_num_batched_tokens=deployment.max_num_batched_tokens,
         block_size=None if block_size == DEFAULT_BLOCK_SIZE else block_size,
-        enable_prefix_caching=attending and (version.caches_hybrid_prefixes or not recurrent)
+        enable_prefix_caching=attending and (memory.version.blocks.caches_states or not recurrent)
         if caching is None
         else caching,
         batches_in_flight=version.batches_in_flight,

@@ -44,7 +44,7 @@ class BlockRules:
     knows_retention: the version has the option prefix_cache_retention_interval.
     default_retention: that interval in tokens, unless configured; None: every full block of a
         window, and the state at each block's end, is kept.
-    keeps_states: recurrent states are cached at the ends of blocks.
+    keeps_states: recurrent states are cached at the ends of blocks. caches_states: by default.
     plants_junctions: windows and states are cached where two prompts were seen to differ.
     counts_last_token: the last cached state of a prompt lies at least one token before the prompt's
         end, where the same prompt can hit it; else at the end of the prompt's last full block.
@@ -84,6 +84,7 @@ class BlockRules:
     knows_retention: bool = True
     default_retention: int | None = 0
     keeps_states: bool = True
+    caches_states: bool = True
     plants_junctions: bool = True
     counts_last_token: bool = True
     cuts_at_blocks: bool = True
@@ -150,7 +151,7 @@ class SizingRules:
     large_batch_bytes: devices of this memory or more take 16,384 tokens a step by default.
     small_tier: devices of 70 GiB or more that have the defaults of smaller ones.
     batches_in_flight: batches counted for a sliding window.
-    caches_prefixes: prefix caching by default; caches_hybrid_prefixes: with recurrent layers too.
+    caches_prefixes: prefix caching by default; recurrent layers: see BlockRules.
     schedules_ahead: asynchronous scheduling by default (github.com/vllm-project/vllm/pull/27614).
     heeds_kv_cache_dtype: the KV dtype that a quantised checkpoint names is used.
     frees_chunks: local attention frees the blocks before the current chunk
@@ -175,7 +176,6 @@ class SizingRules:
     small_tier: tuple[str, ...] = ("a100", "gb10")
     batches_in_flight: int = 1
     caches_prefixes: bool = True
-    caches_hybrid_prefixes: bool = False
     schedules_ahead: bool = False
     heeds_kv_cache_dtype: bool = False
     frees_chunks: bool = False

@@ -20,7 +20,8 @@ from kvsim.vllm.rules import BlockRules, SchedulingRules, SizingRules
 # Those whose schedules are recorded, as `scheduler.semantics` names them.
 Semantics = Literal["vllm-0.33", "vllm-0.27", "vllm-0.22", "vllm-0.11"]
 _NEWEST_BLOCKS, _NEWEST_SCHEDULING = BlockRules("vllm-0.33"), SchedulingRules()
-_REPEATED_BLOCKS = replace(_NEWEST_BLOCKS, packing="repeats")
+_OLDER_BLOCKS = replace(_NEWEST_BLOCKS, caches_states=False)
+_REPEATED_BLOCKS = replace(_OLDER_BLOCKS, packing="repeats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ V0 = VllmVersion(
         unequal_blocks=False,
         knows_retention=False,
         default_retention=None,
+        caches_states=False,
         keeps_states=False,
         matches_inside=False,
         writes_inside=False,
@@ -62,8 +64,8 @@ V0 = VllmVersion(
     ),
 )
 # FlashInfer samples where it is installed, as in the published images; from 0.12 on a sort does.
-V0_8 = VllmVersion("0.8", SizingRules(sampler_bytes_per_logit=10.0, small_tier=()))
-V0_9 = VllmVersion("0.9", SizingRules(sampler_bytes_per_logit=10.0))
+V0_8 = VllmVersion("0.8", SizingRules(sampler_bytes_per_logit=10.0, small_tier=()), _OLDER_BLOCKS)
+V0_9 = VllmVersion("0.9", SizingRules(sampler_bytes_per_logit=10.0), _OLDER_BLOCKS)
 V0_11 = VllmVersion(
     "0.11",
     V0_9.sizing,
@@ -76,6 +78,7 @@ V0_11 = VllmVersion(
         any_kinds=False,
         knows_retention=False,
         default_retention=None,
+        caches_states=False,
         keeps_states=False,
         plants_junctions=False,
         waits_for_return=False,
@@ -94,18 +97,22 @@ V0_11 = VllmVersion(
         speculates=False,
     ),
 )
-V0_12 = VllmVersion("0.12", SizingRules())
-V0_13 = VllmVersion("0.13", replace(V0_12.sizing, keeps_moe_workspace=True))
+V0_12 = VllmVersion("0.12", SizingRules(), _OLDER_BLOCKS)
+V0_13 = VllmVersion("0.13", replace(V0_12.sizing, keeps_moe_workspace=True), _OLDER_BLOCKS)
 V0_14 = VllmVersion(
     "0.14",
     replace(V0_13.sizing, schedules_ahead=True, heeds_kv_cache_dtype=True, frees_chunks=True),
+    _OLDER_BLOCKS,
 )
 V0_17 = VllmVersion(
-    "0.17", replace(V0_14.sizing, sampler_bytes_per_logit=14.0, sampler_scratch_rows=132)
+    "0.17",
+    replace(V0_14.sizing, sampler_bytes_per_logit=14.0, sampler_scratch_rows=132),
+    _OLDER_BLOCKS,
 )
 V0_18 = VllmVersion(
     "0.18",
     replace(V0_17.sizing, non_torch_gib=0.25, non_torch_several_gib=2.07, non_torch_more_gib=0.03),
+    _OLDER_BLOCKS,
 )
 V0_20 = VllmVersion(
     "0.20",
@@ -128,6 +135,7 @@ V0_22 = VllmVersion(
         blank_first=False,
         knows_retention=False,
         default_retention=None,
+        caches_states=False,
         plants_junctions=False,
         counts_last_token=False,
         cuts_at_blocks=False,
@@ -152,7 +160,7 @@ V0_25 = VllmVersion("0.25", replace(V0_22.sizing, runner="dense"), _REPEATED_BLO
 V0_26 = VllmVersion(
     "0.26",
     replace(V0_25.sizing, batches_in_flight=2),
-    replace(_NEWEST_BLOCKS, packing="sizes"),
+    replace(_OLDER_BLOCKS, packing="sizes"),
 )
 V0_27 = VllmVersion(
     "0.27",
@@ -160,6 +168,7 @@ V0_27 = VllmVersion(
     BlockRules(
         "vllm-0.27",
         default_retention=None,
+        caches_states=False,
         counts_last_token=False,
         stops_at_hits=False,
         retires_behind_gaps=False,
@@ -179,7 +188,7 @@ V0_27 = VllmVersion(
 )
 V0_28 = VllmVersion(
     "0.28",
-    replace(V0_27.sizing, large_batch_bytes=160 * GIB, caches_hybrid_prefixes=True),
+    replace(V0_27.sizing, large_batch_bytes=160 * GIB),
 )
 V0_29 = VllmVersion("0.29", replace(V0_28.sizing, runner="all", runner_estimates_graphs=True))
 # The sampler's second pass, with every parameter set, is profiled as well.

@@ -29,6 +29,7 @@ class Paged(AllocatorOptions):
     """Blocks out of one pool. Knobs by vLLM's names.
 
     block_size: tokens a block holds. enable_prefix_caching: keep finished blocks for later hits.
+        Not given: with recurrent layers since vLLM 0.28 alone, else always.
     watermark: share of the pool that must stay free when a request is admitted beside others;
         not given: the scheduler's version decides, 0.01 under vllm-v0 and 0 since.
     sharing: how the n samples of a request share its prompt: "cache", through the prefix cache, or
@@ -166,11 +167,9 @@ class Paged(AllocatorOptions):
     def _caches(self, memory: MemorySpec) -> bool:
         """Whether prefixes are cached; with recurrent layers only by versions that cache states."""
         recurrent = any(group.state_bytes for group in memory.layout.groups)
-        if (
-            not memory.layout.bytes_per_token
-            and "enable_prefix_caching" not in self.model_fields_set
-        ):
-            return False  # vLLM's default for a model without attention
+        by_default = memory.layout.bytes_per_token and (memory.rules.caches_states or not recurrent)
+        if not by_default and "enable_prefix_caching" not in self.model_fields_set:
+            return False
         return self.enable_prefix_caching and not (recurrent and not memory.rules.keeps_states)
 
     def _keeps_states(self, memory: MemorySpec) -> bool:

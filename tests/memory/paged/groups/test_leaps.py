@@ -119,7 +119,11 @@ def test_what_copies_let_go_is_tried_for_in_the_next_step() -> None:
         for index, (arrival, priority, runs, (start, tokens)) in enumerate(stream)
     ]
     scheduler = {"kind": "continuous", "max_num_batched_tokens": 64, "policy": "priority"}
-    served = {"prefix_match_unit": 1, "prefix_cache_retention_interval": "none"}
+    served = {
+        "enable_prefix_caching": True,
+        "prefix_match_unit": 1,
+        "prefix_cache_retention_interval": "none",
+    }
     for semantics in ("vllm-0.27", "vllm-0.33"):
         table = {**scheduler, "semantics": semantics}
         single = outcome(scenario("tiny", table, 1000, 1, served), requests)

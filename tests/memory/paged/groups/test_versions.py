@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 import kvsim
+from kvsim.layout import KVGroup, KVLayout
+from kvsim.memory.options import MemorySpec
+from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
 from kvsim.validate.schedule.engines import parse_case
 from kvsim.validate.schedule.replay import simulate_rows
+from kvsim.vllm.versions import scheduled_as
 
 
 def admitted(
@@ -214,3 +218,14 @@ def test_what_a_version_does_not_cache_is_resolved_so_and_runs_again() -> None:
     asked = {**scenario, "allocator": [{"kind": "paged", "enable_prefix_caching": True}]}
     with pytest.raises(InputError, match="no prefix of it is kept; leave the key out"):
         kvsim.simulate(asked)
+
+
+@pytest.mark.parametrize(
+    ("semantics", "caches"), [("vllm-0.22", False), ("vllm-0.27", False), ("vllm-0.33", True)]
+)
+def test_states_are_cached_by_default_since_0_28(semantics: str, caches: bool) -> None:
+    layout = KVLayout((KVGroup("full", 1, 64), KVGroup("recurrent", 3, 0, state_bytes=3 * 1024)))
+    memory = MemorySpec(1 << 20, layout, 512, 1, rules=scheduled_as(semantics).blocks)
+    assert Paged().resolved(memory).enable_prefix_caching == caches
+    asked = Paged(enable_prefix_caching=True)
+    assert asked.resolved(memory).enable_prefix_caching
