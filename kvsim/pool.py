@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kvsim.capacity.drafter import Drafter
+from kvsim.capacity.drafter import MTP, Drafter
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.pool import SizedPool, StageShare
 from kvsim.capacity.sglang.settings import SglangSettings
@@ -110,7 +110,6 @@ def _check_ratio(scenario: Scenario, model: Model, settings: SglangSettings) -> 
 def _rooted(scenario: Scenario) -> MemoryOptions:
     """[memory] with a drafter's file looked for from the scenario's folder."""
     drafter = scenario.memory.drafter
-    path = None if drafter is None else str(scenario.folder / drafter)
-    if path is None or not is_of_file(path):
+    if drafter in (None, MTP) or not is_of_file(path := str(scenario.folder / drafter)):
         return scenario.memory
     return scenario.memory.model_copy(update={"drafter": path})

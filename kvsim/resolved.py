@@ -5,12 +5,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
 
-from kvsim.capacity.drafter import Drafter
+from kvsim.capacity.drafter import MTP, Drafter
 from kvsim.capacity.pool import SizedPool, StageShare
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.front_end import FrontEnd
 from kvsim.memory.options import AllocatorOptions
 from kvsim.model import Model
+from kvsim.model.find import is_of_file
 from kvsim.request import Stream
 from kvsim.scenario import Scenario
 from kvsim.step_time.form import Sourced, StepTime
@@ -120,5 +121,8 @@ def _root_paths(table: dict[str, Any], folder: Path) -> None:
     for key, value in table.items():
         if isinstance(value, dict):
             _root_paths(value, folder)
-        elif key in PATH_KEYS and isinstance(value, str) and (folder / value).exists():
+        elif isinstance(value, str) and (
+            (key in PATH_KEYS and (folder / value).exists())
+            or (key == "drafter" and value != MTP and is_of_file(str(folder / value)))
+        ):
             table[key] = str((folder / value).resolve())

@@ -11,6 +11,8 @@ from kvsim.cli import app
 from kvsim.commands import answers
 from kvsim.commands.progress import TextLines
 from kvsim.engine.policies.victims import VICTIMS
+from kvsim.scenario import Scenario, load_tables
+from kvsim.simulation import Simulation
 
 DRAFTER = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256,
@@ -40,6 +42,24 @@ def test_a_drafter_is_found_by_its_path(tmp_path: Path, form: str) -> None:
     asked = ("memory", "qwen3-8b", "--device", "h100", "--json")
     with_it = json.loads(told(*asked, "--drafter", str(path), "--num-speculative-tokens", "2"))
     assert with_it["drafter"]["bytes_per_token"] == 2 * 2 * 2 * 64 * 2  # K and V
+
+
+@pytest.mark.parametrize("drafter", ["config.json", "mtp"])
+def test_a_drafters_file_beside_a_scenario_is_found_from_anywhere(
+    tmp_path: Path, drafter: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(DRAFTER))
+    (tmp_path / "mtp").mkdir()
+    table = load_tables("chat")[0]
+    table["model"] = {"name": "qwen3-8b", "max_model_len": 4096}
+    table["memory"] = {"drafter": drafter, "num_speculative_tokens": 2}
+    first = Simulation(Scenario.from_table(table, tmp_path), [])
+    stored = first.resolved()
+    assert Path(stored["memory"]["drafter"]).is_absolute() == (drafter != "mtp")
+    again = Simulation(Scenario.from_table(stored, Path("/")), [])
+    assert again.pool == first.pool
+    plain = Simulation(Scenario.from_table(table | {"memory": {}}, tmp_path), [])
+    assert first.pool.capacity_bytes < plain.pool.capacity_bytes
 
 
 def test_a_long_command_says_how_far_it_is_where_no_terminal_is(
