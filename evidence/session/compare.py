@@ -8,7 +8,7 @@ import torch
 from numpy.random import PCG64, Generator
 
 from kvsim.backend.devices import device_of
-from kvsim.backend.measure.timing import Clock
+from kvsim.backend.measure.timing import StepClock
 from kvsim.backend.shape import Shape
 from kvsim.backend.step import TokenSpan
 from kvsim.backend.stores.paged import PagedStore
@@ -20,7 +20,7 @@ Rows = list[dict[str, float]]
 
 
 def indirection(
-    decoder: Decoder, clock: Clock, cases: Sequence[tuple[int, int]], block_size: int
+    decoder: Decoder, clock: StepClock, cases: Sequence[tuple[int, int]], block_size: int
 ) -> Rows:
     """The same decode step (sequences, context) on blocks dealt at random and on one buffer each.
 
@@ -45,7 +45,7 @@ def indirection(
 def _decode_times(
     decoder: Decoder,
     store: PooledStore,
-    clock: Clock,
+    clock: StepClock,
     cases: Sequence[tuple[int, int]],
     block_size: int,
 ) -> Iterator[float]:
@@ -74,7 +74,7 @@ def _decode_times(
         yield clock.time(work).seconds
 
 
-def growth(shape: Shape, device: str, clock: Clock, tokens: Sequence[int]) -> Rows:
+def growth(shape: Shape, device: str, clock: StepClock, tokens: Sequence[int]) -> Rows:
     """A buffer of so many tokens doubles: allocate, copy, free, by torch's allocator.
 
     Rows: tokens, bytes (copied), grow_s, allocate_s (allocating and freeing alone).
@@ -102,7 +102,9 @@ def growth(shape: Shape, device: str, clock: Clock, tokens: Sequence[int]) -> Ro
     return rows
 
 
-def swap(shape: Shape, device: str, clock: Clock, tokens: Sequence[int], block_size: int) -> Rows:
+def swap(
+    shape: Shape, device: str, clock: StepClock, tokens: Sequence[int], block_size: int
+) -> Rows:
     """Scattered blocks of a pool to host memory, pinned for a GPU: gathered and in one copy, and
     block by block, layer by layer. Rows: tokens, bytes, copies, at_once_s, one_by_one_s.
     """
@@ -146,7 +148,7 @@ def swap(shape: Shape, device: str, clock: Clock, tokens: Sequence[int], block_s
     return rows
 
 
-def compare_stores(shape: Shape, device: str, clock: Clock, block_size: int) -> dict[str, Rows]:
+def compare_stores(shape: Shape, device: str, clock: StepClock, block_size: int) -> dict[str, Rows]:
     """All of it, at sizes for the device: those that its free memory holds. On a CPU torch keeps to
     one thread from here on: the clock sees no other.
     """

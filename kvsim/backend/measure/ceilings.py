@@ -2,7 +2,7 @@
 
 import torch
 
-from kvsim.backend.measure.timing import Clock, clock_of
+from kvsim.backend.measure.timing import StepClock, clock_of
 
 LINK_BYTES = tuple(1 << power for power in range(15, 29))  # 32 KiB to 256 MiB
 
@@ -38,7 +38,7 @@ def ceilings(device: str, dtype: str) -> dict[str, object]:
     return found
 
 
-def _links(clock: Clock, device: str) -> dict[str, object]:
+def _links(clock: StepClock, device: str) -> dict[str, object]:
     host = torch.empty(LINK_BYTES[-1], dtype=torch.uint8, pin_memory=True).random_()
     there = torch.empty(LINK_BYTES[-1], dtype=torch.uint8, device=device)
     to_device, to_host = [], []

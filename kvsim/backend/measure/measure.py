@@ -24,7 +24,7 @@ from kvsim.backend.measure.host import Watch, software_facts
 from kvsim.backend.measure.log import Log, TimingRow
 from kvsim.backend.measure.pace import PACE_PLAN
 from kvsim.backend.measure.sentinel import judge
-from kvsim.backend.measure.timing import Clock, clock_of
+from kvsim.backend.measure.timing import StepClock, clock_of
 from kvsim.backend.shape import DTYPE_BYTES, Shape
 from kvsim.backend.stores.pooled import StoreName
 
@@ -113,7 +113,7 @@ def measure(
 
 
 def _time_all(
-    setup: Setup, plans: list[StepPlan], log: Log, clock: Clock, progress: Progress | None
+    setup: Setup, plans: list[StepPlan], log: Log, clock: StepClock, progress: Progress | None
 ) -> None:
     order = Generator(PCG64(setup.seed))
     done = log.done
@@ -164,7 +164,7 @@ def _sentinel(plans: Sequence[StepPlan], *, on_gpu: bool) -> StepPlan:
 
 
 def _summary(
-    setup: Setup, plans: list[StepPlan], log: Log, clock: Clock, watch: Watch
+    setup: Setup, plans: list[StepPlan], log: Log, clock: StepClock, watch: Watch
 ) -> MeasuredSamples:
     on_gpu = setup.device.startswith("cuda")
     found: dict[StepPlan, list[TimingRow]] = defaultdict(list)

@@ -17,7 +17,7 @@ class Timing(NamedTuple):
     n: int
 
 
-class Clock(Protocol):
+class StepClock(Protocol):
     """Times one piece of work by running it again and again."""
 
     name: str
@@ -45,7 +45,7 @@ class CpuClock:
         self.least, self.most = 3, 40
 
     def time(self, work: Callable[[], object]) -> Timing:
-        """See `Clock`."""
+        """See `StepClock`."""
         for _ in range(self.warm_ups):
             work()
         found: list[float] = []
@@ -67,7 +67,7 @@ class CudaClock:
         self.repeats = repeats
 
     def time(self, work: Callable[[], object]) -> Timing:
-        """See `Clock`."""
+        """See `StepClock`."""
         for _ in range(self.warm_ups):
             work()
         pairs = [(_event(), _event()) for _ in range(self.repeats)]
@@ -80,7 +80,7 @@ class CudaClock:
         return _timing(found)
 
 
-def clock_of(device: str, budget_s: float) -> Clock:
+def clock_of(device: str, budget_s: float) -> StepClock:
     """The clock for a device. budget_s: how long a CPU repeats one piece of work."""
     return CudaClock() if device.startswith("cuda") else CpuClock(budget_s)
 
