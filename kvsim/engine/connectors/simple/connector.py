@@ -32,7 +32,7 @@ class SimpleConnector(Connector):
         self._pinned: dict[Sequence, list[int]] = {}  # hits of sequences that wait
         self._after: dict[Sequence, int] = {}  # blocks that each has offered
         self._ended = False  # whether a sequence has ended since the last step
-        self._storing: set[int] = set()
+        self._storing: set[HeldBlock] = set()
         self._rest: list[BlockPair] = []  # of finished sequences, for the next copy
         self._cursor: FreeBlock | None = None
         self._loads: dict[int, SimpleLoad] = {}
@@ -82,11 +82,12 @@ class SimpleConnector(Connector):
             self.journal.add("flush", 1)
         for seq in step.plan.preempted:
             self._after[seq] = 0
-        pairs, self._rest = self._rest, []
+        rest, self._rest = self._rest, []
+        pairs: list[BlockPair] = []
         if not self.settings.lazy:
-            pairs += self._computed(step)
+            pairs = self._computed(step) + rest
         elif self._after or self._ended:  # vLLM schedules no further step without requests
-            pairs += self._about_to_go()
+            pairs = self._about_to_go()
         self._ended, self._new_store = False, None
         if pairs:
             self._new_store = self._num_stores
@@ -102,15 +103,11 @@ class SimpleConnector(Connector):
         evicted: list[int] = []
         host = self.host.take(evicted)
         self.device.hold([held])
-        self._storing.add(key)
+        self._storing.add(held)
         if self.journal is not None:
             for gone in evicted:
                 self.journal.add("cpu_evicted", gone)
         return BlockPair(held, key, host)
-
-    def _lacks(self, key: int) -> bool:
-        """Whether content is neither in host memory nor on its way there."""
-        return key not in self._storing and not self.host.find(key)
 
     def _computed(self, step: Decided) -> list[BlockPair]:
         """What the step's sequences had computed before it: of those admitted in it first."""
@@ -125,28 +122,31 @@ class SimpleConnector(Connector):
         after, end = self._after.get(seq, 0), num_tokens // self.settings.block_tokens
         if end <= after:
             return []
-        found: list[BlockPair] = []
-        for place, named in enumerate(self.device.named_blocks(seq, after, end), after):
-            if named is not None and self._lacks(named[0]):
-                if not self.host.num_free:
-                    self._after[seq] = place
-                    return found
-                found.append(self._pair(named[1], named[0]))
+        chosen: list[tuple[int, HeldBlock]] = []
+        room = self.host.num_free
         self._after[seq] = end
-        return found
+        for place, named in enumerate(self.device.named_blocks(seq, after, end), after):
+            # Content that another block of the device holds may be on its way there already.
+            if named is None or named[1] in self._storing or self.host.find(named[0]):
+                continue
+            if len(chosen) == room:
+                self._after[seq] = place
+                break
+            chosen.append(named)
+        return [self._pair(held, key) for key, held in chosen]
 
     def _about_to_go(self) -> list[BlockPair]:
         """Of the free blocks of the device behind the last one looked at, those with content that
         host memory lacks, as many as it has room for.
         """
-        chosen: dict[int, HeldBlock] = {}
+        chosen: list[tuple[int, HeldBlock]] = []
         for free in self.device.free_blocks(self._cursor, self.settings.lazy_blocks):
             if len(chosen) >= self.host.num_free:
                 break
             self._cursor = free
-            if free.key >= 0 and free.key not in chosen and self._lacks(free.key):
-                chosen[free.key] = free.block
-        return [self._pair(held, key) for key, held in chosen.items()]
+            if free.key >= 0 and not self.host.find(free.key):
+                chosen.append((free.key, free.block))
+        return [self._pair(held, key) for key, held in chosen]
 
     def finished(self, seq: Sequence) -> bool:
         if not self.settings.lazy:
@@ -161,7 +161,7 @@ class SimpleConnector(Connector):
                 pairs = self._stores.pop(number - STORE).pairs
                 for pair in pairs:
                     self.host.name(pair.host, pair.key)
-                    self._storing.discard(pair.key)
+                    self._storing.discard(pair.held)
                 self.host.let_go([pair.host for pair in pairs])
                 self.device.let_go([pair.held for pair in pairs])
             else:

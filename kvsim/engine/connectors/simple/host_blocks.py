@@ -12,7 +12,7 @@ class HostBlocks:
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_blocks))
         self._owners = [0] * num_blocks
         self._key = [-1] * num_blocks
-        self._known: dict[int, int] = {}
+        self._known: dict[int, dict[int, None]] = {}  # blocks by content, oldest first
         self.num_usable = num_blocks - 1
 
     @property
@@ -26,8 +26,8 @@ class HostBlocks:
         return len(self._known)
 
     def find(self, key: int) -> int:
-        """The block with this content; 0: there is none."""
-        return self._known.get(key, 0)
+        """A block with this content, the oldest one; 0: there is none."""
+        return next(iter(self._known.get(key, ())), 0)
 
     def key(self, block: int) -> int:
         """What a block holds; -1: nothing that could be found."""
@@ -38,7 +38,10 @@ class HostBlocks:
         block, _ = self._free.popitem(last=False)
         key = self._key[block]
         if key >= 0:
-            del self._known[key]
+            blocks = self._known[key]
+            del blocks[block]
+            if not blocks:
+                del self._known[key]
             self._key[block] = -1
             evicted.append(key)
         self._owners[block] = 1
@@ -52,10 +55,9 @@ class HostBlocks:
             self._owners[block] += 1
 
     def name(self, block: int, key: int) -> None:
-        """A block in use has its content."""
-        if key not in self._known:
-            self._known[key] = block
-            self._key[block] = key
+        """A block in use has its content, which others may have too."""
+        self._known.setdefault(key, {})[block] = None
+        self._key[block] = key
 
     def let_go(self, blocks: list[int]) -> None:
         """One less reads or writes these; they come back in this order, those without content to
