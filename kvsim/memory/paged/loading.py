@@ -91,8 +91,8 @@ class LoadingAllocator(PagedAllocator):
         return True
 
     def leave_behind(self, seq: Sequence) -> None:
+        self._cache.finished(seq.memory)
         if self._tables.slides:
-            self._cache.finished(seq.memory)
             self._tables.give_back_below(seq.memory, seq.memory.tokens)
 
     def keep_for_reader(self, seq: Sequence) -> None:

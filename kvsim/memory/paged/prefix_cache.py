@@ -235,7 +235,7 @@ class PrefixCache:
 
     def finished(self, table: Table) -> None:
         """A sequence without drafts has finished: register its full blocks."""
-        if self.enabled and self._speculation is None and not self._names_late:
+        if self.enabled and self._speculation is None:
             full = min(table.tokens // self._size, len(table.runs) // self.units)
             if full > table.registered:
                 self._names.register(table, full, in_step=False)
