@@ -5,7 +5,14 @@ from collections.abc import Callable, Generator
 
 import simpy
 
-from kvsim.engine.moments import ARRIVALS, LATE_ARRIVALS, ROUTED_ARRIVALS, Clock, call_at, moment
+from kvsim.engine.moments import (
+    ARRIVALS,
+    LATE_ARRIVALS,
+    ROUTED_ARRIVALS,
+    EngineClock,
+    call_at,
+    moment,
+)
 from kvsim.request import Request, Stream
 
 Left = Callable[[int, int], None]
@@ -24,7 +31,7 @@ class Arrivals:
 
     def __init__(
         self,
-        env: Clock,
+        env: EngineClock,
         stream: Stream,
         progress: Left | None = None,
         *,

@@ -12,7 +12,7 @@ import simpy
 from kvsim.engine.connectors.connector import Connector, Report
 from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
-from kvsim.engine.moments import Clock
+from kvsim.engine.moments import EngineClock
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Naps, Pause
@@ -32,7 +32,7 @@ class ConnectedEngine(Engine):
     idles: the iteration under way has nothing to compute, and sleeps at its end.
     """
 
-    def __init__(self, env: Clock, parts: EngineParts) -> None:
+    def __init__(self, env: EngineClock, parts: EngineParts) -> None:
         scheduler = parts.scheduler
         if not isinstance(scheduler, ConnectedScheduler):
             raise InvariantError(f"{type(scheduler).__name__} has no connector")

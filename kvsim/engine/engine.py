@@ -13,7 +13,7 @@ import simpy
 
 from kvsim.engine.books import Books
 from kvsim.engine.intake import Intake
-from kvsim.engine.moments import PLANS, Clock, moment
+from kvsim.engine.moments import PLANS, EngineClock, moment
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.pipeline import Pipeline
 from kvsim.engine.plan import UNBOUNDED, Plan, Progress
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Engine:
     """One engine replica: a scheduler, its allocator, and a clock in integer picoseconds."""
 
-    def __init__(self, env: Clock, parts: EngineParts) -> None:
+    def __init__(self, env: EngineClock, parts: EngineParts) -> None:
         self.env = env
         scheduler = self.scheduler = parts.scheduler
         recorder = parts.recorder

@@ -7,7 +7,7 @@ import simpy
 from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
 from kvsim.engine.hicache.scheduler import HicacheScheduler
-from kvsim.engine.moments import Clock
+from kvsim.engine.moments import EngineClock
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Wake
@@ -19,7 +19,7 @@ class HicacheEngine(Engine):
     of a copy.
     """
 
-    def __init__(self, env: Clock, parts: EngineParts) -> None:
+    def __init__(self, env: EngineClock, parts: EngineParts) -> None:
         super().__init__(env, parts)
         self.hierarchical.tier_books = TierBooks(parts.recorder, parts.step_time)
 

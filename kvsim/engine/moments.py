@@ -17,7 +17,7 @@ PLANS = EventPriority(4)
 LATE_ARRIVALS = EventPriority(5)
 
 
-class Clock(simpy.Environment):
+class EngineClock(simpy.Environment):
     """simpy's clock. late: whether a follow-up arrives at this instant after engines have planned,
     as they would have done step by step.
     """

@@ -13,7 +13,7 @@ from kvsim.engine.arrivals import Arrivals, Left
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.engine import Engine
 from kvsim.engine.link import Link
-from kvsim.engine.moments import Clock
+from kvsim.engine.moments import EngineClock
 from kvsim.engine.observer import Observer
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.options import SchedulerOptions
@@ -205,7 +205,7 @@ class RunningReplica:
 class Replica(RunningReplica):
     """A replica ready to run, with its clock and its future arrivals."""
 
-    env: Clock
+    env: EngineClock
     arrivals: Arrivals
 
     def run(self) -> None:
@@ -227,7 +227,7 @@ def assemble(
     progress: called from time to time with (requests that have left, all requests). InputError as
     in `build`.
     """
-    env = Clock()
+    env = EngineClock()
     arrivals = Arrivals(env, stream, progress)
     made = serving(
         env,
@@ -242,13 +242,13 @@ def assemble(
     return Replica(made.scheduler, made.recorder, made.engine, env, arrivals)
 
 
-def clock(stream: Stream, progress: Left | None = None) -> tuple[Clock, Arrivals]:
+def clock(stream: Stream, progress: Left | None = None) -> tuple[EngineClock, Arrivals]:
     """The clock of several engines behind a router, and the future arrivals."""
-    env = Clock()
+    env = EngineClock()
     return env, Arrivals(env, stream, progress, routed=True)
 
 
-def serve_all(env: Clock, arrivals: Arrivals, replicas: Iterable[RunningReplica]) -> None:
+def serve_all(env: EngineClock, arrivals: Arrivals, replicas: Iterable[RunningReplica]) -> None:
     """Simulate until all requests have left; InvariantError if a pool is not empty then."""
     env.run()
     if arrivals.missing:
@@ -258,7 +258,7 @@ def serve_all(env: Clock, arrivals: Arrivals, replicas: Iterable[RunningReplica]
 
 
 def serving(
-    env: Clock,
+    env: EngineClock,
     spec: ReplicaSpec,
     step_time: StepTime,
     *,
@@ -292,7 +292,7 @@ def serving(
     return RunningReplica(scheduler, recorder, _engine(spec, env, parts))
 
 
-def _engine(spec: ReplicaSpec, env: Clock, parts: EngineParts) -> Engine:
+def _engine(spec: ReplicaSpec, env: EngineClock, parts: EngineParts) -> Engine:
     """The engine of `spec`: plain, with a connector, with a hierarchical cache, or in waves."""
     if parts.waves is not None:
         from kvsim.engine.wave_engine import WaveEngine

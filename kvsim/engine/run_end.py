@@ -2,7 +2,7 @@
 
 import simpy
 
-from kvsim.engine.moments import STEP_ENDS, Clock
+from kvsim.engine.moments import STEP_ENDS, EngineClock
 from kvsim.engine.plan import Plan
 from kvsim.plumbing.units import ceil_div
 
@@ -17,7 +17,7 @@ class RunEnd(simpy.Event):
 
     def __init__(
         self,
-        env: Clock,
+        env: EngineClock,
         plan: Plan,
         steps: int,
         behind: int,
@@ -48,7 +48,7 @@ class RunEnd(simpy.Event):
 class Pause(simpy.Event):
     """The end of a time that cannot be cut short, after all arrivals at that instant."""
 
-    def __init__(self, env: Clock, delay_ps: int) -> None:
+    def __init__(self, env: EngineClock, delay_ps: int) -> None:
         self.env, self.callbacks = env, []
         self._ok, self._value = True, None
         env.schedule(self, STEP_ENDS, delay_ps)
@@ -59,7 +59,7 @@ class Naps(simpy.Event):
     cut event occurs twice, as that of a run does.
     """
 
-    def __init__(self, env: Clock, now_ps: int, nap_ps: int, count: int) -> None:
+    def __init__(self, env: EngineClock, now_ps: int, nap_ps: int, count: int) -> None:
         self.env, self.callbacks = env, []
         self._ok, self._value = True, None
         self._clock = env
@@ -81,7 +81,7 @@ class Wake(simpy.Event):
     once.
     """
 
-    def __init__(self, env: Clock, delay_ps: int) -> None:
+    def __init__(self, env: EngineClock, delay_ps: int) -> None:
         super().__init__(env)
         Pause(env, delay_ps).callbacks = [self._end]
 

@@ -5,7 +5,7 @@ from collections.abc import Generator
 import simpy
 
 from kvsim.engine.engine import Engine
-from kvsim.engine.moments import Clock
+from kvsim.engine.moments import EngineClock
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
 from kvsim.plumbing.errors import InvariantError
@@ -15,7 +15,7 @@ from kvsim.step import StepShape
 class WaveEngine(Engine):
     """An engine that steps in waves together with others."""
 
-    def __init__(self, env: Clock, parts: EngineParts) -> None:
+    def __init__(self, env: EngineClock, parts: EngineParts) -> None:
         waves = parts.waves
         if waves is None or parts.depth > 1:
             raise InvariantError("an engine of a wave has one step in flight")

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import simpy
 
-from kvsim.engine.moments import PLANS, Clock, moment
+from kvsim.engine.moments import PLANS, EngineClock, moment
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Pause
 
@@ -49,7 +49,7 @@ class Waves:
     num_waves, num_steps: so far. num_dummy_steps: of ranks that had nothing to compute.
     """
 
-    def __init__(self, env: Clock, sync_steps: int) -> None:
+    def __init__(self, env: EngineClock, sync_steps: int) -> None:
         self._env, self._sync_steps = env, sync_steps
         self.engines: list[WaveMember] = []
         self._wake: simpy.Event | None = None

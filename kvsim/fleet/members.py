@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from kvsim.engine.connectors.shared import Shared
-from kvsim.engine.moments import Clock
+from kvsim.engine.moments import EngineClock
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, RunningReplica, serving
 from kvsim.engine.waves import Waves
@@ -66,7 +66,7 @@ class AnyPart(Protocol):
     @property
     def spec(self) -> ReplicaSpec: ...
 
-    def build(self, env: Clock, hooks: MemberHooks) -> FleetMember:
+    def build(self, env: EngineClock, hooks: MemberHooks) -> FleetMember:
         """The member on this clock; InputError for what cannot be built."""
         ...
 
@@ -77,7 +77,7 @@ class FleetPart(NamedTuple):
     spec: ReplicaSpec
     step_time: StepTime
 
-    def build(self, env: Clock, hooks: MemberHooks) -> "SingleReplica":
+    def build(self, env: EngineClock, hooks: MemberHooks) -> "SingleReplica":
         """The replica on this clock."""
         watch = hooks.watch()
         spec = replace(self.spec, unwatched=watch is None, shared=hooks.shared)

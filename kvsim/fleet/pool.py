@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from kvsim.engine.moments import Clock
+from kvsim.engine.moments import EngineClock
 from kvsim.engine.observer import Observer
 from kvsim.fleet.members import AnyPart, FleetMember, MemberHooks
 from kvsim.fleet.reports import Reports
@@ -36,7 +36,7 @@ class RoutedPool:
 
     def __init__(
         self,
-        env: Clock,
+        env: EngineClock,
         parts: Sequence[AnyPart],
         router: Router,
         hooks: MemberHooks,

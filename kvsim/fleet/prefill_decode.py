@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kvsim.engine.moments import Clock
+from kvsim.engine.moments import EngineClock
 from kvsim.engine.replica import ReplicaSpec, RunningReplica
 from kvsim.engine.transfers.handoff import Handoff, TransferSpec, prompt_of
 from kvsim.fleet.load import Load
@@ -41,7 +41,7 @@ class PrefillDecodePart(NamedTuple):
         """Of the replicas whose prefix caches save computation."""
         return self.prefill.spec
 
-    def build(self, env: Clock, hooks: MemberHooks) -> "PrefillDecode":
+    def build(self, env: EngineClock, hooks: MemberHooks) -> "PrefillDecode":
         """All of them on this clock."""
         return PrefillDecode(env, self, hooks)
 
@@ -53,7 +53,7 @@ class PrefillDecode:
     a prompt is computed.
     """
 
-    def __init__(self, env: Clock, part: PrefillDecodePart, hooks: MemberHooks) -> None:
+    def __init__(self, env: EngineClock, part: PrefillDecodePart, hooks: MemberHooks) -> None:
         self._env, self._hooks = env, hooks
         self.handoff = part.kind(env, part.transfers)
         part.prepare(self.handoff)
@@ -128,7 +128,7 @@ class _Heard(NamedTuple):
     def spec(self) -> ReplicaSpec:
         return self.part.spec
 
-    def build(self, env: Clock, hooks: MemberHooks) -> SingleReplica:
+    def build(self, env: EngineClock, hooks: MemberHooks) -> SingleReplica:
         beyond, inner = self.outer.heard, hooks.heard
         if beyond is None:
             return self.part.build(env, hooks)

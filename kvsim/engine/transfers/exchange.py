@@ -8,7 +8,7 @@ never in the middle of a step.
 from collections.abc import Callable, Container, Hashable
 from typing import NamedTuple, Protocol, cast
 
-from kvsim.engine.moments import Clock
+from kvsim.engine.moments import EngineClock
 
 NEVER = 1 << 62  # ps
 ABANDONED = "its client left when the prompt was computed"
@@ -22,7 +22,7 @@ class Port:
     under way with the step under way.
     """
 
-    def __init__(self, env: Clock, cut: Callable[[], None]) -> None:
+    def __init__(self, env: EngineClock, cut: Callable[[], None]) -> None:
         self._env = env
         self._cut = cut
 

@@ -6,7 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 from kvsim.engine.engine import Engine
-from kvsim.engine.moments import Clock
+from kvsim.engine.moments import EngineClock
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.transfers.network import Network
 from kvsim.request import Request
@@ -50,7 +50,7 @@ class Handoff(ABC):
 
     failed_reads = abandoned = DrawnRequests(0.0, "")
 
-    def __init__(self, env: Clock, spec: TransferSpec) -> None:
+    def __init__(self, env: EngineClock, spec: TransferSpec) -> None:
         self.env = env
         self.spec = spec
         self.network = Network(spec.latency_ps, spec.bytes_per_s)

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from kvsim.engine.arrivals import Arrivals
 from kvsim.engine.engine import Engine
-from kvsim.engine.moments import Clock
+from kvsim.engine.moments import EngineClock
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler
@@ -168,7 +168,7 @@ class SglangPairCase(RecordedCase):
         return [{"side": side, **row} for side in SIDES for row in steps[side]]
 
     def simulated(self, recorded: list[Row]) -> list[Row]:
-        env = Clock()
+        env = EngineClock()
         timed, _ = by_arrival(self.requests)
         arrivals = Arrivals(env, Stream(tuple(timed)))
         failing = [name for each in self.requests if each.fail_read for name in each.names()]
@@ -194,7 +194,7 @@ class SglangPairCase(RecordedCase):
             found += [{"side": side, **row} for row in rows.rows]
         return found
 
-    def _engine(self, env: Clock, spec: ReplicaSpec, rows: SideRows) -> Engine:
+    def _engine(self, env: EngineClock, spec: ReplicaSpec, rows: SideRows) -> Engine:
         parts = EngineParts(
             spec.build(),
             TickCost(self.cost),

@@ -13,7 +13,7 @@ from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.nixl.consumer import NixlConsumer, ReadGroup
 from kvsim.engine.connectors.nixl.producer import NixlProducer
 from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
-from kvsim.engine.moments import Clock
+from kvsim.engine.moments import EngineClock
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.connected import ConnectedScheduler
 from kvsim.engine.speculation.acceptance import RecordedAcceptance
@@ -147,7 +147,7 @@ class PairReplay:
 
     def __init__(self, case: VllmPairCase) -> None:
         self._case = case
-        self._env = Clock()
+        self._env = EngineClock()
         self._prompts = RemotePrompts()
         self._asked = {name: request for request in case.requests for name in request.names()}
         timed, _ = by_arrival(case.requests)
