@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kvsim.engine.connectors.lane import Lane
-from kvsim.engine.connectors.offloading.chunk import HostChunk
+from kvsim.engine.connectors.offloading.chunk import ChunkContent, HostChunk
 from kvsim.engine.connectors.offloading.disk import Disk
 from kvsim.engine.connectors.offloading.folder import Folder
 from kvsim.plumbing.errors import InputError
@@ -168,7 +168,7 @@ def disk(folder: Folder) -> Disk:
 
 
 def chunks(*keys: int) -> list[HostChunk]:
-    return [HostChunk(key, key, key + 1) for key in keys]
+    return [HostChunk(ChunkContent(key, key, 0), key + 1) for key in keys]
 
 
 def seq(name: str) -> Sequence:
