@@ -143,8 +143,12 @@ def idle_keys(fields: Any, given: Table, tables: Any) -> dict[str, set[str]]:
     return idle
 
 
-# What a state is kept for comes back under these streams in the other contexts.
-UNSEEN = {"states, no buffer": {"mamba_max_states_per_path"}}
+# What a state is kept for comes back under these streams in the other contexts. Prompts of these
+# streams share less than the window of 512 tokens, and need a checkpoint whatever is moved.
+UNSEEN = {
+    "states, no buffer": {"mamba_max_states_per_path"},
+    "slots with windows": {"cache_reuse"},
+}
 
 
 @pytest.mark.parametrize("context", TREES)
@@ -193,7 +197,7 @@ def test_a_key_of_cells_or_slots_changes_a_run_or_is_refused(context: str) -> No
     found = idle_keys(ALLOCATORS.get("cells").model_fields, given, cells)
     if slots:
         found |= idle_keys(SCHEDULERS.get("llama-server").model_fields, beside, server)
-    assert found == {}
+    assert found.keys() - UNSEEN.get(context, set()) == set()
 
 
 @pytest.mark.parametrize(

@@ -104,3 +104,19 @@ def test_it_drives_cells_and_nothing_else(tables: Any) -> None:
     ):
         with pytest.raises(InputError, match=said):
             kvsim.simulate({**table, "allocator": [allocator]}, [Request("r", 0, 5, 5)])
+
+
+def test_without_checkpoints_a_window_that_does_not_reach_back_hits_nothing(tables: Any) -> None:
+    """gemma-3-1b: a window of 512, 768 cells for it; an answer of 300 tokens overwrites those that
+    a prompt of 600 needs.
+    """
+    requests = [
+        Request(f"r{at}", at * 10**13, 600, 300, prompt_runs=((1 << 30, 600),)) for at in range(4)
+    ]
+    hits = {}
+    for checkpoints in (0, 32):
+        server = {"n_parallel": 1, "ctx_checkpoints": checkpoints, "cache_ram": 0}
+        (run,) = kvsim.simulate(made(tables, server, 4096, WINDOWS), requests).runs
+        hits[checkpoints] = run.summary["prefix_cache"]["hit_tokens"]
+    assert hits[0] == 0
+    assert hits[32] >= 3 * 500

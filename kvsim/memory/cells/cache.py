@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvsim.memory.cells.batch import equal_parts, num_tokens, slices
-from kvsim.memory.cells.field import OPEN, CellField, TokenRun, open_range
+from kvsim.memory.cells.field import OPEN, CellField, HeldCells, TokenRun, open_range
 
 DONE, NO_ROOM, REFUSED = 0, 1, -1  # what a decode returns
 HEADER_BYTES = 8  # of a saved state
@@ -29,6 +29,16 @@ class LayerCost(NamedTuple):
 
     layers: int
     row_bytes: int
+
+
+class _TriedPlacement(NamedTuple):
+    """A micro-batch that is tried out. fields: its buffers; held: what its cells held in each of
+    them; heads: of all buffers of the cache before it.
+    """
+
+    fields: list[CellField]
+    held: list[HeldCells]
+    heads: list[int]
 
 
 class Cache:
@@ -65,7 +75,7 @@ class Cache:
         None: one of them finds no room. What a window cache removed on the way stays removed.
         """
         planned: list[tuple[CellField, list[int], list[TokenRun]]] = []
-        undo = []
+        trials: list[_TriedPlacement] = []
         fits = True
         for at, part in enumerate(parts, 1):
             places = self.place(part)
@@ -73,13 +83,18 @@ class Cache:
                 fits = False
                 break
             planned += places
-            if at == len(parts) and not self.fields[0].window:
-                break  # no later cell, and nothing to remove
-            undo += [(field, field.snapshot(cells)) for field, cells, _ in places]
-            for field, cells, runs in places:
-                field.place(cells, runs)
-        for field, before in reversed(undo):
-            field.put_back(before)
+            # The last part has no later one, and without a window it removes nothing.
+            tried = at < len(parts) or bool(self.fields[0].window)
+            heads = [field.head for field in self.fields]
+            held = [field.snapshot(cells if tried else []) for field, cells, _ in places]
+            trials.append(_TriedPlacement([field for field, _, _ in places], held, heads))
+            if tried:
+                for field, cells, runs in places:
+                    field.place(cells, runs)
+        for trial in reversed(trials):
+            for at, (field, before) in enumerate(zip(trial.fields, trial.held, strict=True)):
+                # The program confuses the buffers here: the head is that of the buffer number `at`.
+                field.put_back(before, trial.heads[at])
         return planned if fits else None
 
     def saved(self, seq: int) -> tuple[SavedTokens, ...]:
@@ -163,9 +178,13 @@ class CellCache:
     # --- batches ----------------------------------------------------------------------------------
 
     def decode(self, runs: Sequence[TokenRun]) -> int:
-        """Place a batch: DONE, NO_ROOM or, for positions that do not continue, REFUSED."""
+        """Place a batch: DONE, NO_ROOM or, for positions that do not continue, REFUSED. A token of
+        several sequences has no room where each sequence has a buffer.
+        """
         if not self._continues(runs):
             return REFUSED
+        if not self.unified and any(len(run.seqs) > 1 for run in runs):
+            return NO_ROOM
         for parts in self._cuts(runs):
             plans = []
             for cache in self.caches:
@@ -191,18 +210,19 @@ class CellCache:
 
     def _continues(self, runs: Sequence[TokenRun]) -> bool:
         """Whether the tokens of each sequence follow those it has, without gaps, and sequences that
-        share tokens have the same positions.
+        share tokens have the same positions. Within a batch a position may come twice.
         """
         ends: dict[int, int] = {}
-        sets: dict[int, tuple[int, ...]] = {}
         for seqs, pos, num in runs:
-            if len(seqs) > 1 and not self.unified:
-                return False
             for seq in seqs:
-                if not 0 <= seq < self.num_sequences or sets.setdefault(seq, seqs) != seqs:
+                if not 0 <= seq < self.num_sequences:
                     return False
-                before = ends.get(seq, self.last_position(seq))
-                if pos != before + 1 and (seq in ends or before >= 0):
+                if seq in ends:
+                    follows = ends[seq] <= pos <= ends[seq] + 1
+                else:
+                    before = self.last_position(seq)
+                    follows = before < 0 or pos == before + 1
+                if not follows:
                     return False
                 ends[seq] = pos + num - 1
             shared = seqs if len(seqs) > 1 else ()

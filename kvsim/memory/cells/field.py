@@ -30,10 +30,9 @@ class CellRun(NamedTuple):
 
 
 class HeldCells(NamedTuple):
-    """cells: numbers, sequences and positions. head: of the buffer. last: highest positions."""
+    """cells: numbers, sequences and positions. last: highest positions."""
 
     cells: list[tuple[int, tuple[int, ...], int]]
-    head: int
     last: dict[int, int]
 
 
@@ -176,17 +175,17 @@ class CellField:
     def snapshot(self, cells: list[int]) -> HeldCells:
         """What these cells hold now, for `put_back`."""
         held = [(cell, self.owners[cell], self.positions[cell]) for cell in cells]
-        return HeldCells(held, self.head, dict(self._last))
+        return HeldCells(held, dict(self._last))
 
-    def put_back(self, before: HeldCells) -> None:
-        """The cells hold again what they held, and the head is where it was."""
+    def put_back(self, before: HeldCells, head: int) -> None:
+        """The cells hold again what they held, and the next search starts at `head`."""
         self._empty([cell for cell, _, _ in before.cells])
         for cell, owners, pos in before.cells:
             if owners:
                 self._fill((cell,), owners, pos)
         # What was removed meanwhile lay below what was overwritten: no end of a sequence.
         self._last = before.last
-        self.head = before.head
+        self.head = head
 
     # --- sequences --------------------------------------------------------------------------------
 

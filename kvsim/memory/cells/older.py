@@ -155,8 +155,7 @@ class OlderCache(CellCache):
         else:
             num = 0
         for cells_before in reversed(taken):
-            field.put_back(cells_before)
-        field.head = head
+            field.put_back(cells_before, head)
         return num == 0
 
     def decode(self, runs: Sequence[TokenRun]) -> int:

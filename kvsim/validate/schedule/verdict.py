@@ -10,6 +10,7 @@ from kvsim.validate.schedule.engines import read_case
 from kvsim.validate.schedule.rows import Row
 
 ROWS_BEFORE = 3
+MISSING = "row"  # the field of a difference where only one side has a row
 FIELDS = (
     "side",
     *("step", "t0", "t1", "mode", "prefill", "decode", "running", "waiting", "used", "free"),
@@ -27,7 +28,7 @@ FIELDS = (
 class Verdict:
     """One case compared. steps: rows recorded. first_difference: None if all are equal, else
     {step, field, recorded, simulated, before}, and the side, of several engines, whose rows are
-    counted apart.
+    counted apart. Of a row that only one side has the field is `row`, and the other side is None.
     """
 
     case: str
@@ -58,8 +59,8 @@ class Verdict:
         lines = [f"{self.case}: {where} differs in {found['field']!r}"]
         lines += [f"  before     {json.dumps(row)}" for row in found["before"]]
         lines += [
-            f"  recorded   {json.dumps(found['recorded'])}",
-            f"  simulated  {json.dumps(found['simulated'])}",
+            f"  {side:9}  {_shown(found[side], found['field'])}"
+            for side in ("recorded", "simulated")
         ]
         return "\n".join(lines)
 
@@ -72,13 +73,13 @@ def validate_case(path: Path) -> Verdict:
 
 
 def compare(name: str, recorded: Sequence[Row], simulated: Sequence[Row]) -> Verdict:
-    """Compare row by row, field by field; a row only one side has is a difference in `step`."""
+    """Compare row by row, field by field; a row only one side has is a difference in `row`."""
     for index in range(max(len(recorded), len(simulated))):
         theirs = recorded[index] if index < len(recorded) else None
         ours = simulated[index] if index < len(simulated) else None
         if theirs == ours:
             continue
-        field = "step" if theirs is None or ours is None else _first_field(theirs, ours)
+        field = MISSING if theirs is None or ours is None else _first_field(theirs, ours)
         side = (theirs or ours or {}).get("side")
         found = {} if side is None else {"side": side}
         step = index - next(
@@ -105,4 +106,9 @@ def _first_field(theirs: Row, ours: Row) -> str:
 
 
 def _value(row: Row | None, field: str) -> Any:
-    return None if row is None else row.get(field)
+    """What a row has in a field; of a row that only one side has, the whole row."""
+    return row if row is None or field == MISSING else row.get(field)
+
+
+def _shown(value: Any, field: str) -> str:
+    return "no such row" if field == MISSING and value is None else json.dumps(value)

@@ -47,6 +47,19 @@ def test_a_stalled_queue_is_one_row_or_one_an_arrival(tmp_path: Path, once: bool
     assert not validate_case(written(tmp_path, STUCK, rows)).equal
 
 
+def test_a_row_that_one_side_lacks_is_shown_whole(tmp_path: Path) -> None:
+    rows = simulate_rows(parse_case(STUCK, ""))
+    verdict = validate_case(written(tmp_path, STUCK, rows[:-1]))
+    found = verdict.first_difference
+    assert found is not None
+    assert (found["field"], found["recorded"], found["simulated"]) == ("row", None, rows[-1])
+    *_, recorded, simulated = verdict.text().splitlines()
+    assert recorded == "  recorded   no such row"
+    assert simulated == f"  simulated  {json.dumps(rows[-1])}"
+    one_more = validate_case(written(tmp_path, STUCK, [*rows, rows[-1]])).text().splitlines()
+    assert one_more[-2:] == [f"  recorded   {json.dumps(rows[-1])}", "  simulated  no such row"]
+
+
 def test_indices_pass_where_nothing_runs(tmp_path: Path) -> None:
     table = case(
         {"id": "a", "arrival_step": 0, "prompt_len": 6, "out": 1},

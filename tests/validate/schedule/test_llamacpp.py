@@ -1,7 +1,8 @@
 """Cells of the unmodified llama.cpp after each operation, and a server's slots after each call.
 
-C01 to C14: 0c1e57098; O01 to O06: 7841fc723, which needs neighbouring cells and moves them together
-now and then; S01 to S15: llama-server of 0c1e57098.
+C01 to C24: 0c1e57098, of which C15 to C24 are ten random settings and operations in a row, with
+batches that are refused or find no room in several buffers; O01 to O06: 7841fc723, which needs
+neighbouring cells and moves them together now and then; S01 to S15: llama-server of 0c1e57098.
 """
 
 from pathlib import Path
@@ -23,7 +24,7 @@ def test_cells_and_slots_are_equal_after_every_call(path: Path) -> None:
 
 
 def test_all_recordings_are_there() -> None:
-    assert len(CASES) == 35
+    assert len(CASES) == 45
     assert all(path.with_suffix(".expected.json.gz").exists() for path in CASES)
 
 

@@ -87,6 +87,7 @@ class ServerFlags(SlotFlags):
         """
         windowed = sizes.windowed
         shifts = windowed is None or windowed.cells == sizes.base.cells
+        window = 0 if windowed is None or self.swa_full else windowed.window
         return SlotSettings(
             context.n_ctx_seq,
             context.n_batch,
@@ -96,6 +97,6 @@ class ServerFlags(SlotFlags):
             self.context_shift and shifts,
             self.cache_reuse if shifts else 0,
             self.cache_idle_slots,
-            self.ctx_checkpoints if windowed is not None and not shifts else 0,
-            windowed.window if windowed is not None else 0,
+            self.ctx_checkpoints if window else 0,
+            window,
         )

@@ -87,7 +87,7 @@ class LlamaServer(SlotFlags, SchedulerOptions):
         context = plan.cells * plan.buffers
         n_batch = min(self.n_batch, context)
         shifts = not plan.window or plan.window_cells == plan.cells
-        self._check_used(shifts=shifts)
+        self._check_used(shifts=shifts, windowed=plan.window > 0)
         settings = SlotSettings(
             plan.cells,
             n_batch,
@@ -97,7 +97,7 @@ class LlamaServer(SlotFlags, SchedulerOptions):
             self.context_shift and shifts,
             self.cache_reuse if shifts else 0,
             self.cache_idle_slots,
-            0 if shifts else self.ctx_checkpoints,
+            self.ctx_checkpoints if plan.window else 0,
             plan.window,
         )
         host = None
@@ -106,14 +106,14 @@ class LlamaServer(SlotFlags, SchedulerOptions):
             host = HostCache(limit, context)
         return Wiring(self.num_slots, settings, host)
 
-    def _check_used(self, *, shifts: bool) -> None:
-        """InputError for a flag that decides nothing here. shifts: no layer forgets what has left
-        its window, so positions can shift, and no checkpoint is needed.
+    def _check_used(self, *, shifts: bool, windowed: bool) -> None:
+        """InputError for a flag that decides nothing here. shifts: all layers have as many cells,
+        so positions can shift. windowed: some forget what has left their window.
         """
         idle = {}
-        if shifts:
+        if not windowed:
             idle["ctx_checkpoints"] = "only windows that forget tokens need checkpoints"
-        else:
+        if not shifts:
             idle["context_shift"] = idle["cache_reuse"] = (
                 "no position shifts where windows forget tokens (swa_full = false)"
             )

@@ -57,7 +57,7 @@ class Prompts:
         hit = common_prefix(slot.tokens, task.prompt) if task.cache_prompt else 0
         if task.cache_prompt and self._settings.cache_reuse:
             hit = self._move(slot, task.prompt, hit)
-        if self._settings.checkpoints and hit:
+        if self._settings.window and hit:
             hit = self._within_windows(slot, hit, whole=hit == len(task.prompt))
         hit = min(hit, len(task.prompt) - 1)
         slot.checkpoints = [each for each in slot.checkpoints if each.last <= hit]

@@ -215,6 +215,7 @@ class SlotServer:
         self._calls.remove(slot.number, keep, keep + drop)
         self._calls.shift(slot.number, keep + drop, held, -drop)
         del slot.tokens[keep : keep + drop]
+        slot.checkpoints = []
         task.truncated = True
         self.num_shifted += 1
 
