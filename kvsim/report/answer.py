@@ -12,10 +12,10 @@ from kvsim.results.result import Result, Run
 from kvsim.results.summary import RunSummary
 
 _LATENCY_WORDS = {
-    "ttft": "had a first token",
-    "tpot": "got a token at least as often, on average,",
-    "e2e": "were done",
-    "queue": "were scheduled",
+    "ttft": "had a first token within {}",
+    "tpot": "took at most {} per output token on average",
+    "e2e": "were done within {}",
+    "queue": "were scheduled within {}",
 }
 
 
@@ -35,10 +35,10 @@ def answer(result: Result) -> str | None:
 
 def _shares(question: QuestionOptions, runs: list[Run]) -> Iterator[str]:
     assert question.within_s is not None
-    limit, words = numbers.seconds(question.within_s), _LATENCY_WORDS[question.measure]
+    words = _LATENCY_WORDS[question.measure].format(numbers.seconds(question.within_s))
     for at, run in enumerate(runs):
         share = numbers.percent(_share(run, question.measure, question.within_s))
-        first = f" of the requests {words} within {limit}" if not at else ""
+        first = f" of the requests {words}" if not at else ""
         yield f"{share}{first} under {called(run.label)}"
 
 

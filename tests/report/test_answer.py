@@ -53,6 +53,21 @@ def test_who_was_refused_is_within_no_limit(tables: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("measure", "words"),
+    [
+        ("ttft", "100 % of the requests had a first token within 16.7 min under paged"),
+        ("tpot", "100 % of the requests took at most 16.7 min per output token on average under"),
+        ("e2e", "100 % of the requests were done within 16.7 min under paged"),
+        ("queue", "100 % of the requests were scheduled within 16.7 min under paged"),
+    ],
+)
+def test_each_limit_reads_as_a_sentence(tables: Any, measure: str, words: str) -> None:
+    said = answer(asked(tables, measure, within_s=1000.0))
+    assert said is not None
+    assert f"Is it quick? {words}" in said
+
+
+@pytest.mark.parametrize(
     ("measure", "title"),
     [
         ("ttft", "Time to first token, median: "),
