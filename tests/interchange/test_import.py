@@ -502,3 +502,27 @@ WORKLOAD = {
     "kind": "synthetic", "num_requests": 5, "arrivals": "at-once",
     "prompt": {"kind": "fixed", "tokens": 50}, "output": {"kind": "fixed", "tokens": 5},
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "flags", "staged", "assumed"),
+    [
+        ("llama-3.1-8b", "", True, "async_scheduling = false: pipeline_parallel_size = 2 is"),
+        ("llama-3.1-8b", " --no-async-scheduling", True, None),
+        ("llama-3.1-8b", " --async-scheduling", False, "it schedules asynchronously"),
+        ("google/gemma-3-12b-it", "", False, "its layers keep windows or states"),
+    ],
+)
+def test_pipeline_stages_are_imported_where_a_run_knows_them(
+    tmp_path: Path, model: str, flags: str, staged: bool, assumed: str | None
+) -> None:
+    command = f"vllm serve {model} --pipeline-parallel-size 2 --max-model-len 4096{flags}\n"
+    (tmp_path / "serve.sh").write_text(command)
+    made = imported(tmp_path, tmp_path / "serve.sh", gpu="h100")
+    table = made.scenario["model"]
+    assert table.get("pipeline_parallel_size", 1) == (2 if staged else 1)
+    assert made.scenario["scheduler"]["async_scheduling"] is not staged
+    told = [line for line in made.assumed if "stages" in line or "pipeline_parallel" in line]
+    assert [line for line in told if assumed is not None and assumed in line] == told
+    assert bool(told) is (assumed is not None)
+    kvsim.simulate(made.scenario, [Request("r", 0, 64, 4)])
