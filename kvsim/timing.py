@@ -8,11 +8,11 @@ from kvsim.drafting import drafted_time
 from kvsim.layout import KVLayout
 from kvsim.model import Model
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.units import PS_PER_S, PS_PER_US
+from kvsim.plumbing.units import FS_PER_PS, PS_PER_S, PS_PER_US
 from kvsim.scenario import Scenario
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware
-from kvsim.step_time.stages import FS_PER_PS, StageTimes
+from kvsim.step_time.stages import StageTimes
 
 SENT_TENSORS = 2  # the hidden states and their residual
 SEND_US = 10  # latency of a copy between two GPUs, that of an all-reduce of the roofline

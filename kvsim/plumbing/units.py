@@ -10,6 +10,7 @@ from operator import truediv
 PS_PER_S = 10**12
 PS_PER_MS = 10**9
 PS_PER_US = 10**6
+FS_PER_PS = 1000
 PS_PER_NS = 10**3
 
 KIB = 1 << 10

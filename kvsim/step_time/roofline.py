@@ -29,9 +29,9 @@ from pydantic import Field
 
 from kvsim.layout import KVGroup
 from kvsim.model import Attention, Experts, LatentAttention, Model
-from kvsim.plumbing.units import PS_PER_S, PS_PER_US
+from kvsim.plumbing.units import FS_PER_PS, PS_PER_S, PS_PER_US
 from kvsim.step_time.options import Hardware, StepTimeOptions
-from kvsim.step_time.roofline_form import FS_PER_PS, AttentionTime, RooflineForm
+from kvsim.step_time.roofline_form import AttentionTime, RooflineForm
 
 
 class Roofline(StepTimeOptions):

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass, replace
 
+from kvsim.plumbing.units import FS_PER_PS
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time.correction import Correction
 from kvsim.step_time.form import DecodeRun
-
-FS_PER_PS = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,9 @@ the hidden states and their residual to the next one.
 
 from collections.abc import Sequence
 
+from kvsim.plumbing.units import FS_PER_PS
 from kvsim.step import StepShape
 from kvsim.step_time.form import DecodeRun, Measured, Sourced, StepTime
-
-FS_PER_PS = 1000
 
 
 class StageTimes:

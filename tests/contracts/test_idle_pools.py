@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 from support.fuzzing.drawing import SKIPPED, value_for
+from support.idle_streams import SESSIONS as TURNS
+from support.idle_streams import SINGLE as URGENT
+from support.idle_streams import Table, uniform
 
 import kvsim
 from kvsim.engine.schedulers import SCHEDULERS
@@ -14,24 +17,8 @@ from kvsim.memory import ALLOCATORS
 from kvsim.memory.radix.hicache.options import HicacheStorageConfig
 from kvsim.plumbing.errors import InputError
 
-Table = dict[str, Any]
-
-
-def uniform(least: int, most: int) -> Table:
-    return {"kind": "uniform", "min_tokens": least, "max_tokens": most}
-
-
-PREFIXES = [{"tokens": {"kind": "fixed", "tokens": 70}, "count": 2}]
-SESSIONS: Table = {
-    "kind": "sessions", "num_sessions": 20, "arrivals": {"kind": "poisson", "rate_per_s": 40.0},
-    "turns": {"kind": "fixed", "tokens": 4}, "first_prompt": uniform(50, 400),
-    "prompt": uniform(20, 60), "output": uniform(20, 60), "prefixes": PREFIXES,
-    "think": {"kind": "exponential", "mean_s": 0.05},
-}  # fmt: skip
-SINGLE: Table = {
-    "kind": "synthetic", "num_requests": 60, "arrivals": {"kind": "poisson", "rate_per_s": 2000.0},
-    "prompt": uniform(20, 400), "output": uniform(5, 150), "prefixes": PREFIXES,
-}  # fmt: skip
+SESSIONS: Table = {**TURNS, "num_sessions": 20}
+SINGLE: Table = {key: value for key, value in URGENT.items() if key != "priorities"}
 LONG: Table = {  # beyond the windows of gemma-3-1b, and to the end of a slot
     **SESSIONS, "num_sessions": 4, "first_prompt": uniform(500, 700), "prompt": uniform(60, 120),
     "turns": {"kind": "fixed", "tokens": 6},

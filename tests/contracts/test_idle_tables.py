@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.fuzzing.drawing import SKIPPED, value_for
+from support.idle_streams import SESSIONS, SINGLE, Table
 
 import kvsim
 from kvsim.engine.connectors import TIERS
@@ -17,25 +18,6 @@ from kvsim.fleet.routers import ROUTERS
 from kvsim.fleet.scaling import AUTOSCALERS
 from kvsim.plumbing.errors import InputError
 
-Table = dict[str, Any]
-
-
-def uniform(least: int, most: int) -> Table:
-    return {"kind": "uniform", "min_tokens": least, "max_tokens": most}
-
-
-PREFIXES = [{"tokens": {"kind": "fixed", "tokens": 70}, "count": 2}]
-SESSIONS: Table = {
-    "kind": "sessions", "num_sessions": 12, "arrivals": {"kind": "poisson", "rate_per_s": 40.0},
-    "turns": {"kind": "fixed", "tokens": 4}, "first_prompt": uniform(50, 400),
-    "prompt": uniform(20, 60), "output": uniform(20, 60), "prefixes": PREFIXES,
-    "think": {"kind": "exponential", "mean_s": 0.05},
-}  # fmt: skip
-SINGLE: Table = {
-    "kind": "synthetic", "num_requests": 60, "arrivals": {"kind": "poisson", "rate_per_s": 2000.0},
-    "prompt": uniform(20, 400), "output": uniform(5, 150), "prefixes": PREFIXES,
-    "priorities": [{"priority": 0, "share": 1}, {"priority": 5, "share": 1}],
-}  # fmt: skip
 STREAMS = [
     ("opt-125m", 2600, SESSIONS),
     ("opt-125m", 1300, SINGLE),
