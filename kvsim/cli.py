@@ -1,5 +1,6 @@
 """The command line. Faults of the input are one line and exit 2; faults of kvsim exit 1."""
 
+import re
 import sys
 from collections.abc import Iterable
 from importlib import import_module
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from kvsim import COMPILED
+from kvsim.commands.example import example
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.plumbing.extras import EXTRAS, missing
 from kvsim.plumbing.process import lean
@@ -75,8 +77,8 @@ GROUPS: dict[str, dict[str, Command]] = {
         "recipes": Command("recipes:recipes", "kvsim recipes chat > mine.toml"),
         "options": Command("options:options", "kvsim options scheduler"),
         "schema": Command("schema:schema", "kvsim schema > kvsim.schema.json"),
-        "traces": Command("traces:app", "kvsim traces describe azure-conv"),
-        "convert": Command("convert:convert", "kvsim convert azure-conv mine.csv --to kvsim"),
+        "traces": Command("traces:app", "kvsim traces describe azure-conv-2023"),
+        "convert": Command("convert:convert", "kvsim convert azure-conv-2023 mine.csv --to kvsim"),
     },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
@@ -90,14 +92,15 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         pretty_exceptions_enable=False,
         add_completion=True,
         rich_markup_mode="markdown",
+        epilog=example("kvsim run chat --out out/chat"),
     )
     made.callback()(root)
     groups = {name: group for group, commands in GROUPS.items() for name in commands}
     for name in names:
-        place, example = COMMANDS[name]
+        place, line = COMMANDS[name]
         module, attribute = place.split(":")
         command = getattr(import_module(f"kvsim.commands.{module}"), attribute)
-        group, epilog = groups[name], f"Example: `{example}`"
+        group, epilog = groups[name], example(line)
         if isinstance(command, typer.Typer):
             made.add_typer(command, name=name, rich_help_panel=group, epilog=epilog)
         else:
@@ -144,9 +147,34 @@ def _refuse(error: Any) -> None:
     said = " ".join(error.format_message().split()).rstrip(".")
     if said:
         command = error.ctx.command_path if getattr(error, "ctx", None) else "kvsim"
-        said = said[0].lower() + said[1:] + ("" if said.endswith("?") else ";")
-        print(f"error: {said} see {command} --help", file=sys.stderr)
+        said = _in_our_words(said[0].lower() + said[1:], sys.argv[1:])
+        end = "" if said.endswith("?") else ";"
+        print(f"error: {said}{end} see {command} --help", file=sys.stderr)
     sys.exit(error.exit_code)
+
+
+# What pydantic says of a value, and the same as all other errors say it.
+_SAID_OF_VALUES = {
+    r"Input should be greater than or equal to (\S+)": r"too small{}; limit \1 or more",
+    r"Input should be less than or equal to (\S+)": r"too large{}; limit \1 or less",
+    r"Input should be a valid integer.*": "not a whole number{}",
+    r"Input should be a valid number.*": "not a number{}",
+    r"Value error, (.*)": r"\1",
+}
+
+
+def _in_our_words(said: str, arguments: list[str]) -> str:
+    """`--repeat: too small; got 2; limit 3 or more` for typer's line about a wrong value."""
+    found = re.fullmatch(r"invalid value for '(-[^']+)': (.*)", said)
+    if found is None:
+        return said
+    flag, words = found.groups()
+    values = [after for before, after in pairwise(arguments) if before == flag]
+    values += [each.partition("=")[2] for each in arguments if each.startswith(f"{flag}=")]
+    got = f"; got {values[-1]}".replace("\\", r"\\") if values else ""
+    for theirs, ours in _SAID_OF_VALUES.items():
+        words = re.sub(theirs, ours.replace("{}", got), words)
+    return f"{flag}: {words}"
 
 
 def main() -> None:

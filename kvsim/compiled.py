@@ -64,15 +64,17 @@ def counts(digests: Path) -> bool:
     """Whether the compiled form is wanted, is for this Python, and is that of these sources."""
     if os.environ.get(SWITCH) == "0" or library() is None:
         return False
+    folder = os.fspath(PACKAGE.parent)
     return all(
-        _digest(PACKAGE.parent / name) == digest
+        _digest(f"{folder}/{name}") == digest
         for digest, name in map(str.split, digests.read_text().splitlines())
     )
 
 
-def _digest(path: Path) -> str:
+def _digest(path: str) -> str:
     try:
-        return sha256(path.read_bytes()).hexdigest()
+        with open(path, "rb", buffering=0) as file:
+            return sha256(file.read()).hexdigest()
     except OSError:
         return ""
 

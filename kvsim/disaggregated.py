@@ -3,11 +3,10 @@ for each allocator.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, NamedTuple, cast
 
-from kvsim.engine.limits.limit import NO_LIMITS, ChunkLimits
 from kvsim.engine.replica import ReplicaSpec, RunningReplica
 from kvsim.engine.transfers.handoff import DrawnRequests, Handoff, TransferSpec
 from kvsim.engine.transfers.sglang import RESERVED_DECODE_TOKENS, SglangHandoff
@@ -15,11 +14,10 @@ from kvsim.engine.transfers.vllm import NixlHandoff
 from kvsim.fleet.disaggregation import SIDES, DisaggregationOptions, SideOptions
 from kvsim.fleet.members import FleetMember
 from kvsim.fleet.prefill_decode import DeploymentSide, PrefillDecode, PrefillDecodePart
-from kvsim.memory.prefix import CacheTotals
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
+from kvsim.pooled_replicas import Pooled
 from kvsim.results.link_copies import TRANSFERS
-from kvsim.results.merged import merged
 from kvsim.results.metrics import summarise
 from kvsim.results.recorder import Recorder
 from kvsim.results.result import Run
@@ -56,85 +54,28 @@ def _overlaid(table: Mapping[str, Any] | str, over: Mapping[str, Any], name: str
     return dict(over) if other or name in REPLACED else {**table, **over}
 
 
-@dataclass
-class PooledAllocator:
-    """What replicas' allocators have counted, together."""
+class ReadySide(NamedTuple):
+    """One side under one allocator: its replica, its step time and the notes on its pool."""
 
-    token_bytes: int
-    saved_bytes: int | None
-    pads_blocks: bool
-    tells_cached: bool
-    copied_bytes: int
-    totals: CacheTotals
-
-    def cache_totals(self) -> CacheTotals:
-        """What their prefix caches did."""
-        return self.totals
-
-
-@dataclass
-class PooledScheduler:
-    """What replicas' schedulers have counted, together."""
-
-    allocator: PooledAllocator
-    num_preemptions: int
-    recomputed_tokens: int
-    swapped_bytes: int
-    engine_faults: int
-    limits: ClassVar[ChunkLimits] = NO_LIMITS  # those of images and adapters are refused apart
-
-
-@dataclass
-class Pooled:
-    """Replicas of one side as one. tiers: none behind their devices."""
-
-    scheduler: PooledScheduler
-    recorder: Recorder
-    tiers: None = None
-
-    @classmethod
-    def of(cls, replicas: list[RunningReplica]) -> "Pooled":
-        """These replicas, which have served their requests."""
-        schedulers = [each.scheduler for each in replicas]
-        allocators = [scheduler.allocator for scheduler in schedulers]
-        first = allocators[0]
-        totals = CacheTotals(
-            *map(sum, zip(*(each.cache_totals() for each in allocators), strict=True))
-        )
-        allocator = PooledAllocator(
-            first.token_bytes,
-            first.saved_bytes,
-            first.pads_blocks,
-            first.tells_cached,
-            sum(each.copied_bytes for each in allocators),
-            totals,
-        )
-        return cls(
-            PooledScheduler(
-                allocator,
-                sum(each.num_preemptions for each in schedulers),
-                sum(each.recomputed_tokens for each in schedulers),
-                sum(each.swapped_bytes for each in schedulers),
-                sum(each.engine_faults for each in schedulers),
-            ),
-            merged([each.recorder for each in replicas]),
-        )
+    spec: ReplicaSpec
+    step_time: StepTime
+    known_before: tuple[tuple[str, str], ...]
 
 
 class DisaggregatedRuns:
     """The runs of a scenario with prefill and decode replicas. sides: what `prepare` makes of each
-    side's scenario for one allocator: its replica and step time.
+    side's scenario for one allocator: its replica, step time and notes.
     """
 
     def __init__(
         self,
         scenario: Scenario,
-        prepare: Callable[[Scenario, int], tuple[ReplicaSpec, StepTime]],
+        prepare: Callable[[Scenario, int], ReadySide],
     ) -> None:
         assert scenario.disaggregation is not None
         self._scenario = scenario
         self._options: DisaggregationOptions = scenario.disaggregation
-        self._sides: list[list[tuple[ReplicaSpec, StepTime]]] = [[] for _ in scenario.allocator]
+        self._sides: list[list[ReadySide]] = [[] for _ in scenario.allocator]
         for side in SIDES:
             try:
                 alone = side_scenario(scenario, side)
@@ -151,18 +92,18 @@ class DisaggregatedRuns:
                 ) from None
         for sides in self._sides:
             engine = HANDOFFS[self._kind(sides)]
-            for spec, _ in sides:
-                engine.check(spec)
+            for side_ready in sides:
+                engine.check(side_ready.spec)
 
-    def _kind(self, sides: list[tuple[ReplicaSpec, StepTime]]) -> str:
+    def _kind(self, sides: list[ReadySide]) -> str:
         """The engine of both sides; InputError if there is none, or if keys are another's."""
-        engines = {spec.scheduler.engine for spec, _ in sides}
+        engines = {each.spec.scheduler.engine for each in sides}
         engine = engines.pop() if len(engines) == 1 else None
         if engine not in HANDOFFS:
             raise InputError(
                 "prompts go from one replica to another under vLLM's and SGLang's schedulers",
                 where="disaggregation",
-                value=" and ".join(type(spec.scheduler).__name__ for spec, _ in sides),
+                value=" and ".join(type(each.spec.scheduler).__name__ for each in sides),
                 remedy='scheduler.kind = "continuous" or "sglang" on both sides',
             )
         wrong = self._options.of(engine)
@@ -181,7 +122,7 @@ class DisaggregatedRuns:
                 remedy="leave it or decode_radix_cache out",
             )
         blocks = {
-            getattr(spec.allocator, key, None) for spec, _ in sides for key in ("block_size",)
+            getattr(each.spec.allocator, key, None) for each in sides for key in ("block_size",)
         }
         if len(blocks) > 1:
             raise InputError(
@@ -207,8 +148,10 @@ class DisaggregatedRuns:
         """Both kinds of replicas under the allocator at this place."""
         options, sides = self._options, self._sides[at]
         prefill, decode = (
-            DeploymentSide(spec, step_time, getattr(options, name).replicas, options.router)
-            for (spec, step_time), name in zip(sides, SIDES, strict=True)
+            DeploymentSide(
+                side.spec, side.step_time, getattr(options, name).replicas, options.router
+            )
+            for side, name in zip(sides, SIDES, strict=True)
         )
         transfers = TransferSpec(
             options.ps("link_latency_us"),
@@ -243,6 +186,7 @@ class DisaggregatedRuns:
         assert isinstance(deployment, PrefillDecode)
         decode, prefill = Pooled.of(deployment.decode), Pooled.of(deployment.prefill)
         runs = []
+        notes = {side: self._sides[0][at].known_before for at, side in enumerate(SIDES)}
         for pool, name, side, count in (
             (decode, label, "decode", num_requests),
             (prefill, f"{label}: prefill", "prefill", deployment.num_prompts),
@@ -255,6 +199,7 @@ class DisaggregatedRuns:
                 began_s=began_s,
                 window=self._scenario.window,
                 shareable=shareable,
+                known_before=notes[side],
             )
             runs.append(Run.recorded(replace(summary, pool_of=side), pool.recorder))
         moved = _transfers(deployment, decode.recorder)

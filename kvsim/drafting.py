@@ -6,6 +6,8 @@ from kvsim.capacity.drafter import Drafter
 from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.model import Model
 from kvsim.model.find import find_model
+from kvsim.model.target_reader import DFLASH, TargetReader
+from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.speculation import TABLE
 from kvsim.step_time.drafted import DraftingPasses, MeasuredDrafting, drafted
@@ -24,7 +26,26 @@ def drafter_of(config: SpeculativeConfig | None, folder: Path) -> Drafter | None
         model = find_model(config.model, f"{TABLE}.model")
     elif config.hf_config is not None:
         model = Model.from_hf(folder / config.hf_config)
+    if model is not None and model.target_reader is not None:
+        _check_method(config, model.target_reader)
     return Drafter(model, config.speculation)
+
+
+def _check_method(config: SpeculativeConfig, reader: TargetReader) -> None:
+    """InputError unless the drafter is served by this method: vLLM takes it by the config."""
+    if reader.method == DFLASH:
+        raise InputError(
+            "drafts of DFlash are not simulated",
+            where=f"{TABLE}.hf_config" if config.hf_config else f"{TABLE}.model",
+            remedy="`kvsim memory --drafter` sizes the pool with it",
+        )
+    if reader.method != config.method:
+        raise InputError(
+            "the drafter reads hidden states of its target",
+            where=f"{TABLE}.method",
+            value=repr(config.method),
+            limit=repr(reader.method),
+        )
 
 
 def drafted_time(

@@ -16,7 +16,6 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import PS_PER_MS
 from kvsim.request import Request, Stream
-from kvsim.step_time.kernels.host import HOST_FILE
 
 
 class FrontEnd(NamedTuple):
@@ -35,6 +34,8 @@ class FrontEnd(NamedTuple):
 
 @cache
 def _fitted() -> list[dict[str, Any]]:
+    from kvsim.step_time.kernels.host import HOST_FILE  # few scenarios have a front end
+
     found: list[dict[str, Any]] = json.loads(HOST_FILE.read_text("utf-8")).get("front_ends", [])
     return found
 

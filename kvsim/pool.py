@@ -7,8 +7,8 @@ from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.pool import SizedPool, StageShare
 from kvsim.capacity.sglang.settings import SglangSettings
 from kvsim.capacity.sglang.simulated import bytes_of_tokens, settings_of, sglang_pool
+from kvsim.capacity.sglang.sizing import sglang_layout
 from kvsim.capacity.sizing import size
-from kvsim.capacity.tensorrt_llm import trt_llm_pool
 from kvsim.device import Device
 from kvsim.model import Model
 from kvsim.model.find import is_of_file
@@ -44,7 +44,8 @@ def pool_of(
     tokens = memory.kv_cache_tokens
     radix = all(hasattr(each, "swa_full_tokens_ratio") for each in allocators)
     if radix and tokens is not None and memory.free_gpu_memory_fraction is None:
-        total = bytes_of_tokens(scenario.model.layout(model), tokens, settings_of(memory, flags))
+        layout = sglang_layout(model, scenario.model)
+        total = bytes_of_tokens(layout, tokens, settings_of(memory, flags))
         update = {"kv_cache_tokens": None, "kv_cache_bytes": total}
         memory = memory.model_copy(update=update)
     if fraction is not None:
@@ -66,6 +67,8 @@ def pool_of(
                 value=scenario.memory.free_gpu_memory_fraction,
                 remedy="give the pool by kv_cache_tokens alone",
             )
+        from kvsim.capacity.tensorrt_llm import trt_llm_pool  # few scenarios are sized by it
+
         return ScenarioPool(
             trt_llm_pool(model, device, scenario.model, scenario.memory, block_size, **limits)
         )
@@ -90,21 +93,15 @@ def pool_of(
 
 def _check_ratio(scenario: Scenario, model: Model, settings: SglangSettings) -> None:
     """InputError for a mamba_full_memory_ratio that decides nothing."""
-    ratio, tree = scenario.memory.mamba_full_memory_ratio, "max_mamba_cache_size"
-    because = None
+    tree, because = "max_mamba_cache_size", None
     if all(group.kind != "recurrent" for group in scenario.model.layout(model).groups):
         because = "the model has no recurrent layers"
     elif settings.max_mamba_cache_size is not None:
         because = "max_mamba_cache_size of [[allocator]] is the number of states"
     elif not any(hasattr(each, tree) for each in scenario.allocator):
         because = 'only kind = "radix" has a pool of states'
-    if ratio is not None and because is not None:
-        raise InputError(
-            f"changes nothing: {because}",
-            where="memory.mamba_full_memory_ratio",
-            value=ratio,
-            remedy="leave it out",
-        )
+    if because is not None:
+        scenario.memory.refuse_idle("memory", ["mamba_full_memory_ratio"], because)
 
 
 def _rooted(scenario: Scenario) -> MemoryOptions:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Protocol
 
 from kvsim.capacity.drafter import MTP, Drafter
@@ -65,6 +64,8 @@ def resolved(simulation: PreparedScenario) -> dict[str, Any]:
         tables["provenance"]["step_time"] = simulation.step_time.source
     form = simulation.step_time
     if isinstance(form, KernelSteps) and form.served and (requests := stream.requests):
+        from statistics import fmean  # it imports much, and few forms have such points
+
         tables["provenance"]["served_points"] = form.served
         tables["provenance"]["mean_tokens"] = {
             "prompt": round(fmean(each.prompt_tokens for each in requests), 1),

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr, field_validator
 
+from kvsim.allocator_choice import DEFAULT_SCHEDULER, AllocatorChoice, own_scheduler
 from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
 from kvsim.engine.connectors import TIERS
@@ -37,47 +38,6 @@ from kvsim.step_time.options import StepTimeOptions
 from kvsim.workload import WORKLOADS
 from kvsim.workload.options import WorkloadOptions
 
-
-class AllocatorChoice(OneOf):
-    """An allocator's table, which may hold a `scheduler` of its own."""
-
-    def __init__(self, where: str = "allocator") -> None:
-        super().__init__(ALLOCATORS, where)
-
-    def read(self, value: object) -> object:
-        """The allocator's options, which hold its scheduler's if it has one of its own."""
-        if not isinstance(value, Mapping) or "scheduler" not in value:
-            return super().read(value)
-        plain = dict(value)
-        table = plain.pop("scheduler")
-        if isinstance(table, str):
-            table = {"kind": table}
-        if not isinstance(table, Mapping):
-            raise InputError("not a table", where=f"{self.where}.scheduler", value=table)
-        scheduler = SCHEDULERS.parse(table, f"{self.where}.scheduler", DEFAULT_SCHEDULER)
-        allocator = super().read(plain)
-        assert isinstance(allocator, AllocatorOptions)
-        return allocator.under(scheduler)
-
-    def keys_beside(self) -> dict[str, OneOf]:
-        """The scheduler of its own."""
-        return {"scheduler": OneOf(SCHEDULERS, f"{self.where}.scheduler", DEFAULT_SCHEDULER)}
-
-    def _write(self, value: Options) -> dict[str, Any]:
-        assert isinstance(value, AllocatorOptions)
-        return super()._write(value) | _own_scheduler(value)
-
-
-def _own_scheduler(options: AllocatorOptions) -> dict[str, Any]:
-    """The table of an allocator's own scheduler, under its key; nothing without one."""
-    scheduler = options.scheduler
-    if scheduler is None:
-        return {}
-    kind = SCHEDULERS.name_of(scheduler)
-    return {"scheduler": {"kind": kind, **scheduler.model_dump(exclude_none=True)}}
-
-
-DEFAULT_SCHEDULER = "continuous"
 AnyAllocator = Annotated[AllocatorOptions, AllocatorChoice()]
 AnyScheduler = Annotated[SchedulerOptions, OneOf(SCHEDULERS, "scheduler", DEFAULT_SCHEDULER)]
 AnyStepTime = Annotated[StepTimeOptions, OneOf(STEP_TIMES, "step_time", "auto")]
@@ -118,6 +78,8 @@ class Scenario(Options):
     fleet: FleetOptions | None = None
     front_end: FrontEndOptions | None = None
     _folder: Path = PrivateAttr(default_factory=Path)
+    _source: Path | None = PrivateAttr(None)
+    _overridden: tuple[str, ...] = PrivateAttr(())
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @field_validator("allocator", mode="before")
@@ -178,11 +140,21 @@ class Scenario(Options):
         """
         overrides = tuple(overrides)
         table, folder = load_tables(source, overrides)
+        keys = tuple(assignment(override, "--set")[0] for override in overrides)
         try:
-            return cls.from_table(table, folder)
+            scenario = cls.from_table(table, folder)
         except InputError as error:
-            keys = [assignment(override, "--set")[0] for override in overrides]
             raise placed(error, find_scenario(source), keys) from None
+        scenario._source, scenario._overridden = find_scenario(source), keys
+        return scenario
+
+    def located(self, error: InputError) -> InputError:
+        """An error about a key of this scenario, with the file that it was loaded from and the
+        line.
+        """
+        if self._source is None or (error.where or "").startswith(str(self._source)):
+            return error
+        return placed(error, self._source, self._overridden)
 
     def labels(self) -> list[str]:
         """One name each allocator: its label, or its kind with the options in which it differs
@@ -211,8 +183,8 @@ class Scenario(Options):
 def _label(kind: str, options: AllocatorOptions, same_kind: list[AllocatorOptions]) -> str:
     if len(same_kind) <= 1:
         return kind
-    dumps = [each.model_dump(exclude_none=True) | _own_scheduler(each) for each in same_kind]
-    mine = options.model_dump(exclude_none=True) | _own_scheduler(options)
+    dumps = [each.model_dump(exclude_none=True) | own_scheduler(each) for each in same_kind]
+    mine = options.model_dump(exclude_none=True) | own_scheduler(options)
     differing = [key for key in mine if any(dump.get(key) != mine[key] for dump in dumps)]
     parts = [f"{key}={_short(mine[key])}" for key in differing if key != "label"]
     return " ".join([kind, *parts])
@@ -246,6 +218,16 @@ def checked_tables(
     overrides = tuple(overrides)
     Scenario.load(source, overrides)
     return load_tables(source, overrides)
+
+
+def no_workload() -> InputError:
+    """What a scenario without requests is answered, as `kvsim import` may write one."""
+    return InputError(
+        "the scenario has no requests",
+        where="workload",
+        remedy="add a [workload] table (kvsim options workload lists its kinds), or give "
+        "kvsim import a benchmark's file or a trace too",
+    )
 
 
 def find_scenario(source: str | Path) -> Path:

@@ -3,9 +3,12 @@
 All decoding sequences advance together, by one clock, and none of them is touched.
 """
 
+from operator import attrgetter
 from typing import Any
 
 from kvsim.request import Request, TokenRuns
+
+by_order = attrgetter("order")  # to sort sequences by their place in `running`
 
 
 class Sequence:

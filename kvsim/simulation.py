@@ -1,39 +1,32 @@
 """Run a scenario: the same requests through every allocator, one engine each."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from kvsim.capacity.local_attention import gives_chunks_back
-from kvsim.capacity.sglang.sizing import layout_under
-from kvsim.capacity.stage import model_of, stages
-from kvsim.drafting import drafter_of
 from kvsim.engine.observer import Observer
-from kvsim.engine.replica import ReplicaSpec, assemble, clock, serve_all
+from kvsim.engine.replica import assemble, clock, serve_all
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.fleet.members import AnyPart, FleetMember, FleetPart, MemberHooks, SingleReplica
 from kvsim.front_end import FrontEnd, behind
-from kvsim.layout import KVLayout
+from kvsim.known_before import known_before
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
-from kvsim.pool import pool_of
 from kvsim.request import Request, Stream
 from kvsim.resolved import resolved
 from kvsim.results.link_copies import tier_links
 from kvsim.results.metrics import summarise
 from kvsim.results.result import Result, Run
-from kvsim.scenario import Scenario
+from kvsim.scenario import Scenario, no_workload
 from kvsim.served import check_served
-from kvsim.shared_sequences import over_gpus, shared_layout
-from kvsim.step_time.form import StepTime
-from kvsim.tiers import check_shared, with_tiers
-from kvsim.timing import step_time_of
+from kvsim.sized_scenario import SizedScenario
+from kvsim.tiers import check_shared
 
 if TYPE_CHECKING:
-    from kvsim.disaggregated import DisaggregatedRuns
+    from kvsim.disaggregated import DisaggregatedRuns, ReadySide
     from kvsim.fleets import FleetSimulation, Spread
 
 Progress = Callable[[str, int, int], None]
@@ -57,25 +50,16 @@ def simulate(
     return Simulation(scenario, requests).result(progress)
 
 
-def place_of(label: str, labels: Sequence[str]) -> int:
-    """The place of a label that `--allocator` names; InputError where there is none."""
-    if label not in labels:
-        raise InputError(
-            "no such allocator in the scenario",
-            where="--allocator",
-            value=label,
-            remedy=f"it has {', '.join(labels)}",
-        )
-    return labels.index(label)
-
-
-def _side_ready(scenario: Scenario, at: int) -> tuple[ReplicaSpec, StepTime]:
+def _side_ready(scenario: Scenario, at: int) -> "ReadySide":
     """The replica of one side of a deployment under its allocator at this place."""
+    from kvsim.disaggregated import ReadySide  # only these scenarios need its parts
+
     simulation = Simulation(scenario, [])
-    return simulation.replica_spec(scenario.allocator[at]), simulation.step_time
+    spec = simulation.replica_spec(scenario.allocator[at])
+    return ReadySide(spec, simulation.step_time, simulation.known_before)
 
 
-class Simulation:
+class Simulation(SizedScenario):
     """A scenario made ready: its requests, pool and step time, the same for every allocator.
 
     in_fleet: of one replica among others. InputError before any allocator runs if it cannot run.
@@ -88,36 +72,24 @@ class Simulation:
         *,
         in_fleet: bool = False,
     ) -> None:
-        self.scenario = scenario
+        try:
+            self._make_ready(scenario, requests, in_fleet=in_fleet)
+        except InputError as error:
+            raise scenario.located(error) from None
+
+    def _make_ready(
+        self, scenario: Scenario, requests: Stream | Iterable[Request] | None, *, in_fleet: bool
+    ) -> None:
         if scenario.fleet is None and not in_fleet:
             check_shared(scenario)
-        options = scenario.model
-        self.model = options.build(scenario.folder)
-        self.device = scenario.device.build()
-        self.max_model_len = options.model_len(self.model)
-        self.drafter = drafter_of(scenario.speculative_config, scenario.folder)
-        found = pool_of(scenario, self.model, self.device, self.drafter)
-        self.pool, self.stages = found.pool, found.stages
-        self.held = self.model  # of a pipeline, what the stage that decides the pool computes
-        if options.pipeline_parallel_size > 1:
-            every = stages(self.model.layers, options.pipeline_parallel_size, options.stage_layers)
-            self.held = model_of(self.model, every[found.stage])
-        self.layout = options.layout(self.held)
-        if options.decode_context_parallel_size > 1:
-            self.layout = shared_layout(scenario, self.layout, drafted=self.drafter is not None)
-        self.step_time = step_time_of(
-            scenario, self.model, self.device, self.layout, self.pool, self.drafter
-        )
-        if self.drafter is not None:
-            self.layout = self.drafter.layout(self.model, options)
-        self.labels = scenario.labels()
+        super().__init__(scenario)
         for each in scenario.allocator:
             self.replica_spec(each).build()
         self.apart = None if scenario.disaggregation is None else _apart(scenario)
         self.fleet = None if scenario.fleet is None else _fleet(self)
         if requests is None:
             if scenario.workload is None:
-                raise InputError("required key is missing", where="workload")
+                raise no_workload()
             requests = scenario.workload.stream(
                 scenario.seed, base=scenario.folder, max_model_len=self.max_model_len
             )
@@ -132,51 +104,13 @@ class Simulation:
             self.front_end = front.of(engine, self.model.kind)
             self.stream = behind(self.stream, self.front_end, front.clients_of(scenario.workload))
 
-    def chosen(self, label: str | None) -> tuple[AllocatorOptions, str]:
-        """The allocator of this label (None: the first), and its label; InputError without one."""
-        label = self.labels[0] if label is None else label
-        return self.scenario.allocator[place_of(label, self.labels)], label
-
-    def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
-        """The parts of a replica under one allocator."""
-        drafts, scheduler = self.scenario.speculative_config, self.scenario.scheduler_of(options)
-        options = over_gpus(options, self.scenario.model.decode_context_parallel_size)
-        scheduler = scheduler.with_adapters(self.scenario.memory.max_loras)
-        if drafts is not None and drafts.disable_lookahead_block_hashes:
-            scheduler.check_looks_ahead()
-        spec = ReplicaSpec(
-            options,
-            scheduler,
-            capacity_bytes=self.pool.capacity_bytes,
-            layout=self._layout_under(ALLOCATORS.name_of(options)),
-            states=self.pool.states,
-            window_tokens=self.pool.window_tokens,
-            max_model_len=self.max_model_len,
-            copy_bytes_per_s=self.device.bandwidth_bytes_per_s,
-            host_bytes_per_s=self.device.host_bytes_per_s,
-            max_steps=self.scenario.max_steps,
-            speculation=None if drafts is None else drafts.speculation,
-            acceptance=None if drafts is None else drafts.acceptance(self.scenario.seed),
-            stages=self.scenario.model.pipeline_parallel_size,
-        )
-        return with_tiers(spec, self.scenario, self.device)
-
-    def _layout_under(self, allocator_kind: str) -> KVLayout:
-        """The layers as an allocator of this kind takes them: vLLM's tables give chunks of local
-        attention back where its version does.
-        """
-        options, drafts = self.scenario.model, self.scenario.speculative_config
-        speculation = None if drafts is None else drafts.speculation
-        frees = self.scenario.memory.version.sizing.frees_chunks
-        if (
-            allocator_kind != "paged"
-            or options.decode_context_parallel_size > 1
-            or not gives_chunks_back(frees_chunks=frees, speculation=speculation)
-        ):
-            return layout_under(allocator_kind, self.model.kind, self.layout)
-        if self.drafter is not None:
-            return self.drafter.layout(self.model, options, by_chunk=True)
-        return options.layout(self.held, by_chunk=True)
+    @cached_property
+    def known_before(self) -> tuple[tuple[str, str], ...]:
+        """Notes on the pool that stand before any run."""
+        asked, parts = self.stream.requests, (self.scenario, self.model, self.device, self.drafter)
+        adapters = not asked or any(each.adapter is not None for each in asked)
+        priorities = len({each.priority for each in asked}) > 1
+        return known_before(*parts, self.pool, adapters=adapters, priorities=priorities)
 
     def result(
         self,
@@ -290,7 +224,7 @@ class Simulation:
             if isinstance(replica.scheduler, SpeculatingScheduler)
             else None,
             shareable=shareable,
-            over_device=self.pool.over_device(self.device.name),
+            known_before=self.known_before,
         )
         return Run.recorded(summary, replica.recorder).with_links(tier_links(replica.tiers))
 
@@ -300,7 +234,7 @@ class Simulation:
 
 
 def _apart(scenario: Scenario) -> "DisaggregatedRuns":
-    from kvsim.disaggregated import DisaggregatedRuns  # only these scenarios need its parts
+    from kvsim.disaggregated import DisaggregatedRuns  # as above
 
     return DisaggregatedRuns(scenario, _side_ready)
 

@@ -52,7 +52,7 @@ def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
     options = spec.allocator
     if not isinstance(options, Paged):
         raise InputError(
-            "a tier stands behind blocks of paged memory",
+            "a tier needs blocks of paged memory",
             where="allocator.kind",
             value=type(options).__name__,
             remedy='kind = "paged", or leave [[tier]] out',
@@ -118,7 +118,7 @@ def _check_states(grouping: Grouping, options: Paged) -> None:
     has_states = any(group.state_bytes for group in grouping.groups)
     if all(group.state_bytes for group in grouping.groups):
         raise InputError(
-            "a tier stands behind layers that keep tokens, and all layers keep recurrent states",
+            "a tier needs layers that keep tokens, and all layers keep recurrent states",
             where="model.name",
             value="recurrent states alone",
             remedy="leave [[tier]] out",

@@ -75,15 +75,19 @@ def test_the_commands_of_the_task_pages_run(
     monkeypatch.chdir(tmp_path)
     lines = [
         line
-        for name in ("size-a-pool", "compare-allocators", "fleets")
+        for name in ("size-a-pool", "compare-allocators", "fleets", "requests")
         for text in blocks((ROOT / "docs" / f"{name}.md").read_text(), "bash")
         for line in text.splitlines()
     ]
     assert len(lines) >= 5
+    (log,) = blocks((ROOT / "docs" / "size-a-pool.md").read_text(), "log server.log")
+    (tmp_path / "server.log").write_text(log)
     for line in lines:
-        words = shlex.split(
-            line.replace("num_requests=300", "num_requests=30").replace("sessions=12", "sessions=3")
-        )
+        fewer = {"num_requests=300": "num_requests=30", "sessions=12": "sessions=3"}
+        fewer |= {"sessions=24": "sessions=1", "cache agents": "cache agents --jobs 1"}
+        for old, new in fewer.items():
+            line = line.replace(old, new)
+        words = shlex.split(line)
         done = CliRunner().invoke(app, words[1:])
         assert done.exit_code == 0, (line, done.output)
 
@@ -92,9 +96,16 @@ def test_the_pool_on_the_page_of_sizing_is_the_answer() -> None:
     text = (ROOT / "docs" / "size-a-pool.md").read_text()
     command = blocks(text, "bash")[0].split()
     done = CliRunner().invoke(app, command[1:], env={"COLUMNS": "100"})
-    (shown,) = blocks(text, "text")
-    for line in shown.splitlines()[1:]:
+    for line in blocks(text, "text")[0].splitlines()[1:]:
         assert line in done.output
+
+
+def test_the_error_on_the_page_of_sizing_is_read_as_it_says(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "size-a-pool.md").read_text()
+    (log,) = blocks(text, "log server.log")
+    (tmp_path / "server.log").write_text(log)
+    done = CliRunner().invoke(app, ["snapshot", str(tmp_path / "server.log")])
+    assert done.output == blocks(text, "text")[1]
 
 
 def test_the_reference_of_scenarios_is_current() -> None:

@@ -21,7 +21,7 @@ def validate_cache(
     ] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Hold decoding with a KV cache against recomputing, on a small transformer in torch."""
+    """Compare decoding with a KV cache to recomputation, on a small transformer in torch."""
     from evidence.cache.checks import validate_cache as run
 
     report = run(seed, schedules, device)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from evidence.prove.step import Step
 from kvsim.backend.simulated.steps import StepMaker
 from kvsim.backend.simulated.stores import store_kind
+from kvsim.backend.simulated.tier_copies import ReplayedCopies
+from kvsim.backend.step import TierCopy
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
@@ -19,7 +21,8 @@ class StepRecorder(Observer):
 
     vocab: token ids of the model. store: the kind of store that the steps run on. most_steps: how
     many are kept, None for all. steps: as `DecoderRunner` takes them. begin_ps: when each began,
-    picoseconds. scheduler: the scheduler that planned them.
+    picoseconds. scheduler: the scheduler that planned them. host_slots: blocks in the host memory
+    behind the device.
     """
 
     vocab: int
@@ -28,11 +31,21 @@ class StepRecorder(Observer):
     steps: list[Step] = field(default_factory=list)
     begin_ps: list[int] = field(default_factory=list)
     scheduler: Scheduler = field(init=False)
+    host_slots: int = 0
     _maker: StepMaker = field(init=False)
-    _known: set[str] = field(default_factory=set)
+    # By sequence, how many of its first tokens the steps have named.
+    _named_tokens: dict[str, int] = field(default_factory=dict)
+    _tier: ReplayedCopies | None = None
+    _copies: list[TierCopy] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._maker = StepMaker(self.vocab, self.store)
+
+    def planning(self, scheduler: Scheduler, now_ps: int) -> None:
+        """Before the first plan: listen to the copies of its connector."""
+        if self._tier is None:
+            self._tier = ReplayedCopies(scheduler)
+            self.host_slots = self._tier.num_slots
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         """Keep the step with the places its sequences have now."""
@@ -40,16 +53,21 @@ class StepRecorder(Observer):
         if self.most_steps is not None and len(self.steps) >= self.most_steps:
             return
         self._maker.preempted(plan, scheduler)
+        assert self._tier is not None
+        self._copies += self._tier.take()
         if plan.empty:
             return
         spans, moves = self._maker.spans(plan, scheduler)
+        copies, self._copies = self._copies, []
         prefixes = {}
         for chunk in plan.chunks:
             seq = chunk.seq
-            if seq.id not in self._known:
-                self._known.add(seq.id)
+            named = self._named_tokens.get(seq.id)
+            # A preempted sequence may find more in the cache than it had computed itself.
+            if named is None or chunk.prior_tokens > named:
                 prefixes[seq.id] = self._maker.content.tokens(seq, 0, chunk.prior_tokens)
-        self.steps.append(Step(spans, moves, prefixes))
+            self._named_tokens[seq.id] = max(named or 0, chunk.prior_tokens + chunk.new_tokens)
+        self.steps.append(Step(spans, (*copies, *moves), prefixes))
         self.begin_ps.append(plan.start_ps)
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:

@@ -37,6 +37,14 @@ LONGEST = 64
 
 PREEMPTING = PAGED | {"doubling": CONTIGUOUS["doubling"]}  # a buffer that is whole never needs to
 SWAPPING: Table = {"preemption_mode": "swap"}
+# Host memory for 96 blocks, behind 64 of the device, over a link that loads wait for.
+HOST_MEMORY: Table = {
+    "kind": "vllm-offloading",
+    "kv_offloading_size": 0.1875,
+    "offload_prompt_only": False,
+    "load_gb_per_s": 2.0,
+    "store_gb_per_s": 2.0,
+}
 
 
 def allocators() -> dict[str, Table]:
@@ -59,11 +67,17 @@ def allocators() -> dict[str, Table]:
 
 
 def runs(seed: int) -> Iterator[tuple[str, Simulation]]:
-    """A small run of every allocator, and of some whose preempted sequences are swapped."""
+    """A small run of every allocator, of some whose preempted sequences are swapped, and of blocks
+    that go to host memory and come back.
+    """
     for name, table in allocators().items():
         yield name, small_run(table, seed)
     for name, table in PREEMPTING.items():
         yield f"{name}, swapping", small_run(table, seed, scheduler=SWAPPING)
+    for chunk_blocks in (1, 3):
+        tier = HOST_MEMORY | {"blocks_per_chunk": chunk_blocks}
+        name = f"paged, host memory, blocks_per_chunk = {chunk_blocks}"
+        yield name, small_run(PAGED["paged"], seed, tier=tier)
 
 
 def requests(seed: int, count: int) -> list[Request]:
@@ -88,7 +102,11 @@ def requests(seed: int, count: int) -> list[Request]:
 
 
 def small_run(
-    allocator: Table, seed: int = 0, count: int = 25, scheduler: Table | None = None
+    allocator: Table,
+    seed: int = 0,
+    count: int = 25,
+    scheduler: Table | None = None,
+    tier: Table | None = None,
 ) -> Simulation:
     """A run of `count` small requests, one step at a time, that has to preempt."""
     # torch's allocator takes 2 MiB at the least, four tokens of this model.
@@ -100,6 +118,7 @@ def small_run(
         "memory": {"kv_cache_tokens": tokens},
         "allocator": [allocator],
         "scheduler": {"kind": "continuous", "max_num_batched_tokens": 32, **(scheduler or {})},
+        "tier": [] if tier is None else [tier],
     }
     return Simulation(Scenario.from_table(table), requests(seed, count))
 
@@ -110,10 +129,12 @@ def replay_run(
     """The run's steps on a store of the kind its allocator needs, against recomputing."""
     from evidence.cache.recorder import record_steps
     from evidence.prove.replay import replay
-    from kvsim.backend.simulated.stores import build_store
+    from kvsim.backend.simulated.stores import build_store, with_host_pool
 
     options = simulation.scenario.allocator[0]
     recorder = record_steps(simulation, options, decoder.shape.vocab)
     allocator = recorder.scheduler.allocator
     store = build_store(recorder.store, allocator, decoder.shape, device)
+    if recorder.host_slots:
+        store = with_host_pool(store, recorder.host_slots)
     return replay(recorder.steps, decoder, store), recorder

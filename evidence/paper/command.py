@@ -12,7 +12,7 @@ from kvsim.commands.arguments import AsJson
 def paper(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first stream of requests.")] = 0,
     streams: Annotated[
-        int, typer.Option(min=1, help="How many streams, of seeds in a row, stand for a trace.")
+        int, typer.Option(min=1, help="Simulated streams, each with the next seed.")
     ] = 80,
     lengths: Annotated[
         Path | None,
@@ -28,7 +28,7 @@ def paper(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reproduce the PagedAttention paper and its successors; exit 1 if a figure is missed."""
+    """Reproduce the PagedAttention paper and its successors; exit 1 if a figure differs."""
     from rich.console import Console
 
     from evidence.paper.findings import validate_paper

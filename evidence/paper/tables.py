@@ -43,9 +43,9 @@ def streams_csv(found: PaperFindings) -> str:
 
 def _draws(found: PaperFindings) -> list[str]:
     rows = [
-        f"Held: p is at least {LEVEL:g}. p: the chance that one stream more lies as far from the "
-        "others in all free cells at once (Hotelling); by rank: the same without assuming normal "
-        "cells. The last columns count single streams.",
+        f"ok: p is at least {LEVEL:g}. p is the chance that one stream more is as far from the "
+        "others in all free cells at once (Hotelling). By rank it does not assume normal cells. "
+        "The last columns count single streams.",
         "",
         "| source | free cells | streams | p | p by rank | every cell within 1 of the paper's "
         "| within 2 | ok |",

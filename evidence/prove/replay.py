@@ -78,8 +78,8 @@ def replay(
 
 
 def _remember(history: list[int], span: TokenSpan, prefix: Sequence[int] | None) -> None:
-    if prefix is not None and not history:
-        history.extend(prefix)
+    if prefix is not None:
+        _agree(history, span.id, 0, prefix)
     if span.start > len(history):
         raise InputError(
             f"sequence {span.id!r} starts behind tokens nobody named",
@@ -87,10 +87,14 @@ def _remember(history: list[int], span: TokenSpan, prefix: Sequence[int] | None)
             limit=len(history),
             remedy="give the tokens it found in the cache as its prefix",
         )
-    known = history[span.start : span.context]
-    if known != list(span.tokens[: len(known)]):
-        raise InputError(f"sequence {span.id!r} comes with other tokens than before")
-    history.extend(span.tokens[len(known) :])
+    _agree(history, span.id, span.start, span.tokens)
+
+
+def _agree(history: list[int], name: str, start: int, tokens: Sequence[int]) -> None:
+    known = history[start : start + len(tokens)]
+    if known != list(tokens[: len(known)]):
+        raise InputError(f"sequence {name!r} comes with other tokens than before")
+    history.extend(tokens[len(known) :])
 
 
 def _recompute(decoder: Decoder, histories: Mapping[str, Sequence[int]]) -> list[Tensor]:

@@ -57,7 +57,18 @@ class HostSwap(NamedTuple):
     capacity: int | None = None
 
 
-Move = Copy | HostSwap
+class TierCopy(NamedTuple):
+    """Before the step, whole blocks go to slots of the host's pool, or come back from there.
+
+    blocks, slots: as many of each; a slot holds one block.
+    """
+
+    blocks: tuple[int, ...]
+    slots: tuple[int, ...]
+    to_host: bool
+
+
+Move = Copy | HostSwap | TierCopy
 
 
 @dataclass(frozen=True, slots=True)

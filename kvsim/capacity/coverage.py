@@ -9,12 +9,10 @@ from typing import Literal, NamedTuple
 
 from kvsim.capacity.sglang.sizing import WINDOWED_KINDS
 from kvsim.model import Model
-from kvsim.model.layers import Attention
 
 Level = Literal["exact", "approximate", "sized"]
 # Of SGLang 0.5.23 (arg_groups/overrides.py), by model_type: recurrent models with states that it
-# tracks
-# in buffers, and those it caches without them and runs without overlap.
+# tracks in buffers, and those it caches without them and runs without overlap.
 TRACKED = (
     *("kimi_linear", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "falcon_h1"),
     *("granitemoehybrid", "nemotron_h"),
@@ -39,11 +37,6 @@ def covered(model: Model) -> dict[str, Coverage]:
     return {"vllm": EXACT, "sglang": _by_sglang(model)}
 
 
-def _chunked(model: Model) -> bool:
-    mixers = (layer.mixer for layer in model.layers)
-    return any(isinstance(mixer, Attention) and mixer.chunk_tokens for mixer in mixers)
-
-
 def _by_sglang(model: Model) -> Coverage:
     layout = model.kv_layout()
     kinds = {group.kind for group in layout.groups}
@@ -51,8 +44,6 @@ def _by_sglang(model: Model) -> Coverage:
         return Coverage("approximate", "a token keeps its windows and states: SGLang frees these")
     if kinds == {"recurrent"}:
         return Coverage("sized", "SGLang's pool of states without KV is not followed")
-    if _chunked(model):
-        return Coverage("approximate", "SGLang's pool of local attention's chunks is not followed")
     if "sliding" in kinds and "recurrent" in kinds:
         return Coverage("sized", "windows and states have two pools beside the pages")
     if "sliding" in kinds and model.kind not in WINDOWED_KINDS:

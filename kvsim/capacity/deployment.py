@@ -21,6 +21,7 @@ class Deployment(NamedTuple):
     enforce_eager: the engine captures no CUDA graphs.
     max_cudagraph_capture_size: tokens of the largest CUDA graph; None: the engine's default.
     drafter: the drafter; None: no tokens are drafted. adapters: LoRA adapters; None: none.
+    flashinfer_sampler: FlashInfer samples top-p and top-k; None: as the version does by default.
     """
 
     model: Model
@@ -34,6 +35,7 @@ class Deployment(NamedTuple):
     max_cudagraph_capture_size: int | None = None
     drafter: Drafter | None = None
     adapters: Adapters | None = None
+    flashinfer_sampler: bool | None = None
 
     @property
     def tp(self) -> int:
@@ -66,3 +68,18 @@ class Deployment(NamedTuple):
         """Whether the second model runner serves it."""
         model = self.model
         return self.version.on_second_runner(model.kind, model.is_sparse, model.is_quantized)
+
+    @property
+    def has_flashinfer(self) -> bool:
+        """Whether FlashInfer can sample: in these versions, on GPUs of NVIDIA alone (vLLM 0.33,
+        v1/sample/ops/topk_topp_sampler.py).
+        """
+        return self.version.flashinfer_samples is not None and self.device.runs_cuda
+
+    @property
+    def on_flashinfer(self) -> bool:
+        """Whether FlashInfer samples."""
+        if not self.has_flashinfer:
+            return False
+        asked = self.flashinfer_sampler
+        return bool(self.version.flashinfer_samples) if asked is None else asked

@@ -1,6 +1,7 @@
 """Memory of a drafter: its weights and its KV cache.
 
-A head without a model of its own ("mtp", and EAGLE's where none is named) is one more layer of the
+A model that reads the target (`TargetReader`: EAGLE-3, DFlash) has the target's embedding. A head
+without a model of its own ("mtp", and EAGLE's where none is named) is one more layer of the
 target's last kind and a projection of two hidden states into one, with the target's embedding and
 head. "ngram" looks drafts up in the text: it has neither weights nor a cache.
 """
@@ -58,6 +59,12 @@ class Drafter(NamedTuple):
         return self.speculation.tokens
 
     @property
+    def method(self) -> str:
+        """That of a drafter which reads its target, by its config; else that of `speculation`."""
+        reader = None if self.model is None else self.model.target_reader
+        return self.speculation.method if reader is None else reader.method
+
+    @property
     def looks_up(self) -> bool:
         """Whether no layer drafts."""
         return self.speculation.method == "ngram"
@@ -92,7 +99,7 @@ class Drafter(NamedTuple):
         own = sum(cache.state_bytes for cache in caches)
         wide = sum(cache.state_bytes for cache in widened(caches, self.tokens))
         return DrafterCost(
-            self.speculation.method,
+            self.method,
             self.tokens,
             self.weight_bytes(target, tp),
             sum(cache.bytes_per_token for cache in self.caches(target, dtype, tp)),

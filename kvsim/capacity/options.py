@@ -26,26 +26,31 @@ OTHER_ENGINES = {
 
 
 class MemoryOptions(Options):
-    """At most one of gpu_memory_utilization (default 0.92, and 0.9 before 0.20), kv_cache_bytes,
-    kv_cache_tokens, num_gpu_blocks, mem_fraction_static (the pool as SGLang 0.5.23 sizes it;
-    "auto": its default) and free_gpu_memory_fraction. Under vLLM's schedulers kv_cache_tokens and
-    num_gpu_blocks are what its log says of the pool: "GPU KV cache size", and blocks that each hold
-    one group of layers. Under others a block holds block_size tokens in all layers.
-    Over SGLang's memory alone kv_cache_tokens is max_total_num_tokens of its log: windows and
-    cached states have their share beside it.
+    """At most one of gpu_memory_utilization, kv_cache_bytes, kv_cache_tokens, num_gpu_blocks,
+    mem_fraction_static and free_gpu_memory_fraction.
+
+    gpu_memory_utilization: the default is 0.92, and 0.9 before vLLM 0.20. mem_fraction_static: the
+    pool as SGLang 0.5.23 sizes it ("auto": its default). kv_cache_tokens: under vLLM's schedulers
+    it is "GPU KV cache size" of vLLM's log. Over SGLang's memory alone it is max_total_num_tokens
+    of SGLang's log, and windows and cached states have memory beside it. num_gpu_blocks: under
+    vLLM's schedulers the blocks of its log, which each hold one group of layers. Under others a
+    block holds block_size tokens in all layers.
     free_gpu_memory_fraction: the pool as TensorRT-LLM sizes it, by the share of what its profiling
     run leaves free ("auto": 0.9); beside it kv_cache_tokens and kv_cache_bytes are upper limits,
     its max_tokens and max_gpu_total_bytes.
     mamba_full_memory_ratio: bytes of recurrent states for each byte of KV (SGLang's; default 0.9).
 
-    weights_gib, activation_gib, other_gib: what the log says of one GPU, instead of the estimates;
-    they belong to gpu_memory_utilization and free_gpu_memory_fraction. other_gib is all that is
-    neither weights nor activations. engine_version: of vLLM, such as "0.19" or "V0"; it decides how
-    the pool is sized; not given: the version that the scheduler's semantics name. enforce_eager:
+    weights_gib, activation_gib, other_gib: what the log says of one GPU, instead of the estimates.
+    They belong to gpu_memory_utilization and free_gpu_memory_fraction. other_gib is all that is
+    neither weights nor activations. engine_version: of vLLM, such as "0.19" or "V0". It decides how
+    the pool is sized. Not given: the version that the scheduler's semantics name. enforce_eager:
     without CUDA graphs; max_cudagraph_capture_size: tokens of the largest one (default: the
     engine's). enable_prefix_caching: for the engine's own plan of blocks (default: the version's).
     drafter: "mtp", or a model (its name, or the path of its config.json) that drafts
     num_speculative_tokens ahead. max_loras, max_lora_rank: adapters that room is kept for.
+    flashinfer_sampler: whether FlashInfer samples top-p and top-k (VLLM_USE_FLASHINFER_SAMPLER).
+    Default: false from 0.12 to 0.20, else true. The images of 0.8 to 0.11 have FlashInfer;
+    `pip install vllm` did not bring it. Then vLLM sorts the logits: 28 bytes more for each.
     """
 
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
@@ -66,6 +71,7 @@ class MemoryOptions(Options):
     num_speculative_tokens: int = Field(default=1, ge=1)
     max_loras: int = Field(default=0, ge=0)
     max_lora_rank: int = Field(default=16, ge=1)
+    flashinfer_sampler: bool | None = None
 
     @field_validator("engine_version")
     @classmethod
@@ -95,9 +101,7 @@ class MemoryOptions(Options):
     @model_validator(mode="after")
     def _all_of_use(self) -> Self:
         for key, other in (("num_speculative_tokens", "drafter"), ("max_lora_rank", "max_loras")):
-            if getattr(self, key) != type(self).model_fields[key].default and not getattr(
-                self, other
-            ):
+            if self.changed([key]) and not getattr(self, other):
                 raise ValueError(f"{key} changes nothing without {other}")
         return self
 

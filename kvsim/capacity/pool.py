@@ -44,6 +44,17 @@ class SizedPool(NamedTuple):
     states: int | None = None
     window_tokens: int | None = None
 
+    @property
+    def simulated(self) -> "SizedPool":
+        """The pool without what the engine would say of it, which no run depends on."""
+        return self._replace(
+            engine_version="",
+            engine_block_size=0,
+            engine_num_gpu_blocks=0,
+            kv_cache_size_tokens=0,
+            max_concurrency=0.0,
+        )
+
     def over_device(self, device: str) -> str | None:
         """The sentence on a pool that a user gave and the device cannot hold beside the weights;
         None where it can.

@@ -26,6 +26,7 @@ from kvsim.device import Device
 from kvsim.model import Model, ModelOptions
 from kvsim.model.find import find_model, is_of_file
 from kvsim.model.kv_cache import LayerCache, grouped, layer_caches, widened
+from kvsim.model.target_reader import EAGLE_3
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 
@@ -74,7 +75,16 @@ def size(
         memory.max_cudagraph_capture_size,
         _drafter(memory, drafter),
         Adapters(memory.max_loras, memory.max_lora_rank) if memory.max_loras else None,
+        memory.flashinfer_sampler,
     )
+    if memory.flashinfer_sampler and not deployment.has_flashinfer:
+        raise InputError(
+            "FlashInfer does not sample here",
+            where="memory.flashinfer_sampler",
+            value="true",
+            limit="vLLM 0.8 or later, on an NVIDIA GPU",
+            remedy="leave it out",
+        )
     every = stages(model.layers, model_options.pipeline_parallel_size, model_options.stage_layers)
     caches = [_caches(deployment, stage) for stage in every]
     drafted = _drafted(deployment, every[-1])
@@ -232,7 +242,9 @@ def _drafter(memory: MemoryOptions, configured: Drafter | None) -> Drafter | Non
         model = Model.from_hf(Path(memory.drafter))
     else:
         model = find_model(memory.drafter, "memory.drafter")
-    return Drafter(model, Speculation("draft_model", tokens))
+    reader = model.target_reader
+    method = EAGLE_3 if reader is not None and reader.method == EAGLE_3 else "draft_model"
+    return Drafter(model, Speculation(method, tokens))
 
 
 def as_given(memory: MemoryOptions, items: Items) -> Items:

@@ -31,8 +31,8 @@ def advise(
 ) -> None:
     """Try vLLM's flags, alone and together, and rank what each one gains.
 
-    kvsim runs the best setting again on new seeds, or on other parts of a trace, and prints its
-    flags of `vllm serve` beside today's flags.
+    kvsim runs the best setting again on new seeds, or on other parts of a trace. It prints the
+    flags of `vllm serve` for that setting beside today's flags.
     """
     from kvsim.commands.answers import answer, task_runner
     from kvsim.plumbing.writing import check_writable

@@ -21,9 +21,9 @@ def capacity(
     find: Annotated[
         str,
         typer.Option(
-            help="What to find: rate, pool, max_model_len, max_num_seqs, max_num_batched_tokens or "
-            "prefill_replicas (of all replicas of [disaggregation]), or gpus (the fewest that "
-            "serve a rate, by replicas of each kind)."
+            help="What to find: rate, pool, max_model_len, max_num_seqs, max_num_batched_tokens, "
+            "prefill_replicas or gpus. prefill_replicas are of all replicas of [disaggregation]. "
+            "gpus is the fewest that serve a rate, by replicas of each kind."
         ),
     ] = "rate",
     rate: Annotated[

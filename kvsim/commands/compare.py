@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def compare(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders written by kvsim run --out.")
+        list[Path], typer.Argument(metavar="DIR", help="Folders written by kvsim run --out.")
     ],
     as_json: Annotated[
         bool,
@@ -23,10 +23,10 @@ def compare(
 ) -> None:
     """Compare stored results: which scenario keys and which numbers differ.
 
-    Columns show runs with the same label, and the change from the first folder: green is better,
+    Columns show runs with the same label, and the change from the first folder. Green is better,
     red is worse, plain is neutral or from different requests. Shares change in percentage points.
-    Folders that differ only in the seed become one column with the mean, of times the
-    geometric one, and its 95 % interval.
+    Folders that differ only in the seed become one column with the mean and its 95 % interval. The
+    mean of times is the geometric one.
     """
     from rich.console import Console
 
@@ -86,7 +86,8 @@ def _notes(side: "Side", names: Sequence[str]) -> "Iterator[str]":
 
 
 def _scenario_rows(compared: "Comparison", value_width: int) -> "Iterator[Row]":
-    from kvsim.report.columns import Cell, Row, wrapped
+    from kvsim.report.columns import Cell, Row
+    from kvsim.report.wrapping import wrapped
 
     for at, part in enumerate((compared.changed, compared.found)):
         for index, (key, values) in enumerate(part):

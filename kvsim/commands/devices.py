@@ -19,13 +19,18 @@ def devices(
 
     from kvsim.commands.terminal_tables import out, print_table
     from kvsim.device import device_names, named_device
+    from kvsim.device.slices import profile_of
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.units import GIB
 
     names = [name for name in device_names() if like is None or like.lower() in name]
+    if like is not None and profile_of(like.lower()) is not None:
+        names = [like]
     if not names:
         raise InputError(
-            "no built-in GPU is called so", value=repr(like), remedy="kvsim devices lists them all"
+            "no built-in GPU is called so",
+            value=repr(like),
+            remedy="kvsim devices lists them all; a MIG slice is named as h100-3g.40gb",
         )
     found = [named_device(name) for name in names]
     if as_json:
@@ -47,6 +52,7 @@ def devices(
         ),
     )
     out().print(
-        "--json tells each figure's source; [device] in a scenario describes your own.",
+        "--json tells each figure's source; [device] in a scenario describes your own. "
+        "A MIG slice is named as h100-3g.40gb.",
         markup=False,
     )

@@ -22,7 +22,7 @@ def explore(
     from kvsim.plumbing.extras import need
 
     need("dash", where="kvsim explore")
-    from kvsim.explore.app import is_loopback
+    from kvsim.explore.hosts import is_loopback
     from kvsim.explore.server import serve
 
     def ready(address: str) -> None:

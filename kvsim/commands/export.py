@@ -112,7 +112,8 @@ def _exported(
     from kvsim.plumbing.errors import InputError
     from kvsim.results import store
     from kvsim.scenario import Scenario
-    from kvsim.simulation import Simulation, place_of
+    from kvsim.simulation import Simulation
+    from kvsim.sized_scenario import place_of
 
     if Path(scenario).is_dir():
         if overrides:

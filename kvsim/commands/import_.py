@@ -16,7 +16,7 @@ def import_(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="SOURCE...",
+            metavar="SOURCE",
             help="Files or folders: a command line, a log, a scrape of /metrics, benchmark "
             "results, traces, KV events. FORMAT=PATH names a format; a command line "
             "may stand here itself, in quotes.",

@@ -8,6 +8,7 @@ import typer
 from kvsim.commands.arguments import AsJson
 
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}
+TRT_LLM = "TensorRT-LLM, approximate: no schedules of its scheduler are recorded (all models)."
 
 
 def models(
@@ -18,8 +19,9 @@ def models(
 ) -> None:
     """List the built-in models: parameters, layers, longest sequence, KV bytes per token, coverage.
 
-    vLLM (paged) and SGLang (radix): exact, where recorded schedules of such layers are equal row
-    for row; approximate; or sized alone, by kvsim memory. Reasons stand below.
+    Coverage of vLLM (paged) and SGLang (radix) is exact, approximate or sized. Exact: recorded
+    schedules of such layers are equal row for row. Sized: kvsim memory sizes the model, and kvsim
+    run does not simulate it. Reasons are below the table.
     """
     from kvsim.capacity.coverage import covered
     from kvsim.commands.terminal_tables import print_table
@@ -71,7 +73,7 @@ def models(
             for row in answer
         ),
     )
-    for sentence in _reasons(answer):
+    for sentence in (*_reasons(answer), TRT_LLM):
         typer.echo(sentence)
 
 

@@ -59,7 +59,8 @@ def options(
         title = entry.table if entry.kind is None else f"{entry.table}: kind = {entry.kind}"
         console.print(f"[bold]{title}[/bold]")
         if only is None:
-            console.print(cleandoc(entry.options.__doc__ or ""), markup=False, highlight=False)
+            for paragraph in cleandoc(entry.options.__doc__ or "").split("\n\n"):
+                console.print(" ".join(paragraph.split()), markup=False, highlight=False)
         rows = plain_table("key", "type", "default", folds=True)
         for key in reference.keys(entry.options):
             if only not in (None, key.name):

@@ -71,14 +71,14 @@ class Lines:
         self._every_s = every_s
         self._clock = clock
         self._noun = noun
-        self._began_s = self._told_s = clock()
+        self._began_s = self._printed_s = clock()
 
     def moved(self, label: str, done: int, total: int) -> None:
         """Say it, if it is time."""
         now_s = self._clock()
-        if now_s - self._told_s < self._every_s:
+        if now_s - self._printed_s < self._every_s:
             return
-        self._told_s = now_s
+        self._printed_s = now_s
         share = 100 * done // max(total, 1)
         words = f"{label}: {done:,} of {total:,} {self._noun} ({share} %)"
         print(f"{words}, {now_s - self._began_s:.0f} s", file=sys.stderr, flush=True)

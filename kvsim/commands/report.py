@@ -8,7 +8,7 @@ import typer
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders written by kvsim run --out.")
+        list[Path], typer.Argument(metavar="DIR", help="Folders written by kvsim run --out.")
     ],
     forms: Annotated[
         str,
@@ -42,7 +42,7 @@ def report(
             "two folders of the same name would have the same reports",
             where="--out",
             value=", ".join(map(str, folders)),
-            remedy="leave out --out: each report then lies in its own folder",
+            remedy="leave out --out: each report is then in its own folder",
         )
     for folder, place in zip(folders, places, strict=True):
         result = store.read(folder)

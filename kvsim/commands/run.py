@@ -43,7 +43,6 @@ def run(
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.extras import need
     from kvsim.plumbing.writing import check_writable
-    from kvsim.results import store
     from kvsim.scenario import Scenario
     from kvsim.simulation import Simulation
 
@@ -60,6 +59,7 @@ def run(
     if out is not None:
         need("pyarrow", *(("jinja2", "pandas", "plotly") if page else ()), where="--out")
         check_writable(out)
+        from kvsim.results import store
     with progress(simulation.labels) as moved:
         result = simulation.result(moved, addresses=out is not None and page, spread=spread)
     try:

@@ -1,20 +1,19 @@
 """`kvsim traces`: the catalogue of public traces, and what a trace is like."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from kvsim.commands.arguments import AsJson
+from kvsim.commands.example import example
 from kvsim.commands.terminal_tables import out, plain_table
-
-if TYPE_CHECKING:
-    pass
+from kvsim.plumbing.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="List, fetch and describe public request traces.")
 
 
-@app.command("list")
+@app.command("list", epilog=example("kvsim traces list"))
 def list_traces(as_json: AsJson = False) -> None:
     """The catalogue: name, rows, format, licence, source, and whether the file is there."""
     from kvsim.workload.catalogue import data_dir, entries
@@ -36,12 +35,12 @@ def list_traces(as_json: AsJson = False) -> None:
         source = entry.source.removeprefix("github.com/")
         table.add_row(entry.name, f"{entry.rows:,}", entry.format, entry.licence, source, here)
     out().print(table)
-    out().print(f"files lie in {data_dir()} (KVSIM_DATA_DIR)", soft_wrap=True)
+    out().print(f"files are in {data_dir()} (KVSIM_DATA_DIR)", soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog=example("kvsim traces formats"))
 def formats(as_json: AsJson = False) -> None:
-    """The formats kvsim reads and writes."""
+    """List the trace formats that kvsim reads and writes."""
     from kvsim.workload.traces import TRACE_FORMATS
 
     classes = {name: TRACE_FORMATS.get(name) for name in TRACE_FORMATS}
@@ -58,17 +57,17 @@ def formats(as_json: AsJson = False) -> None:
     out().print(table)
 
 
-@app.command()
+@app.command(epilog=example("kvsim traces fetch azure-conv-2023"))
 def fetch(
     name: Annotated[str, typer.Argument(help="A name that `kvsim traces list` shows.")],
 ) -> None:
-    """Download a trace, unless it is there; check its sha256; print where it lies."""
+    """Download a trace if it is missing, check its sha256, and print its path."""
     from kvsim.workload.catalogue import locate
 
     typer.echo(str(locate(name)))
 
 
-@app.command()
+@app.command(epilog=example("kvsim traces describe azure-conv-2023"))
 def describe(
     file: Annotated[str, typer.Argument(metavar="FILE_OR_NAME", help="A file or a trace's name.")],
     format: Annotated[
@@ -101,6 +100,8 @@ def describe(
         drop_failed=drop_failed,
         sort=sort,
     )
+    if lru_blocks and trace.hash_block_tokens is None:
+        raise InputError(f"the {trace.format} format has no hash ids", where="--lru-blocks")
     answer = describe_trace(trace, lru_blocks or LRU_BLOCKS)
     if as_json:
         typer.echo(json.dumps(answer, indent=2))

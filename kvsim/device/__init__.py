@@ -1,7 +1,7 @@
 """Devices: memory, bandwidth and FLOP/s of a GPU."""
 
-from kvsim.device.catalogue import device_names, named_device, sized_device
+from kvsim.device.catalogue import device_names, named_device, own_figures, sized_device
 from kvsim.device.device import Device
 from kvsim.device.options import DeviceOptions
 
-__all__ = ["Device", "DeviceOptions", "device_names", "named_device", "sized_device"]
+__all__ = ["Device", "DeviceOptions", "device_names", "named_device", "own_figures", "sized_device"]

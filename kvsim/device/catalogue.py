@@ -13,6 +13,12 @@ from kvsim.plumbing.reading.toml_text import loads
 from kvsim.plumbing.units import GIB
 
 GIGA, TERA = 10**9, 10**12
+_COMPUTES = {
+    "bandwidth_gb_per_s": "bandwidth_bytes_per_s",
+    "fp16_tflops": "fp16_flops",
+    "fp8_tflops": "fp8_flops",
+    "fp32_tflops": "fp32_flops",
+}
 
 
 @cache
@@ -29,6 +35,10 @@ def _by_alias() -> dict[str, str]:
 def device_names() -> tuple[str, ...]:
     """The names, in the catalogue's order."""
     return tuple(_tables())
+
+
+# Keys of the catalogue with a default.
+_BESIDE = ("gpus_per_node", "tensor_headroom", "runs_cuda")
 
 
 def named_device(name: str, where: str = "device.name") -> Device:
@@ -62,7 +72,7 @@ def named_device(name: str, where: str = "device.name") -> Device:
         host_bytes_per_s=round(table["host_gb_per_s"] * GIGA),
         peer_bytes_per_s=round(table["peer_gb_per_s"] * GIGA),
         source=table["source"],
-        **({"gpus_per_node": table["gpus_per_node"]} if "gpus_per_node" in table else {}),
+        **{name: table[name] for name in _BESIDE if name in table},
     )
 
 
@@ -77,3 +87,13 @@ def sized_device(name: str, memory_gib: float) -> Device:
         source = "memory as given; rates unknown"
         return Device(name, memory_bytes, 0, 0, 0, 0, 0, 0, source)
     return replace(known, memory_bytes=memory_bytes, source=f"{known.source}; memory as given")
+
+
+def own_figures(device: Device) -> list[str]:
+    """The keys of [device] by which it computes otherwise than the catalogue's GPU of this name."""
+    if device.name not in _tables():
+        return []
+    known = named_device(device.name)
+    return [
+        key for key, field in _COMPUTES.items() if getattr(device, field) != getattr(known, field)
+    ]

@@ -14,6 +14,9 @@ class Device:
     has no 8-bit floating point.
     host_bytes_per_s: of the link to the host, one way. peer_bytes_per_s: to other GPUs, one way.
     gpus_per_node: how many GPUs that link connects; what lies beyond is reached over the network.
+    tensor_headroom: how many times fp16_flops the same multiprocessors compute in GPUs whose matrix
+    units are not held back (GeForce: 2, which accumulates in 32 bits at half its rate; H20: 4.4).
+    runs_cuda: an NVIDIA GPU, on which engines use libraries that need CUDA (FlashInfer).
     source: where the figures come from.
     """
 
@@ -27,6 +30,8 @@ class Device:
     peer_bytes_per_s: int
     source: str
     gpus_per_node: int = 8
+    tensor_headroom: float = 1.0
+    runs_cuda: bool = True
 
     def flops(self, bits: float) -> int:
         """Dense FLOP/s of matrix products, by bits of an element."""

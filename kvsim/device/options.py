@@ -19,9 +19,10 @@ class DeviceOptions(Options):
     memory, bandwidth_gb_per_s and fp16_tflops given.
 
     memory_gib or memory_bytes: what the driver reports as total. Bandwidths and links in GB/s (one
-    way), FLOP/s dense in TFLOP/s. A GPU of one's own takes fp8 and fp32 FLOP/s from the 16-bit
-    figure (the same, an eighth) and PCIe 4.0 links (32 GB/s) unless they are given. gpus_per_node:
-    GPUs that the link between GPUs connects (8; GB200: 72); all-reduces over more take the network.
+    way), FLOP/s dense in TFLOP/s. For a GPU outside the catalogue, fp8 FLOP/s default to the 16-bit
+    figure, and fp32 FLOP/s to an eighth of it. Its links default to PCIe 4.0 (32 GB/s).
+    gpus_per_node: GPUs that the link between GPUs connects (8; GB200: 72); all-reduces over more
+    take the network.
     """
 
     name: str

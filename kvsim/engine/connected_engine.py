@@ -67,7 +67,8 @@ class ConnectedEngine(Engine):
                     yield from self._until(self._free_ps)
                 self._return(plan, self.now_ps)
                 self._finished(plan, self.now_ps)
-                yield from self._idle(plan)
+                if len(self.scheduler.waiting) == self._left:  # else one came in the meantime
+                    yield from self._idle(plan)
             elif len(in_flight) < self._behind:
                 in_flight.append(plan)
                 yield from self._until(self._free_ps)
@@ -127,11 +128,17 @@ class ConnectedEngine(Engine):
         now, connector = self.now_ps, self._connector
         if self._quiet and not connector.busy and not self._connected.kept:
             self._connected.queues.check_deadlock()
+        circles = connector.circles and not (self.scheduler.running or len(self.scheduler.waiting))
+        if circles and self.env.only_circles:
+            self.stopped = True
+            return
         idle_ps, count = connector.idle_ps, 1
         if self._leaps and connector.journal is None and self._quiet:
             count = max(1, ceil_div(connector.quiet_until(now) - now, idle_ps))
         if count == 1:
+            self.env.num_circling += int(circles)
             yield from self._until(now + idle_ps)
+            self.env.num_circling -= int(circles)
             return
         self._books.open()
         self._naps = naps = Naps(self.env, now, idle_ps, count)

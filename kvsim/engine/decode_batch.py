@@ -1,14 +1,10 @@
 """The decode batch: all decoding sequences, advanced together without touching any of them."""
 
-from heapq import heappop, heappush
-from operator import attrgetter
-
+from kvsim.engine.member_heap import MemberHeap
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.ledger import Course
-from kvsim.sequence import DecodeClock, Sequence
+from kvsim.sequence import DecodeClock, Sequence, by_order
 from kvsim.step import StepShape
-
-_order = attrgetter("order")
 
 
 class DecodeBatch:
@@ -23,8 +19,7 @@ class DecodeBatch:
         self._clock = DecodeClock()
         self._allocator = allocator
         self._base_sum = 0
-        self._leaving: list[tuple[int, int, Sequence]] = []
-        self._longest: list[tuple[int, int, Sequence]] = []
+        self._ends, self._longest = MemberHeap(by_end=True), MemberHeap(by_end=False)
 
     @property
     def clock(self) -> int:
@@ -50,8 +45,8 @@ class DecodeBatch:
         seq.decoding = True
         self.num += 1
         self._base_sum += base
-        heappush(self._leaving, (seq.final_tokens - base, seq.order, seq))
-        heappush(self._longest, (-base, seq.order, seq))
+        self._ends.join(seq)
+        self._longest.join(seq)
         self._allocator.join(seq, num_tokens)
 
     def leave(self, seq: Sequence) -> None:
@@ -92,33 +87,21 @@ class DecodeBatch:
 
     def steps_to_leave(self) -> int:
         """Steps until the first member has all its slots (the batch is not empty)."""
-        leaving = self._leaving
-        while not self._stands(leaving[0][0], leaving[0][2], leaving[0][1]):
-            heappop(leaving)
-        return leaving[0][0] - self._clock.steps
+        first = self._ends.first()
+        assert first is not None
+        return first.final_tokens - first.base - self._clock.steps
 
     def complete(self) -> list[Sequence]:
         """Members that have all their slots now, in `order`."""
-        leaving = self._leaving
-        done: list[Sequence] = []
-        while leaving and leaving[0][0] <= self._clock.steps:
-            clock, order, seq = heappop(leaving)
-            again = bool(done) and done[-1] is seq  # left and rejoined at the same clock
-            if self._stands(clock, seq, order) and not again:
-                done.append(seq)
-        return sorted(done, key=_order) if len(done) > 1 else done
+        ends, done = self._ends, list[Sequence]()
+        first = ends.first()
+        while first is not None and first.final_tokens - first.base <= self._clock.steps:
+            ends.pop()
+            done.append(first)
+            first = ends.first()
+        return sorted(done, key=by_order) if len(done) > 1 else done
 
     def longest_context_tokens(self) -> int:
         """Slots of the longest member; 0 if there is none."""
-        longest = self._longest
-        while longest:
-            base, order, seq = longest[0]
-            if seq.decoding and seq.order == order and seq.base == -base:
-                return self._clock.steps - base
-            heappop(longest)
-        return 0
-
-    @staticmethod
-    def _stands(clock: int, seq: Sequence, order: int) -> bool:
-        """Whether a heap entry is of a current member, which may have left and joined again."""
-        return seq.decoding and seq.order == order and seq.final_tokens - seq.base == clock
+        longest = self._longest.first()
+        return 0 if longest is None else self._clock.slots(longest)

@@ -2,7 +2,8 @@
 
 Under asynchronous scheduling (`depth` 2) a step is scheduled while the one before it computes, so
 the engine waits for the older of two plans. Over the stages of a pipeline as many plans are in
-flight as there are stages, and the engine waits for the oldest. Everything else is the same.
+flight as there are stages, one more under asynchronous scheduling, and the engine waits for the
+oldest. Everything else is the same.
 """
 
 from collections import deque
@@ -15,14 +16,12 @@ from kvsim.engine.books import Books
 from kvsim.engine.intake import Intake
 from kvsim.engine.moments import PLANS, EngineClock, moment
 from kvsim.engine.parts import EngineParts
-from kvsim.engine.pipeline import Pipeline
 from kvsim.engine.plan import UNBOUNDED, Plan, Progress
 from kvsim.engine.run_end import Pause, RunEnd
+from kvsim.engine.step_timer import StepTimer
 from kvsim.memory.allocator import Refusal
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
-from kvsim.step_time.form import Measured
-from kvsim.step_time.stages import StageTimes
 
 if TYPE_CHECKING:
     from kvsim.engine.connectors.totals import RunTotals
@@ -35,12 +34,9 @@ class Engine:
         self.env = env
         scheduler = self.scheduler = parts.scheduler
         recorder = parts.recorder
-        self._step_time = parts.step_time
-        self._measured = parts.step_time if isinstance(parts.step_time, Measured) else None
+        self._timer = StepTimer(parts.step_time)
         self._host_link = parts.host_link
         self._behind = parts.depth - 1
-        stages = parts.step_time if isinstance(parts.step_time, StageTimes) else None
-        self._pipeline = None if stages is None else Pipeline(stages)
         self._timed, self._routed = scheduler.allocator.timed, parts.routed
         self._report_interval_ps = parts.report_interval_ps
         self._max_steps = UNBOUNDED if parts.max_steps is None else parts.max_steps
@@ -126,7 +122,7 @@ class Engine:
         empty one does too: the engine fills its queue before it waits (vLLM 0.33, v1/engine/core.py
         `step_with_batch_queue`).
         """
-        return not plan.empty or self._pipeline is not None
+        return not plan.empty or self._timer.over_stages
 
     def _settle(self) -> Generator[simpy.Event, None, None]:
         """Behind a router: process all other events of this instant before the next plan."""
@@ -164,19 +160,7 @@ class Engine:
 
     def _time(self, plan: Plan) -> None:
         """Set how long the step of the plan takes, and its repetitions."""
-        if self._pipeline is not None:
-            end_ps = self._pipeline.end_ps(plan.shape(), self.now_ps + plan.stall_ps)
-            plan.first_ps = max(plan.stall_ps, end_ps - plan.start_ps)
-        elif plan.chunks or plan.num_drafts:
-            plan.first_ps = plan.stall_ps + self._step_time.step_ps(plan.shape())
-        else:
-            run = self._step_time.decode_run(
-                plan.num_decode, plan.context_tokens, plan.longest_context_tokens
-            )
-            plan.first_ps, plan.growth_ps = plan.stall_ps + run.first_ps, run.growth_ps
-            plan.affine_steps = UNBOUNDED if run.steps is None else run.steps
-        if self._measured is not None:
-            plan.outside = self._measured.outside_domain(plan.shape())
+        self._timer.time(plan, self.now_ps, self._in_flight)
 
     def _copy(self, plan: Plan) -> None:
         """Queue the plan's copies on the host link; the step starts after the last of them."""
@@ -217,21 +201,9 @@ class Engine:
         if self._in_flight and not self.scheduler.returns_quietly(self._in_flight[0]):
             return 0
         if plan.num_drafts:
-            return self._time_run(plan, self.scheduler.repeatable(plan, self._max_steps - 1))
+            more = self.scheduler.repeatable(plan, self._max_steps - 1)
+            return self._timer.time_run(plan, self.scheduler.batch.shapes(more)) if more else 0
         return min(self.scheduler.repeatable(plan, self._max_steps - 1), plan.affine_steps - 1)
-
-    def _time_run(self, plan: Plan, more: int) -> int:
-        """Time each step of a plan that verifies drafts `more` times more, by its accepted tokens.
-        Returns for how many steps it stays within, or outside, the measured range.
-        """
-        if not more:
-            return 0
-        plan.ends_ps = [plan.first_ps]
-        for shape in self.scheduler.batch.shapes(more):
-            if self._measured is not None and self._measured.outside_domain(shape) != plan.outside:
-                break
-            plan.ends_ps.append(plan.ends_ps[-1] + self._step_time.step_ps(shape))
-        return len(plan.ends_ps) - 1
 
     def _commit(self, plan: Plan, steps: int) -> None:
         """The awaited steps are over: book them, and process the outputs that returned."""

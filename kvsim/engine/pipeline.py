@@ -9,7 +9,8 @@ class Pipeline:
 
     def __init__(self, times: StageTimes) -> None:
         self._times = times
-        self._free_ps = [0] * len(times.forms)
+        self.num_stages = len(times.forms)
+        self._free_ps = [0] * self.num_stages
 
     def end_ps(self, shape: StepShape, from_ps: int) -> int:
         """The time at which a micro-batch that may start at from_ps leaves the last stage."""

@@ -150,6 +150,16 @@ class Plan:
         return not self.chunks and not self.num_decode
 
     @property
+    def continues(self) -> bool:
+        """Whether a sequence may go on from a token of this step: all but prompts that end with
+        their first token.
+        """
+        return self.num_decode > 0 or any(
+            chunk.samples and (chunk.is_decode or chunk.seq not in self.finishing)
+            for chunk in self.chunks
+        )
+
+    @property
     def new_tokens(self) -> int:
         """Tokens that the first step computes."""
         return self.num_decode + self.num_drafts + sum(chunk.new_tokens for chunk in self.chunks)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvsim.engine.arrivals import Arrivals, Left
+from kvsim.engine.combinations import check_drafts, check_stages, check_waves
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.engine import Engine
 from kvsim.engine.link import Link
@@ -22,7 +23,7 @@ from kvsim.engine.speculation.acceptance import Acceptance
 from kvsim.engine.speculation.verifier import Verifier
 from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions, MemorySpec
-from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
@@ -51,7 +52,8 @@ class ReplicaSpec:
     the connector keep blocks from being freed. shared: tiers that replicas on one clock have in
     common; None: the replica is alone. hicache: tiers behind the device under SGLang's scheduler;
     None: those of the allocator's options. asks_blocks: the connector asks for block ids.
-    stages: of the pipeline; as many steps are then in flight.
+    stages: of the pipeline; as many steps are then in flight, and one more if scheduling is
+    asynchronous.
     """
 
     allocator: AllocatorOptions
@@ -78,7 +80,7 @@ class ReplicaSpec:
     @property
     def depth(self) -> int:
         """Steps in flight."""
-        return self.stages if self.stages > 1 else self.scheduler.depth
+        return self.stages + self.scheduler.depth - 1
 
     def with_connector(
         self,
@@ -103,9 +105,10 @@ class ReplicaSpec:
             self.layout,
             self.max_model_len,
             self.copy_bytes_per_s,
-            hash_lag=0 if self.stages > 1 else scheduler.depth - 1,
+            hash_lag=scheduler.depth - 1,
+            steps_ahead=self.depth - 1,
             rules=scheduler.block_rules,
-            max_in_flight_tokens=scheduler.max_in_flight_tokens,
+            max_in_flight_tokens=scheduler.max_in_flight_tokens(self.depth),
             speculation=self._speculation,
             unwatched=self.unwatched and (self.connector is None or not self.asks_blocks),
             states=self.states,
@@ -126,10 +129,16 @@ class ReplicaSpec:
         """
         speculation = self._speculation
         if self.stages > 1:
-            self._check_stages()
-            return self.scheduler.staged(
-                self.allocator.build(self.memory_spec()), self.max_model_len
+            check_stages(
+                self.stages,
+                self.layout,
+                drafts=self.speculation is not None,
+                connector=self.connector is not None,
+                hierarchical=self.allocator.hierarchical,
+                planned=self.plan is not None,
             )
+            allocator = self.allocator.build(self.memory_spec())
+            return self.scheduler.staged(allocator, self.max_model_len, self.stages)
         if speculation is None or self.acceptance is None:
             allocator = self.allocator.build(self.memory_spec())
             if self.connector is not None:
@@ -141,37 +150,10 @@ class ReplicaSpec:
 
                 check_hierarchy(scheduler)
             return scheduler
-        speculation.check()
-        if not self.allocator.speculates:
-            raise InputError(
-                "this allocator has no slots for tokens drafted ahead",
-                where="allocator.kind",
-                value=type(self.allocator).__name__,
-                remedy='kind = "paged", or leave speculative_config out',
-            )
+        check_drafts(speculation, self.allocator)
         allocator = self.allocator.build(self.memory_spec())
         verifier = Verifier(speculation, self.acceptance, self.max_model_len)
         return self.scheduler.speculating(allocator, self.max_model_len, verifier)
-
-    def _check_stages(self) -> None:
-        """InputError for what is simulated on one pipeline stage alone."""
-        only_one = {
-            "drafted tokens": self.speculation is not None,
-            "a KV connector": self.connector is not None,
-            "a hierarchical cache": self.allocator.hierarchical,
-            "layers with a window or a state": len(self.layout.groups) > 1
-            or self.layout.groups[0].kind not in ("full", "mla")
-            or self.layout.groups[0].chunk_tokens is not None,
-        }
-        for what, there in only_one.items():
-            if there:
-                raise InputError(
-                    f"{what}: simulated on one pipeline stage alone",
-                    where="model.pipeline_parallel_size",
-                    value=self.stages,
-                    limit=1,
-                    remedy="take tensor_parallel_size; kvsim memory sizes the stages",
-                )
 
     def host_link(self) -> Link:
         """The link to host memory for swapped and offloaded content."""
@@ -297,17 +279,11 @@ def _engine(spec: ReplicaSpec, env: EngineClock, parts: EngineParts) -> Engine:
     if parts.waves is not None:
         from kvsim.engine.wave_engine import WaveEngine
 
-        beyond = "a KV connector" if spec.connector is not None else None
-        beyond = "a hierarchical cache" if spec.allocator.hierarchical else beyond
-        beyond = "two steps in flight" if parts.depth > 1 else beyond
-        if beyond is not None:
-            raise InputError(
-                f"ranks that step together are not simulated with {beyond}",
-                where="fleet.router.lockstep",
-                value=True,
-                remedy="leave it out; async_scheduling = false, or under SGLang "
-                "disable_overlap_schedule = true, has one step in flight",
-            )
+        check_waves(
+            connector=spec.connector is not None,
+            hierarchical=spec.allocator.hierarchical,
+            depth=parts.depth,
+        )
         return WaveEngine(env, parts)
     if spec.connector is not None:
         from kvsim.engine.connected_engine import ConnectedEngine

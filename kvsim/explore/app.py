@@ -1,7 +1,6 @@
 """The Dash application: layout, callbacks, the pages of single runs, and who may see them."""
 
 from hashlib import sha256
-from ipaddress import ip_address
 from secrets import compare_digest
 from string import Template
 from typing import Any
@@ -11,10 +10,11 @@ from dash import Dash, Input, Output
 from flask import Flask, Response, abort, redirect, request
 
 from kvsim.explore import editing, running, sweeping
+from kvsim.explore.hosts import is_loopback
 from kvsim.explore.layout import make_layout
 from kvsim.explore.page_context import PageContext
 from kvsim.plumbing.shipped import package_folder
-from kvsim.report.page import map_page, whole_page
+from kvsim.report.filled_page import map_page, whole_page
 from kvsim.report.template import style_sheet
 
 # The browser itself refuses whatever would leave this machine.
@@ -70,6 +70,13 @@ def make_app(context: PageContext, host: str, token: str) -> Flask:
         Output("theme-button", "children"),
         Input("theme-button", "n_clicks"),
     )
+    app.clientside_callback(  # at once; the server's answer may take its time
+        "window.dash_clientside.explore.pinning",
+        Output("pin", "children", allow_duplicate=True),
+        Output("pin", "disabled", allow_duplicate=True),
+        Input("pin", "n_clicks"),
+        prevent_initial_call=True,
+    )
     app.clientside_callback(
         "window.dash_clientside.explore.unfolded",
         Output("controls-fold", "open"),
@@ -88,16 +95,6 @@ def make_app(context: PageContext, host: str, token: str) -> Flask:
         return Response(makers[page](held), mimetype="text/html")
 
     return server
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches it."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _guard(server: Flask, host: str, token: str) -> None:

@@ -16,8 +16,8 @@ HEIGHT_PX = 340
 MOST_TICKS = 12
 
 
-def draw(points: Sequence[CurvePoint], key: str, name: str) -> "go.Figure | None":
-    """The measure of this name over the key; None where no value ran."""
+def draw(points: Sequence[CurvePoint], title: str, name: str) -> "go.Figure | None":
+    """The measure of this name over the knob of this title; None where no value ran."""
     import plotly.graph_objects as go
 
     measure = MEASURES[name]
@@ -32,7 +32,7 @@ def draw(points: Sequence[CurvePoint], key: str, name: str) -> "go.Figure | None
             x=[value for value, _ in found],
             y=[measure.value(run) for _, run in found],
             text=[measure.text(run) for _, run in found],
-            hovertemplate=f"{plain(key)} = %{{x}}: %{{text}}<extra>%{{fullData.name}}</extra>",
+            hovertemplate=f"{plain(title)} %{{x}}: %{{text}}<extra>%{{fullData.name}}</extra>",
             mode="lines+markers",
             line={**run_line(index), "width": 2},
         )
@@ -41,14 +41,15 @@ def draw(points: Sequence[CurvePoint], key: str, name: str) -> "go.Figure | None
     values = [point.value for point in points]
     spread = min(values) > 0 and max(values) / min(values) > 10
     figure.update_xaxes(
-        title_text=plain(key),
+        title_text=plain(title),
         type="log" if spread else "linear",
         tickvals=values if len(values) <= MOST_TICKS else None,
         ticktext=[figures(value) for value in values],
         minor_ticks="",
         tickangle=0,
     )
-    figure.update_yaxes(rangemode="tozero", title_text=plain(measure.title))
+    unit = ", s" if measure.is_time else ""
+    figure.update_yaxes(rangemode="tozero", title_text=f"{plain(measure.title)}{unit}")
     figure.update_layout(margin={"l": 72, "r": 12, "t": 40, "b": 52})
     return figure
 

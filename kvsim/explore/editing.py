@@ -9,7 +9,7 @@ from kvsim.explore import actions, touring
 from kvsim.explore.controls import CONTROLS
 from kvsim.explore.controls.allocators import ADD, REMOVE
 from kvsim.explore.page_context import PageContext
-from kvsim.explore.pins import pin_bar
+from kvsim.explore.pins import pin_bar, pin_button
 from kvsim.explore.starting_points import TOUR
 from kvsim.explore.visit import PageVisit
 from kvsim.explore.widgets import KEY, SAID
@@ -32,6 +32,8 @@ def register(app: Dash, context: PageContext) -> None:
             "stop": Output("stop", "children"),
             "command": Output("command", "children"),
             "pins": Output("pins", "children"),
+            "pin": Output("pin", "children"),
+            "unpinnable": Output("pin", "disabled"),
         },
         inputs={
             "search": Input("address", "search"),
@@ -115,7 +117,12 @@ def _refused(
     names = ("visit", "address", "base", "controls", "tour", "stop", "command", "pins")
     cause = ctx.triggered_id
     key = cause.get("key") if isinstance(cause, dict) else None
-    return {**dict.fromkeys(names, no_update), "fault": str(error), "said": _said(key, str(error))}
+    return {
+        **dict.fromkeys(names, no_update),
+        **_pin_button(PageVisit.restored(held), context),
+        "fault": str(error),
+        "said": _said(key, str(error)),
+    }
 
 
 def _said(key: str | None, fault: str) -> list[str]:
@@ -145,7 +152,13 @@ def _shown(
         "stop": touring.stop_page(name) if moved else no_update,
         "pins": pin_bar(new) if old is None or new.pins != old.pins else no_update,
         "command": no_update if same else _command(new, context),
+        **_pin_button(new, context),
     }
+
+
+def _pin_button(visit: PageVisit, context: PageContext) -> dict[str, Any]:
+    text, free = pin_button(visit, visit.state.query(context.starting_points))
+    return {"pin": text, "unpinnable": not free}
 
 
 def _shape(table: dict[str, Any]) -> list[str]:

@@ -35,12 +35,26 @@ WORDS = {
     "victim": "Sequence to preempt",
     "n": "Samples of each prompt",
     "of recipe": "Requests of the recipe",
+    "prompt.tokens": "Prompt, tokens",
+    "prompt.min_tokens": "Shortest prompt, tokens",
+    "prompt.max_tokens": "Longest prompt, tokens",
+    "output.tokens": "Output, tokens",
+    "output.min_tokens": "Shortest output, tokens",
+    "output.max_tokens": "Longest output, tokens",
+    "turns.tokens": "Turns of a conversation",
+    "think.mean_s": "Mean pause of a user, s",
+    "max_context": "Longest conversation, tokens",
+    "max_loras": "LoRA slots",
 }
 
 
 def words_of(name: str) -> str:
-    """A key in words with its unit; the key where it has none."""
-    return WORDS.get(name, name)
+    """A key in words with its unit; the key where it has none. Of a dotted name the last two parts
+    count, or the last.
+    """
+    parts = name.split(".")
+    found = (WORDS.get(".".join(parts[-many:])) for many in (2, 1))
+    return next(filter(None, found), name)
 
 
 def hint_of(name: str, doc: str | None) -> str:

@@ -5,12 +5,31 @@ from urllib.parse import parse_qsl
 from dash import html
 from dash.development.base_component import Component
 
-from kvsim.explore.visit import PageVisit
+from kvsim.explore.knob_words import words_of
+from kvsim.explore.starting_points import TOUR
+from kvsim.explore.visit import MOST_PINS, PageVisit
 
 
 def short_name(pin: str) -> str:
-    """A pinned state by where it started and what was set."""
-    return ", ".join(value.rpartition(".")[2] for _, value in parse_qsl(pin))
+    """A pinned state by where it started and what was set, in words."""
+    (_, base), *settings = parse_qsl(pin)
+    return ", ".join([base.removeprefix(TOUR), *(_set_words(value) for _, value in settings)])
+
+
+def _set_words(setting: str) -> str:
+    key, _, value = setting.partition("=")
+    words = words_of(key.strip())
+    name = key.strip().rpartition(".")[2] if words == key.strip() else words
+    return f"{name}: {value.strip()}"
+
+
+def pin_button(visit: PageVisit, query: str) -> tuple[str, bool]:
+    """What the button says for the state of this query, and whether it can be pressed."""
+    if query in visit.pins:
+        return "Pinned", False
+    if len(visit.pins) >= MOST_PINS:
+        return f"{MOST_PINS} pinned, at most", False
+    return "Pin", True
 
 
 def pin_bar(visit: PageVisit) -> list[Component]:

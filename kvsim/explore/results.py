@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from kvsim.explore.task import LEAD
 from kvsim.explore.theme import themed
-from kvsim.report.classes import DARK, LOOKS, run_line
-from kvsim.report.figures import FIGURES
+from kvsim.report.classes import DARK, LOOKS, ClassLook, run_line
 from kvsim.report.measures import MEASURES, best, shown
 from kvsim.report.names import called
 
 CONFIG = {"displayModeBar": False, "displaylogo": False, "responsive": True}
+_FIRST_WORDS = 2  # paragraphs above it
 
 
 class ResultColumn(NamedTuple):
@@ -32,7 +33,14 @@ def drawn(columns: Sequence[ResultColumn], dark: bool, *, maps: bool = True) -> 
     """
     if not columns:
         return []
+    names = [
+        name
+        for name in columns[-1].held["figures"]
+        if any(column.held["figures"][name].data is not None for column in columns)
+    ]
     return [
+        *_words(columns[-1].held),
+        *(_pictures(name, columns, dark) for name in names if name == LEAD),
         *_story(columns[-1].held, dark),
         _numbers(columns),
         *(
@@ -40,17 +48,24 @@ def drawn(columns: Sequence[ResultColumn], dark: bool, *, maps: bool = True) -> 
             if maps
             else []
         ),
-        *(_pictures(name, columns, dark) for name in columns[-1].held["figures"]),
+        *(_pictures(name, columns, dark) for name in names if name != LEAD),
     ]
 
 
+def _words(held: dict[str, Any]) -> list[Component]:
+    """The answer to the scenario's question, and what the report says first."""
+    said = [*([held["answer"]] if held["answer"] else []), *held["words"]][:_FIRST_WORDS]
+    return [html.Div([html.P(paragraph) for paragraph in said], className="words")]
+
+
 def _story(held: dict[str, Any], dark: bool) -> list[Component]:
-    parts = [html.P(paragraph) for paragraph in held["words"]]
+    rest = held["words"][_FIRST_WORDS - bool(held["answer"]) :]
+    parts = [html.P(paragraph) for paragraph in rest]
     remarks = [html.Li(each) for each in held["remarks"]]
     found: list[Component] = [
-        html.Div(parts[:2], className="words"),
         html.Div([_card(card, dark) for card in held["cards"]], className="cards"),
-        html.Div(parts[2:], className="words rest"),
+        *([html.P(held["bars_mean"], className="note")] if held["bars_mean"] else []),
+        html.Div(parts, className="words rest"),
     ]
     if remarks:
         found.append(html.Aside(html.Ul(remarks), className="remarks"))
@@ -140,26 +155,40 @@ def _pictures(name: str, columns: Sequence[ResultColumn], dark: bool) -> Compone
             responsive=True,
             style={"height": f"{figure.height_px}px"},
         )
-        names = {place: column.held["labels"][place] for place in figure.lines}
-        keys = [_runs_key(names, dark)] if names else []
+        labels = {place: column.held["labels"][place] for place in figure.lines}
+        keys = [_runs_key(labels, dark)] if labels else []
+        if figure.classes:
+            seen = column.held["classes_seen"] if name == LEAD else figure.classes
+            keys.append(_classes_key(seen, dark))
         cells.append(html.Div([*keys, graph], className="picture"))
     figure = columns[-1].held["figures"][name]
     row = _row(name, figure.title, figure.note, columns, cells)
-    if name == next(iter(FIGURES)):
+    if name == LEAD:
         row.children.append(_classes(dark))
     return row
+
+
+def _classes_key(names: Sequence[str], dark: bool) -> Component:
+    """The legend of the ledger's classes."""
+    shown = [look for look in LOOKS if look.name in names]
+    return html.P(
+        [html.Span([_swatch(look, dark, html.I), look.name]) for look in shown], className="keys"
+    )
+
+
+def _swatch(look: ClassLook, dark: bool, kind: type[Component] = html.Span) -> Component:
+    colour = DARK.get(look.colour, look.colour) if dark else look.colour
+    return kind(
+        className="swatch hatched" if look.pattern else "swatch",
+        style={"backgroundColor": colour},
+    )
 
 
 def _classes(dark: bool) -> Component:
     """The ten classes of the ledger, by their colours."""
     found = []
     for look in LOOKS:
-        colour = DARK.get(look.colour, look.colour) if dark else look.colour
-        swatch = html.Span(
-            className="swatch hatched" if look.pattern else "swatch",
-            style={"backgroundColor": colour},
-        )
-        name = html.Dt([swatch, f"{look.name} ", html.Small(look.family)])
+        name = html.Dt([_swatch(look, dark), f"{look.name} ", html.Small(look.family)])
         found.append(html.Div([name, html.Dd(look.meaning)]))
     summary = html.Summary("what the colours mean")
     return html.Details([summary, html.Dl(found, className="classes")])

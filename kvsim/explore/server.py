@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kvsim.explore.app import TOKEN_KEY, make_app
 from kvsim.explore.page_context import PageContext
 from kvsim.explore.starting_points import find_starting_points
+from kvsim.explore.state import started
 from kvsim.explore.worker_pool import WorkerPool
 from kvsim.plumbing.errors import InputError
 
@@ -28,36 +28,55 @@ def serve(
 ) -> None:
     """Listen on host and port (0: any that is free); `ready` hears the address, which holds the
     token that the page asks for. Returns when it is interrupted, or when another thread sets
-    `stop`. Raises InputError for a scenario or an address that cannot be.
+    `stop`. Raises InputError for a scenario or an address that cannot be. The workers start first,
+    and with what an empty address asks for: they are at it while the page is loaded.
     """
+    starting_points = find_starting_points(scenario)
+    default = next(iter(starting_points)) if scenario is not None else FIRST
+    with _listening(host, port) as bound:
+        workers = WorkerPool()
+        try:
+            context = PageContext(starting_points, workers, default)
+            _begin(context)
+            _serve(context, host, bound, ready, stop)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            workers.close()
+
+
+def _begin(context: PageContext) -> None:
+    """Have the default simulated; a page that opens within the pool's patience joins the job."""
+    state = started(context.starting_points[context.default])
+    context.workers.ask("start", state.key, context.run_task(state))
+
+
+def _serve(
+    context: PageContext,
+    host: str,
+    bound: socket.socket,
+    ready: Callable[[str], None],
+    stop: threading.Event | None,
+) -> None:
     from werkzeug.serving import WSGIRequestHandler, make_server
+
+    from kvsim.explore.app import TOKEN_KEY, make_app
 
     class Quiet(WSGIRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             """A page that asks four times a second is no news."""
 
-    starting_points = find_starting_points(scenario)
-    default = next(iter(starting_points)) if scenario is not None else FIRST
-    with _listening(host, port) as bound:
-        port = bound.getsockname()[1]
-        workers = WorkerPool()
-        try:
-            token = secrets.token_urlsafe(24)
-            app = make_app(PageContext(starting_points, workers, default), host, token)
-            server = make_server(
-                host, port, app, threaded=True, request_handler=Quiet, fd=bound.fileno()
-            )
-            name = f"[{host}]" if ":" in host else host
-            ready(f"http://{name}:{port}/?{TOKEN_KEY}={token}")
-            if stop is None:
-                signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end like any other
-            else:
-                threading.Thread(target=_ended, args=(stop, server), daemon=True).start()
-            server.serve_forever()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            workers.close()
+    port = bound.getsockname()[1]
+    token = secrets.token_urlsafe(24)
+    app = make_app(context, host, token)
+    server = make_server(host, port, app, threaded=True, request_handler=Quiet, fd=bound.fileno())
+    name = f"[{host}]" if ":" in host else host
+    ready(f"http://{name}:{port}/?{TOKEN_KEY}={token}")
+    if stop is None:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end like any other
+    else:
+        threading.Thread(target=_ended, args=(stop, server), daemon=True).start()
+    server.serve_forever()
 
 
 def _ended(stop: threading.Event, server: "BaseWSGIServer") -> None:

@@ -1,6 +1,7 @@
 """The callbacks of the sweep: its controls, its job, its curve."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -9,6 +10,7 @@ from dash.development.base_component import Component
 
 from kvsim.explore import curve
 from kvsim.explore.controls.rate import RATES
+from kvsim.explore.knob_words import words_of
 from kvsim.explore.page_context import PageContext
 from kvsim.explore.results import CONFIG
 from kvsim.explore.running import bar, progress_text
@@ -77,7 +79,8 @@ def register(app: Dash, context: PageContext) -> None:
 
 def _drawn(points: Any, visit: PageVisit, measure: str, theme: str | None) -> list[Component]:
     key, _ = assignment(visit.sweep, "sweep")
-    figure = curve.draw(points, key, measure)
+    titles = knob_titles(dict(numbers(visit.state.table)), visit.state.table)
+    figure = curve.draw(points, titles.get(key, key), measure)
     notes: list[Component] = [html.P(each, className="note") for each in curve.faults(points)]
     if figure is None:
         return notes
@@ -103,7 +106,10 @@ def _register_knobs(app: Dash) -> None:
             return (no_update,) * 5
         visit = PageVisit.restored(held)
         found = dict(sorted(numbers(visit.state.table), key=_is_no_rate))
-        options = [{"label": named(_title(key, held["table"])), "value": key} for key in found]
+        options = [
+            {"label": named(title), "value": key}
+            for key, title in knob_titles(found, held["table"]).items()
+        ]
         if visit.sweep and ctx.triggered_id == "visit":
             swept, values = visit.sweep.split("=", 1)
             return options, swept, *values.removesuffix("log").split(":")
@@ -147,10 +153,20 @@ def ends(value: float) -> tuple[float, float]:
     return value / 4, value * 4
 
 
+def knob_titles(keys: Iterable[str], table: Mapping[str, Any]) -> dict[str, str]:
+    """Keys in words with their units, and with the label of their allocator; where two would read
+    alike, the key stands behind.
+    """
+    titles = {key: _title(key, table) for key in keys}
+    often = Counter(titles.values())
+    return {key: each if often[each] == 1 else f"{each} ({key})" for key, each in titles.items()}
+
+
 def _title(key: str, table: Mapping[str, Any]) -> str:
-    """The title of a key, with the label of its allocator."""
     parts = key.split(".")
-    if parts[0] == "allocator":
-        held = table["allocator"][int(parts[1])]
-        parts[1] = str(held.get("label") or held["kind"])
-    return ".".join(parts)
+    words = words_of(key)
+    if parts[0] != "allocator":
+        return words
+    held = table["allocator"][int(parts[1])]
+    label = held.get("label") or held["kind"]
+    return f"{label}: {'.'.join(parts[2:]) if words == key else words}"

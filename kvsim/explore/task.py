@@ -13,6 +13,7 @@ from kvsim.results.summary import RunSummary
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
+LEAD = "shares"  # the figure of the first screen
 PREVIEWED = 100  # requests of the first picture, which takes about a second
 Show = Callable[[Any], None]  # a first answer, of fewer requests
 Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
@@ -54,8 +55,15 @@ class RunTask(NamedTuple):
         if show is not None and len(requests) >= 3 * PREVIEWED:
             first = _first(requests)
             preview = Simulation(Scenario.from_table(self.table, self.folder), first)
-            show({**self._drawn(preview, tell), "previewed": (len(first), len(requests))})
+            show({**self._first_screen(preview, tell), "previewed": (len(first), len(requests))})
         return self._drawn(simulation, tell)
+
+    def _first_screen(self, simulation: Simulation, tell: Tell) -> dict[str, Any]:
+        """The figure that leads alone, and no addresses: a picture as soon as can be."""
+        from kvsim.report.page import contents
+
+        result = simulation.result(tell)
+        return {**contents(result, [LEAD]), "runs": [run.summary for run in result.runs]}
 
     def _drawn(self, simulation: Simulation, tell: Tell) -> dict[str, Any]:
         from kvsim.report.page import contents
@@ -95,13 +103,13 @@ class SweepTask(NamedTuple):
     def _point(self, index: int, tell: Tell) -> "CurvePoint":
         value, count = self.values[index], len(self.values)
 
-        def told(label: str, done: int, total: int) -> None:
+        def progressed(label: str, done: int, total: int) -> None:
             tell(f"{self.key} = {value}: {label}", index * total + done, count * total)
 
         table = deepcopy(self.table)
         put(table, self.key, value, "sweep")
         try:
-            result = Simulation(Scenario.from_table(table, self.folder)).result(told)
+            result = Simulation(Scenario.from_table(table, self.folder)).result(progressed)
         except InputError as error:
             return CurvePoint(value, (), said(error, self.table, self.base_table))
         return CurvePoint(value, tuple(run.summary for run in result.runs), "")

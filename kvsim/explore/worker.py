@@ -27,6 +27,7 @@ def work(line: Connection) -> None:
         except (EOFError, OSError):
             return
         try:
+            line.send(("progress", ("starting", 0, 1)))
             _limit_memory(None if confirmed else MOST_MEMORY_BYTES)
             line.send(_outcome(task, line))
         except (BrokenPipeError, ConnectionResetError):
@@ -34,13 +35,13 @@ def work(line: Connection) -> None:
 
 
 def _outcome(task: Any, line: Connection) -> tuple[str, Any]:
-    told_s = 0.0
+    sent_s = 0.0
 
     def tell(what: str, done: int, total: int) -> None:
-        nonlocal told_s
+        nonlocal sent_s
         now_s = time.monotonic()
-        if now_s - told_s >= TELL_EVERY_S:
-            told_s = now_s
+        if now_s - sent_s >= TELL_EVERY_S:
+            sent_s = now_s
             line.send(("progress", (what, done, total)))
 
     try:

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.moments import EngineClock
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, RunningReplica, serving
-from kvsim.engine.waves import Waves
-from kvsim.fleet.load import Load
-from kvsim.fleet.watch import ReplicaWatch
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence as KVSequence
 from kvsim.step_time.form import StepTime
+
+if TYPE_CHECKING:
+    from kvsim.engine.connectors.shared import Shared
+    from kvsim.engine.waves import Waves
+    from kvsim.fleet.load import Load
 
 
 class MemberHooks(NamedTuple):
@@ -28,18 +29,20 @@ class MemberHooks(NamedTuple):
 
     left: Callable[[Request], None]
     prefilled: Callable[[str, int], None] | None = None
-    heard: Callable[[Load, int], None] | None = None
+    heard: "Callable[[Load, int], None] | None" = None
     needs_tokens: bool = False
     observer: Observer | None = None
     refuse: bool = True
     report_interval_ps: int | None = None
-    waves: Waves | None = None
-    shared: Shared | None = None
+    waves: "Waves | None" = None
+    shared: "Shared | None" = None
 
     def watch(self) -> Observer | None:
         """Who watches a replica of the member; None: nobody needs to."""
         if self.prefilled is None and self.heard is None:
             return self.observer
+        from kvsim.fleet.watch import ReplicaWatch  # only replicas of a fleet are watched
+
         return ReplicaWatch(
             self.prefilled, self.heard, needs_tokens=self.needs_tokens, also=self.observer
         )

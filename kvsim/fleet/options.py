@@ -22,8 +22,8 @@ MOST_REPLICAS = 4096
 
 
 class FleetGroup(Options):
-    """Replicas that differ from the scenario's: the tables named here are put over the scenario's
-    (`model` key by key; the others take its place, an `allocator` that of all).
+    """Replicas that differ from the scenario's. The keys of `model` replace the scenario's one by
+    one. Any other table here replaces the scenario's whole table, and `allocator` all of them.
     """
 
     replicas: int = Field(1, ge=1, le=MOST_REPLICAS)

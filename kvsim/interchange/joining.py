@@ -15,7 +15,7 @@ def join(named: Sequence[Named], notes: list[str]) -> Requests | None:
 
     The source taken is the one that timed the requests; where none did, the one that has their
     output lengths; else the first. named: each source's name and requests. notes: gets a line for
-    each source that has other requests and is left aside.
+    each source that has other requests and is left out.
     """
     known = [(name, requests) for name, requests in named if requests is not None]
     if not known:
@@ -27,8 +27,8 @@ def join(named: Sequence[Named], notes: list[str]) -> Requests | None:
         pairs = _pairs(main.rows, other.rows)
         if pairs is None:
             notes.append(
-                f"{name} tells of {len(other.rows):,} requests that are not the "
-                f"{len(main.rows):,} of {main_name}: they are left aside"
+                f"{name} has {len(other.rows):,} requests that are not the "
+                f"{len(main.rows):,} of {main_name}: they are left out"
             )
             continue
         main = _filled(main, other, pairs)

@@ -86,7 +86,7 @@ def merge(reads: Sequence[Read]) -> Merged:
         same = first.description.requests is not None
         clock = None if gauges.clock == "own" and not same else gauges.clock
         notes.extend(
-            f"the gauges of {read.name} are left aside for those of {first.name}"
+            f"the gauges of {read.name} are left out: those of {first.name} are used"
             for read in with_gauges[1:]
         )
     loads = [read.description.load for read in reads if read.description.load is not None]

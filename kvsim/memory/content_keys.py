@@ -31,7 +31,7 @@ class KeyRuns:
         return self.ends[-1] if self.ends else 0
 
     def plus(self, first: int, count: int) -> "KeyRuns":
-        """These keys, and `count` > 0 more from `first` on."""
+        """A copy with `count` > 0 further keys from `first` on."""
         return KeyRuns([*self.firsts, first], [*self.ends, len(self) + count])
 
     def at(self, index: int) -> int:

@@ -15,7 +15,7 @@ from kvsim.memory.ledger import Course, Jumps, Usage
 from kvsim.memory.parts import LEFT_BEHIND
 
 
-class Mover(NamedTuple):
+class WindowedDecoder(NamedTuple):
     """A decoder. computed: slots before its last step; slots: slots now; shared: leading slots that
     other sequences hold too.
     """
@@ -52,12 +52,12 @@ class LeftBehind:
             for window, token_bytes in self._windows
         )
 
-    def during(self, course: Course, movers: Iterable[Mover], steps: int) -> Course:
-        """`course` of `steps` decode steps of `movers`, including the bytes left behind on the
+    def during(self, course: Course, decoders: Iterable[WindowedDecoder], steps: int) -> Course:
+        """`course` of `steps` decode steps of `decoders`, including the bytes left behind on the
         way.
         """
         jumps = Jumps()
-        for computed, slots, shared in movers:
+        for computed, slots, shared in decoders:
             jumps.add(self.bytes(slots, shared) - self.bytes(computed, shared), 1)
             for window, token_bytes in self._windows:
                 start = max(2, window + shared - slots + 1)  # one slot in each step from there on

@@ -100,9 +100,13 @@ class HoldingPromise(LoadingPromise, Protocol):
         """Key and block at each place; None: the content has no key."""
         ...
 
+    def still_free(self, block: FreeBlock) -> FreeBlock | None:
+        """A block that was free, with what it holds now; None: it is in use."""
+        ...
+
     def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
-        """At most `most` free blocks in the order in which they leave, behind `after`, or from the
-        first on if that is not free any more.
+        """At most `most` free blocks in the order in which they leave, behind the free block
+        `after`; None: from the first on.
         """
         ...
 

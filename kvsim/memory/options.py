@@ -22,6 +22,7 @@ class MemorySpec(NamedTuple):
     copy_bytes_per_s: device copy bandwidth, bytes moved (read + written) per second.
     hash_lag: tokens by which generated content becomes known late: 1 under asynchronous scheduling,
         as a step is scheduled before the token that it continues from has returned.
+    steps_ahead: steps scheduled before the oldest one has returned.
     rules: block rules of the engine's version.
     speculation: method of speculative decoding; None without.
     max_in_flight_tokens: most tokens in flight, if prompts are computed in chunks; None: prompts
@@ -42,6 +43,7 @@ class MemorySpec(NamedTuple):
     max_model_len: int
     copy_bytes_per_s: int
     hash_lag: int = 0
+    steps_ahead: int = 0
     rules: BlockRules = NEWEST.blocks
     max_in_flight_tokens: int | None = None
     speculation: Speculation | None = None
@@ -121,7 +123,7 @@ class AllocatorOptions(Options):
         yield Removal(WASTE, None)
 
     def resolved(self, memory: MemorySpec) -> Self:
-        """These options with the defaults resolved for this pool; itself if nothing changes."""
+        """A copy with the defaults resolved for this pool; the same object if nothing changes."""
         return self
 
     def build(self, memory: MemorySpec) -> Allocator:

@@ -223,7 +223,7 @@ class SharingAllocator(StepwiseAllocator):
 
     @property
     def saved_bytes(self) -> int:
-        """What sequences hold together, counted for each but the first of them."""
+        """Bytes of shared blocks, counted once for each owner but the first."""
         return self._num_saved * self._block_bytes
 
     @property

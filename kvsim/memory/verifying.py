@@ -8,13 +8,13 @@ from kvsim.sequence import Sequence
 class Ahead(NamedTuple):
     """The steps of a sequence, as known before the first of them.
 
-    slots: valid slots before each step, and after the last. believed, returned, known: when the
+    slots: valid slots before each step, and after the last. counted, returned, known: when the
     first step is scheduled, slots that the scheduler counts, slots of returned steps, and returned
     tokens.
     """
 
     slots: list[int]
-    believed: int
+    counted: int
     returned: int
     known: int
 
@@ -33,16 +33,18 @@ class Verifying(Protocol):
         """`seq` is no member any more and keeps its memory."""
         ...
 
-    def movers(self) -> list[Sequence]:
+    def due(self) -> list[Sequence]:
         """Members that take blocks or register content in the next step, in `order`."""
         ...
 
     def take(self, seq: Sequence) -> bool:
-        """The turn of one of `movers` in the next step; False: no room, nothing changed."""
+        """The turn of one of `due` in the next step; False: no room, nothing changed."""
         ...
 
     def advance(self, new_slots: int) -> None:
-        """All movers had their turn: the step is scheduled. new_slots: slots that it fills."""
+        """The members that are `due` had their turn: the step, which fills `new_slots` slots, is
+        scheduled.
+        """
         ...
 
     def step_returned(self) -> list[Sequence]:

@@ -20,7 +20,8 @@ from kvsim.plumbing.errors import InputError
 
 # As a part of its own: a folder may be called anything.
 _GGUF = re.compile(r"(^|[-_./])gguf($|[-_.:])|\.gguf", re.IGNORECASE)
-LEAVE_RECURRENCE = ("fp8", "nvfp4")
+# LLM Compressor's recipes for FP8 name their copies so.
+_DYNAMIC = re.compile(r"fp8[-_.]?dyn", re.IGNORECASE)
 
 
 def find_model(name: str, where: str = "model.name", *, offline: bool = False) -> Model:
@@ -53,17 +54,19 @@ def find_model(name: str, where: str = "model.name", *, offline: bool = False) -
         raise unknown(name, where, missing)
     model = named_model(copy.base, where)
     if copy.quantization is not None:
-        model = replace(model, weight_format=_as_published(model, copy.quantization))
+        model = replace(model, weight_format=_as_published(model, copy.quantization, name))
     stored = f", weights as {copy.quantization}" if copy.quantization else ""
     return replace(model, name=name, source=f"{model.source}, by the name of the copy{stored}")
 
 
-def _as_published(model: Model, scheme: str) -> WeightFormat:
-    """The format of a copy in `scheme`. Those in floating point leave recurrence in the model's
-    dtype (Qwen's own FP8, and the NVFP4 recipes of ModelOpt and LLM Compressor).
+def _as_published(model: Model, scheme: str, name: str) -> WeightFormat:
+    """The format of a copy in `scheme`. The NVFP4 recipes of ModelOpt and LLM Compressor, and the
+    FP8 recipe of the latter, leave recurrence in the model's dtype. Qwen's own FP8 converts its
+    projections too: Qwen3.8-27B-FP8 takes 14.28 GiB on each of two GPUs
+    (github.com/vllm-project/recipes/pull/810).
     """
     form = WeightFormat.quantized(scheme, model.torch_dtype)
-    if scheme not in LEAVE_RECURRENCE:
+    if scheme != "nvfp4" and not (scheme == "fp8" and _DYNAMIC.search(name)):
         return form
     mixers = [(layer.mixer, layer.mixer.weights(model.hidden_size, 1)) for layer in model.layers]
     every = sum(weights.linear for _, weights in mixers)

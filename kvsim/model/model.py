@@ -10,6 +10,7 @@ from kvsim.layout import KVLayout
 from kvsim.model.hf.config_file import fields_from_hf
 from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
 from kvsim.model.layers import Attention, CompressedAttention, Experts, LatentAttention, Layer
+from kvsim.model.target_reader import TargetReader
 from kvsim.model.weights import WeightFormat, Weights
 from kvsim.plumbing.errors import InputError
 
@@ -27,6 +28,7 @@ class Model:
     of the tables that positions are rotated by; 0: positions are none or learned.
     hidden_streams: residual states a token has (DeepSeek-V4's hyper-connections).
     kv_cache_dtype: that the checkpoint asks for, "auto" if none (then it is torch_dtype).
+    target_reader: of a drafter that reads hidden states of its target, and has its embedding.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Model:
     rotary_elements: int = 0
     kv_cache_dtype: str = "auto"
     hidden_streams: int = 1
+    target_reader: TargetReader | None = None
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any] | Path, name: str | None = None) -> Self:
@@ -120,9 +123,12 @@ class Model:
     def weights(self, tensor_parallel_size: int = 1) -> Weights:
         """Parameters one GPU holds, by kind; a tied output head is stored once."""
         self.check_tensor_parallel(tensor_parallel_size)
+        reader = self.target_reader
         tables = (1 if self.tie_word_embeddings else 2) * self.vocab_size * self.hidden_size
-        split = (tables + self.tower_params) // tensor_parallel_size
+        split = (self.tower_params + (0 if reader else tables)) // tensor_parallel_size
         total = Weights(other=split + self.extra_params)
+        if reader is not None:
+            total += reader.weights(self.layers, self.hidden_size, tensor_parallel_size)
         for layer, count in Counter(self.layers).items():
             one = layer.weights(self.hidden_size, tensor_parallel_size)
             total += one.times(count)

@@ -146,12 +146,7 @@ class ModelOptions(Options):
     def check_used(self, model: Model) -> None:
         """InputError for a key that changes nothing for this model."""
         for key, because in self.unused(model).items():
-            raise InputError(
-                f"changes nothing: {because}",
-                where=f"model.{key}",
-                value=getattr(self, key),
-                remedy="leave it out",
-            )
+            self.refuse_idle("model", [key], because)
 
     def _stored(self, model: Model) -> Model:
         """The model with its weights and states stored as the options say."""

@@ -41,11 +41,18 @@ class InputError(KvsimError):
             parts.append(_one_line(remedy, MOST_OF_REMEDY))
         super().__init__("; ".join(parts))
 
+    def at(self, where: str | None) -> "InputError":
+        """The same error at another place."""
+        return InputError(
+            self.what, where=where, value=self.value, limit=self.limit, remedy=self.remedy
+        )
+
 
 class InvariantError(KvsimError):
     """Something that must always hold did not: a fault of kvsim, never of its input."""
 
 
+MISSING = "required key is missing"
 MOST_OF_REMEDY = 600  # characters: it may list the keys of a table
 
 

@@ -5,7 +5,7 @@ from `Options`: frozen, typed, unknown keys refused, every number within bounds,
 line that names the key.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, Self, Union, get_args, get_origin
@@ -13,7 +13,7 @@ from typing import Any, Self, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.errors import MISSING, InputError
 from kvsim.plumbing.wording import none_of, value_error
 
 LARGEST_WHOLE = (1 << 63) - 1  # what TOML, the tables and numpy hold
@@ -39,6 +39,29 @@ class Options(BaseModel):
             return cls.model_validate(dict(table))
         except ValidationError as error:
             raise input_error(error, where, cls) from None
+
+    def changed(self, names: Iterable[str]) -> list[str]:
+        """The keys of `names` with another value than their default."""
+        fields = type(self).model_fields
+        return [
+            name
+            for name in names
+            if getattr(self, name) != fields[name].get_default(call_default_factory=True)
+        ]
+
+    def refuse_idle(
+        self, where: str, names: Iterable[str], because: str, remedy: str = "leave it out"
+    ) -> None:
+        """InputError for the first key of `names` that was changed though it decides nothing.
+        where: the table, such as `scheduler`. because: why it decides nothing.
+        """
+        for name in self.changed(names):
+            raise InputError(
+                f"changes nothing: {because}",
+                where=f"{where}.{name}",
+                value=getattr(self, name),
+                remedy=remedy,
+            )
 
 
 def within_bounds(value: Any, key: str = "") -> Any:
@@ -70,7 +93,7 @@ def input_error(
     if fault["type"] == "extra_forbidden":
         return _unknown_key(key, _owner_of(fault, owner))
     if fault["type"] == "missing":
-        return InputError("required key is missing", where=key)
+        return InputError(MISSING, where=key)
     if fault["type"] == "number_out_of_bounds":
         context = fault["ctx"]
         return InputError(

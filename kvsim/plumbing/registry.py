@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Generic, TypeVar, cast
 
-from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.plumbing.errors import MISSING, InputError, InvariantError
 from kvsim.plumbing.options import Options
 
 T = TypeVar("T", bound=Options)
@@ -93,7 +93,7 @@ class Registry(Generic[T]):
         kind = rest.pop("kind", default)
         if kind is None:
             raise InputError(
-                "required key is missing",
+                MISSING,
                 where=f"{where}.kind",
                 remedy=f"known: {', '.join(self)}",
             )

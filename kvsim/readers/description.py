@@ -31,10 +31,11 @@ class ServerSettings(Options):
     speculative_config: vLLM's, by its keys; with the acceptance that its log prints, by kvsim's.
     kv_transfer_config: vLLM's, by its keys. store_gb_per_s, load_gb_per_s: of copies from a device
     to its host and back, in GB (10**9 bytes) a second, as the server measured them.
-    mem_fraction_static, mamba_full_memory_ratio: SGLang's. free_gpu_memory_fraction,
-    capacity_policy: TensorRT-LLM's. From max_prefill_tokens on: SGLang's, by its names. From n_ctx
-    on: llama-server's, by its names; n_ctx_seq: tokens of one slot at most. replicas: of the whole
-    server; router: before them, by kvsim's name.
+    attention_dp_size: SGLang's copies of the attention; tensor_parallel_size, max_num_seqs and
+    chunked_prefill_size are then of one of them. mem_fraction_static, mamba_full_memory_ratio:
+    SGLang's. free_gpu_memory_fraction, capacity_policy: TensorRT-LLM's. From max_prefill_tokens
+    on: SGLang's, by its names. From n_ctx on: llama-server's, by its names; n_ctx_seq: tokens of
+    one slot at most. replicas: of the whole server; router: before them, by kvsim's name.
     """
 
     engine: Engine | None = None
@@ -46,6 +47,7 @@ class ServerSettings(Options):
     tensor_parallel_size: PositiveInt | None = None
     pipeline_parallel_size: PositiveInt | None = None
     data_parallel_size: PositiveInt | None = None
+    attention_dp_size: PositiveInt | None = None
     replicas: PositiveInt | None = None
     router: str | None = None
     decode_context_parallel_size: PositiveInt | None = None

@@ -91,15 +91,18 @@ def read_runs(folders: Sequence[Path]) -> "Iterator[tuple[str, Trial]]":
 def _split(argument: str) -> tuple[str | None, "Path | Sniffed"]:
     """(the format if it is named, the source)."""
     path = Path(argument)
-    if argument.startswith(_COMMAND) and not path.exists():
-        given = Sniffed(Path("the command line"), argument.encode(), argument, None, [])
-        return recognised(given, Source) or "vllm-command", given
+    if path.exists():
+        return None, path
     head, equals, rest = argument.partition("=")
-    if equals and not path.exists() and head in readers(Source):
+    if equals and head in readers(Source):
         return head, Path(rest)
-    if not path.exists():
+    given = Sniffed(Path("the command line"), argument.encode(), argument, None, [])
+    form = recognised(given, Source) if " " in argument else None
+    if form is None and argument.startswith(_COMMAND):
+        form = "vllm-command"
+    if form is None:
         raise InputError("no such file or folder", where=argument)
-    return None, path
+    return form, given
 
 
 def _unknown(source: Sniffed) -> str:
@@ -129,7 +132,7 @@ def _inside(folder: Path, notes: list[str]) -> Iterator[Read]:
     if not found:
         raise InputError("a folder without a file that kvsim imports", where=str(folder))
     if unknown:
-        notes.append(f"{folder.name}: not known, and left aside: {', '.join(unknown)}")
+        notes.append(f"{folder.name}: kvsim does not read: {', '.join(unknown)}")
 
 
 def _read(source: Sniffed, form: str) -> Read:

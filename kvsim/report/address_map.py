@@ -2,8 +2,9 @@
 of them and every stay around the fullest moment.
 """
 
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.report import painting
 from kvsim.report.packing import packed, packed_differences, packed_floats
-from kvsim.report.painting import painted
+from kvsim.report.painting import Rectangles, painted
 from kvsim.results import addresses
 from kvsim.results.result import Result, Run
 
@@ -23,6 +24,18 @@ NOBODY = 2**32 - 1
 MOST_POINTS = 2000
 _COUNTED = ("radix",)  # pages without numbers: `kvsim.engine.addresses.page_log` gives them some
 _BUFFERED = ("max-buffer", "doubling")  # one buffer a sequence, its valid slots first
+_AT_ONCE = 1 << 18  # stays painted together: few enough that memory is used again
+
+
+class Columns(NamedTuple):
+    """(n,) of n stays each: place and length in units, times in ticks, owner, cached or not."""
+
+    address: NDArray[np.int64]
+    units: NDArray[np.int64]
+    start: NDArray[np.int32]
+    end: NDArray[np.int32]
+    owner: NDArray[np.int64]
+    kept: NDArray[np.bool_]
 
 
 def address_maps(result: Result, places: tuple[dict[str, int], ...]) -> list[dict[str, Any] | None]:
@@ -52,17 +65,24 @@ def _map(run: Run, stays: pd.DataFrame, places: dict[str, int], most: int) -> di
     span_ps = int(stays["end_ps"].max())
     if not cut:
         span_ps = max(span_ps, int(run.memory["end_ps"].max()))
-    start, end = (
-        (stays[name].to_numpy(np.float64) * (TICKS / span_ps)).astype(np.int64)
-        for name in ("start_ps", "end_ps")
-    )
+    start, end = (_ticks(stays[name].to_numpy(), span_ps) for name in ("start_ps", "end_ps"))
     names = stays["request"].cat.categories
     # Requests that the list leaves out are numbered beyond it: they have a colour and no name.
     beyond = len(places)
     place_of = np.array([places.get(str(name), beyond + at) for at, name in enumerate(names)])
-    owner = place_of[stays["request"].cat.codes.to_numpy()]
+    codes = stays["request"].cat.codes.to_numpy()
     kept = (stays["kind"] == "cached").to_numpy()
-    columns = np.stack([address // unit, num_bytes // unit, start, end, owner, kept])
+
+    def columns(some: slice | NDArray[np.bool_]) -> Columns:
+        return Columns(
+            address[some] // unit,
+            num_bytes[some] // unit,
+            start[some],
+            end[some],
+            place_of[codes[some]],
+            kept[some],
+        )
+
     drawn: dict[str, Any] = {
         "capacity_bytes": capacity,
         "token_bytes": capacity // max(memory.capacity_tokens, 1),
@@ -75,19 +95,29 @@ def _map(run: Run, stays: pd.DataFrame, places: dict[str, int], most: int) -> di
         "cut": cut,
         "holes": _holes(run),
     }
+    shown: slice | NDArray[np.bool_] = slice(None)
     if len(stays) > most:
         low, high = _fullest(start, end, most)
-        drawn["picture"] = _picture(columns, max(capacity // unit, 1))
+        parts = (columns(slice(at, at + _AT_ONCE)) for at in range(0, len(stays), _AT_ONCE))
+        drawn["picture"] = _picture(parts, max(capacity // unit, 1))
         drawn["detail"] = [low, high]
-        columns = columns[:, (end >= low) & (start <= high)]
-    return {**drawn, "num": columns.shape[1], **_packed(columns)}
+        shown = (end >= low) & (start <= high)
+    drawn_columns = columns(shown)
+    return {**drawn, "num": len(drawn_columns.address), **_packed(drawn_columns)}
 
 
-def _packed(columns: NDArray[np.int64]) -> dict[str, str]:
+def _ticks(times_ps: NDArray[np.int64], span_ps: int) -> NDArray[np.int32]:
+    """(n,) times in ticks of a map that is span_ps long."""
+    ticks = np.empty(len(times_ps), dtype=np.int32)
+    np.multiply(times_ps, TICKS / span_ps, out=ticks, casting="unsafe")  # as floats, some at a time
+    return ticks
+
+
+def _packed(columns: Columns) -> dict[str, str]:
     """The stays by their starts; times are places among all moments, of which there are few."""
-    address, _, start, _, owner, _ = columns
-    order = np.lexsort((address, owner, start))  # neighbours are alike, and shrink
-    address, units, start, end, owner, kept = columns[:, order]
+    # Neighbours are alike, and shrink.
+    order = np.lexsort((columns.address, columns.owner, columns.start))
+    address, units, start, end, owner, kept = (column[order] for column in columns)
     times, places = np.unique(np.concatenate([start, end]), return_inverse=True)
     start, end = places[: len(order)], places[len(order) :]
     return {
@@ -101,15 +131,20 @@ def _packed(columns: NDArray[np.int64]) -> dict[str, str]:
     }
 
 
-def _fullest(start: NDArray[np.int64], end: NDArray[np.int64], most: int) -> tuple[int, int]:
-    """The longest time around the moment with the most stays that holds at most `most` of them."""
-    starts, ends = np.sort(start), np.sort(end)
-    here = np.arange(1, len(starts) + 1) - np.searchsorted(ends, starts)
-    middle = int(starts[here.argmax()])
+def _fullest(start: NDArray[np.int32], end: NDArray[np.int32], most: int) -> tuple[int, int]:
+    """The longest time around the moment with the most stays that holds at most `most` of them.
+
+    start: (n,) ascending, as stays come. end: (n,).
+    """
+    ends = np.sort(end)
+    last = np.append(np.flatnonzero(start[1:] != start[:-1]), len(start) - 1)  # of each moment
+    moments = start[last]
+    middle = int(moments[(last + 1 - np.searchsorted(ends, moments)).argmax()])
 
     def num_within(half: int) -> int:
-        begun = np.searchsorted(starts, middle + half, side="right")
-        return int(begun - np.searchsorted(ends, middle - half))
+        # Of the type of the ticks: numpy would otherwise copy all of them.
+        first, past = np.array((middle - half, middle + half), dtype=np.int32)
+        return int(np.searchsorted(start, past, side="right") - np.searchsorted(ends, first))
 
     low, high = 0, TICKS
     while low < high:
@@ -118,11 +153,19 @@ def _fullest(start: NDArray[np.int64], end: NDArray[np.int64], most: int) -> tup
     return max(middle - low, 0), min(middle + low, TICKS)
 
 
-def _picture(columns: NDArray[np.int64], units: int) -> dict[str, Any]:
+def _picture(parts: Iterable[Columns], units: int) -> dict[str, Any]:
     """The owner of each of COLUMNS x ROWS cells: twice its place, plus one where it is cached."""
-    address, size, start, end, owner, kept = columns
-    sides = (start / TICKS, end / TICKS, address / units, (address + size) / units)
-    cells = painted(*sides, 2 * owner + kept, COLUMNS, ROWS)
+    rectangles = (
+        Rectangles(
+            part.start / TICKS,
+            part.end / TICKS,
+            part.address / units,
+            (part.address + part.units) / units,
+            2 * part.owner + part.kept,
+        )
+        for part in parts
+    )
+    cells = painted(rectangles, COLUMNS, ROWS)
     cells = np.where(cells == painting.NOBODY, NOBODY, cells)
     return {"columns": COLUMNS, "rows": ROWS, "cells": packed(cells.ravel())}
 

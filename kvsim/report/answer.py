@@ -54,7 +54,8 @@ def _values(question: QuestionOptions, runs: list[Run]) -> Iterator[str]:
     for at, run in enumerate(runs):
         title, text = _value(question.measure, run.summary)
         first = f"{title}: " if not at else ""
-        yield f"{first}{text} under {called(run.label)}"
+        known = "none" if text == numbers.NOTHING else text
+        yield f"{first}{known} under {called(run.label)}"
 
 
 def _value(measure: str, run: RunSummary) -> tuple[str, str]:

@@ -5,7 +5,7 @@ share of the pool at work.
 from typing import NamedTuple
 
 from kvsim.report.measures import MEASURES, Measure, best
-from kvsim.report.numbers import percent
+from kvsim.report.numbers import listed, percent
 from kvsim.results.result import Result
 
 AT_WORK = Measure(
@@ -44,6 +44,7 @@ class Card(NamedTuple):
     title: str
     meaning: str
     lines: tuple[CardLine, ...]
+    has_better: bool  # whether one direction of the number is better
 
 
 def cards(result: Result) -> list[Card]:
@@ -59,8 +60,16 @@ def cards(result: Result) -> list[Card]:
             CardLine(at, run.label, measure.text(run), shares[at], at in top)
             for at, run in rivals.items()
         )
-        made.append(Card(measure.title, measure.meaning, lines))
+        made.append(Card(measure.title, measure.meaning, lines, measure.better is not None))
     return made
+
+
+def how_to_read(found: list[Card]) -> str:
+    """What a longer bar means, by card; empty where there is one run."""
+    if not found or len(found[0].lines) < 2:
+        return ""
+    titles = [card.title.partition(",")[0].lower() for card in found if card.has_better]
+    return f"A longer bar is better for {listed(titles)}; for the others it only means more."
 
 
 def _share(measure: Measure, value: float, values: list[float]) -> float:

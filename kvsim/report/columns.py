@@ -1,8 +1,9 @@
 """Tables for a terminal, split where the columns of one do not fit its width."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+from kvsim.report.wrapping import cells, wrapped
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -12,7 +13,6 @@ _GAP = 2  # between two columns
 _NAME_CAPS = range(40, 11, -1)
 _NAME_CAP_SPLIT = 24
 _WIDEST_HEAD = 24
-_SPLIT = re.compile(r"(?<=[./_ ,=-])")
 
 
 class Cell(NamedTuple):
@@ -38,13 +38,13 @@ def tables(first: str, heads: Sequence[str], rows: Sequence[Row], width: int) ->
     """
     heads = [wrapped(head, _WIDEST_HEAD) for head in heads]
     widths = [
-        min(max(_width(head), *(_width(row.cells[at].text) for row in rows), 1), width - 8)
+        min(max(cells(head), *(cells(row.cells[at].text) for row in rows), 1), width - 8)
         for at, head in enumerate(heads)
     ]
     room = width - sum(widths) - _GAP * len(widths)
     cap = next((cap for cap in _NAME_CAPS if cap <= room), _NAME_CAP_SPLIT)
     names = [wrapped(row.name.text, cap) for row in rows]
-    named = max((_width(text) for text in (first, *names)), default=0)
+    named = max((cells(text) for text in (first, *names)), default=0)
     if named <= room:
         yield _table(first, heads, names, rows, slice(0, len(heads)))
         return
@@ -58,21 +58,6 @@ def tables(first: str, heads: Sequence[str], rows: Sequence[Row], width: int) ->
         if end >= len(heads):
             return
         start = end
-
-
-def wrapped(text: str, width: int) -> str:
-    """The text in lines of at most `width` cells, broken after a separator where there is one."""
-    lines = [""]
-    for part in _SPLIT.split(text):
-        rest = part
-        if lines[-1] and _width(lines[-1] + rest.rstrip()) > width:
-            lines.append("")
-        while _width(lines[-1] + rest.rstrip()) > width:
-            cut = 1 + sum(_width(rest[: at + 1]) <= width for at in range(1, len(rest)))
-            lines[-1], rest = rest[:cut], rest[cut:]
-            lines.append("")
-        lines[-1] += rest
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def _table(
@@ -89,8 +74,8 @@ def _table(
     for name, row in zip(names, rows, strict=True):
         if row.section:
             table.add_section()
-        cells = (Text(cell.text, style=cell.style) for cell in row.cells[columns])
-        table.add_row(_swatched(name, row.name.style), *cells)
+        texts = (Text(cell.text, style=cell.style) for cell in row.cells[columns])
+        table.add_row(_swatched(name, row.name.style), *texts)
     return table
 
 
@@ -102,9 +87,3 @@ def _swatched(name: str, style: str) -> "Text":
     if style:
         text.stylize(style, 0, 1)
     return text
-
-
-def _width(text: str) -> int:
-    from rich.cells import cell_len
-
-    return max(map(cell_len, text.split("\n")))

@@ -78,9 +78,9 @@ def weighed(values: Floats, weights: NDArray[np.number[Any]]) -> Floats:
     if not len(values):
         return values
     order = np.argsort(values)
-    passed = np.cumsum(weights[order].astype(np.float64))
+    passed = np.cumsum(weights[order], dtype=np.float64)
     marks = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * passed[-1]
-    return np.asarray(values[order][np.searchsorted(passed, marks)], dtype=np.float64)
+    return np.asarray(values[order[np.searchsorted(passed, marks)]], dtype=np.float64)
 
 
 def axis_of(shortest: float, longest: float) -> tuple[dict[str, Any], float]:

@@ -27,7 +27,8 @@ class Figure(Options):
 
     title: above it. note: how to read it, in a sentence. nothing: what the page says instead where
     there is nothing to draw. span: the width it takes on a wide screen. lines: it draws a line a
-    run, so that the page puts the key to them above it.
+    run, so that the page puts the key to them above it. classes: it fills areas in the colours of
+    the ledger's classes, whose key the page puts above it.
     """
 
     title: ClassVar[str]
@@ -35,6 +36,7 @@ class Figure(Options):
     nothing: ClassVar[str]
     span: ClassVar[Literal["full", "half"]] = "full"
     lines: ClassVar[bool] = False
+    classes: ClassVar[bool] = False
 
     @abstractmethod
     def draw(self, result: Result) -> "go.Figure | None":
@@ -59,10 +61,10 @@ def style(figure: "go.Figure", *, height_px: int, **layout: Any) -> None:
         dragmode=False,
     )
     figure.update_layout({"margin": {"l": 52, "r": 12, "t": 24, "b": 34}, **layout})
+    title = {"color": FAINT_INK, "size": 13}
     figure.update_xaxes(gridcolor=GRID, linecolor=GRID, zeroline=False, ticks="outside",
-                        tickcolor=GRID, title_font_color=FAINT_INK, title_standoff=6)  # fmt: skip
-    figure.update_yaxes(gridcolor=GRID, linecolor=GRID, zeroline=False,
-                        title_font_color=FAINT_INK)  # fmt: skip
+                        tickcolor=GRID, title_font=title, title_standoff=6)  # fmt: skip
+    figure.update_yaxes(gridcolor=GRID, linecolor=GRID, zeroline=False, title_font=title)
 
 
 def plain(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from kvsim.report.numbers import count, listed, number, percent, seconds
+from kvsim.report.numbers import count, listed, number, percent, plural, seconds
 from kvsim.report.transfers import served, transferred
 from kvsim.results.fleet import FleetSummary
 from kvsim.results.result import Result
@@ -19,14 +19,14 @@ def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
     requests, routing = fleet.requests, fleet.routing
     replicas = "1 replica" if fleet.replicas == 1 else f"{count(fleet.replicas)} replicas"
     yield (
-        f"{replicas} of “{fleet.label}” behind {routing.router} finished "
+        f"{replicas} of “{fleet.label}” behind the {routing.router} router finished "
         f"{count(requests.finished)} of {count(requests.submitted)} requests in "
         f"{seconds(fleet.makespan_s)}, "
         f"{number(fleet.output_tokens_per_s)} output tokens per second."
     )
     sent = sorted(routing.decisions.items(), key=lambda item: -item[1])
-    ways = listed([f"{count(times)} by “{why}”" for why, times in sent])
-    yield f"The router sent {ways}."
+    ways = listed([f"{plural(times, 'request')} by “{why}”" for why, times in sent])
+    yield f"The router placed {ways}."
     if routing.waves is not None:
         waves = routing.waves
         all_steps = max(1, waves.steps * fleet.replicas)
@@ -47,7 +47,7 @@ def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
                 f"cached than the chosen one, {percent(regret)} of all."
             )
     yield from transferred([fleet])
-    yield f"It took {number(fleet.gpu_hours)} GPU-hours{_price(fleet)}."
+    yield f"The run took {number(fleet.gpu_hours)} GPU-hours{_price(fleet)}."
     if fleet.within is not None and fleet.goodput_per_s is not None:
         yield (
             f"{percent(fleet.within)} of the requests kept every objective: a goodput of "
@@ -88,7 +88,7 @@ def _balance(fleet: FleetSummary, result: Result) -> Iterator[str]:
     sent = _sent(fleet, result)
     most = max(range(len(sent)), key=sent.__getitem__)
     if uneven < UNEVEN:
-        yield f"They got {count(min(sent))} to {count(max(sent))} requests each."
+        yield f"Each replica got {count(min(sent))} to {count(max(sent))} requests."
         return
     yield (
         f"Replica {most} got {count(sent[most])} requests, {uneven:.2g} times the mean; "

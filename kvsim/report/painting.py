@@ -1,5 +1,8 @@
 """Rectangles in time and addresses as a picture: each cell has the colour at its middle."""
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,40 +10,51 @@ NOBODY = -1
 Floats = NDArray[np.float64]
 
 
-def painted(
-    start: Floats,
-    end: Floats,
-    low: Floats,
-    high: Floats,
-    colour: NDArray[np.int64],
-    columns: int,
-    rows: int,
-) -> NDArray[np.int64]:
+class Rectangles(NamedTuple):
+    """(n,) each. start, end, low, high: the sides, in shares of the picture. colour: >= 0."""
+
+    start: Floats
+    end: Floats
+    low: Floats
+    high: Floats
+    colour: NDArray[np.int64]
+
+
+def painted(parts: Iterable[Rectangles], columns: int, rows: int) -> NDArray[np.int64]:
     """(columns, rows) of colours >= 0, or NOBODY; the rows run with the addresses.
 
-    start, end, low, high: (n,) of each rectangle, in shares of the picture; no two share a point.
-    A rectangle that holds no middle of a cell is painted where the cell is empty: none is lost.
+    parts: all rectangles, some at a time; no two share a point. A rectangle that holds no middle of
+    a cell is painted where the cell is empty: none is lost.
     """
     cells = np.full((columns, rows), NOBODY, dtype=np.int64)
-    left, right = (_first_middle(at * columns, columns) for at in (start, end))
-    bottom, top = (_first_middle(at * rows, rows) for at in (low, high))
-    single = (top - bottom == 1) & (right > left)
-    column, past, row, shown = left[single], right[single], bottom[single], colour[single]
+    small = cells.copy()  # what is painted where the cell stays empty, the last of several
+    for each in parts:
+        _paint(each, cells, small)
+    return np.where(cells == NOBODY, small, cells)
+
+
+def _paint(each: Rectangles, cells: NDArray[np.int64], small: NDArray[np.int64]) -> None:
+    """Paint rectangles into `cells`; those without a middle of a cell into `small`."""
+    columns, rows = cells.shape
+    left, right = (_first_middle(at, columns) for at in (each.start, each.end))
+    bottom, top = (_first_middle(at, rows) for at in (each.low, each.high))
+    wide, height = right > left, top - bottom
+    single = (height == 1) & wide
+    column, past, row, shown = left[single], right[single], bottom[single], each.colour[single]
     while len(column):  # one column after the other, of those that go on
         cells[column, row] = shown
         column = column + 1
         on = column < past
         column, past, row, shown = column[on], past[on], row[on], shown[on]
-    for at in np.flatnonzero((top - bottom > 1) & (right > left)):
-        cells[left[at] : right[at], bottom[at] : top[at]] = colour[at]
-    small = np.flatnonzero(((top <= bottom) | (right <= left)) & (start < 1))
-    column = np.minimum((start[small] * columns).astype(np.int64), columns - 1)
-    row = np.minimum(((low[small] + high[small]) / 2 * rows).astype(np.int64), rows - 1)
-    empty = cells[column, row] == NOBODY
-    cells[column[empty], row[empty]] = colour[small][empty]
-    return cells
+    for at in np.flatnonzero((height > 1) & wide):
+        cells[left[at] : right[at], bottom[at] : top[at]] = each.colour[at]
+    lost = np.flatnonzero(((height <= 0) | ~wide) & (each.start < 1))
+    column = np.minimum((each.start[lost] * columns).astype(np.int64), columns - 1)
+    middle = (each.low[lost] + each.high[lost]) / 2
+    row = np.minimum((middle * rows).astype(np.int64), rows - 1)
+    small[column, row] = each.colour[lost]
 
 
 def _first_middle(at: Floats, cells: int) -> NDArray[np.int64]:
-    """The first cell that has its middle at or after `at`, in cells."""
-    return np.clip(np.ceil(at - 0.5), 0, cells).astype(np.int64)
+    """The first of so many cells that has its middle at or after `at`, a share of the picture."""
+    return np.clip(np.ceil(at * cells - 0.5), 0, cells).astype(np.int64)

@@ -70,14 +70,14 @@ PART_LOOKS: tuple[PartLook, ...] = (
         "cached_prompts",
         "cached",
         "prompts",
-        "Full attention's blocks that lay in the prompt of who held them last: found by whoever "
-        "begins alike.",
+        "Blocks of full attention with prompt tokens: found by a prompt that begins alike.",
     ),
     PartLook(
         "cached_outputs",
         "cached",
         "outputs",
-        "Full attention's blocks with generated tokens: found only by a conversation that goes on.",
+        "Blocks of full attention with generated tokens: found only by a conversation that goes "
+        "on.",
     ),
     PartLook(
         "cached_windows",

@@ -1,5 +1,5 @@
 """The style of every table on a terminal: a bold title to the left, a rule under the heads, nothing
-else.
+else. Names that do not fit break between words.
 """
 
 from typing import TYPE_CHECKING
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 def empty_table(title: str | None = None) -> "Table":
     """A table without columns or rows."""
     from rich import box
-    from rich.table import Table
 
-    return Table(
+    from kvsim.report.whole_words import WordTable
+
+    return WordTable(
         title=title,
         title_justify="left",
         title_style="bold",

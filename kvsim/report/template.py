@@ -1,5 +1,6 @@
 """Pages out of their templates: one look, one head, nothing of a user's text is markup."""
 
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 HERE = "kvsim.report"
 PLOTLY = "plotly-basic.min.js.zlib"
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]{1,40}(?![\w-])")
 
 
 def environment(package: str = HERE) -> "jinja2.Environment":
@@ -25,12 +27,21 @@ def environment(package: str = HERE) -> "jinja2.Environment":
         lstrip_blocks=True,
     )
     made.globals["carried"] = Carried()
+    made.filters["whole_flags"] = whole_flags
     return made
 
 
 def rendered(template: str, package: str = HERE, **values: Any) -> str:
     """The page that a package's template makes of these values."""
     return environment(package).get_template(template).render(**values)
+
+
+def whole_flags(text: object) -> "Markup":
+    """A text as safe HTML, in which no line breaks inside a flag such as `--max-num-seqs`."""
+    from markupsafe import Markup, escape
+
+    whole = _FLAG.sub(r'<span class="whole">\g<0></span>', str(escape(text)))
+    return Markup(whole)  # noqa: S704 - escaped
 
 
 class Carried:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from kvsim.report import numbers
 from kvsim.report.drafts import drafted
-from kvsim.report.fleet_words import fleet_paragraphs
 from kvsim.report.measures import same_work
 from kvsim.report.names import called, listed
 from kvsim.report.special import special
@@ -48,6 +47,8 @@ _PARTS = (
 def paragraphs(result: Result) -> list[str]:
     """One to seven paragraphs for a reader who has not seen a single number yet."""
     if result.fleets:
+        from kvsim.report.fleet_words import fleet_paragraphs  # few results have a fleet
+
         return fleet_paragraphs(result)
     every: Sequence[RunSummary] = [run.summary for run in result.runs]
     runs = served(every)

@@ -57,7 +57,10 @@ class Addresses:
         """Stays as rows (n, 6) of ADDRESS_COLUMNS, request and kind as numbers; no time is no
         stay.
         """
-        self._stays.frombytes(rows[rows[:, 3] > rows[:, 2]].tobytes())
+        lasting = rows[:, 3] > rows[:, 2]
+        if not lasting.all():
+            rows = rows[lasting]
+        self._stays.frombytes(rows.data.cast("B") if len(rows) else b"")
 
     def owned(self, pieces: Iterable[tuple[int, int]], owner: str) -> "array[int]":
         """The pieces (address, bytes) of an owner, as rows for `lay_again`."""
@@ -109,16 +112,16 @@ class Addresses:
         import pandas as pd
 
         rows = np.frombuffer(self._stays, dtype=np.int64).reshape(-1, len(ADDRESS_COLUMNS))
-        rows = rows[np.argsort(rows[:, 2], kind="stable")]  # almost in this order already
-        starts = np.cumsum(np.diff(rows[:, 2], prepend=rows[:1, 2]) != 0)
-        place = rows[:, 0] // max(int(np.gcd.reduce(rows[:, 0])), 1)
-        most = int(place.max(initial=0)) + 1
-        rows = rows[np.argsort(starts * most + place, kind="stable")]  # address within start_ps
-        frame = pd.DataFrame(rows, columns=list(ADDRESS_COLUMNS))
-        for column, names in (("request", list(self._ids)), ("kind", list(KINDS))):
-            codes = frame[column].to_numpy(np.int32)
-            frame[column] = pd.Categorical.from_codes(codes, pd.Index(names, dtype=object))
-        return frame
+        order = _by_start(rows[:, 2], rows[:, 0])
+        columns: dict[str, object] = {}
+        for column, name in enumerate(ADDRESS_COLUMNS):
+            if name in ("request", "kind"):
+                names = list(self._ids) if name == "request" else list(KINDS)
+                codes = rows[:, column].astype(np.int32)[order]
+                columns[name] = pd.Categorical.from_codes(codes, pd.Index(names, dtype=object))
+            else:
+                columns[name] = rows[:, column][order]
+        return pd.DataFrame(columns, copy=False)  # each column whole, one after the other
 
     def events(self) -> "pd.DataFrame":
         """The totals so far at each moment at which one of them changed."""
@@ -142,6 +145,22 @@ class Addresses:
         codes = frame["event"].to_numpy("int32")
         frame["event"] = pd.Categorical.from_codes(codes, names)
         return frame
+
+
+def _by_start(start_ps: NDArray[np.int64], address: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of stays by start, and by address within a start; (n,) of n stays each.
+
+    Stays are recorded in nearly this order. Two sorts by one key are then faster than one by two.
+    """
+    order = np.argsort(start_ps, kind="stable")
+    ordered = start_ps[order]
+    starts = np.zeros(len(order), dtype=np.int64)
+    np.cumsum(ordered[1:] != ordered[:-1], out=starts[1:])
+    place = address[order]
+    place //= max(int(np.gcd.reduce(place)), 1)
+    starts *= int(place.max(initial=0)) + 1
+    starts += place
+    return order[np.argsort(starts, kind="stable")]
 
 
 def _frame(rows: "array[int]", columns: tuple[str, ...]) -> "pd.DataFrame":

@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvsim.engine.connectors.totals import RunTotals
-from kvsim.engine.copy_log import CopyLog
-
 if TYPE_CHECKING:
     import pandas as pd
+
+    from kvsim.engine.connectors.totals import RunTotals
+    from kvsim.engine.copy_log import CopyLog
 
 LINK_COLUMNS = ("link", "asked_ps", "start_ps", "end_ps", "num_bytes")
 TRANSFERS = "prefill to decode"
 
-NamedLogs = Sequence[tuple[str, CopyLog]]
+NamedLogs = Sequence[tuple[str, "CopyLog"]]
 
 
-def tier_links(totals: RunTotals | None) -> list[tuple[str, CopyLog]]:
+def tier_links(totals: "RunTotals | None") -> "list[tuple[str, CopyLog]]":
     """The links of a replica's tiers, each direction, with what they copied."""
     return [named for tier in (totals.tiers if totals else ()) for named in tier.copies]
 

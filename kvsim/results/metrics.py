@@ -1,6 +1,7 @@
 """The summary of a run, from what the recorder wrote down and what the scheduler counted."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,15 +45,15 @@ def summarise(
     window: WindowOptions | None = None,
     verified: "Verified | None" = None,
     shareable: bool = False,
-    over_device: str | None = None,
+    known_before: Sequence[tuple[str, str]] = (),
 ) -> RunSummary:
     """The numbers of a replica that has served its requests.
 
     kind: of its allocator. num_requests: those submitted, num_lost: those of them that died with
     the replica. began_s: `time.perf_counter` when the simulation of the run began. window: the part
     of the run that is measured beside the whole. verified: what became of drafts; None where none
-    are drafted. shareable: requests name content that others could hit. over_device: the sentence
-    on a pool larger than the device; None where it fits.
+    are drafted. shareable: requests name content that others could hit. known_before: notes
+    that stand before the run begins, as `notes_on` takes them.
     """
     scheduler, recorder = replica.scheduler, replica.recorder
     allocator = scheduler.allocator
@@ -104,7 +105,7 @@ def summarise(
         adapters=adapters_summary(scheduler.limits, recorder),
         window=measure_window(recorder, window or WindowOptions()),
     )
-    notes = notes_on(summary, recorder, shareable=shareable, over_device=over_device)
+    notes = notes_on(summary, recorder, shareable=shareable, before=known_before)
     return replace(summary, notes=notes)
 
 

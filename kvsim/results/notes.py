@@ -1,5 +1,7 @@
 """Notes on a run: what was left out of its numbers, and what the numbers do not hold."""
 
+from collections.abc import Sequence
+
 from kvsim.results.measurement import queue_grew
 from kvsim.results.recorder import Recorder
 from kvsim.results.summary import RunSummary, SummaryNote
@@ -16,18 +18,19 @@ def notes_on(
     recorder: Recorder,
     *,
     shareable: bool = False,
-    over_device: str | None = None,
+    before: Sequence[tuple[str, str]] = (),
 ) -> tuple[SummaryNote, ...]:
     """The notes of a run; `about` is one of the words below.
 
     refused: requests were refused on arrival. saturated: the queue grew as long as requests came.
     prefix-cache: the cache was on and found nothing. step-time: steps lay beyond those measured.
-    engine: a fault of the engine was not followed. pool: the device cannot hold it.
+    engine: a fault of the engine was not followed. pool: the device cannot hold it. idle-keys: keys
+    of the scenario change nothing.
 
-    shareable: whether requests name content that other requests could hit. over_device: the
-    sentence on a pool that the device cannot hold.
+    shareable: whether requests name content that other requests could hit. before: what is
+    known before the run: what each is about, and its sentence.
     """
-    found = [] if over_device is None else [("pool", over_device)]
+    found = list(before)
     requests, steps = summary.requests, summary.steps
     if requests.rejected:
         _, _, reason = recorder.rejected[0]
@@ -61,7 +64,7 @@ def notes_on(
     if outside:
         found.append((
             "step-time",
-            f"{outside:,} of {steps:,} steps lie outside the measured range; their times are "
+            f"{outside:,} of {steps:,} steps are outside the measured range; their times are "
             "extrapolated",
         ))  # fmt: skip
     return tuple(SummaryNote(about=about, text=f"{text}.") for about, text in found)

@@ -5,17 +5,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
-from kvsim.results.addresses import Addresses
-from kvsim.results.fleet import FleetSummary
 from kvsim.results.link_copies import NamedLogs, link_table
 from kvsim.results.recorder import Recorder
-from kvsim.results.result_summary import ResultSummary
 from kvsim.results.run_tables import COLUMNS, Columns
 from kvsim.results.summary import RunSummary
 from kvsim.version import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from kvsim.results.addresses import Addresses
+    from kvsim.results.fleet import FleetSummary
+    from kvsim.results.result_summary import ResultSummary
 
 Table = Callable[[], "pd.DataFrame"]
 
@@ -48,7 +49,7 @@ class Run:
         tables = {name: partial(_frame, of, recorder) for name, of in COLUMNS.items()}
         return cls(summary.label, summary.allocator, summary, tables, recorder)
 
-    def with_addresses(self, addresses: Addresses) -> Self:
+    def with_addresses(self, addresses: "Addresses") -> Self:
         """The same run with the tables of addresses, events, holes and nodes."""
         tables = {
             "addresses": addresses.table,
@@ -98,14 +99,16 @@ class Result:
     scenario: dict[str, Any]
     runs: tuple[Run, ...]
     version: str = VERSION
-    fleets: tuple[FleetSummary, ...] = ()
+    fleets: "tuple[FleetSummary, ...]" = ()
 
     def summary(self) -> dict[str, Any]:
         """The contents of summary.json."""
         return self.typed_summary().as_json()
 
-    def typed_summary(self) -> ResultSummary:
+    def typed_summary(self) -> "ResultSummary":
         """The numbers of all runs, with the scenario."""
+        from kvsim.results.result_summary import ResultSummary  # a terminal asks for none
+
         runs = tuple(run.summary for run in self.runs)
         return ResultSummary(
             kvsim=self.version, scenario=self.scenario, runs=runs, fleets=self.fleets or None

@@ -8,9 +8,10 @@ from kvsim.step_time.options import Hardware, StepTimeOptions
 
 
 class Auto(StepTimeOptions):
-    """`kernels` where its tables have the device, the model's dtypes and its kinds of attention,
-    else `fitted` where it has the dtypes and attention, else `roofline`. The result's provenance
-    and its notes say which, and why.
+    """The first of three that applies. The result's provenance and its notes say which, and why.
+
+    `kernels` needs tables for the device, the model's dtypes and its kinds of attention. `fitted`
+    needs the dtypes and attention alone. `roofline` always applies.
     """
 
     by_layers: ClassVar[bool] = True

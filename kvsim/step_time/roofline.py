@@ -44,10 +44,10 @@ class Roofline(StepTimeOptions):
     model on an H100 takes 6.5 ms. all_reduce_us: latency of one of the two all-reduces a layer has
     under tensor parallelism.
 
-    layer_us and memory_efficiency are read off steady decoding of eight sequences in vLLM on H100s
-    (github.com/ml-energy/leaderboard, 0cd52da): Qwen3-32B takes 25.2 ms a step on one GPU and 15.1
-    on two, which two numbers alone explain, 0.848 of the bandwidth and 31 us a layer; Llama-3.1-70B
-    on four then has 29 us a layer. Experts take longer than this says.
+    layer_us and memory_efficiency come from vLLM decoding eight sequences steadily on H100s
+    (github.com/ml-energy/leaderboard, 0cd52da). A step of Qwen3-32B takes 25.2 ms on one GPU and
+    15.1 ms on two. 0.848 of the bandwidth and 31 us a layer explain both. Llama-3.1-70B on four
+    GPUs then has 29 us a layer. Layers of experts take longer than this model says.
     """
 
     by_layers: ClassVar[bool] = True

@@ -138,8 +138,11 @@ class SizingRules:
     charges_cuda_graphs: an estimate of the CUDA graphs is taken off the pool.
     profiles_whole_length: the profiling run prefills max_model_len tokens (V0; models longer than
         32,768 tokens were chunked there too).
-    sampler_bytes_per_logit: bytes alive at the sampler's peak.
-    sampler_scratch_rows: rows of 4-byte scratch as wide as the vocabulary, one a multiprocessor.
+    sampler_bytes_per_logit: bytes alive at the peak of the version's own sampler.
+    sampler_scratch_rows: its rows of 4-byte scratch as wide as the vocabulary, one a
+        multiprocessor.
+    flashinfer_samples: FlashInfer samples in its place unless configured; None: it never does.
+    flashinfer_bytes_per_logit: bytes alive at its peak.
     keeps_moe_workspace: the buffers of fused experts outlive the forward pass.
     runner: the models that the second model runner serves.
     runner_bytes_per_logit: bytes alive at the peak of that runner's sampler.
@@ -164,6 +167,8 @@ class SizingRules:
     profiles_whole_length: bool = False
     sampler_bytes_per_logit: float = 38.0
     sampler_scratch_rows: int = 0
+    flashinfer_samples: bool | None = False
+    flashinfer_bytes_per_logit: float = 14.0
     keeps_moe_workspace: bool = False
     runner: SecondRunner = "none"
     runner_bytes_per_logit: float = 2.0

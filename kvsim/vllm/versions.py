@@ -41,7 +41,7 @@ class VllmVersion:
 
 V0 = VllmVersion(
     "V0",
-    SizingRules(profiles_whole_length=True, caches_prefixes=False),
+    SizingRules(profiles_whole_length=True, caches_prefixes=False, flashinfer_samples=None),
     BlockRules(
         "vllm-v0",
         null_blocks=0,
@@ -63,9 +63,11 @@ V0 = VllmVersion(
         packing="repeats",
     ),
 )
-# FlashInfer samples where it is installed, as in the published images; from 0.12 on a sort does.
-V0_8 = VllmVersion("0.8", SizingRules(sampler_bytes_per_logit=10.0, small_tier=()), _OLDER_BLOCKS)
-V0_9 = VllmVersion("0.9", SizingRules(sampler_bytes_per_logit=10.0), _OLDER_BLOCKS)
+# Up to 0.11 FlashInfer samples where it is installed, as in the published images; from 0.12 to 0.20
+# vLLM's own sampler does, unless VLLM_USE_FLASHINFER_SAMPLER is 1.
+_IMAGES = SizingRules(flashinfer_samples=True, flashinfer_bytes_per_logit=10.0)
+V0_8 = VllmVersion("0.8", replace(_IMAGES, small_tier=()), _OLDER_BLOCKS)
+V0_9 = VllmVersion("0.9", _IMAGES, _OLDER_BLOCKS)
 V0_11 = VllmVersion(
     "0.11",
     V0_9.sizing,
@@ -125,7 +127,11 @@ V0_20 = VllmVersion(
     ),
     _REPEATED_BLOCKS,
 )
-V0_21 = VllmVersion("0.21", replace(V0_20.sizing, tokens_by_concurrency=True), _REPEATED_BLOCKS)
+V0_21 = VllmVersion(
+    "0.21",
+    replace(V0_20.sizing, tokens_by_concurrency=True, flashinfer_samples=True),
+    _REPEATED_BLOCKS,
+)
 V0_22 = VllmVersion(
     "0.22",
     replace(V0_21.sizing, runner="qwen3"),

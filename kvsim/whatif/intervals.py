@@ -83,11 +83,16 @@ def difference_text(first: Sequence[float], second: Sequence[float], *, times: b
     """
     if times and min(*first, *second) > 0:
         of = ratio(first, second)
-        return f"{100 * of.mean:+.3g} %" if of.seen else UNSEEN
+        return _change(of.mean) if of.seen else UNSEEN
     difference = paired(first, second)
     if not difference.seen:
         return UNSEEN
-    return "worse" if difference.relative is None else f"{100 * difference.relative:+.3g} %"
+    return "worse" if difference.relative is None else _change(difference.relative)
+
+
+def _change(relative: float) -> str:
+    share = 100 * relative
+    return f"{share:+,.0f} %" if abs(share) >= 999.5 else f"{share:+.3g} %"
 
 
 class Ratio(NamedTuple):

@@ -23,7 +23,7 @@ def noted(rows: Sequence[Mapping[Any, Any]]) -> list[str]:
     return [
         text
         if of == 1
-        else f"In {'all' if runs == of else f'{runs:,} of'} {of:,} runs, the first of them: {text}"
+        else f"{'All' if runs == of else f'{runs:,} of'} {of:,} runs; the first such run: {text}"
         for text, runs in kinds.values()
     ]
 

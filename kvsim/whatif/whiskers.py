@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvsim.report.figure import FAINT_INK, heading, plain, style
+from kvsim.report.figure import FAINT_INK, PAPER, heading, plain, style
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -51,7 +51,7 @@ def whiskers(rows: Sequence[Whisker], title: str) -> "go.Figure | None":
         )  # fmt: skip
     names = [
         {**heading("", axis="y", above_px=0), "text": f"<b>{plain(row.label)}</b>: {row.text}",
-         "y": place - 0.28, "yref": "y", "font": {"size": 12}}
+         "y": place - 0.28, "yref": "y", "font": {"size": 12}, "bgcolor": PAPER}
         for place, row in zip(places, rows, strict=True)
     ]  # fmt: skip
     style(figure, height_px=_EDGES_PX + _ROW_PX * len(rows), annotations=names,
@@ -62,6 +62,6 @@ def whiskers(rows: Sequence[Whisker], title: str) -> "go.Figure | None":
     low, high = max(low, -_BEYOND * most), min(high, _BEYOND * most)
     room = 0.04 * (high - low)
     figure.update_xaxes(range=[low - room, high + room], title_text=title, zeroline=True,
-                        zerolinecolor=FAINT_INK)  # fmt: skip
+                        zerolinecolor=FAINT_INK, tickformat=",~g")  # fmt: skip
     figure.update_yaxes(visible=False, range=[len(rows) - 0.6, -0.9])
     return figure

@@ -38,7 +38,7 @@ def window(trace: Trace, start_s: float | None, end_s: float | None) -> tuple[li
     left_out = len(trace.rows) - len(kept)
     note = f"window {start_s or 0:g} s to {to}: left out {left_out:,} of {len(trace.rows):,} rows"
     if not kept:
-        raise InputError("no row lies in the window", where=trace.name, value=note)
+        raise InputError("no row is in the window", where=trace.name, value=note)
     return kept, note
 
 

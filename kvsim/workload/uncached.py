@@ -12,8 +12,8 @@ from kvsim.workload.expanded import Expanded
 class Uncached(Expanded):
     """`kind = "uncached"`: the workload `of`, where every output token is a request of its own.
 
-    Its prompt is all that was there before, the prompt and the tokens so far, and it comes as soon
-    as the token before it is there. Nothing is shared: prefix caches find nothing.
+    Its prompt is the first prompt and all output tokens before it. It arrives as soon as the token
+    before it is finished. Requests share no tokens, so a prefix cache hits nothing.
     """
 
     def count_of(self, request: Request) -> int:

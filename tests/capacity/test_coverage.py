@@ -39,7 +39,7 @@ def test_models_are_simulated_unless_they_are_sized_alone(tables: Any) -> None:
         ("gpt-oss-20b", "exact", "exact"),
         ("qwen3.5-27b", "exact", "exact"),
         ("lfm2-1.2b", "exact", "approximate"),
-        ("llama-4-scout", "exact", "approximate"),
+        ("llama-4-scout", "exact", "exact"),
         ("deepseek-v4-flash", "exact", "approximate"),
         ("falcon-mamba-7b", "exact", "sized"),
     ],

@@ -10,6 +10,8 @@ from kvsim.capacity.deployment import Deployment
 from kvsim.capacity.estimate.activations import activation_bytes
 from kvsim.capacity.estimate.cuda_graphs import capture_sizes, cuda_graph_bytes
 from kvsim.capacity.estimate.weights import weight_bytes
+from kvsim.capacity.options import MemoryOptions
+from kvsim.capacity.sizing import size
 from kvsim.capacity.stage import stages
 from kvsim.device import named_device
 from kvsim.model import ModelOptions
@@ -20,9 +22,11 @@ from kvsim.vllm.versions import VERSIONS, vllm_version
 
 
 def deployment(model, version="0.19.0", tp=1, seqs=1024, tokens=8192, length=8192, **more):
+    flashinfer = more.pop("flashinfer", None)
     options = ModelOptions(name=model, tensor_parallel_size=tp, max_model_len=length, **more)
     built, of_engine = options.build(offline=True), vllm_version(version).sizing
-    return Deployment(built, options, named_device("h100"), of_engine, length, seqs, tokens)
+    it = Deployment(built, options, named_device("h100"), of_engine, length, seqs, tokens)
+    return it._replace(flashinfer_sampler=flashinfer)
 
 
 def whole(it):
@@ -69,6 +73,46 @@ def test_weights_and_peaks_as_logged(model, tp, weights, peak):
 def test_peaks_by_version(model, version, seqs, tokens, length, peak):
     it = deployment(model, version, seqs=seqs, tokens=tokens, length=length)
     assert activation_bytes(it, whole(it)) / GIB == pytest.approx(peak, rel=0.06)
+
+
+def test_without_flashinfer_old_versions_sort_the_logits():
+    """vllm#21348: the peak of 0.9.2 without FlashInfer is that of 0.15, which sorts too. In
+    flashinfer#1180 the pool of 0.9 is 1.51 GiB smaller so, for a model that is not named.
+    """
+    model = "qwen3-235b-a22b"
+    given = {"tp": 4, "seqs": 1024}
+    sorts, images = (deployment(model, "0.9.2", **given, flashinfer=on) for on in (False, None))
+    more = activation_bytes(sorts, whole(sorts)) - activation_bytes(images, whole(images))
+    assert more == 28 * 1024 * 151_936
+    newer = deployment(model, "0.12", **given)
+    assert activation_bytes(sorts, whole(sorts)) == activation_bytes(newer, whole(newer))
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "samples"),
+    [
+        ("V0", True, False),
+        ("0.9.2", None, True),
+        ("0.9.2", False, False),
+        ("0.15", None, False),
+        ("0.15", True, True),
+        ("0.21", None, True),
+        ("0.33", False, False),
+    ],
+)
+def test_flashinfer_samples_by_version_and_as_asked(version, asked, samples):
+    assert deployment("qwen3-8b", version, flashinfer=asked).on_flashinfer is samples
+
+
+def test_flashinfer_samples_on_nvidia_alone():
+    """A pool of an AMD GPU is sized with the sort of torch, whatever the version's default is."""
+    amd = deployment("qwen3-8b", "0.33")._replace(device=named_device("mi300x"))
+    assert not amd.on_flashinfer
+    memory = MemoryOptions(
+        gpu_memory_utilization=0.9, engine_version="0.33", flashinfer_sampler=True
+    )
+    with pytest.raises(InputError, match=r"memory\.flashinfer_sampler"):
+        size(amd.model, amd.device, memory, amd.options, 16)
 
 
 def test_the_whole_length_is_profiled_by_v0_alone():

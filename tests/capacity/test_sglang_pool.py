@@ -11,7 +11,12 @@ import kvsim
 from kvsim.capacity.sglang.fraction import default_fraction
 from kvsim.capacity.sglang.pools import divide
 from kvsim.capacity.sglang.settings import SglangSettings
-from kvsim.capacity.sglang.sizing import SglangPool, cached_layout, size_sglang
+from kvsim.capacity.sglang.sizing import (
+    SglangPool,
+    cached_layout,
+    sglang_layout,
+    size_sglang,
+)
 from kvsim.capacity.sglang.start_up import lines
 from kvsim.cli import app
 from kvsim.device import named_device
@@ -19,7 +24,9 @@ from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.memory.radix_hybrid.allocator import HybridAllocator
 from kvsim.model import ModelOptions
+from kvsim.model.weights import Weights
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import MIB
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
@@ -129,7 +136,6 @@ def test_without_a_cache_the_requests_size_windows_and_states() -> None:
     ("name", "flags", "words"),
     [
         ("gemma-3-27b", {}, "models that see"),
-        ("llama-4-scout", {"mem_fraction_static": 0.8}, "Llama 4"),
         ("deepseek-v4-flash", {"mem_fraction_static": 0.8}, "compressed caches"),
         ("llama-3.1-70b", {"mem_fraction_static": 0.9}, "no memory is left for KV"),
         ("gpt-oss-20b", {"swa_full_tokens_ratio": 0.00005}, "holds no request"),
@@ -140,6 +146,25 @@ def test_what_is_not_followed_is_refused_by_name(
 ) -> None:
     with pytest.raises(InputError, match=words):
         sized(name, "h100", **flags)
+
+
+def test_chunks_of_local_attention_are_windows() -> None:
+    """Llama 4 Scout on 8 GPUs: 12 layers keep all tokens, 36 a window of a chunk. Its tower is not
+    loaded, so that mem_fraction_static has the default of a model without one.
+    """
+    pool = sized("llama-4-scout", "h100", 8)
+    cell = 1 * 128 * 2 * 2
+    assert pool.pools.kv_bytes == pool.pools.tokens * 12 * cell
+    assert pool.pools.window_tokens == int(pool.pools.tokens * 0.8)
+    assert pool.pools.window_bytes == pool.pools.window_tokens * 36 * cell
+    without = sized("llama-3.1-8b", "h100", 8)
+    assert pool.mem_fraction_static == without.mem_fraction_static
+    options = ModelOptions(name="llama-4-scout")
+    layout = sglang_layout(options.build(), options)
+    assert [(each.kind, each.window_tokens) for each in layout.groups] == [
+        ("sliding", 8192),
+        ("full", None),
+    ]
 
 
 def test_windows_of_models_without_a_pool_for_them_are_kept_whole() -> None:
@@ -173,6 +198,7 @@ def test_a_scenario_takes_its_pool_and_its_schedulers_flags(tables: Any) -> None
     ("name", "flags", "allocator"),
     [
         ("gpt-oss-20b", {"page_size": 16}, {"page_size": 16}),
+        ("llama-4-scout", {}, {}),
         ("qwen3.5-27b", {}, {}),
         ("qwen3.5-27b", {"disable_radix_cache": True}, {"disable_radix_cache": True}),
     ],
@@ -180,8 +206,9 @@ def test_a_scenario_takes_its_pool_and_its_schedulers_flags(tables: Any) -> None
 def test_two_pools_are_simulated_as_they_are_sized(
     tables: Any, name: str, flags: dict[str, Any], allocator: dict[str, Any]
 ) -> None:
+    of_four = {"name": name, "max_model_len": 8192, "tensor_parallel_size": 4}
     made = tables(
-        model={"name": name, "max_model_len": 8192},
+        model=of_four,
         device={"name": "h100"},
         memory={"mem_fraction_static": 0.85},
         allocator=[{"kind": "radix", **allocator}],
@@ -190,7 +217,7 @@ def test_two_pools_are_simulated_as_they_are_sized(
     options = Scenario.from_table(made)
     simulation = Simulation(options, [Request("r", 0, 100, 10)])
     built = simulation.replica_spec(options.allocator[0]).build().allocator
-    model = ModelOptions.parse({"name": name, "max_model_len": 8192}, "model")
+    model = ModelOptions.parse(of_four, "model")
     settings = SglangSettings.parse({"mem_fraction_static": 0.85, **flags}, "memory")
     pools = size_sglang(model.build(), named_device("h100"), model, settings).pools
     assert isinstance(built, RadixAllocator)
@@ -265,3 +292,21 @@ def test_the_command_says_what_the_server_would() -> None:
     pool = sized("gpt-oss-20b", "h100", mem_fraction_static=0.85, page_size=64)
     for line in lines(pool):
         assert line in said.output
+
+
+def test_copies_of_the_attention_hold_a_share_of_the_experts_each() -> None:
+    """Eight H200 with DeepSeek-R1: attention on one GPU, experts over all. The reserve is that of
+    the whole server, with room for padding (arg_groups/memory_hook.py `reserve_for_graph_mb`).
+    """
+    table = {"name": "deepseek-r1", "data_parallel_size": 8, "enable_expert_parallel": True}
+    options = ModelOptions.parse({**table, "max_model_len": 8192}, "model")
+    model, device = options.build(), named_device("h200")
+    settings = SglangSettings(chunked_prefill_size=2048, max_running_requests=32)
+    pool = size_sglang(model, device, options, settings)
+    whole = model.weight_bytes(1)
+    experts = model.weight_format.num_bytes(Weights(expert=model.weights(1).expert))
+    assert pool.weights_bytes == pytest.approx(whole - experts * 7 / 8, rel=1e-6)
+    mib = device.memory_bytes / MIB
+    reserved = 512 + 1.5 * 16384 + 1024 + 2 * 256 + 3 * 8 * 256 + 1.5 * 1024
+    assert pool.mem_fraction_static == round((mib - reserved) / mib, 3)
+    assert pool.chunked_prefill_size == 2048

@@ -66,3 +66,15 @@ def test_a_scenario_has_that_pool_too() -> None:
     beside = made.model_copy(update={"allocator": both})
     pool = pool_of(beside, model, named_device("h200"), None).pool
     assert pool.capacity_bytes == 60_000 * cell
+
+
+@pytest.mark.parametrize(("model", "share"), [("gemma-3-1b", 1.0), ("llama-4-scout", 0.85)])
+def test_layers_count_as_sglang_keeps_them(model: str, share: float) -> None:
+    """Gemma 3's windows are kept whole. Llama 4's 36 layers with chunks have 0.8 tokens of the 12
+    others each: (12 + 0.8 * 36) / 48.
+    """
+    made = scenario(model, 60_000)
+    built = made.model.build()
+    pool = pool_of(made, built, named_device("h200"), None).pool
+    cell = made.model.layout(built).bytes_per_token
+    assert pool.capacity_bytes == pytest.approx(60_000 * cell * share, abs=1)

@@ -182,3 +182,21 @@ def test_help_needs_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_of_one_replica_without_tiers_needs_no_module_of_theirs() -> None:
+    code = (
+        "import sys; sys.argv = ['kvsim', 'run', 'chat', '--set', 'workload.num_requests=5']\n"
+        "from kvsim.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as done: assert not done.code, done.code\n"
+        "rooms = ('engine.connectors.connector', 'engine.connectors.offloading.disk',\n"
+        "    'engine.connected_engine', 'engine.schedulers.connected',\n"
+        "    'engine.schedulers.pipelined', 'engine.waves', 'fleet.watch', 'fleets',\n"
+        "    'results.fleet', 'results.store',\n"
+        "    'step_time.kernels.host', 'capacity.tensorrt_llm')\n"
+        "found = [room for room in rooms if f'kvsim.{room}' in sys.modules]\n"
+        "assert not found, found\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -188,7 +188,10 @@ def test_the_reference_knows_the_keys_before_the_first_table() -> None:
         (("run", "--nope"), "error: no such option: --nope"),
         (("run",), "error: missing argument 'SCENARIO';"),
         (("rum",), "error: no such command 'rum'"),
-        (("advise", "chat", "--jobs", "x"), "error: invalid value for '--jobs'"),
+        (("advise", "chat", "--jobs", "x"), "error: --jobs: not a whole number; got x; see "),
+        (("advise", "chat", "--repeat=2"), "error: --repeat: too small; got 2; limit 3 or more;"),
+        (("capacity", "chat", "--tolerance", "3"), "error: --tolerance: too large; got 3; limit"),
+        (("memory", "m", "--engine", "{}"), "error: --engine: '{}' is not one of 'llama.cpp', "),
     ],
 )
 def test_a_wrong_use_is_one_line_as_every_other_error(
@@ -232,6 +235,34 @@ def test_a_key_that_is_missing_is_missing_in_a_file(
     file.write_text('[workload]\nkind = "synthetic"\n')
     assert called(monkeypatch, *command, str(file)) == 2
     assert f"{file}:1: workload.num_requests: required key is missing" in capsys.readouterr().err
+
+
+def test_a_table_that_is_missing_is_missing_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once `model: required key is missing`, of no file."""
+    file = tmp_path / "empty.toml"
+    file.write_text("")
+    assert called(monkeypatch, "doctor", str(file)) == 2
+    assert f"{file}: model: required key is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["run"], ["capacity", "--slo=ttft_s.p99=2"]], ids=str)
+def test_a_scenario_without_requests_says_where_they_come_from(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What `kvsim import` writes of a log alone."""
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'model = { name = "opt-13b" }\ndevice = { name = "a100-40gb" }\nallocator = "paged"\n'
+    )
+    assert called(monkeypatch, *command, str(file)) == 2
+    said = capsys.readouterr().err
+    assert "workload: the scenario has no requests; add a [workload] table" in said
+    assert "kvsim import" in said
 
 
 def test_options_lists_a_key_wherever_it_is(

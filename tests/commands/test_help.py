@@ -9,6 +9,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from kvsim.cli import COMMANDS, GROUPS, app
+from kvsim.workload.catalogue import entries
 
 
 def _options(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], list[str]]]:
@@ -55,12 +56,28 @@ def test_help_lists_every_command_in_its_group() -> None:
         assert re.search(rf"│ {name} ", shown), name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_shows_an_example_that_parses(name: str) -> None:
-    """The example stands in `--help`, names the command, and uses no option that is not there."""
-    example = COMMANDS[name].example
-    assert " ".join(example.split()) in " ".join(_help(name).split())
-    words = example.split()
-    assert words[:2] == ["kvsim", name]
-    known = {option for path, options in ALL.items() if path[0] == name for option in options}
-    assert {word for word in words if word.startswith("--")} <= known
+@pytest.mark.parametrize("words", [(), *ALL], ids=" ".join)
+def test_help_shows_an_example_that_parses(words: tuple[str, ...]) -> None:
+    """Every command, also of a group: the example names a command, and options that it has."""
+    (example,) = re.findall(r"Example:\s(.*)", " ".join(_help(*words).split()))
+    line = example.split()
+    assert line[: 1 + len(words)] == ["kvsim", *words]
+    named = max((path for path in ALL if line[1 : 1 + len(path)] == list(path)), key=len)
+    assert {word for word in line if word.startswith("--")} <= set(ALL[named])
+
+
+def test_no_line_of_help_is_wider_than_80_columns() -> None:
+    for words in ALL:
+        assert max(map(len, _help(*words).splitlines())) <= 80, words
+
+
+def test_the_traces_in_examples_are_in_the_catalogue() -> None:
+    """Once `azure-conv`, which is a recipe's name."""
+    named = [
+        word
+        for name in ("traces", "convert")
+        for word in COMMANDS[name].example.split()
+        if word.startswith("azure")
+    ]
+    assert named
+    assert set(named) <= set(entries())

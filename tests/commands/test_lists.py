@@ -43,13 +43,23 @@ def test_models_and_devices_are_listed_and_narrowed(kind: str) -> None:
         told(kind, "no such name")
 
 
+def test_a_slice_of_a_gpu_is_shown_by_its_name() -> None:
+    (slice_,) = json.loads(told("devices", "h100-mig-3g.40gb", "--json"))["devices"]
+    (whole,) = (
+        each for each in json.loads(told("devices", "--json"))["devices"] if each["name"] == "h100"
+    )
+    assert slice_["memory_bytes"] * 2 == pytest.approx(whole["memory_bytes"], rel=0.01)
+    assert "named as h100-3g.40gb" in " ".join(told("devices").split())
+
+
 def test_models_say_what_a_simulation_has_of_them() -> None:
     (model,) = json.loads(told("models", "deepseek-v4-pro-base", "--json"))["models"]
     assert model["coverage"]["vllm"]["level"] == "exact"
     assert model["coverage"]["sglang"]["level"] == "approximate"
-    said = " ".join(told("models", "llama-4").split())
-    assert "SGLang, approximate: SGLang's pool of local attention's chunks" in said
-    assert "(llama-4-scout, llama-4-maverick)." in said
+    said = " ".join(told("models", "lfm2").split())
+    assert "SGLang, approximate: exact with disable_overlap_schedule = true" in said
+    assert "(lfm2-1.2b, lfm2-8b-a1b)." in said
+    assert "TensorRT-LLM, approximate: no schedules" in said
 
 
 def test_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:

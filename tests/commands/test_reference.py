@@ -1,6 +1,7 @@
 """The reference of scenarios (docs/scenario.md, kvsim options) has every table that a key takes."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 from typer.testing import CliRunner
@@ -9,6 +10,7 @@ from kvsim.cli import app
 from kvsim.commands.reference import CHOICES, entries
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.options import Options
+from kvsim.resolved import PATH_KEYS
 
 
 def parts(annotation: Any) -> Iterator[Any]:
@@ -36,6 +38,17 @@ def test_every_table_inside_a_table_is_listed() -> None:
                     asked += 1
                     assert any(issubclass(each, part) for each in listed), where
     assert asked > 50
+
+
+def test_every_key_that_names_a_file_is_known_as_one() -> None:
+    """By these keys the explorer keeps links within the scenario's folder."""
+    found = {
+        name
+        for entry in entries()
+        for name, field in entry.options.model_fields.items()
+        if any(part is Path for part in parts(field.annotation))
+    }
+    assert {"path", "hf_config"} <= found <= set(PATH_KEYS)
 
 
 def test_keys_of_inner_tables_are_found() -> None:

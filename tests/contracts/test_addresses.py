@@ -47,8 +47,8 @@ class Witness(AddressLog):
         self.said: dict[int, set[tuple[int, str]]] = {}  # at each moment, as it was last
         self.counted: dict[int, dict[str, int]] = {}  # the same of who counts pages
 
-    def _look(self, scheduler: Any, now_ps: int) -> None:
-        super()._look(scheduler, now_ps)
+    def _sample(self, scheduler: Any, now_ps: int) -> None:
+        super()._sample(scheduler, now_ps)
         allocator = scheduler.allocator
         if isinstance(allocator, InBlocks):
             size, pool = allocator.block_bytes, allocator.pool
@@ -117,6 +117,7 @@ def check_map(scenario: dict[str, Any], requests: Iterable[Request]) -> None:
         spec = simulation.replica_spec(simulation.scenario.allocator[0])
         check_pages(witness, stays, spec.build().allocator)
         return
+    assert witness.said
     unit = next((getattr(each, "_bytes", None) for each in witness._recorders or ()), None)
     moments = list(witness.said.items())
     for now_ps, said in moments[:: 1 + len(moments) // 60]:

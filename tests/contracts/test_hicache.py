@@ -146,3 +146,25 @@ def test_what_would_change_nothing_is_refused(tables: Any, cache: Any, fault: st
     table = tables(allocator=[{"kind": "radix", **cache}], scheduler={"kind": "sglang"}, model=OPT)
     with pytest.raises(InputError, match=fault):
         Simulation(Scenario.from_table(table), [])
+
+
+TWO_REQUESTS = {
+    "kind": "synthetic",
+    "num_requests": 2,
+    "arrivals": {"kind": "at-once"},
+    "prompt": {"kind": "fixed", "tokens": 30},
+    "output": {"kind": "fixed", "tokens": 3},
+}
+
+
+def test_host_memory_behind_two_replicas_is_refused(tables: Any) -> None:
+    split = {"prefill": {"replicas": 1}, "decode": {"replicas": 1}}
+    table = tables(
+        allocator=[{"kind": "radix", "enable_hierarchical_cache": True}],
+        scheduler={"kind": "sglang"},
+        disaggregation=split,
+        model=OPT,
+        workload=TWO_REQUESTS,
+    )
+    with pytest.raises(InputError, match="behind prefill and decode replicas is not simulated"):
+        kvsim.simulate(table)

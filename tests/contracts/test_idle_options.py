@@ -63,6 +63,47 @@ def test_an_option_changes_the_answer_or_is_refused(name: str) -> None:
     assert found == {"refused"} or name in DEFAULTS
 
 
+# Each way to size a pool, for models with layers of one kind, recurrent states and windows.
+POOLS = {
+    "share": ["gemma-3-1b"],
+    "bytes": ["llama-3.1-8b", "--kv-cache-bytes", "40000000000"],
+    "tokens": ["gemma-3-1b", "--kv-cache-tokens", "300000"],
+    "blocks": ["qwen3.5-4b", "--num-gpu-blocks", "1800"],
+    "sglang": ["qwen3.5-4b", "--mem-fraction-static", "0.8"],
+    "trt-llm": ["llama-3.1-8b", "--free-gpu-memory-fraction", "0.8"],
+}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_an_option_that_changes_nothing_is_named(pool: str) -> None:
+    base = [*POOLS[pool], "--device", "h100"]
+    was = answer(base)
+    for name, flag in OPTIONS.items():
+        option, value = f"--{name.replace('_', '-')}", values(flag.kind)[:2][-1]
+        now = answer([*base, option, *value])
+        if now is None:
+            continue
+        named = any(option in note for note in now.pop("notes"))
+        same = now == {key: each for key, each in was.items() if key != "notes"}
+        assert named == same, (option, value)
+
+
+def test_a_pool_that_is_given_leaves_nothing_to_the_reserves() -> None:
+    """Graphs and adapters take memory beside a pool that is sized, and none beside one given."""
+    reserves = ["--enforce-eager", "--max-loras", "4", "--max-num-seqs", "64"]
+    words = ["llama-3.1-8b", "--device", "h100", "--num-gpu-blocks", "18000", *reserves]
+    assert answer(words)["notes"] == [
+        "--max-num-seqs, --enforce-eager, --max-loras change nothing here."
+    ]
+    shown = CliRunner().invoke(app, ["memory", *words])
+    assert "note: --max-num-seqs, --enforce-eager, --max-loras change nothing" in shown.output
+
+
+def test_a_device_smaller_than_the_weights_is_refused_for_sglang_too() -> None:
+    for memory in ("0.5", "1", "10"):
+        assert answer([*BASES[3], "--device-memory", memory]) is None
+
+
 @pytest.mark.parametrize("ratio", ["swa-full-tokens-ratio", "mamba-full-memory-ratio"])
 def test_a_ratio_of_pools_that_a_model_lacks_is_noted(ratio: str) -> None:
     words = [*BASES[3], f"--{ratio}", "0.5"]

@@ -17,6 +17,8 @@ from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
+from kvsim.sized_scenario import SizedScenario
+from kvsim.staged import staged_plan
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time.form import DecodeRun
 from kvsim.step_time.stages import StageTimes
@@ -90,16 +92,22 @@ def test_as_many_micro_batches_as_stages_hide_each_other(tables: Any, stages: in
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(requests=streams(), allocator=st.sampled_from(SERVED), priority=st.booleans())
+@given(
+    requests=streams(),
+    allocator=st.sampled_from(SERVED),
+    priority=st.booleans(),
+    ahead=st.booleans(),
+)
 @unless_thrashing
 def test_the_books_agree_and_gaps_are_those_between_tokens(
-    tables: Any, stages: int, allocator: Any, priority: bool, requests: list[Request]
+    tables: Any, stages: int, allocator: Any, priority: bool, ahead: bool, requests: list[Request]
 ) -> None:
     scheduler = {
         "kind": "continuous",
         "max_num_seqs": 8,
         "max_num_batched_tokens": 128,
         "policy": "priority" if priority else "fcfs",
+        "async_scheduling": ahead,
     }
     parts = {**CROWDED, "allocator": [allocator], "scheduler": scheduler}
     parts.pop("step_time", None)
@@ -110,6 +118,113 @@ def test_the_books_agree_and_gaps_are_those_between_tokens(
     ended = run.summary["requests"]
     assert ended["finished"] + ended["rejected"] == len(requests)
     check_tokens(Simulation(scenario, requests))
+
+
+@pytest.mark.parametrize(
+    ("model", "num_blocks"),
+    [("gemma-3-27b", 220), ("llama-4-scout", 220), ("jamba-v0.1", 60), ("deepseek-v4-flash", 400)],
+)
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(requests=streams(), ahead=st.booleans(), stages=st.sampled_from([2, 4]))
+@unless_thrashing
+def test_the_books_agree_over_windows_chunks_and_states(
+    tables: Any, model: str, num_blocks: int, stages: int, ahead: bool, requests: list[Request]
+) -> None:
+    made = staged(
+        tables,
+        stages,
+        model={"name": model, "max_model_len": 1024},
+        device={"name": "h200"},
+        memory={"num_gpu_blocks": num_blocks},
+        allocator=[{"kind": "paged"}],
+        scheduler={
+            "kind": "continuous",
+            "max_num_seqs": 8,
+            "max_num_batched_tokens": 2048,
+            "async_scheduling": ahead,
+        },
+        max_steps=1,
+    )
+    scenario = Scenario.from_table(made)
+    auditor = Auditor()
+    simulation = Simulation(scenario, requests)
+    run = simulation.run(scenario.allocator[0], "audited", observer=auditor)
+    assert auditor.events >= 2
+    ended = run.summary["requests"]
+    assert ended["finished"] + ended["rejected"] == len(requests)
+    check_tokens(simulation)
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "stages"),
+    [
+        ("gpt-oss-20b", "h100", 2),
+        ("gemma-3-27b", "h100", 4),
+        ("gemma-4-31b", "h200", 2),
+        ("jamba-v0.1", "h200", 2),
+        ("qwen3-next-80b-a3b", "h200", 2),
+        ("llama-4-scout", "h200", 4),
+        ("deepseek-v4-flash", "h200", 4),
+        ("falcon-mamba-7b", "h100", 2),
+    ],
+)
+def test_a_run_over_stages_has_the_blocks_that_its_pool_is_sized_in(
+    model: str, device: str, stages: int
+) -> None:
+    tables = {
+        "model": {"name": model, "pipeline_parallel_size": stages, "max_model_len": 8192},
+        "device": {"name": device},
+        "allocator": [{"kind": "paged"}],
+    }
+    simulation = Simulation(Scenario.from_table(tables), [Request("r", 0, 8, 8)])
+    plan = simulation.replica_spec(simulation.scenario.allocator[0]).plan
+    assert plan is not None
+    sized = simulation.pool.engine_num_gpu_blocks
+    assert simulation.pool.capacity_bytes // plan.block_bytes == sized
+    (run,) = simulation.result().runs
+    assert run.summary["requests"]["finished"] == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "layers"),
+    [("gpt-oss-20b", "1,1,22"), ("jamba-v0.1", "4,1,27"), ("gemma-3-27b", "5,1,56")],
+)
+def test_a_stage_of_one_kind_of_layers_is_refused_like_the_others(model: str, layers: str) -> None:
+    """Alone the second stage would do with one block table, but all stages have the same tables."""
+    tables = {
+        "model": {"name": model, "pipeline_parallel_size": 3, "pp_layer_partition": layers},
+        "device": {"name": "h200"},
+        "allocator": [{"kind": "paged"}],
+    }
+    sized = SizedScenario(Scenario.from_table(tables))
+    options, (allocator,) = sized.scenario.model, sized.scenario.allocator
+    rules = sized.scenario.scheduler_of(allocator).block_rules
+    for stage in (0, 1):
+        with pytest.raises(InputError, match=rf"no layer .*stage {stage + 1} of 3"):
+            staged_plan(allocator, options, sized.model, stage, rules, by_chunk=False)
+    assert staged_plan(allocator, options, sized.model, 2, rules, by_chunk=False) is not None
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_ahead_of_its_token_a_sequence_takes_as_long_as_behind_it(tables: Any, stages: int) -> None:
+    """The first stage waits for the token of a micro-batch that is scheduled ahead, and scheduling
+    itself takes no time here. So a sequence alone gains nothing.
+    """
+
+    def finish_ps(*, ahead: bool) -> list[int]:
+        made = staged(
+            tables,
+            stages,
+            allocator=[{"kind": "paged"}],
+            scheduler={"kind": "continuous", "async_scheduling": ahead},
+        )
+        requests = [Request("r", 0, 64, 50)]
+        (run,) = kvsim.simulate(made, requests).runs
+        return list(run.requests["finish_ps"])
+
+    assert finish_ps(ahead=True) == finish_ps(ahead=False)
 
 
 def test_the_pool_is_that_of_the_stage_with_the_fewest_blocks() -> None:
@@ -134,11 +249,35 @@ def test_the_pool_is_that_of_the_stage_with_the_fewest_blocks() -> None:
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ({"scheduler": {"kind": "continuous", "async_scheduling": True}}, "asynchronous"),
+        (
+            {
+                "scheduler": {
+                    "kind": "continuous",
+                    "async_scheduling": True,
+                    "semantics": "vllm-0.27",
+                }
+            },
+            "as vLLM 0.33",
+        ),
         ({"scheduler": {"kind": "sglang"}, "allocator": [{"kind": "radix"}]}, "one pipeline stage"),
         ({"scheduler": {"kind": "continuous", "preemption_mode": "swap"}}, "not swapped"),
         ({"step_time": {"kind": "linear", "base_us": 8000}}, "times whole models"),
-        ({"model": {"name": "gemma-3-27b"}, "device": {"name": "h200"}}, "a window or a state"),
+        (
+            {
+                "model": {"name": "gemma-3-27b"},
+                "device": {"name": "h200"},
+                "allocator": [{"kind": "max-buffer"}],
+            },
+            "a window or a state",
+        ),
+        (
+            {
+                "model": {"name": "jamba-v0.1", "pp_layer_partition": "4,28"},
+                "device": {"name": "h200"},
+                "memory": {"kv_cache_tokens": 16384},
+            },
+            "no layer of one of the groups",
+        ),
         (
             {
                 "speculative_config": {

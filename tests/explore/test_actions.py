@@ -8,9 +8,10 @@ import pytest
 from kvsim.explore import actions
 from kvsim.explore.controls import CONTROLS
 from kvsim.explore.page_context import PageContext
+from kvsim.explore.pins import pin_button, short_name
 from kvsim.explore.starting_points import TOUR, find_starting_points
 from kvsim.explore.state import started
-from kvsim.explore.sweeping import ends, numbers
+from kvsim.explore.sweeping import ends, knob_titles, numbers
 from kvsim.explore.tour import STOPS, find_stop
 from kvsim.explore.visit import MOST_PINS, PageVisit
 from kvsim.explore.widgets import KEY, read_value
@@ -138,7 +139,11 @@ def test_pins() -> None:
     for rate in range(1, 9):
         turned = actions.turn(here, DESK, {"workload.arrivals.rate_per_s": rate + 10})
         here = actions.pin(turned, DESK)
+        assert pin_button(here, here.pins[-1]) == ("Pinned", False)
     assert len(here.pins) == MOST_PINS
+    assert pin_button(here, "another") == (f"{MOST_PINS} pinned, at most", False)
+    assert pin_button(visit(), "another") == ("Pin", True)
+    assert short_name(here.pins[1]) == "chat, Arrival rate, 1/s: 11"
     assert actions.unpin(here, 0).pins == here.pins[1:]
 
 
@@ -167,3 +172,14 @@ def test_every_number_can_be_swept(base: str) -> None:
 def test_a_range_that_is_none_is_refused(ends_: tuple[Any, ...]) -> None:
     with pytest.raises(InputError):
         actions.sweep(visit(), DESK, "scheduler.max_num_seqs", *ends_)
+
+
+def test_a_knob_is_named_in_words_and_no_two_alike() -> None:
+    for base, point in STARTING_POINTS.items():
+        titles = knob_titles(dict(numbers(point.table)), point.table)
+        assert len(set(titles.values())) == len(titles), base
+    table = STARTING_POINTS["chat"].table
+    titles = knob_titles(dict(numbers(table)), table)
+    assert titles["workload.arrivals.rate_per_s"] == "Arrival rate, 1/s"
+    alike = {"memory.kv_cache_tokens": 1, "draft.kv_cache_tokens": 2}
+    assert set(knob_titles(alike, {}).values()) == {f"Pool, tokens ({key})" for key in alike}

@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kvsim.cli import app as command
-from kvsim.explore.app import is_loopback, make_app
+from kvsim.explore.app import make_app
+from kvsim.explore.hosts import is_loopback
 from kvsim.explore.page_context import PageContext
 from kvsim.explore.server import serve
 from kvsim.explore.starting_points import find_starting_points
@@ -161,3 +162,13 @@ def test_the_printed_address_opens_the_page_and_no_other_does() -> None:
     finally:
         stop.set()
         thread.join(30)
+
+
+def test_the_server_starts_without_what_only_its_workers_need() -> None:
+    from subprocess import run
+
+    code = (
+        "import sys, kvsim.explore.server; first = 'dash' in sys.modules; import kvsim.explore.app;"
+        " sys.exit(first or 'pandas' in sys.modules)"
+    )
+    assert run([sys.executable, "-c", code], check=False).returncode == 0

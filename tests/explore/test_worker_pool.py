@@ -1,9 +1,11 @@
 """Jobs: they answer what kvsim run would, tell how far they are, and end at once."""
 
+import math
 import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,6 +109,33 @@ def test_a_process_that_dies_is_replaced(workers: WorkerPool) -> None:
     workers.ask("me", "wrong", RunTask(wrong, Path(), wrong))
     assert ended(workers, "wrong").state == "failed"
     assert "\n" not in ended(workers, "wrong").fault
+
+
+@pytest.mark.parametrize(("silent", "state"), [(1, "done"), (2, "failed")])
+def test_the_time_of_a_job_counts_from_the_first_message(
+    monkeypatch: pytest.MonkeyPatch, silent: int, state: str
+) -> None:
+    """A process that loads kvsim says nothing, for 200 s here; a step of the clock is 50 s."""
+    now_s = 0.0
+    said = [*[None] * 4, ("progress", ("starting", 0, 1)), *[None] * silent, ("answer", "it")]
+
+    class Line:
+        def poll(self, timeout: float) -> bool:
+            nonlocal now_s
+            now_s += 50.0
+            return said[0] is not None or bool(said.pop(0))
+
+        def recv(self) -> Any:
+            return said.pop(0)
+
+    clock = SimpleNamespace(monotonic=lambda: now_s)
+    monkeypatch.setattr(worker_pool, "PATIENCE_S", math.inf)
+    monkeypatch.setattr(worker_pool, "MOST_SECONDS", 60.0)
+    monkeypatch.setattr(worker_pool, "time", clock)
+    job = Job("k", RunTask(SMALL, Path(), SMALL), owners={"me"})
+    followed: Any = worker_pool._followed
+    assert followed(job, Line()) == (state == "done")
+    assert job.state == state
 
 
 def test_a_sweep_is_a_run_a_value() -> None:

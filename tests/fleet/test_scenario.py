@@ -79,10 +79,18 @@ def test_it_is_stored_read_and_shown(served: Result, tmp_path: Path) -> None:
     assert back.summary() == served.summary()
     said = paragraphs(back)
     assert said == paragraphs(served)
-    assert "3 replicas of “paged” behind least-requests finished 80 of 80 requests" in said[0]
+    assert (
+        "3 replicas of “paged” behind the least-requests router finished 80 of 80 requests"
+        in said[0]
+    )
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Load of each replica" in page
     assert "paged #2" in page
+    assert "<h1>Where the KV memory went: 3 replicas of paged</h1>" in page
+    assert "kvsim capacity scenario.toml --slo ttft_s.p99=2" in page
+    assert "kvsim doctor" not in page  # which takes one replica
+    facts = page[page.index('class="facts"') :].partition("workload")[0]
+    assert "<bdi>80</bdi>" in facts  # of all replicas, not of the first
 
 
 def test_groups_have_devices_and_engines_of_their_own() -> None:

@@ -388,7 +388,7 @@ def test_drafts_and_retention_are_flags_too(exported: Exported) -> None:
 def test_what_no_engine_does_is_refused(simulation: Simulation) -> None:
     run = simulation.run(simulation.scenario.allocator[1], "max-buffer")
     exported = Exported(simulation.resolved(), run)
-    with pytest.raises(InputError, match="no such allocator"):
+    with pytest.raises(InputError, match=r"no such allocator; got max-buffer; --allocator 'paged'"):
         text_of("vllm-serve", exported)
 
 

@@ -20,10 +20,13 @@ from kvsim.capacity.sizing import size
 from kvsim.cli import app
 from kvsim.device import named_device
 from kvsim.interchange.imported import Imported, import_sources, write_imported
+from kvsim.interchange.to_scenario.served import served_model
 from kvsim.interchange.to_scenario.server import server_of
+from kvsim.interchange.to_scenario.stages import staged as staged_over
 from kvsim.model import ModelOptions
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.errors import InputError
+from kvsim.readers.description import ServerSettings
 from kvsim.readers.parsing.fields import MOST_TOKENS
 from kvsim.readers.reader import Sniffed
 from kvsim.readers.vllm.log import VllmLog
@@ -134,6 +137,24 @@ def test_what_is_assumed_of_another_engine_is_its_own_default(tmp_path: Path) ->
     assert trt.scenario["memory"] == {"free_gpu_memory_fraction": "auto"}
 
 
+@pytest.mark.parametrize(
+    ("image", "command", "told"),
+    [
+        ("lmsysorg/sglang:v0.4.6", "sglang serve", ["SGLang 0.5.23's"]),
+        ("lmsysorg/sglang:v0.5.23", "sglang serve", []),
+        ("nvcr.io/nvidia/tensorrt-llm/release:0.20.0", "trtllm-serve", ["those of one version"]),
+    ],
+)
+def test_the_version_of_another_engine_is_said_to_change_nothing(
+    tmp_path: Path, image: str, command: str, told: list[str]
+) -> None:
+    line = f"docker run --gpus all {image} {command} facebook/opt-125m"
+    found = imported(tmp_path, line, gpu="l40s")
+    version = image.partition(":")[2].removeprefix("v")
+    wanted = [f"engine_version = {version} changes nothing: the rules are {each}" for each in told]
+    assert [each for each in found.assumed if "engine_version" in each] == wanted
+
+
 @pytest.mark.parametrize("missing", ["gpu", "model"])
 def test_what_no_source_names_has_to_be_given(missing: str, tmp_path: Path) -> None:
     given = {key: value for key, value in OPT.items() if key != missing}
@@ -177,7 +198,7 @@ def test_requests_of_another_run_are_left_aside(tmp_path: Path) -> None:
     made = imported(
         tmp_path, SAMPLES["vllm-bench"](tmp_path), SAMPLES["trace"](tmp_path), gpu="h100"
     )
-    assert "are left aside" in " ".join(made.notes)
+    assert "are left out" in " ".join(made.notes)
     assert made.merged.requests is not None
     assert made.merged.requests.hash_block_tokens is None
 
@@ -507,9 +528,9 @@ WORKLOAD = {
 @pytest.mark.parametrize(
     ("model", "flags", "staged", "assumed"),
     [
-        ("llama-3.1-8b", "", True, "async_scheduling = false: pipeline_parallel_size = 2 is"),
+        ("llama-3.1-8b", "", True, None),
         ("llama-3.1-8b", " --no-async-scheduling", True, None),
-        ("llama-3.1-8b", " --async-scheduling", False, "it schedules asynchronously"),
+        ("llama-3.1-8b", " --async-scheduling", True, None),
         ("google/gemma-3-12b-it", "", False, "its layers keep windows or states"),
     ],
 )
@@ -521,8 +542,23 @@ def test_pipeline_stages_are_imported_where_a_run_knows_them(
     made = imported(tmp_path, tmp_path / "serve.sh", gpu="h100")
     table = made.scenario["model"]
     assert table.get("pipeline_parallel_size", 1) == (2 if staged else 1)
-    assert made.scenario["scheduler"]["async_scheduling"] is not staged
+    assert made.scenario["scheduler"]["async_scheduling"] is ("--no-async" not in flags)
     told = [line for line in made.assumed if "stages" in line or "pipeline_parallel" in line]
     assert [line for line in told if assumed is not None and assumed in line] == told
     assert bool(told) is (assumed is not None)
     kvsim.simulate(made.scenario, [Request("r", 0, 64, 4)])
+
+
+@pytest.mark.parametrize(("asked", "split"), [({}, True), ({"async_scheduling": True}, False)])
+def test_older_versions_do_not_schedule_asynchronously_over_stages(
+    asked: dict[str, bool], split: bool
+) -> None:
+    settings = ServerSettings(model="llama-3.1-8b", pipeline_parallel_size=2)
+    meta: dict[str, Any] = {"vllm_version": "0.24.0", **asked}
+    assumed: list[str] = []
+    served = served_model(settings, assumed)
+    found = staged_over(settings, served, meta, assumed)
+    assert found == ({"pipeline_parallel_size": 2} if split else {})
+    assert meta["async_scheduling"] is not split
+    said = "async_scheduling = false: " if split else "it schedules asynchronously"
+    assert said in assumed[-1]

@@ -231,7 +231,7 @@ def test_a_missing_file_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"file: cannot write; got (Not a directory|File exists)"):
         SnapshotRecorder(FirstFitArena(10)).write(tmp_path / "file/s")
-    with pytest.raises(InputError, match=r"nowhere\.pickle: cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"nowhere\.pickle: cannot read it: No such file"):
         read_snapshot(tmp_path / "nowhere.pickle")
 
 

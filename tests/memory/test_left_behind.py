@@ -13,7 +13,7 @@ import kvsim
 from kvsim.engine.replica import assemble
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.ledger import Course, Usage
-from kvsim.memory.left_behind import LeftBehind, Mover
+from kvsim.memory.left_behind import LeftBehind, WindowedDecoder
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.memory.stepwise import Grant, StepwiseAllocator
 from kvsim.request import Request
@@ -133,13 +133,13 @@ def test_the_sums_of_a_course_are_those_of_its_steps() -> None:
         (KVGroup("full", 1, 5), KVGroup("sliding", 1, 3, 4), KVGroup("sliding", 1, 2, 9))
     )
     behind = LeftBehind(layout)
-    movers = [Mover(19, 20), Mover(2, 3), Mover(0, 15), Mover(20, 21, 16)]
+    decoders = [WindowedDecoder(*each) for each in ((19, 20), (2, 3), (0, 15), (20, 21, 16))]
     steps = 12
-    course = behind.during(Course(Usage()), movers, steps)
-    stood = [behind.bytes(computed, shared) for computed, _, shared in movers]
+    course = behind.during(Course(Usage()), decoders, steps)
+    stood = [behind.bytes(computed, shared) for computed, _, shared in decoders]
     jumps = []
     for t in range(1, steps + 1):
-        now = [behind.bytes(slots + t - 1, shared) for _, slots, shared in movers]
+        now = [behind.bytes(slots + t - 1, shared) for _, slots, shared in decoders]
         jumps.append(sum(now) - sum(stood))
         stood = now
     assert course.jumps.overprovisioned == -course.jumps.used == sum(jumps)

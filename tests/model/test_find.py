@@ -14,6 +14,7 @@ from kvsim.model.find import find_model
 from kvsim.model.names import read_name
 from kvsim.model.repository import is_repository
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import GIB
 
 CONFIG = {
     "model_type": "llama",
@@ -85,15 +86,25 @@ def test_gguf_is_refused_by_name(name):
         find_model(name, offline=True)
 
 
-def test_copies_in_floating_point_leave_recurrence_alone():
+def test_copies_that_leave_recurrence_alone():
     """48 layers of Qwen3.5-27B have 5.5 B parameters of gated delta nets, a byte more each."""
-    plain, copy = find_model("Qwen/Qwen3.5-27B"), find_model("acme/Qwen3.5-27B-FP8", offline=True)
+    plain = find_model("Qwen/Qwen3.5-27B")
+    copy = find_model("acme/Qwen3.5-27B-FP8-dynamic", offline=True)
     recurrent = 48 * (5120 * (2 * 2048 + 2 * 6144 + 2 * 48) + 6144 * 5120)
     linear = plain.weights().linear
     saved = plain.weight_bytes() - copy.weight_bytes()
     assert saved == pytest.approx(linear - recurrent, rel=1e-9)
+    assert find_model("acme/Qwen3.5-27B-NVFP4", offline=True).weight_format.mixer_bits is not None
     whole = find_model("acme/Qwen3.5-27B-AWQ", offline=True)
     assert whole.weight_format.mixer_bits is None
+
+
+def test_qwen_s_own_fp8_converts_recurrence_too():
+    """14.28 GiB on each of two GPUs, the next-token module among them
+    (github.com/vllm-project/recipes/pull/810).
+    """
+    found = find_model("Qwen/Qwen3.8-27B-FP8", offline=True)
+    assert found.weight_bytes(2) / GIB == pytest.approx(14.28, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_a_small_gzip_of_blank_lines_takes_little_memory(tmp_path: Path) -> None
     path.write_bytes(gzip.compress(b"\n" * (300 * MIB), 6))
     assert path.stat().st_size < MIB
     tracemalloc.start()
-    with pytest.raises(InputError, match="too large"):
+    with pytest.raises(InputError, match=r"too large|too many lines"):
         files.read_text(path)
     assert tracemalloc.get_traced_memory()[1] < 600 * MIB  # it was ten times as much
     tracemalloc.stop()

@@ -127,6 +127,23 @@ def test_what_does_not_say_how_long_it_is_is_read_to_its_end(tmp_path: Path) -> 
         writer.join()
 
 
+@pytest.mark.parametrize("line", [b"\n", b"one\n", b"a" * 2000])
+def test_a_small_gzip_is_refused_in_little_memory(tmp_path: Path, line: bytes) -> None:
+    """A megabyte and a half of packed blank lines took 3.7 GB."""
+    path = tmp_path / "a.gz"
+    with gzip.open(path, "wb") as file:
+        for _ in range(200):
+            file.write(line * (1_000_000 // len(line)))
+    assert path.stat().st_size < 1_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r"too large|too many lines"):
+            files.read_text(path)
+        assert tracemalloc.get_traced_memory()[1] < 60_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def _write(pipe: Path, data: bytes) -> None:
     with contextlib.suppress(BrokenPipeError):
         pipe.write_bytes(data)
@@ -139,6 +156,9 @@ def test_gzip_is_unpacked_up_to_the_limit(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(bytes(50_000_000)))  # a thousand times its size
     with pytest.raises(InputError, match="too large"):
         files.read_bytes(path, 1_000_000)
+    path.write_bytes(gzip.compress(bytes(80_000_000)))
+    with pytest.raises(InputError, match=r"too large.*unpack it first"):
+        files.read_bytes(path)
     path.write_bytes(gzip.compress(b"one\n")[:-3])
     with pytest.raises(InputError, match="ends too early"):
         files.read_bytes(path)

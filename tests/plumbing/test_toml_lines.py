@@ -7,6 +7,7 @@ import pytest
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.toml_lines import line_of
 from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 
 TEXT = """\
 seed = 0
@@ -63,6 +64,11 @@ def test_the_line_of_a_key(path: str, line: int | None) -> None:
         ('[[allocator]]\nkind = "doubling"', '[[allocator]]\nkind = "x"', ":14: allocator.1.kind"),
         ("rate_per_s = 3.0", "rate_per_s = -3.0", ":22: workload.arrivals.rate_per_s: "),
         ("seed = 0", "seed = -1", ":1: seed: "),
+        (
+            'kind = "doubling"\n',
+            'kind = "doubling"\nplacement = "worst"\n',
+            ":15: allocator.1.placement.kind (allocator 'doubling')",
+        ),
     ],
 )
 def test_an_error_names_file_line_and_label(tmp_path: Path, old: str, new: str, words: str) -> None:
@@ -73,6 +79,27 @@ def test_an_error_names_file_line_and_label(tmp_path: Path, old: str, new: str, 
     with pytest.raises(InputError) as caught:
         Scenario.load(path)
     assert str(caught.value).startswith(f"{path}{words}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"a100-40gb"', '"a1000"', ":6: device.name: unknown device"),
+        ('"opt-125m"', '"opt-125"', ":3: model.name: unknown model"),
+    ],
+)
+def test_an_error_of_a_sound_scenario_that_cannot_run_names_them_too(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(TEXT.replace(old, new))
+    with pytest.raises(InputError) as caught:
+        Simulation(Scenario.load(path))
+    assert str(caught.value).startswith(f"{path}{words}")
+    path.write_text(TEXT)
+    with pytest.raises(InputError) as caught:
+        Simulation(Scenario.load(path, ['device.name="a1000"']))
+    assert str(caught.value).startswith("device.name: unknown device")
 
 
 def test_a_key_of_the_command_line_has_no_line(tmp_path: Path) -> None:

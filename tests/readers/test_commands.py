@@ -10,6 +10,8 @@ from kvsim.interchange.imported import Imported, import_sources
 from kvsim.plumbing.errors import InputError
 from kvsim.readers import READERS
 from kvsim.readers.detect import read_sources
+from kvsim.readers.parsing.python_text import pairs_of
+from kvsim.readers.sglang.args import KNOWN, split_attention, take
 from kvsim.scenario import Scenario
 
 GIVEN = {"gpu": "h100"}
@@ -42,6 +44,16 @@ def held(table: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
          """, {"scheduler": {"disable_chunked_mm_input": True, "limit_mm_per_prompt": 5}}),
         ("-tp 4 -dcp 2", {"model": {"tensor_parallel_size": 4, "decode_context_parallel_size": 2}}),
         ("--max-cudagraph-capture-size 64", {"memory": {"max_cudagraph_capture_size": 64}}),
+        ("--cudagraph-capture-sizes 1 2 4 96", {"memory": {"max_cudagraph_capture_size": 96}}),
+        (
+            """--compilation-config '{"cudagraph_capture_sizes": [1, 2, 48]}'""",
+            {"memory": {"max_cudagraph_capture_size": 48}},
+        ),
+        (
+            "--compilation-config.max_cudagraph_capture_size 24",
+            {"memory": {"max_cudagraph_capture_size": 24}},
+        ),
+        ("-cc.max-cudagraph-capture-size=24", {"memory": {"max_cudagraph_capture_size": 24}}),
         ("--cuda-graph-sizes [1,8,128,16]", {"memory": {"max_cudagraph_capture_size": 128}}),
         ("--speculative-config.method ngram --speculative-config.num_speculative_tokens=3",
          {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}}),
@@ -55,6 +67,15 @@ def test_a_flag_of_vllm_is_in_the_scenario(flags: str, wanted: dict[str, Any]) -
     found = imported(f"{VLLM} {flags}")
     assert held(found.scenario, wanted) == wanted
     assert not any("not read" in note for note in found.reads[0].description.notes)
+
+
+def test_the_numbers_of_a_list_are_not_the_model() -> None:
+    """Behind a flag that is read, and behind one that is not."""
+    for flags in ("--cudagraph-capture-sizes 1 2 4", "--some-sizes 1 2 4"):
+        found = imported(f"vllm serve {flags} --model facebook/opt-125m")
+        assert found.scenario["model"]["name"] == "facebook/opt-125m"
+        found = imported(f"vllm serve {flags} facebook/opt-125m")
+        assert found.scenario["model"]["name"] == "facebook/opt-125m"
 
 
 @pytest.mark.parametrize(
@@ -77,6 +98,8 @@ def test_what_a_flag_does_not_do_is_said() -> None:
         "--max-model-len auto": "longest that fits the pool",
         "--mamba-cache-dtype float32": "flags that are not read: --mamba-cache-dtype",
         "--config none.yaml": "no such file beside it",
+        "--compilation-config 3": "flags that are not read: --compilation-config",
+        "--compilation-config.level 3": "keys of --compilation-config that are not read: level",
     }
     for flags, words in cases.items():
         notes = imported(f"{VLLM} {flags}").reads[0].description.notes
@@ -195,6 +218,111 @@ def test_a_compose_file_of_each_engine(tmp_path: Path, image: str, command: str,
     assert "sk-secret" not in json.dumps(found.as_dict(), default=str)
 
 
+@pytest.mark.parametrize(
+    ("image", "flag"),
+    [("vllm/vllm-openai:v0.11.0", "--model"), ("lmsysorg/sglang:v0.5.9", "--model-path")],
+)
+def test_two_servers_in_one_file_are_not_mixed(tmp_path: Path, image: str, flag: str) -> None:
+    """The flags of both were taken for those of one."""
+    services = [
+        f"  {name}:\n    image: {image}\n    command: ['python3', '-m', 'sglang.launch_server', "
+        f"'{flag}', '{model}']\n"
+        if "sglang" in image
+        else f"  {name}:\n    image: {image}\n    command: ['{flag}', '{model}']\n"
+        for name, model in (("chat", "Qwen/Qwen3-8B"), ("coder", "facebook/opt-125m"))
+    ]
+    path = tmp_path / "compose.yaml"
+    path.write_text("services:\n" + services[0])
+    assert imported(str(path)).scenario["model"]["name"] == "Qwen/Qwen3-8B"
+    path.write_text("services:\n" + "".join(services))
+    with pytest.raises(InputError, match="servers with different flags; got 2"):
+        imported(str(path))
+
+
+SERVED = "vllm serve facebook/opt-125m --max-model-len 512"
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["CUDA_VISIBLE_DEVICES=0,1 VLLM_USE_V1=1 ", "uv run ", "sudo ", "nohup ", "/opt/venv/bin/",
+     "$ ", "srun -n 1 ", " "],
+)  # fmt: skip
+def test_a_command_is_known_behind_what_shells_put_before_it(before: str) -> None:
+    """Only what began with the program's own name was; the rest was "no such file or folder"."""
+    wanted = {"name": "facebook/opt-125m", "max_model_len": 512}
+    found = imported(f"{before}{SERVED} > server.log 2>&1 &")
+    assert held(found.scenario["model"], wanted) == wanted
+
+
+@pytest.mark.parametrize(
+    "line", ["no such file.log", "vllm-log=no such file.log", "lmdeploy serve api_server a/b"]
+)
+def test_other_words_are_no_command(line: str) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        imported(line)
+
+
+@pytest.mark.parametrize("model", ["$MODEL", "${MODEL}", "$(MODEL)"])
+def test_a_model_in_a_variable_is_not_known(model: str) -> None:
+    with pytest.raises(InputError, match=r"shell variable.*write its value"):
+        imported(f"vllm serve {model} --max-model-len 512")
+
+
+SHELL = """
+containers:
+- name: server
+  image: {image}
+  command: ["/bin/sh", "-c"{inside}]
+  {args}
+"""
+
+
+@pytest.mark.parametrize(
+    ("image", "command"),
+    [
+        ("vllm/vllm-openai:v0.19.1", SERVED),
+        ("vllm/vllm-openai:v0.19.1",
+         "python3 -m vllm.entrypoints.openai.api_server --model facebook/opt-125m "
+         "--max-model-len 512"),
+        ("lmsysorg/sglang:v0.5.3", f"{SGLANG} facebook/opt-125m --context-length 512"),
+        ("nvcr.io/nvidia/tensorrt-llm/release:1.0.0",
+         "trtllm-serve facebook/opt-125m --max_seq_len 512"),
+        ("ubuntu", "llama-server -m opt-125m.gguf -c 512 -np 1"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["inside", "flow", "block", "text"])
+def test_a_manifest_may_give_the_command_to_a_shell(
+    tmp_path: Path, image: str, command: str, form: str
+) -> None:
+    """Such a command in a list in brackets was "No closing quotation"."""
+    args = {
+        "inside": "",
+        "flow": f'args: ["{command}"]',
+        "block": f'args:\n  - "{command}"',
+        "text": f"args:\n  - |\n    {command}",
+    }[form]
+    inside = f', "{command}"' if form == "inside" else ""
+    path = tmp_path / "deployment.yaml"
+    path.write_text(SHELL.format(image=image, args=args, inside=inside))
+    (read,) = read_sources([str(path)], [])
+    assert read.description.settings.model in ("facebook/opt-125m", "opt-125m")
+    assert 512 in (read.description.settings.max_model_len, read.description.settings.n_ctx)
+
+
+def test_a_manifest_in_the_order_of_the_alphabet(tmp_path: Path) -> None:
+    """As `kubectl get -o yaml` writes it; "image:" was taken for the model."""
+    path = tmp_path / "pod.yaml"
+    path.write_text(
+        "spec:\n  initContainers:\n"
+        "  - args: [download, other/one]\n    command: [python3, load.py]\n"
+        "    image: vllm/vllm-openai:v0.19.1\n"
+        "  containers:\n  - args:\n    - --max-model-len=512\n    - facebook/opt-125m\n"
+        "    command:\n    - vllm\n    - serve\n    image: vllm/vllm-openai:v0.19.1\n"
+    )
+    wanted = {"name": "facebook/opt-125m", "max_model_len": 512}
+    assert held(imported(str(path)).scenario["model"], wanted) == wanted
+
+
 def test_sglangs_flags_are_in_the_scenario() -> None:
     found = imported(
         f"{SGLANG} facebook/opt-125m --tp 1 --mem-fraction-static 0.6 --page-size 16 "
@@ -243,3 +371,44 @@ def test_a_name_counts_before_what_is_found() -> None:
     assert "vllm-config" in READERS
     (read,) = read_sources(["docker run lmsysorg/sglang:v0.5.1 sglang serve a/b --tp 2"], [])
     assert (read.format, read.description.settings.tensor_parallel_size) == ("sglang-command", 2)
+
+
+DP = f"{SGLANG} deepseek-ai/DeepSeek-R1 --tp 8 --max-running-requests 256"
+
+
+@pytest.mark.parametrize("flags", ["--dp 4 --enable-dp-attention", "--attn-dp-size 4"])
+def test_copies_of_the_attention_have_settings_of_one_copy(flags: str) -> None:
+    (read,) = read_sources([f"{DP} --chunked-prefill-size 16384 --ep-size 8 {flags}"], [])
+    found = read.description.settings
+    assert (found.tensor_parallel_size, found.data_parallel_size) == (2, 4)
+    assert (found.attention_dp_size, found.enable_expert_parallel) == (4, True)
+    assert (found.max_num_seqs, found.chunked_prefill_size) == (64, 4096)
+    assert found.schedule_conservativeness == 0.3
+
+
+def test_replicas_of_a_server_are_no_copies_of_its_attention() -> None:
+    (read,) = read_sources([f"{DP} --dp 4 --ep-size 1"], [])
+    found = read.description.settings
+    assert (found.tensor_parallel_size, found.data_parallel_size) == (8, 4)
+    assert (found.attention_dp_size, found.enable_expert_parallel) == (None, False)
+    assert (found.max_num_seqs, found.schedule_conservativeness) == (256, None)
+
+
+def test_a_log_has_shared_the_chunk_out_before_it_prints() -> None:
+    log = (
+        "server_args=ServerArgs(model_path='deepseek-ai/DeepSeek-R1', tp_size=8, dp_size=8, "
+        "enable_dp_attention=True, chunked_prefill_size=1024, max_running_requests=512, "
+        "schedule_conservativeness=0.3)\n"
+    )
+    found: dict[str, object] = {}
+    pairs = pairs_of(log.partition("ServerArgs")[2], {*KNOWN})
+    take(found, pairs, "log")
+    split_attention(found, "log", resolved=True)
+    assert found["chunked_prefill_size"] == 1024
+    assert (found["tensor_parallel_size"], found["max_num_seqs"]) == (1, 64)
+    assert found["schedule_conservativeness"] == 0.3
+
+
+def test_copies_of_the_attention_share_the_gpus_evenly() -> None:
+    with pytest.raises(InputError, match="a multiple of attn_dp_size = 3"):
+        read_sources([f"{DP} --attn-dp-size 3"], [])

@@ -21,8 +21,9 @@ import kvsim
 READ_BY = ("readers", "workload", "interchange", "observed", "plumbing", "model", "validate")
 SIGNS = (" ", "\t", "\n", "a", "1", ",", ".", "-", "'", '"', "(", "[", "{", "- ", "a=", "a: ")
 METHODS = {"search", "match", "fullmatch", "findall", "finditer", "sub"}
-FEW, TIMES = 500, 4
-LONG_S = 0.02
+TIMES = 4
+NUMBERS = (8_000, 32_000)
+LONG_S = 0.04
 
 
 def patterns(value: Any) -> Iterator[re.Pattern[str]]:
@@ -118,15 +119,27 @@ def quadratic(pattern: re.Pattern[str], methods: set[str]) -> Iterator[tuple[str
     """The methods, and what the pattern is pumped with, that take more than linear time."""
     for method in methods:
         for piece in pumps(pattern):
-            number = max(FEW // len(piece), FEW // 4)
-            if seconds(pattern, method, piece * (number * TIMES * TIMES) + "\0") < LONG_S:
+            number = long_number(pattern, method, piece)
+            if number is None:
                 continue
             few, many = (
-                min(seconds(pattern, method, piece * (number * by) + "\0") for _ in range(3))
-                for by in (TIMES, TIMES * TIMES)
+                min(seconds(pattern, method, piece * by + "\0") for _ in range(3))
+                for by in (number // TIMES, number)
             )
-            if many > 2.5 * TIMES * few + LONG_S:
+            # Four times the text takes 16 times as long where time is quadratic.
+            if many > 2.5 * TIMES * few:
                 yield method, piece
+
+
+def long_number(pattern: re.Pattern[str], method: str, piece: str) -> int | None:
+    """How often a piece must be repeated until a search takes long, whatever the machine; None:
+    even the longest text takes no time.
+    """
+    for times in NUMBERS:
+        number = max(times // len(piece), times // TIMES)
+        if seconds(pattern, method, piece * number + "\0") > LONG_S:
+            return number
+    return None
 
 
 def test_patterns_take_linear_time() -> None:

@@ -100,3 +100,17 @@ def test_a_limit_belongs_to_a_latency(tables: Any) -> None:
     question = {"text": "Is it quick?", "measure": "hits", "within_s": 1.0}
     with pytest.raises(InputError, match="question: within_s limits a latency"):
         Scenario.from_table(tables(allocator=ALLOCATORS, question=question))
+
+
+def test_a_run_without_the_number_has_none_of_it(tables: Any) -> None:
+    question = {"text": "How much is found?", "measure": "hits"}
+    said = answer(kvsim.simulate(tables(allocator=ALLOCATORS, question=question), REQUESTS))
+    assert said is not None
+    assert said.endswith("and none under max-buffer.")
+
+
+def test_the_first_screen_has_two_paragraphs(tables: Any) -> None:
+    for question in ({}, {"question": {"text": "Is it quick?", "measure": "ttft"}}):
+        page = make_page(kvsim.simulate(tables(allocator=ALLOCATORS, **question), REQUESTS))
+        first = page[page.index('class="words"') : page.index('class="act"')]
+        assert first.count("</p>") == 2

@@ -106,6 +106,32 @@ def test_shares_and_rates_hold_their_mean(count: int) -> None:
     assert 0.91 <= held <= 0.99
 
 
+def kept_rates(limit: float, quantile: float) -> np.ndarray:
+    """Of each seed the largest rate at which a quantile of 200 waits keeps a limit."""
+    random = np.random.default_rng(7)
+    gaps, services = random.exponential(size=(2, 200, SEEDS))
+    kept, lost = np.full(SEEDS, 0.01), np.full(SEEDS, 5.0)
+    for _ in range(16):
+        rate = (kept + lost) / 2
+        wait, every = np.zeros(SEEDS), []
+        for gap, service in zip(gaps, services, strict=True):
+            every.append(wait + service)
+            wait = np.maximum(wait + service - gap / rate, 0.0)
+        keeps = np.quantile(np.array(every), quantile, axis=0) <= limit
+        kept, lost = np.where(keeps, rate, kept), np.where(keeps, lost, rate)
+    return kept
+
+
+@pytest.mark.parametrize(("limit", "quantile"), [(10.0, 0.99), (5.0, 0.5)])
+def test_rates_that_keep_an_objective_hold_their_mean(limit: float, quantile: float) -> None:
+    """As `kvsim capacity` finds one a seed."""
+    rates = kept_rates(limit, quantile)
+    for count in (2, 3, 5, 10):
+        found = [interval(each) for each in samples(rates, count)]
+        held = fmean(each.low <= rates.mean() <= each.high for each in found if each)
+        assert 0.91 <= held <= 0.99
+
+
 def test_the_plain_interval_of_a_heavy_time_does_not() -> None:
     """Why times have another one: a wait that is mostly short and sometimes very long."""
     values = np.random.default_rng(1).lognormal(0.0, 2.0, size=SEEDS)

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.pages import figures
 
 import kvsim
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.report.figures import FIGURES
-from kvsim.report.page import contents, whole_page
+from kvsim.report.filled_page import whole_page
+from kvsim.report.page import contents
 from kvsim.results import store
 
 SESSIONS = {
@@ -85,10 +87,13 @@ def test_a_legend_names_the_runs_with_a_line_and_cards_leave_prefill_replicas_ou
     page = contents(kvsim.simulate(SESSIONS | BEHIND["disaggregated"]))
     assert page["labels"] == ["paged", "paged: prefill"]
     named = {name: figure.lines for name, figure in page["figures"].items() if figure.lines}
-    assert named["links"] == named["tpot"] == (0,)
+    assert named["tpot"] == (0,)
+    assert "links" not in named  # its dashes mean links, which the key of the runs does not say
     assert named["concurrency"] == named["ttft"] == (0, 1)
     assert {tuple(line.label for line in card.lines) for card in page["cards"]} == {("paged",)}
     html = whole_page(page)
-    links = html.split('<section id="links">')[1].split("</section>")[0]
-    assert "<bdi>paged</bdi>" in links
-    assert "<bdi>paged: prefill</bdi>" not in links
+    links = figures(html)["figure-links"]
+    legend = [line["name"] for line in links["data"] if line["showlegend"]]
+    assert links["layout"]["showlegend"]
+    assert len(legend) == len(set(legend)) == len(links["data"]) / 3
+    assert all(name.startswith("paged, ") for name in legend)

@@ -14,9 +14,12 @@ from kvsim.plumbing.toml import to_toml
 from kvsim.report import address_map, request_list
 from kvsim.report.address_map import address_maps
 from kvsim.report.cards import CARDS, cards
+from kvsim.report.classes import LOOKS
 from kvsim.report.figures import FIGURES
+from kvsim.report.filled_page import SCRIPTS
 from kvsim.report.packing import packed, packed_differences
-from kvsim.report.page import SCRIPTS, make_page
+from kvsim.report.page import make_page
+from kvsim.report.template import whole_flags
 from kvsim.results.result import Result
 
 LOADING = {"src", "href", "srcset", "data", "action", "poster", "background"}
@@ -130,8 +133,38 @@ def test_what_was_left_out_is_said_at_the_top(result):
 def test_the_first_screen_has_the_verdict_the_bars_and_the_four_numbers(traced):
     page = make_page(traced)
     assert page.count('<section class="card">') == 4
-    order = ('class="words"', 'id="shares"', 'class="card"', "kvsim doctor", 'id="numbers"')
+    order = ('class="words"', "kvsim doctor", 'id="shares"', 'class="card"', 'id="numbers"')
     assert [page.index(each) for each in order] == sorted(page.index(each) for each in order)
+
+
+def test_each_figure_of_classes_has_the_key_to_its_own_colours(traced):
+    page = make_page(traced)
+    drawn = figures(page)
+    assert page.count('<p class="keys">\n<span><i class="swatch') == 3
+    for name in ("lost", "ledger"):
+        part = page[page.index(f'<section id="{name}">') : page.index(f'id="figure-{name}"')]
+        named = re.findall(r'class="swatch(?: hatched)?" style="[^"]*"></i>([a-z]+)<', part)
+        traces = {trace["name"] for trace in drawn[f"figure-{name}"]["data"]}
+        assert named
+        assert set(named) == traces & {look.name for look in LOOKS}
+
+
+def test_the_key_of_the_first_figure_leaves_out_what_cannot_be_seen(traced):
+    part = make_page(traced)
+    part = part[part.index('<section id="shares">') : part.index('class="cards"')]
+    named = re.findall(r'class="swatch(?: hatched)?" style="[^"]*"></i>([a-z]+)<', part)
+    shares = [run.summary.memory.time_mean for run in traced.runs]
+    for look in LOOKS:
+        assert (look.name in named) == any(each.of(look.name) >= 0.001 for each in shares)
+
+
+def test_no_line_breaks_inside_a_flag_or_a_short_label(traced):
+    said = whole_flags("--max-num-seqs 16 <b> a--b x --no-async")
+    assert said == (
+        '<span class="whole">--max-num-seqs</span> 16 &lt;b&gt; a--b x '
+        '<span class="whole">--no-async</span>'
+    )
+    assert '<strong class="whole">max-buffer</strong>' in make_page(traced)
 
 
 def test_a_longer_bar_of_a_card_is_better(traced):
@@ -141,6 +174,10 @@ def test_a_longer_bar_of_a_card_is_better(traced):
         ranked = sorted(zip(values, shares, strict=True), reverse=measure.better != "lower")
         assert max(shares) == 1.0
         assert [share for _, share in ranked] == sorted(shares, reverse=True)
+    said = "A longer bar is better for output tokens per second and time to first token; "
+    assert said in make_page(traced)
+    alone = Result(traced.scenario, traced.runs[:1])
+    assert "A longer bar" not in make_page(alone)
 
 
 def embedded(page):

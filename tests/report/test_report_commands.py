@@ -5,9 +5,6 @@ import json
 
 import pytest
 import typer
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.cells import cell_len
 from rich.console import Console
 from support.summaries import run_summary
 from typer.testing import CliRunner
@@ -16,7 +13,6 @@ from kvsim.commands.compare import compare
 from kvsim.commands.report import report
 from kvsim.plumbing.errors import InputError
 from kvsim.report.classes import LOOKS
-from kvsim.report.columns import wrapped
 from kvsim.report.comparison import as_json
 from kvsim.report.differences import differences
 from kvsim.report.measures import MEASURES, best
@@ -155,13 +151,6 @@ def test_keys_are_not_broken_inside_words(call, folders, monkeypatch):
     lines = call("compare", *folders).stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("allocator.2.block_size ") for line in lines)
-
-
-@given(st.text(st.sampled_from("ab._/ 宽"), max_size=60), st.integers(8, 30))
-def test_wrapping_loses_nothing_and_keeps_the_width(text, width):
-    lines = wrapped(text, width).split("\n")
-    assert "".join("".join(lines).split()) == "".join(text.split())
-    assert all(cell_len(line) <= width for line in lines)
 
 
 def test_more_running_is_neither_better_nor_worse(result):

@@ -46,7 +46,43 @@ PAGES = {
     "tuned": ["capacity", "--slo=ttft_s.p99=2", "--find=max_num_seqs", "--values=2,8"],
     "doctor": ["doctor", "--requests=100", "--repeat=3"],
     "advise": ["advise", "--repeat=3", "--set=allocator=[{kind='paged'}]"],
+    "fleet": ["run", "--set=fleet.replicas=3", "--set=allocator=[{kind='paged'}]"],
+    "prefill and decode": [
+        "run",
+        "--set=allocator=[{kind='paged'}]",
+        "--set=disaggregation={prefill={replicas=1},decode={replicas=1}}",
+    ],
+    "tier": [
+        "run",
+        "--set=allocator=[{kind='paged'}]",
+        "--set=tier=[{kind='vllm-offloading',kv_offloading_size=4}]",
+    ],
 }
+OBSERVED = Path(__file__).parents[2] / "reports" / "observed"
+POINT = {
+    "id": "one",
+    "silicon_data_source": "2026-01-01.csv; silicon_concurrency=4",
+    "backend": "vllm",
+    "backend_version": "0.19.0",
+    "system": "h100_sxm",
+    "precision": "bf16",
+    "model_path": "meta-llama/Llama-3.1-8B-Instruct",
+    "isl": 256,
+    "osl": 32,
+    "batch_size": 4,
+    "tp_size": 1,
+    "silicon_ttft_ms": 30,
+    "silicon_tpot_ms": 7.5,
+}
+STEP_TIME = f"--step-time={OBSERVED / 'served-paged.json'}"
+VALIDATED = {
+    "validate run": ["validate", "run", str(OBSERVED / "paged"), STEP_TIME],
+    "validate points": ["validate", "points", "points.csv", "--step-time=roofline", "--jobs=1"],
+}
+STEPS = "decode_seqs,decode_context_tokens,seconds\n" + "".join(
+    f"{seqs},{50 * seqs},{(5e-3 + 1e-5 * seqs) * (1 + 0.02 * (-1) ** seqs)}\n"
+    for seqs in range(1, 20)
+)
 SIZES = {"screen": (1280, 900), "phone": (390, 844)}
 WIDE = "return [document.documentElement.scrollWidth, innerWidth]"
 TABLES = (
@@ -58,6 +94,20 @@ OUTSIDE = (
     "return [...document.querySelectorAll('svg text')].filter(t => {const r ="
     " t.getBoundingClientRect(); return r.width && (r.right > innerWidth + 1 || r.left < -1)})"
     ".map(t => t.textContent)"
+)
+# Of the first screen: how far down the figure that leads and the first command begin.
+FIRST = (
+    "return ['.first .plot, #shares .plot', '.act code, pre.commands']"
+    ".map(each => document.querySelector(each)).filter(each => each)"
+    ".map(each => Math.round(each.getBoundingClientRect().top))"
+)
+STAYS = "return [...document.querySelectorAll('nav')].map(n => getComputedStyle(n).position)"
+# What a reader copies of commands, and what they are.
+COPIED = (
+    "return [...document.querySelectorAll('pre.commands')].map(part => {"
+    " getSelection().selectAllChildren(part); const copied = getSelection().toString();"
+    " getSelection().removeAllRanges();"
+    " return [copied, [...part.children].map(line => line.textContent).join('\\n')]})"
 )
 SMALL = (
     "return [...document.querySelectorAll('svg text, td, th, p')].filter(t => t.textContent.trim()"
@@ -72,7 +122,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     driver.quit()
 
 
-@pytest.fixture(scope="module", params=["report", *PAGES])
+@pytest.fixture(scope="module", params=["report", "parity", *PAGES, *VALIDATED])
 def page(
     request: pytest.FixtureRequest, traced: Result, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path]:
@@ -82,10 +132,26 @@ def page(
         path = folder / "report.html"
         path.write_text(make_page(traced), encoding="utf-8")
         return name, path
-    scenario = folder / "server.toml"
-    scenario.write_text(to_toml(SCENARIO))
-    command, *options = PAGES[name]
-    arguments = [command, str(scenario), *options, "--jobs=1", f"--out={folder / 'out'}"]
+    if name == "parity":
+        (folder / "steps.csv").write_text(STEPS)
+        path = folder / "parity.html"
+        arguments = ["calibrate", "fit", str(folder / "steps.csv"), f"--parity={path}"]
+        done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert done.exit_code == 0
+        return name, path
+    (folder / "server.toml").write_text(to_toml(SCENARIO))
+    (folder / "points.csv").write_text(
+        ",".join(POINT) + "\n" + ",".join(map(str, POINT.values())) + "\n"
+    )
+    if name in PAGES:
+        command, *options = PAGES[name]
+        jobs = [] if command == "run" else ["--jobs=1"]
+        arguments = [command, str(folder / "server.toml"), *options, *jobs]
+    else:
+        arguments = [
+            str(folder / each) if each == "points.csv" else each for each in VALIDATED[name]
+        ]
+    arguments.append(f"--out={folder / 'out'}")
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0
     (path,) = (folder / "out").glob("*.html")
@@ -113,6 +179,12 @@ def test_a_page_is_whole_and_can_be_read(
     assert wide <= room
     for script in (TABLES, OUTSIDE, SMALL):
         assert browser.execute_script(script) == []
+    begins = browser.execute_script(FIRST)
+    assert begins
+    assert all(top < height for top in begins)
+    assert browser.execute_script(STAYS) == ([] if name == "parity" else ["sticky"])
+    copied = browser.execute_script(COPIED)
+    assert [text.strip() for text, _ in copied] == [lines.strip() for _, lines in copied]
     assert faults(browser) == []
     found = axe.Axe().run(browser)["violations"]
     bad = [each for each in found if each["impact"] in ("serious", "critical")]

@@ -30,6 +30,8 @@ def test_hits_in_host_memory_and_in_files_have_lines_of_their_own() -> None:
     assert [line.name for line in plot.data] == [
         "paged, anywhere", "paged, in a tier", "paged, in the storage",
     ]  # fmt: skip
+    assert plot.layout.showlegend  # a dash means a place, which the key of the runs does not say
+    assert len({line.line.dash for line in plot.data}) == 3
     anywhere, tier, storage = ([y for y in line.y if y == y] for line in plot.data)
     assert all(0 <= s <= t <= a <= 100 for a, t, s in zip(anywhere, tier, storage, strict=True))
     assert max(storage) > 0

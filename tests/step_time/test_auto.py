@@ -33,6 +33,24 @@ def test_a_device_with_tables_has_kernels_and_another_fitted_rooflines(device, k
     ] in result.scenario["provenance"]["step_time"]
 
 
+@pytest.mark.parametrize("figure", ["fp16_tflops", "bandwidth_gb_per_s"])
+def test_a_faster_gpu_is_faster(figure):
+    """The kernels of a catalogue's GPU were taken whatever figures it was given."""
+    slow, fast = (scenario(device={"name": "a100-80gb", figure: value}) for value in (50.0, 5000.0))
+    first, second = (simulate(each).runs[0].summary["e2e_s"]["mean"] for each in (slow, fast))
+    assert second < first
+    said = " ".join(remarks(simulate(fast)))
+    assert f"kernels of a100-80gb were measured with other figures ({figure})" in said
+    with pytest.raises(InputError, match=f"other figures; got {figure}"):
+        simulate(fast | {"step_time": {"kind": "kernels"}})
+
+
+@pytest.mark.parametrize("figure", ["memory_gib", "host_gb_per_s", "gpus_per_node"])
+def test_figures_that_no_kernel_depends_on_leave_the_measured_ones(figure):
+    device = {"name": "a100-80gb"}
+    assert same(scenario(device=device), scenario(device=device | {figure: 64}))
+
+
 def test_a_result_says_the_error_to_expect_of_kernels_and_why_a_roofline_was_taken():
     served, borrowed, unmeasured = (
         " ".join(remarks(simulate(scenario(device={"name": name}, model={"name": model}))))

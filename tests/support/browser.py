@@ -16,6 +16,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 MISSING = "no chromium with its chromedriver is installed"
+LONGEST_S = 300.0  # a machine may be busy; what never comes true is a fault after this time
 
 
 def start(profile: Path) -> Any:
@@ -31,10 +32,8 @@ def start(profile: Path) -> Any:
     service = webdriver.ChromeService(DRIVER, log_output=os.devnull)
     driver = webdriver.Chrome(options=options, service=service)
     driver.execute_cdp_cmd("Network.enable", {})
+    driver.set_script_timeout(LONGEST_S)
     return driver
-
-
-LONGEST_S = 300.0  # a machine may be busy; what never comes true is a fault after this time
 
 
 def wait(browser: Any, script: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from kvsim.report.figure import PAPER
 from kvsim.report.numbers import percent
 from kvsim.whatif.findings import (
     CommandText,
@@ -91,6 +92,7 @@ def test_the_page_begins_with_the_verdict_the_command_and_the_figure() -> None:
     assert figure is not None
     low, high = figure.layout.xaxis.range
     assert low <= 0 < 2 < high < 5  # the interval leaves the figure, the mean does not
+    assert [each.bgcolor for each in figure.layout.annotations] == [PAPER]  # no line through it
     grid = HeatGrid("paged<b>", "rate_per_s", "block_size", ["1", "2"], ["8"],
                     [[("3 s", 0.0), ("9 s", 1.0)]])  # fmt: skip
     sections = [

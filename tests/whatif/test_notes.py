@@ -16,8 +16,8 @@ def test_notes_of_one_kind_are_told_once_and_counted() -> None:
 
     said = noted([row("3 of 9 steps."), row("1,004 of 2,000 steps."), row("Other.")])
     assert said == [
-        "In 2 of 3 runs, the first of them: 3 of 9 steps.",
-        "In 1 of 3 runs, the first of them: Other.",
+        "2 of 3 runs; the first such run: 3 of 9 steps.",
+        "1 of 3 runs; the first such run: Other.",
     ]
     assert noted([{"notes": None}, {}]) == []
 
@@ -27,7 +27,7 @@ def test_what_a_workload_left_out_and_a_cache_that_finds_nothing_are_told(tables
     rows = [run_task(make_task({**table, "seed": seed}, Path())).rows[0] for seed in range(2)]
     said = noted(rows)
     assert any("prompt tokens hit; this workload has no shared prefixes" in line for line in said)
-    assert all(line.startswith("In all 2 runs, the first of them: ") for line in said)
+    assert all(line.startswith("All 2 runs; the first such run: ") for line in said)
     sessions = {
         "kind": "sessions", "num_sessions": 4, "max_context": 300,
         "arrivals": {"kind": "poisson", "rate_per_s": 1.0},

@@ -129,6 +129,15 @@ def test_describe_prints_the_statistics(moon: Path) -> None:
     assert "0.4267" in words
 
 
+def test_sizes_of_a_cache_are_of_traces_with_hashes(tmp_path: Path) -> None:
+    path = tmp_path / "plain.csv"
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,374,44\n")
+    with pytest.raises(InputError, match="no hash ids"):
+        CliRunner().invoke(
+            app, ["traces", "describe", str(path), "--lru-blocks", "16"], catch_exceptions=False
+        )
+
+
 def test_formats_are_listed() -> None:
     names = [entry["name"] for entry in json.loads(run("traces", "formats", "--json"))["formats"]]
     assert {"azure", "mooncake", "qwen-bailian", "burstgpt", "vidur", "splitwise"} <= set(names)

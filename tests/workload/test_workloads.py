@@ -316,7 +316,7 @@ def test_agent_sessions_in_a_closed_loop_run_one_after_the_other(folder: Path) -
         ({"kind": "trace", "name": "azure"}, "no such trace in the catalogue"),
         ({"kind": "trace", "path": "trace.jsonl", "limit": 0}, "workload.limit"),
         ({"kind": "trace", "path": "trace.jsonl", "clip_to": 1}, "at least 2 tokens"),
-        ({"kind": "trace", "path": "trace.jsonl", "start_s": 100}, "no row lies in the window"),
+        ({"kind": "trace", "path": "trace.jsonl", "start_s": 100}, "no row is in the window"),
         ({"kind": "trace", "path": "trace.jsonl", "start_s": 4, "end_s": 3}, "window is empty"),
         ({"kind": "trace", "path": "trace.jsonl", "drop_over": 2}, "no request is short enough"),
         ({"kind": "trace", "path": "trace.jsonl", "loop": 2}, "unknown key"),

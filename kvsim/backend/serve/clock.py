@@ -52,7 +52,7 @@ class CpuTimeClock(RunClock):
     With one torch thread all of a CPU run's work is in this thread.
     """
 
-    name = "thread CPU time, waiting leapt over"
+    name = "thread CPU time, without waiting"
     tick_ns = staticmethod(time.thread_time_ns)
     _skipped_ps = 0
 

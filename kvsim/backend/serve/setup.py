@@ -90,6 +90,13 @@ def _check(simulation: Simulation, shape: Shape, requests: tuple[Request, ...]) 
             value="true",
             remedy="set it to false",
         )
+    if simulation.scenario.tier:
+        raise InputError(
+            "requests are served from the device's memory alone",
+            where="tier",
+            value=len(simulation.scenario.tier),
+            remedy="leave [[tier]] out; kvsim calibrate tier measures copies to host memory",
+        )
     if simulation.stream.max_concurrency is not None:
         raise InputError(
             "requests are served at their own times",

@@ -43,3 +43,17 @@ def build_store(kind: StoreKind, allocator: Allocator, shape: Shape, device: str
         # Ids may begin behind a null block that the pool does not pay for.
         return PagedStore(shape, slots // size + 1, size, device)
     return ContiguousStore(shape, slots, device) if kind == "slots" else BufferStore(shape, device)
+
+
+def with_host_pool(store: TensorStore, num_slots: int) -> TensorStore:
+    """The same store with a pool in host memory, of so many slots of one block each; InputError
+    where it keeps no blocks.
+    """
+    if not isinstance(store, PagedStore):
+        raise InputError(
+            "a tier needs blocks of paged memory",
+            where="allocator.kind",
+            value=type(store).__name__,
+            remedy='kind = "paged"',
+        )
+    return store.with_host_pool(num_slots)

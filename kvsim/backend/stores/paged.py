@@ -1,14 +1,18 @@
 """Blocks out of one pool; a block table leads from a sequence's slots to them."""
 
+from collections.abc import Sequence
+from typing import Self
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from kvsim.backend.devices.staging import Array, Staging
 from kvsim.backend.shape import Shape
-from kvsim.backend.step import Batch, Copy, HostSwap, TokenSpan
+from kvsim.backend.step import Batch, Copy, HostSwap, TierCopy, TokenSpan
 from kvsim.backend.stores.pool import SlotPool
 from kvsim.backend.stores.store import Address, FixedPlaces, TensorStore, must_fit
+from kvsim.backend.tiers.host_slots import HostSlots
 from kvsim.plumbing.errors import InvariantError
 
 WIDTH = 16  # block tables come in widths of multiples of this: kernels know one width from another
@@ -26,6 +30,7 @@ class PagedStore(TensorStore):
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.pool = SlotPool(shape, num_blocks * block_size, device, self.memory)
+        self._host_pool: HostSlots | None = None
         self._batch: Batch
         self._tables: list[Array]
         self._slots: Tensor | None
@@ -100,6 +105,38 @@ class PagedStore(TensorStore):
 
     def scatter(self, swap: HostSwap, rows: Tensor) -> None:
         self.pool.rows.index_copy_(2, self._slots_of(swap), rows.to(self.device))
+
+    def with_host_pool(self, num_slots: int) -> Self:
+        """A pool in host memory behind the device, with so many slots of one block each."""
+        width = self.block_size * self.shape.kv_dim
+        dtype = self.pool.rows.dtype
+        self._host_pool = HostSlots(num_slots, self.shape.layers, width, dtype, self.device)
+        return self
+
+    def offload(self, copy: TierCopy) -> None:
+        if self._host_pool is None:
+            super().offload(copy)
+        elif copy.to_host:
+            self._host_pool.store(copy.slots, self.gather_blocks(copy.blocks))
+        else:
+            rows = torch.empty_like(self.gather_blocks(copy.blocks))
+            self._host_pool.load(copy.slots, rows)
+            self.scatter_blocks(copy.blocks, rows)
+
+    def gather_blocks(self, blocks: Sequence[int], out: Tensor | None = None) -> Tensor:
+        """K and V [n, layers, 2, block_size * kv_dim] of n blocks, in `out` where it is given."""
+        return torch.index_select(self._by_block(), 0, self._ids(blocks), out=out)
+
+    def scatter_blocks(self, blocks: Sequence[int], rows: Tensor) -> None:
+        """Write `rows`, shaped as `gather_blocks` gives them, to n blocks."""
+        self._by_block().index_copy_(0, self._ids(blocks), rows)
+
+    def _by_block(self) -> Tensor:
+        """The pool as [num_blocks, layers, 2, block_size * kv_dim], the same memory."""
+        return self.pool.rows.view(self.shape.layers, 2, self.num_blocks, -1).movedim(2, 0)
+
+    def _ids(self, blocks: Sequence[int]) -> Tensor:
+        return torch.tensor(blocks, dtype=torch.int64, device=self.device)
 
     def _slots_of(self, swap: HostSwap) -> Tensor:
         """The first slots of the swap's block table, int64 [slots]."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from kvsim.backend.devices import device_of
 from kvsim.backend.devices.device import KvMemory
 from kvsim.backend.devices.staging import Staging
-from kvsim.backend.step import Batch, Copy, HostSwap, Move, TokenSpan
+from kvsim.backend.step import Batch, Copy, HostSwap, Move, TierCopy, TokenSpan
 from kvsim.backend.stores.host import HostMemory
 from kvsim.plumbing.errors import InvariantError
 
@@ -100,6 +100,8 @@ class TensorStore(ABC):
         """Move slots within the device, or between it and host memory, in all layers."""
         if isinstance(move, Copy):
             self.copy(move)
+        elif isinstance(move, TierCopy):
+            self.offload(move)
         elif move.to_host:
             self.host.put(move.id, self.gather(move))
         else:
@@ -108,6 +110,10 @@ class TensorStore(ABC):
     def copy(self, copy: Copy) -> None:
         """Move slots within the device."""
         raise InvariantError(f"{type(self).__name__} copies by itself, got {copy}")
+
+    def offload(self, copy: TierCopy) -> None:
+        """Move whole blocks to the host's pool, or back."""
+        raise InvariantError(f"{type(self).__name__} has no pool of blocks in host memory")
 
     def gather(self, swap: HostSwap) -> Tensor:
         """K and V [layers, 2, slots, kv_dim] of the swap's place, which may be overwritten then."""

@@ -8,12 +8,13 @@ as many rows as sequences may run. What is kept between the two counts in both, 
     forward = tokens * dtype bytes * (hidden states alive * hidden size + widest part of a layer)
     sampler = rows * vocabulary * bytes a logit + multiprocessors * vocabulary * 4
 
-The bytes a logit come with the version of the engine (`engine_version`). The buffers of fused
-experts are those of vLLM's modular kernel: a token's copies for its experts, as wide as the larger
-of gate-and-up and the hidden state, and as wide as their product; experts in 4-bit blocks go
-through kernels that keep none. A stage of a pipeline has a hidden state and its residual more, come
-from the stage before or to go to the next; hyper-connections keep several hidden states for one,
-and an indexer gathers keys in a buffer of its own (v1/attention/backends/mla/indexer.py).
+The bytes a logit come with the version of the engine (`engine_version`), or are those of
+FlashInfer's sampler (`flashinfer_sampler`). The buffers of fused experts are those of vLLM's
+modular kernel: a token's copies for its experts, as wide as the larger of gate-and-up and the
+hidden state, and as wide as their product; experts in 4-bit blocks go through kernels that keep
+none. A stage of a pipeline has a hidden state and its residual more, come from the stage before or
+to go to the next; hyper-connections keep several hidden states for one, and an indexer gathers keys
+in a buffer of its own (v1/attention/backends/mla/indexer.py).
 SCRATCH_GIB and HIDDEN_ALIVE are fitted to two thirds of the start-up logs that `kvsim validate
 logs` was built on (every third one held out; DEBUG logs of llm-d-planner under 0.19 give the peak
 by itself), TOWER_STATES likewise.
@@ -74,6 +75,8 @@ def sampler_bytes(deployment: Deployment) -> int:
     rows = min(deployment.max_num_seqs, deployment.max_num_batched_tokens)
     if deployment.on_second_runner:
         return int(rows * vocab * version.runner_bytes_per_logit)
+    if deployment.on_flashinfer:
+        return int(rows * vocab * version.flashinfer_bytes_per_logit)
     scratch = 4 * version.sampler_scratch_rows * vocab if rows >= SCRATCH_FROM_ROWS else 0
     return int(rows * vocab * version.sampler_bytes_per_logit) + scratch
 

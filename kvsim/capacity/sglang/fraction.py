@@ -3,6 +3,9 @@ mem_fraction_static (arg_groups/memory_hook.py, arg_groups/cuda_graph_hook.py).
 
     fraction = round((device - reserved) / device, 3)
     reserved = 512 MiB + 1.5 MiB a token of a chunk + 128 MiB a GPU + CUDA graphs
+
+With copies of the attention, the chunk, max_running_requests and the GPUs are here those of the
+whole server: SGLang takes the fraction before it shares them out. The settings are of one copy.
 """
 
 from itertools import chain
@@ -12,6 +15,8 @@ from kvsim.capacity.sglang.settings import SglangSettings
 
 SMALLEST_RESERVE_MIB, LARGE_DEVICE_MIB = 10 * 1024, 60 * 1024
 FEWEST_ACTIVATION_TOKENS = 2048
+# Of each copy of the attention and sequence of the largest CUDA graph; more for a large graph.
+PADDED_MIB, LARGE_PADDED_MIB, LARGE_GRAPH = 3, 1.5, 300
 
 
 class Tier(NamedTuple):
@@ -39,22 +44,28 @@ def tier_of(device_mib: float) -> Tier:
     return next(tier for tier in TIERS if device_mib < tier.below_mib)
 
 
-def chunk_of(settings: SglangSettings, device_mib: float) -> int:
-    """Tokens of a chunk, given or by the device; -1: prompts are whole."""
+def chunk_of(settings: SglangSettings, device_mib: float, copies: int = 1) -> int:
+    """Tokens of a chunk of one copy of the attention, given or by the device; -1: prompts are
+    whole.
+    """
     given = settings.chunked_prefill_size
-    return tier_of(device_mib).chunk if given is None else given
+    return tier_of(device_mib).chunk // copies if given is None else given
 
 
 def default_fraction(
-    settings: SglangSettings, device_mib: float, tensor_parallel_size: int, *, latent: bool
+    settings: SglangSettings, device_mib: float, gpus: int, *, latent: bool, copies: int = 1
 ) -> float:
-    """mem_fraction_static if not set. latent: the model has latent attention (MLA)."""
-    tier, chunk = tier_of(device_mib), chunk_of(settings, device_mib)
-    graph = tier.graph if tensor_parallel_size < 4 else tier.graph_of_several
+    """mem_fraction_static if not set, on so many GPUs that share the layers. latent: the model has
+    latent attention (MLA). copies: of the attention.
+    """
+    tier, chunk = tier_of(device_mib), copies * chunk_of(settings, device_mib, copies)
+    graph = tier.graph if gpus < 4 else tier.graph_of_several
     if settings.max_running_requests is not None:
-        graph = min(graph, settings.max_running_requests)
+        graph = min(graph, copies * settings.max_running_requests)
     tokens = max(chunk if chunk > 0 else settings.max_prefill_tokens, FEWEST_ACTIVATION_TOKENS)
-    reserved = 512 + 1.5 * tokens + tensor_parallel_size / 8 * 1024 + 2 * graph
+    reserved = 512 + 1.5 * tokens + gpus / 8 * 1024 + 2 * graph
+    if copies > 1:
+        reserved += graph * copies * (PADDED_MIB + LARGE_PADDED_MIB * (graph > LARGE_GRAPH))
     reserved += 1.5 * 1024 if latent else 8 * _prefill_graphs(settings, chunk)
     if device_mib > LARGE_DEVICE_MIB:
         reserved = max(reserved, SMALLEST_RESERVE_MIB)

@@ -24,6 +24,9 @@ SET_UP_GIB, SET_UP_MORE_GIB = 0.5, 0.24  # on one GPU, and for each further one
 # Models with sliding windows, by model_type, that have a pool of their own for them
 # (configs/model_config.py `is_hybrid_swa_model`); the windows of others are kept whole.
 WINDOWED_KINDS = ("gpt_oss", "gemma4_text", "mimo_v2", "mimo_v2_flash", "step3p5")
+# Models whose chunks of local attention SGLang keeps as windows of a chunk's length
+# (model_runner_components/load_model_utils.py), and whose towers it does not load by default.
+CHUNKED_KINDS = ("llama4_text",)
 SHORT_KINDS = ("gpt_oss", "gemma4_text")  # the cache counts their window as a token less
 
 
@@ -52,18 +55,24 @@ class SglangPool(NamedTuple):
 def size_sglang(
     model: Model, device: Device, options: ModelOptions, settings: SglangSettings
 ) -> SglangPool:
-    """The pools of one GPU. InputError for what SGLang's sizing is not followed in, by name, and
+    """The pools of one GPU; with copies of the attention (`data_parallel_size`), `settings` are
+    those of one copy. InputError for what SGLang's sizing is not followed in, by name, and
     where the weights leave nothing.
     """
+    if model.kind in CHUNKED_KINDS:
+        model = replace(model, tower_params=0)
     _check(model, options, settings)
     tp, device_mib = options.tensor_parallel_size, device.memory_bytes / MIB
+    copies = options.data_parallel_size
+    gpus = tp * copies
     model.check_tensor_parallel(tp)
     fraction = settings.mem_fraction_static
     latent = any(isinstance(layer.mixer, LatentAttention) for layer in model.layers)
     if fraction is None:
-        fraction = default_fraction(settings, device_mib, tp, latent=latent)
-    set_up = int((SET_UP_GIB + (tp - 1) * SET_UP_MORE_GIB) * GIB)
-    free, weights = device.memory_bytes - set_up, model.weight_bytes(tp)
+        fraction = default_fraction(settings, device_mib, gpus, latent=latent, copies=copies)
+    set_up = int((SET_UP_GIB + (gpus - 1) * SET_UP_MORE_GIB) * GIB)
+    free, held = device.memory_bytes - set_up, model.weights(tp)
+    weights = model.weight_format.num_bytes(replace(held, expert=held.expert // copies))
     headroom = int(free * (1 - fraction))
     budget = free - weights - headroom
     if budget <= 0:
@@ -72,13 +81,16 @@ def size_sglang(
             f"each {device.name}",
             where="mem_fraction_static",
             value=fraction,
-            limit=f"more than {weights / free:.3f}",
-            remedy="raise it or tensor_parallel_size, or quantise the weights",
+            limit=f"more than {weights / free:.3f}"
+            if weights < free
+            else f"{max(free, 0) / GIB:.2f} GiB before the weights",
+            remedy=f"raise {'it or ' if weights < free else ''}tensor_parallel_size, or quantise "
+            "the weights",
         )
-    chunk, longest = chunk_of(settings, device_mib), options.model_len(model)
+    chunk, longest = chunk_of(settings, device_mib, copies), options.model_len(model)
     pools = divide(
         budget,
-        cached_layout(model.kind, options.layout(model)),
+        sglang_layout(model, options),
         settings,
         chunk=chunk,
         max_model_len=longest,
@@ -100,7 +112,7 @@ def size_sglang(
 
 
 def _check(model: Model, options: ModelOptions, settings: SglangSettings) -> None:
-    for key in ("pipeline_parallel_size", "data_parallel_size", "decode_context_parallel_size"):
+    for key in ("pipeline_parallel_size", "decode_context_parallel_size"):
         if getattr(options, key) > 1:
             raise InputError(
                 "SGLang's sizing is followed for GPUs that split layers alone",
@@ -116,13 +128,6 @@ def _check(model: Model, options: ModelOptions, settings: SglangSettings) -> Non
             value=model.name,
             remedy="give the pool by kv_cache_tokens",
         )
-    if model.kind.startswith("llama4"):
-        raise InputError(
-            "SGLang keeps Llama 4's chunks in a pool that is not followed",
-            where="model",
-            value=model.name,
-            remedy="give the pool by kv_cache_tokens",
-        )
     if model.tower_params and settings.mem_fraction_static is None:
         raise InputError(
             "SGLang's default for models that see is not followed",
@@ -133,19 +138,27 @@ def _check(model: Model, options: ModelOptions, settings: SglangSettings) -> Non
 
 
 def cached_layout(model_kind: str, layout: KVLayout) -> KVLayout:
-    """The layers as SGLang's pools take them: windows that it keeps whole are full attention, and
-    those of gpt-oss and Gemma 4 end one token earlier than the model says.
+    """The layers as SGLang's pools take them: windows that it keeps whole are full attention, those
+    of gpt-oss and Gemma 4 end one token earlier than the model says, and chunks are windows.
     """
     groups = []
     for group in layout.groups:
         window = group.window_tokens
-        if group.kind == "sliding" and window is not None:
+        if group.chunk_tokens is not None and model_kind in CHUNKED_KINDS:
+            reach = group.chunk_tokens
+            group = replace(group, kind="sliding", window_tokens=reach, chunk_tokens=None)
+        elif group.kind == "sliding" and window is not None:
             if model_kind not in WINDOWED_KINDS:
                 group = replace(group, kind="full", window_tokens=None, chunk_tokens=None)
             elif model_kind in SHORT_KINDS:
                 group = replace(group, window_tokens=window - 1)
         groups.append(group)
     return KVLayout(tuple(groups))
+
+
+def sglang_layout(model: Model, options: ModelOptions) -> KVLayout:
+    """The layers of the model on one GPU, as SGLang's pools take them."""
+    return cached_layout(model.kind, options.layout(model, by_chunk=model.kind in CHUNKED_KINDS))
 
 
 def layout_under(allocator_kind: str, model_kind: str, layout: KVLayout) -> KVLayout:

@@ -46,8 +46,8 @@ def fit(
         str | None,
         typer.Option(
             metavar="KIND",
-            help="Fit a factor of decode steps, one of steps with prompts and a constant over this "
-            "step time, kernels or fitted, and print a [step_time] table.",
+            help="Step time to fit over: kernels or fitted. A factor of decode steps, one of "
+            "steps with prompts and a constant are fitted. Prints a [step_time] table.",
             show_default="none: the steps alone",
         ),
     ] = None,
@@ -104,8 +104,8 @@ def fit(
         write_calibration(out, calibration)
     if parity is not None:
         from kvsim.plumbing.writing import write_text
+        from kvsim.report.parity import parity_page
         from kvsim.step_time.calibrated.fit import held_out_errors
-        from kvsim.step_time.calibrated.parity import parity_page
 
         errors = held_out_errors(calibration.fit, found.samples())
         write_text(
@@ -139,7 +139,7 @@ def _terms(fit: "Fit") -> "Table":
     from kvsim.commands.terminal_tables import numbers_table
 
     level = f"{100 * fit.intervals.level:.0f} %"
-    title = f"Coefficients, ns (and where {level} of the resamples lie)"
+    title = f"Coefficients, ns (with the range of {level} of the resamples)"
     table = numbers_table("term", "ns", "low", "high", title=title)
     for point in fit.intervals.token_cost:
         g_ps = fit.formula.token_cost.ps(point.tokens)

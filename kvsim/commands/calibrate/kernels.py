@@ -19,20 +19,20 @@ def kernels(
             "FAMILY/ENGINE/VERSION/STEM.parquet or .csv.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the tables go.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Output folder of the tables.")],
     device: Annotated[
         str | None,
         typer.Option(
-            help="Whose kernels, where the folder is one device's: of `kvsim devices`, or "
-            "the name that your [device] has."
+            help="Device of the kernels, if the folder is that of one device: a name of "
+            "`kvsim devices`, or the name in your [device]."
         ),
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="A device to distil; may be repeated.")
+        list[str] | None, typer.Option(help="Take only this device. Repeatable.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Distil measured kernels to the tables that step times are composed from."""
+    """Turn measured kernels into the tables that `kernels` step times read."""
     from rich.console import Console
 
     from kvsim.device import named_device

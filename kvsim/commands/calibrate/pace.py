@@ -29,10 +29,10 @@ def pace(
         ),
     ],
 ) -> None:
-    """Bring step times to the pace that a machine had in a run.
+    """Scale step times to the pace that a machine had in a run.
 
-    A CPU's calibration takes the pace that the run tells; no step of the run itself goes into it.
-    Over kernels, a few numbers are fitted on the first third of the run and held against the rest.
+    A CPU's calibration takes the pace that the run recorded, and no step of the run itself. Over
+    kernels, a few numbers are fitted on the first third of the run and tested on the rest.
     """
     from kvsim.commands.calibrate.composed import COMPOSED, pace_over
 

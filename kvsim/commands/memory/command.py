@@ -11,8 +11,13 @@ from kvsim.commands.arguments import AsJson
 from kvsim.commands.memory.flags import with_flags
 
 if TYPE_CHECKING:
+    from kvsim.capacity.memory_answer import MemoryQuestion
     from kvsim.device import Device
+    from kvsim.model import ModelOptions
     from kvsim.plumbing.options import Options
+
+# Options with a switch of their own that turns them off.
+SWITCHED_OFF = ("enable_prefix_caching", "flashinfer_sampler")
 
 
 @with_flags
@@ -33,37 +38,60 @@ def memory(
     the engine's start-up log. --mem-fraction-static sizes SGLang's pools,
     --free-gpu-memory-fraction TensorRT-LLM's; a GGUF file, or --engine, llama.cpp's cache.
     """
-    from kvsim.commands.memory.llamacpp import OWN, answer_llamacpp, is_llamacpp
+    from kvsim.commands.memory.llamacpp import answer_llamacpp, is_llamacpp
 
     if is_llamacpp(context, model, flags):
-        answer_llamacpp(Path(model), flags, as_json=as_json_)
+        answer_llamacpp(context, Path(model), flags, as_json=as_json_)
         return
-    for name in OWN:
-        del flags[name]
-    from kvsim.capacity.memory_answer import MemoryQuestion, as_json, memory_answer
-    from kvsim.capacity.options import MemoryOptions
-    from kvsim.commands.memory.engines import chosen_way, of_vllm
+    from kvsim.capacity.memory_answer import as_json, memory_answer
+    from kvsim.commands.memory.engines import chosen_way
+    from kvsim.commands.memory.idle_flags import idle_notes
     from kvsim.commands.memory.memory_tables import print_answer
-    from kvsim.commands.memory.sglang import SWITCH, answer_sglang
-    from kvsim.commands.memory.trt_llm import answer_trt_llm
+    from kvsim.commands.memory.sglang import SWITCH, answer_sglang, sglang_figures
+    from kvsim.commands.memory.trt_llm import answer_trt_llm, trt_llm_figures
+
+    way = chosen_way(context, flags)
+
+    def figures(given: Mapping[str, Any]) -> Any:
+        options, gpu = _options(model, given), _device(given["device"], given["device_memory"])
+        if way is not None:
+            return (sglang_figures if way == SWITCH else trt_llm_figures)(options, gpu, given)
+        return as_json(memory_answer(_question(options, gpu, given)))
+
+    notes = idle_notes(context, flags, figures)
+    options, gpu = _options(model, flags), _device(flags["device"], flags["device_memory"])
+    if way is not None:
+        answer_of = answer_sglang if way == SWITCH else answer_trt_llm
+        answer_of(options, gpu, flags, notes, as_json=as_json_)
+        return
+    answer = memory_answer(_question(options, gpu, flags))
+    over = answer.sized.pool.over_device(gpu.name)
+    notes = [*([] if over is None else [f"{over}."]), *notes]
+    if as_json_:
+        typer.echo(json.dumps({**as_json(answer), "notes": notes}, indent=2))
+    else:
+        print_answer(answer, notes)
+
+
+def _options(model: str, flags: Mapping[str, Any]) -> "ModelOptions":
     from kvsim.model import ModelOptions
 
     path = Path(model)
-    if flags.pop("no_enable_prefix_caching"):
-        flags["enable_prefix_caching"] = False
     is_path = path.suffix == ".json" or (path / "config.json").is_file()
     named = {"hf_config" if is_path else "name": model}
-    options = ModelOptions.parse(named | _fields(ModelOptions, flags), "model")
-    gpu = _device(flags["device"], flags["device_memory"])
-    way = chosen_way(context, flags)
-    if way is not None:
-        answer_of = answer_sglang if way == SWITCH else answer_trt_llm
-        answer_of(options, gpu, flags, as_json=as_json_)
-        return
-    question = MemoryQuestion(
+    return ModelOptions.parse(named | _fields(ModelOptions, flags), "model")
+
+
+def _question(options: "ModelOptions", gpu: "Device", flags: Mapping[str, Any]) -> "MemoryQuestion":
+    from kvsim.capacity.memory_answer import MemoryQuestion
+    from kvsim.capacity.options import MemoryOptions
+    from kvsim.commands.memory.engines import of_vllm
+
+    off = {name: False for name in SWITCHED_OFF if flags[f"no_{name}"]}
+    return MemoryQuestion(
         options,
         gpu,
-        MemoryOptions.parse(_fields(MemoryOptions, of_vllm(flags)), "memory"),
+        MemoryOptions.parse(_fields(MemoryOptions, of_vllm(flags)) | off, "memory"),
         flags["block_size"],
         flags["max_num_seqs"],
         flags["max_num_batched_tokens"],
@@ -71,11 +99,6 @@ def memory(
         flags["initial_tokens"],
         flags["prefill_checkpoint_alignment"],
     )
-    answer = memory_answer(question)
-    if as_json_:
-        typer.echo(json.dumps(as_json(answer), indent=2))
-    else:
-        print_answer(answer)
 
 
 def _fields(options: "type[Options]", flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,15 +26,15 @@ def chosen_way(context: typer.Context, flags: Mapping[str, Any]) -> str | None:
     way = next((name for name in WAYS if flags[name] is not None), None)
     mine, words = WAYS[way] if way is not None else (None, "vLLM's pool")
     for name in VLLM_ONLY if way is not None else ():
-        if _given(context, name):
-            remedy = f"leave it out, or leave {_flag(str(way))} out for vLLM's pool"
-            raise InputError(f"no option of {words}", where=_flag(name), remedy=remedy)
+        if is_given(context, name):
+            remedy = f"leave it out, or leave {flag(str(way))} out for vLLM's pool"
+            raise InputError(f"no option of {words}", where=flag(name), remedy=remedy)
     for other, (panel, others) in WAYS.items():
         for name in PANELS[panel] if panel != mine else ():
-            if _given(context, name):
-                instead = "" if way is None else f" in place of {_flag(way)}"
-                remedy = f"give {_flag(other)} auto for {others}{instead}, or leave it out"
-                raise InputError(f"no option of {words}", where=_flag(name), remedy=remedy)
+            if is_given(context, name):
+                instead = "" if way is None else f" in place of {flag(way)}"
+                remedy = f"give {flag(other)} auto for {others}{instead}, or leave it out"
+                raise InputError(f"no option of {words}", where=flag(name), remedy=remedy)
     return way
 
 
@@ -44,10 +44,12 @@ def of_vllm(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if name not in own}
 
 
-def _given(context: typer.Context, name: str) -> bool:
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the user wrote this option."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _flag(name: str) -> str:
+def flag(name: str) -> str:
+    """The option as the user writes it."""
     return "--" + name.replace("_", "-")

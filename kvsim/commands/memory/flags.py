@@ -85,6 +85,13 @@ PANELS: dict[str, dict[str, Flag]] = {
             bool, None, "Size the pool for prefix caching.", "the engine's"
         ),
         "no_enable_prefix_caching": Flag(bool, False, "Size the pool without prefix caching."),
+        "flashinfer_sampler": Flag(
+            bool,
+            None,
+            "Sample with FlashInfer. VLLM_USE_FLASHINFER_SAMPLER sets it.",
+            "the engine's",
+        ),
+        "no_flashinfer_sampler": Flag(bool, False, "Sample without FlashInfer."),
         "block_size": Flag(count_of, 16, "Tokens per block of the paged allocator."),
         "prefill_checkpoint_alignment": Flag(
             count_of,

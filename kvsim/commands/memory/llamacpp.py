@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from kvsim.commands.memory.engines import flag, is_given
 from kvsim.commands.memory.flags import LLAMACPP, PANELS
 from kvsim.plumbing.errors import InputError
 
@@ -17,16 +18,12 @@ OLLAMA_CONTEXT = 4096  # tokens of a request, where OLLAMA_CONTEXT_LENGTH says n
 
 def is_llamacpp(context: typer.Context, model: str, flags: Mapping[str, Any]) -> bool:
     """Whether llama.cpp's cache is asked for; InputError for an option that changes nothing."""
-    given = {
-        name
-        for name in (*flags, "no_enable_prefix_caching")
-        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
-    }
+    given = {name for name in flags if is_given(context, name)}
     gguf = Path(model).suffix == ".gguf"
     if flags["engine"] is None and not gguf:
         for name in sorted(given & set(OWN)):
             raise InputError(
-                "no option of this engine", where=_flag(name), remedy="add --engine llama.cpp"
+                "no option of this engine", where=flag(name), remedy="add --engine llama.cpp"
             )
         return False
     if not gguf:
@@ -37,16 +34,36 @@ def is_llamacpp(context: typer.Context, model: str, flags: Mapping[str, Any]) ->
             remedy="name MODEL.gguf, or leave --engine out",
         )
     for name in sorted(given - set(OWN)):
-        raise InputError("no option of llama.cpp's cache", where=_flag(name), remedy="leave it out")
+        raise InputError("no option of llama.cpp's cache", where=flag(name), remedy="leave it out")
     return True
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def answer_llamacpp(path: Path, flags: Mapping[str, Any], *, as_json: bool) -> None:
+def answer_llamacpp(
+    context: typer.Context, path: Path, flags: Mapping[str, Any], *, as_json: bool
+) -> None:
     """Size the cache, and print it as the log's lines, or as JSON."""
+    from kvsim.commands.memory.idle_flags import idle_notes
+
+    found = _figures(path, flags)
+    notes = idle_notes(context, flags, lambda each: _figures(path, each))
+    if as_json:
+        typer.echo(json.dumps({**found, "notes": notes}, indent=2))
+        return
+    settings, shape = found["settings"], found["context"]
+    slots = f"{settings['n_seq_max']} slots" if settings["n_seq_max"] > 1 else "1 slot"
+    shared = "that share one buffer" if shape["buffers"] < settings["n_seq_max"] else "each"
+    typer.echo(f"{found['model']}: {slots} of {shape['n_ctx_seq']:,} tokens {shared}")
+    typer.echo(f"KV cache: {found['kv_bytes']:,} bytes, {found['kv_bytes'] / (1 << 30):.2f} GiB")
+    for name, num_bytes in found["device_bytes"].items():
+        if num_bytes:
+            typer.echo(f"  {name}: {num_bytes:,} bytes")
+    for note in notes:
+        typer.echo(f"note: {note}")
+    typer.echo("\n".join(["", *found["log"]]))
+
+
+def _figures(path: Path, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Every figure of the cache, and the lines of the log."""
     from kvsim.engine.schedulers.llama_server.flags import ServerFlags
     from kvsim.llamacpp.gguf_file import read_gguf
     from kvsim.llamacpp.placement import device_bytes
@@ -80,23 +97,19 @@ def answer_llamacpp(path: Path, flags: Mapping[str, Any], *, as_json: bool) -> N
     held = device_bytes(model.layers, model.window, settings, context, gpu_layers, shares)
     named = {("host" if not at else f"GPU {at - 1}"): held[at] for at in range(len(held))}
     log = log_lines(sizes, settings)
-    if as_json:
-        caches = {"base": sizes.base._asdict()}
-        if sizes.windowed is not None:
-            caches["windowed"] = sizes.windowed._asdict()
-        answer = {"model": model.name, "engine": flags["engine"] or "llama.cpp"}
-        answer |= {"settings": settings._asdict(), "context": context._asdict()}
-        answer |= {"caches": caches, "kv_bytes": sizes.num_bytes}
-        typer.echo(json.dumps({**answer, "device_bytes": named, "log": log}, indent=2))
-        return
-    slots = f"{settings.n_seq_max} slots" if settings.n_seq_max > 1 else "1 slot"
-    shared = "that share one buffer" if context.buffers < settings.n_seq_max else "each"
-    typer.echo(f"{model.name}: {slots} of {context.n_ctx_seq:,} tokens {shared}")
-    typer.echo(f"KV cache: {sizes.num_bytes:,} bytes, {sizes.num_bytes / (1 << 30):.2f} GiB")
-    for name, num_bytes in named.items():
-        if num_bytes:
-            typer.echo(f"  {name}: {num_bytes:,} bytes")
-    typer.echo("\n".join(["", *log]))
+    caches = {"base": sizes.base._asdict()}
+    if sizes.windowed is not None:
+        caches["windowed"] = sizes.windowed._asdict()
+    return {
+        "model": model.name,
+        "engine": flags["engine"] or "llama.cpp",
+        "settings": settings._asdict(),
+        "context": context._asdict(),
+        "caches": caches,
+        "kv_bytes": sizes.num_bytes,
+        "device_bytes": named,
+        "log": log,
+    }
 
 
 def _ollama(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kvsim.model import Model
 
 
-def print_answer(answer: "MemoryAnswer") -> None:
-    """The tables, then the engine's own closing lines."""
+def print_answer(answer: "MemoryAnswer", notes: Sequence[str]) -> None:
+    """The tables, the notes, then the engine's own closing lines."""
     from rich.console import Console
 
     console = Console()
@@ -31,14 +31,13 @@ def print_answer(answer: "MemoryAnswer") -> None:
     for table in [*tables, _sequences(answer)] if answer.fits else tables:
         console.print()
         console.print(table)
+    for note in notes:
+        console.print(f"note: {note}", highlight=False)
     _print_engine(answer, console)
 
 
 def _print_engine(answer: "MemoryAnswer", console: "Console") -> None:
     pool, plan = answer.sized.pool, answer.sized.plan
-    over = pool.over_device(answer.device.name)
-    if over is not None:
-        console.print(f"note: {over}.", highlight=False)
     for line in _not_simulated(answer):
         console.print(line, highlight=False)
     if answer.sized.drafter is not None:

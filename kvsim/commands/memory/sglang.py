@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kvsim.commands.memory.flags import PANELS, SGLANG
-from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
     from kvsim.capacity.sglang.sizing import SglangPool
@@ -16,28 +15,33 @@ if TYPE_CHECKING:
 
 SWITCH = "mem_fraction_static"
 FLAGS = tuple(PANELS[SGLANG])
-SGLANG_ONLY = tuple(name for name in FLAGS if name != SWITCH)
 
 
-def answer_sglang(
-    options: "ModelOptions", device: "Device", flags: Mapping[str, Any], *, as_json: bool
-) -> None:
-    """Size the pools by the flags of SGLang, and print them as text or as JSON."""
+def sglang_figures(
+    options: "ModelOptions", device: "Device", flags: Mapping[str, Any]
+) -> "SglangPool":
+    """The pools by the flags of SGLang."""
     from kvsim.capacity.sglang.settings import SglangSettings
     from kvsim.capacity.sglang.sizing import size_sglang
-    from kvsim.capacity.sglang.start_up import lines
 
     given = {key: flags[key] for key in FLAGS if flags[key] not in (None, "auto")}
     model = options.build()
-    pool = size_sglang(model, device, options, SglangSettings.parse(given, "memory"))
-    notes = []
-    for key in SGLANG_ONLY:
-        if key in given and given[key] != PANELS[SGLANG][key].default:
-            rest = {name: value for name, value in given.items() if name != key}
-            if _pool_without(model, device, options, rest) == pool:
-                notes.append(
-                    f"--{key.replace('_', '-')} changes nothing of this model's pools here."
-                )
+    options.check_used(model)
+    return size_sglang(model, device, options, SglangSettings.parse(given, "memory"))
+
+
+def answer_sglang(
+    options: "ModelOptions",
+    device: "Device",
+    flags: Mapping[str, Any],
+    notes: list[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Size the pools, and print them as text or as JSON."""
+    from kvsim.capacity.sglang.start_up import lines
+
+    model, pool = options.build(), sglang_figures(options, device, flags)
     if as_json:
         table = {"model": model.name, "device": device.name, "engine": "sglang", **pool._asdict()}
         table |= {"pools": pool.pools._asdict(), "log": list(lines(pool)), "notes": notes}
@@ -46,19 +50,6 @@ def answer_sglang(
         _print(model, device, options, pool, lines(pool))
         for note in notes:
             typer.echo(f"note: {note}")
-
-
-def _pool_without(
-    model: "Model", device: "Device", options: "ModelOptions", given: Mapping[str, Any]
-) -> "SglangPool | None":
-    """The pools under the other flags alone; None where they have none."""
-    from kvsim.capacity.sglang.settings import SglangSettings
-    from kvsim.capacity.sglang.sizing import size_sglang
-
-    try:
-        return size_sglang(model, device, options, SglangSettings.parse(given, "memory"))
-    except InputError:
-        return None
 
 
 def _print(

@@ -7,27 +7,43 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from kvsim.capacity.pool import SizedPool
     from kvsim.device import Device
     from kvsim.model import ModelOptions
 
 
-def answer_trt_llm(
-    options: "ModelOptions", device: "Device", flags: Mapping[str, Any], *, as_json: bool
-) -> None:
-    """Size the pool by the flags of TensorRT-LLM, and print it as text or as JSON."""
+def trt_llm_figures(
+    options: "ModelOptions", device: "Device", flags: Mapping[str, Any]
+) -> "SizedPool":
+    """The pool by the flags of TensorRT-LLM."""
     from kvsim.capacity.options import MemoryOptions
-    from kvsim.capacity.tensorrt_llm import WAY, log_lines, trt_llm_pool
+    from kvsim.capacity.tensorrt_llm import WAY, trt_llm_pool
 
     named = {"kv_cache_tokens": "max_tokens", "kv_cache_bytes": "max_gpu_total_bytes"}
     given = {WAY: flags[WAY] if flags[WAY] == "auto" else _number(flags[WAY])}
     given |= {key: flags[flag] for key, flag in named.items() if flags[flag] is not None}
     memory, model = MemoryOptions.parse(given, "memory"), options.build()
+    options.check_used(model)
     limits = flags["max_batch_size"], flags["max_num_tokens"]
-    pool = trt_llm_pool(model, device, options, memory, flags["tokens_per_block"], *limits)
+    return trt_llm_pool(model, device, options, memory, flags["tokens_per_block"], *limits)
+
+
+def answer_trt_llm(
+    options: "ModelOptions",
+    device: "Device",
+    flags: Mapping[str, Any],
+    notes: list[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Size the pool, and print it as text or as JSON."""
+    from kvsim.capacity.tensorrt_llm import log_lines
+
+    model, pool = options.build(), trt_llm_figures(options, device, flags)
     lines = log_lines(pool)
     if as_json:
         table = {"model": model.name, "device": device.name, "engine": "tensorrt-llm"}
-        typer.echo(json.dumps({**table, **pool._asdict(), "log": lines}, indent=2))
+        typer.echo(json.dumps({**table, **pool._asdict(), "log": lines, "notes": notes}, indent=2))
         return
     from rich.console import Console
 
@@ -55,6 +71,8 @@ def answer_trt_llm(
     console.print("TensorRT-LLM would say:", highlight=False)
     for line in lines:
         console.print(line, highlight=False, soft_wrap=True)
+    for note in notes:
+        typer.echo(f"note: {note}")
 
 
 def _number(text: str) -> float | str:

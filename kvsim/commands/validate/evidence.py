@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 import kvsim
+from kvsim.commands.example import example
 from kvsim.plumbing.errors import InputError
 
 # A command of `kvsim validate`: the function that is this command, and its help where the function
@@ -22,7 +23,7 @@ COMMANDS = {
     ),
     "cache": (
         "evidence.cache.command:validate_cache",
-        "Hold decoding with a KV cache against recomputing (in a checkout).",
+        "Compare decoding with a KV cache to recomputation (in a checkout).",
     ),
 }
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -34,10 +35,13 @@ def add_evidence(app: typer.Typer) -> None:
     """
     for name, (place, help_text) in COMMANDS.items():
         command = _imported(place)
+        epilog = example(f"kvsim validate {name}")
         if command is not None:
-            app.command(name)(command)
+            app.command(name, epilog=epilog)(command)
         else:
-            register = app.command(name, context_settings=ANY_ARGUMENTS, help=help_text)
+            register = app.command(
+                name, context_settings=ANY_ARGUMENTS, help=help_text, epilog=epilog
+            )
             register(_refusal(name))
 
 

@@ -81,7 +81,7 @@ def _reasons(outcomes: "Sequence[Outcome]") -> "Iterator[str]":
 
 
 def _percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:+.1f} %"
+    return "" if value is None else f"{round(100 * value, 1) + 0.0:+.1f} %"  # never -0.0
 
 
 def _gib(value: float | None) -> str:

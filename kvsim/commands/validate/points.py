@@ -30,39 +30,47 @@ def points(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE.csv", help="A point a row, in the columns of AISimulate's accuracy set."
+            metavar="FILE.csv",
+            help="One point per row, in the columns of AISimulate's accuracy set.",
         ),
     ],
     half: Annotated[
         Part,
         typer.Option(
-            help="By the SHA-256 of the id: 8 to f is for fitting, 0 to 7 for judging, of which "
-            "only totals are given."
+            help="Half of the rows, by the SHA-256 of the id: 8 to f is for fitting, 0 to 7 for "
+            "judging. Of the latter only totals are printed."
         ),
     ] = Part.all,
-    every: Annotated[int, typer.Option(min=1, metavar="N", help="Every N-th row alone.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Of the choice that --every makes.")] = 0,
+    every: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Only every N-th row, in a shuffled order.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of --every.")] = 0,
     most_clients: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Of the rows left, those with at most N clients: many clients take hours.",
+            help="Only rows with at most N clients. Many clients take hours.",
             show_default="no limit",
         ),
     ] = None,
     engine: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Rows of this engine; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only rows of this engine. Repeatable.")
     ] = None,
-    mode: Annotated[str, typer.Option(help="agg, disagg or all.")] = "agg",
+    mode: Annotated[str, typer.Option(help="Rows to run: agg, disagg or all.")] = "agg",
     step_time: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Of [step_time].", show_default="a scenario's default"),
+        typer.Option(
+            metavar="KIND",
+            help="Step time: auto, kernels, fitted or roofline.",
+            show_default="a scenario's default",
+        ),
     ] = None,
     estimates: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.csv", help="Another tool's: id, NAME_ttft_ms and NAME_tpot_ms a row."
+            metavar="FILE.csv",
+            help="Another tool's estimates: columns id, NAME_ttft_ms and NAME_tpot_ms.",
         ),
     ] = None,
     jobs: Jobs = None,
@@ -101,7 +109,7 @@ def points(
         **answer.as_dict(),
     }
     if out is not None:
-        _write(out, found, answer.tables(), shown)
+        _write(out, found, answer.tables(), shown, outcomes)
     if as_json:
         typer.echo(json.dumps({**found, "rows": [each.as_row() for each in shown]}, indent=1))
         return
@@ -159,6 +167,7 @@ def _write(
     found: "dict[str, object]",
     tables: "Sequence[PointTable]",
     shown: "Sequence[PointOutcome]",
+    outcomes: "Sequence[PointOutcome]",
 ) -> None:
     from kvsim.plumbing.reading.csv_rows import one_line
     from kvsim.plumbing.writing import write_text
@@ -167,7 +176,8 @@ def _write(
 
     write_text(out / "points.json", json.dumps(found, indent=1) + "\n")
     write_text(out / "points.md", markdown(tables))
-    write_text(out / "report.html", make_page("Measured points, simulated", found, tables, shown))
+    title = "Measured points, simulated"
+    write_text(out / "report.html", make_page(title, found, tables, shown, outcomes))
     if shown:
         cells = [each.as_row() for each in shown]
         lines = [one_line(list(cells[0]))]

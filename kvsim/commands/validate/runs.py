@@ -17,7 +17,7 @@ def runs(
     folders: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FOLDER...", help="Collections of runs, or folders that contain collections."
+            metavar="FOLDER", help="Collections of runs, or folders that contain collections."
         ),
     ],
     only: Annotated[
@@ -29,7 +29,7 @@ def runs(
         typer.Option("--set", metavar="KEY=VALUE", help="Set an option of the step time."),
     ] = None,
     step_time: Annotated[
-        str, typer.Option(metavar="KIND", help="Of [step_time]: auto, kernels, fitted or roofline.")
+        str, typer.Option(metavar="KIND", help="Step time: auto, kernels, fitted or roofline.")
     ] = "auto",
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write runs.json and table.md into DIR.")

@@ -11,7 +11,7 @@ def schedule(
     cases: Annotated[
         list[Path],
         typer.Argument(
-            metavar="CASE.json...",
+            metavar="CASE.json",
             help="Recorded cases, each beside its CASE.expected.json.gz, or folders of cases.",
         ),
     ],

@@ -21,7 +21,8 @@ from kvsim.sequence import Sequence
 Blocks = NDArray[np.int64]
 Times = NDArray[np.int64] | int  # (n,) of n blocks, or of all of them
 
-MOST_AT_ONCE = 1 << 17  # intervals of blocks written together
+# Intervals of blocks written together: many calls in one, in little memory that is used again.
+MOST_AT_ONCE = 1 << 13
 NO_BLOCKS: Blocks = np.empty(0, dtype=np.int64)
 NOT_BLANK = array("q")
 FREE = -1  # beside HELD and KEPT

@@ -17,8 +17,8 @@ class FreePages:
             self._put(0, 0, num)
 
     def take(self, num: int, after: int) -> list[tuple[int, int]]:
-        """So many pages as (first, how many): those from `after` on where they are free, else in
-        the middle of the widest gap, so that others can grow before it and these behind.
+        """`num` pages as runs (first page, number): the pages from `after` on where they are free,
+        else pages in the middle of the widest gap, so that both neighbours can grow.
         """
         taken = []
         self.num -= num

@@ -129,6 +129,8 @@ class DeviceBlocks(Protocol):
         self, seq: Sequence, start: int, end: int
     ) -> list[tuple[int, HeldBlock] | None]: ...
 
+    def still_free(self, block: FreeBlock) -> FreeBlock | None: ...
+
     def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]: ...
 
     def hold(self, blocks: list[HeldBlock]) -> None: ...
@@ -144,11 +146,12 @@ class Connector(ABC):
     "recompute"); else it ends with an error ("fail"). journal: written for whoever compares rows of
     a recording; None: nobody does. idle_ps: how long the engine sleeps after an iteration without
     tokens while copies are under way. poll_ps: between the launch of a step and its poll, during
-    which the engine is busy.
+    which the engine is busy. circles: without requests its copies would go on for ever.
     """
 
     loads: bool = True
     recomputes_failed: bool = False
+    circles: bool = False
     journal: ConnectorJournal | None = None
     device: DeviceBlocks
     woken: Callable[[], None] = staticmethod(lambda: None)  # set by the engine
@@ -208,7 +211,7 @@ class Connector(ABC):
         return ()
 
     def close(self, now_ps: int) -> None:
-        """The engine dies now, and leaves to other replicas what it shares with them."""
+        """The engine dies now. Tiers that it shares with other replicas keep their content."""
         return
 
     # --- the worker half ------------------------------------------------------------------------

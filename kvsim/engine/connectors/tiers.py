@@ -1,18 +1,20 @@
 """What `[[tier]]` tables of a scenario have in common: memory behind the device, nearest first."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field
 
-from kvsim.engine.connectors.connector import Connector
-from kvsim.engine.connectors.lane import Lane
-from kvsim.engine.connectors.offloading.disk import Disk
-from kvsim.engine.connectors.offloading.settings import OffloadedGroup
-from kvsim.engine.connectors.shared import Shared
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
-from kvsim.plumbing.units import PS_PER_US
+from kvsim.plumbing.units import GIB, PS_PER_US
+
+if TYPE_CHECKING:
+    from kvsim.engine.connectors.connector import Connector
+    from kvsim.engine.connectors.lane import Lane
+    from kvsim.engine.connectors.offloading.disk import Disk
+    from kvsim.engine.connectors.offloading.settings import OffloadedGroup
+    from kvsim.engine.connectors.shared import Shared
 
 BYTES_PER_GB = 10**9
 
@@ -26,7 +28,7 @@ class TierSite(NamedTuple):
     direction.
     """
 
-    groups: tuple[OffloadedGroup, ...]
+    groups: "tuple[OffloadedGroup, ...]"
     block_bytes: int
     ranks: int
     prefix_caching: bool
@@ -40,7 +42,7 @@ class ConnectorPlan(NamedTuple):
     its copies hold blocks of the device.
     """
 
-    build: Callable[[Shared], Connector]
+    build: "Callable[[Shared], Connector]"
     holds: bool = False
 
 
@@ -52,7 +54,7 @@ class TierOptions(Options):
         where an engine has no such chain.
         """
         raise InputError(
-            "this tier stands behind another one",
+            "this tier must be behind another one",
             where="tier.0.kind",
             value=type(self).__name__,
             remedy='begin with kind = "vllm-offloading"',
@@ -63,7 +65,9 @@ class TierOptions(Options):
         """Whether the replicas of a fleet have this tier in common."""
         return False
 
-    def behind_host(self, chunk_bytes: int, chunk_tokens: tuple[int, ...], shared: Shared) -> Disk:
+    def behind_host(
+        self, chunk_bytes: int, chunk_tokens: tuple[int, ...], shared: "Shared"
+    ) -> "Disk":
         """A tier of such chunks behind host memory, of so many tokens in each group of layers;
         InputError where none stands there.
         """
@@ -87,10 +91,28 @@ class LinkOptions(TierOptions):
     load_gb_per_s: float | None = Field(None, gt=0)
     latency_us: float = Field(0.0, ge=0)
 
-    def lane(self, gb_per_s: float | None, site: TierSite) -> Lane:
+    def lane(self, gb_per_s: float | None, site: TierSite) -> "Lane":
         """One direction of a rank's link."""
+        from kvsim.engine.connectors.lane import Lane  # few scenarios have tiers
+
         speed = site.host_bytes_per_s if gb_per_s is None else round(gb_per_s * BYTES_PER_GB)
         return Lane(round(self.latency_us * PS_PER_US), speed)
+
+    def host_chunks(self, key: str, chunk_bytes: int, smaller: str) -> int:
+        """The number of chunks that host memory holds, whose size in GiB is the option `key`;
+        InputError if it holds none. smaller: the option that makes chunks smaller.
+        """
+        size_gib = getattr(self, key)
+        chunks = int(size_gib * GIB) // chunk_bytes
+        if not chunks:
+            raise InputError(
+                "host memory holds no chunk",
+                where=f"tier.0.{key}",
+                value=f"{size_gib:g} GiB",
+                limit=f"at least {chunk_bytes:,} bytes",
+                remedy=f"raise it, or {smaller}",
+            )
+        return chunks
 
 
 class HostTierOptions(LinkOptions):

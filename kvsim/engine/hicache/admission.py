@@ -38,7 +38,9 @@ class HicacheAdmission(PrefillAdmission):
             new_tokens -= host_hit
             if not budget.chunked and not first and budget.paged(new_tokens) >= budget.input:
                 return 0, Stop.OTHER
+            now = budget.first_chunk(cached + host_hit, new_tokens, most)
+            if now <= 0:  # refused before anything is loaded
+                return 0, Stop.OTHER
             if allocator.load_back(seq):
-                now = budget.first_chunk(cached + host_hit, new_tokens, most)
                 return self._charge(seq, now, new_tokens)
         return super()._weigh(seq, cached, first=first)

@@ -134,7 +134,7 @@ class TierCopies:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """Nodes being written, and loads under way, those queued among them."""
+        """Number of nodes being written, and number of loads, including queued ones."""
         nodes, loads = self._allocator.num_queued
         nodes += sum(write.num for _, write in self._writes)
         return nodes, loads + sum(len(batch) for _, batch in self._loads)

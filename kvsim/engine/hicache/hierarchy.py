@@ -7,9 +7,11 @@ from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.hicache.contents import StorageContents
 from kvsim.engine.hicache.copies import HostLink, TierCopies
 from kvsim.engine.hicache.scheduler import HicacheScheduler
-from kvsim.engine.hicache.storage import Storage, StorageSettings
+from kvsim.engine.hicache.settings import StorageSettings
+from kvsim.engine.hicache.storage import Storage
 from kvsim.engine.hicache.storage_times import StorageSpeed, StorageTimes
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
 from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions
 from kvsim.memory.radix.hicache.allocator import HicacheAllocator
@@ -55,13 +57,21 @@ def _contents(pages: HicacheAllocator, shared: Shared) -> StorageContents:
 def check_hierarchy(scheduler: Scheduler) -> None:
     """Raise InputError where a hierarchical cache has another scheduler than SGLang's over it."""
     hicache = isinstance(scheduler.allocator, HicacheAllocator)
-    if hicache and not isinstance(scheduler, HicacheScheduler):
+    if not hicache or isinstance(scheduler, HicacheScheduler):
+        return
+    if isinstance(scheduler, DecodingScheduler):  # of SGLang's, but one of two replicas
         raise InputError(
-            "only SGLang's scheduler moves KV to host memory and back in this way",
+            "host memory behind prefill and decode replicas is not simulated",
             where="allocator.enable_hierarchical_cache",
-            value=f"true, under {type(scheduler).__name__}",
-            remedy='[scheduler] kind = "sglang", or leave enable_hierarchical_cache out',
+            value="true",
+            remedy="leave enable_hierarchical_cache or disaggregation out",
         )
+    raise InputError(
+        "only SGLang's scheduler moves KV to host memory and back in this way",
+        where="allocator.enable_hierarchical_cache",
+        value=f"true, under {type(scheduler).__name__}",
+        remedy='[scheduler] kind = "sglang", or leave enable_hierarchical_cache out',
+    )
 
 
 def hierarchy_of(options: AllocatorOptions, layout: KVLayout, host_bytes_per_s: int) -> Hierarchy:

@@ -16,15 +16,6 @@ BATCH_PAGES = 128
 Log = Callable[[list[Any]], None]
 
 
-class Retry:
-    """A request whose lookup was given up: passes since, and how many times it was tried again."""
-
-    def __init__(self) -> None:
-        self.passes = 0
-        self.tries = 0
-        self.waits = False
-
-
 class Prefetch:
     """What a waiting request asks the storage for: the pages with `keys` behind its first `begin`
     tokens, which end in `anchor`.

@@ -17,6 +17,8 @@ from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.results.tier_hits import TierHit
 from kvsim.sequence import Sequence
 
+OUT_OF_MEMORY = "the engine ran out of memory, and no other request could be retracted (500)"
+
 
 class HicacheScheduler(SglangScheduler):
     """pages: the allocator. copies: between device and host memory, and storage: behind it, if
@@ -92,7 +94,7 @@ class HicacheScheduler(SglangScheduler):
             self._arrived.clear()
         copies.begin(self.now_ps)
         if storage is not None:
-            storage.begin(self.waiting.head)
+            storage.begin(self._queue, self.waiting.head)
         plan = super().schedule()
         if self.tier_books is not None:
             self._book(plan, self.tier_books)
@@ -113,7 +115,7 @@ class HicacheScheduler(SglangScheduler):
                 books.waited(seq, storage.waits_ps[seq])
 
     def layers_waited(self, plan: Plan, wait_ps: int) -> None:
-        """The layers of the step waited for the loads of those that it admitted."""
+        """The layers of the step waited for loads of admitted requests, wait_ps in all."""
         if self.tier_books is not None:
             for seq, _, _ in plan.admitted:
                 if self.pages.slots(seq).loaded:
@@ -132,9 +134,14 @@ class HicacheScheduler(SglangScheduler):
         super()._compute_prompts(plan, more, taken)
 
     def _retract(self, seq: Sequence, plan: Plan) -> None:
+        if len(self.decoders) == 1:  # copies hold what it would need, and nobody else can give way
+            self._end_with_error(seq, plan, OUT_OF_MEMORY)
+            if self.storage is not None:
+                self.storage.left(seq)
+            return
         super()._retract(seq, plan)
         if self.storage is not None:
-            self.storage.look_up(seq)
+            self.storage.came_back(seq)
 
     def _leave(self, seq: Sequence) -> None:
         super()._leave(seq)

@@ -5,33 +5,20 @@ in it.
 
 from collections.abc import Iterable
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 from kvsim.engine.connectors.totals import TierTotals
 from kvsim.engine.hicache.contents import StorageContents
 from kvsim.engine.hicache.copies import TierCopies
-from kvsim.engine.hicache.lookups import Prefetch, Retry, StorageQuery, StorageRead, StorageWrite
+from kvsim.engine.hicache.lookups import Prefetch, StorageQuery, StorageRead, StorageWrite
+from kvsim.engine.hicache.retries import Retries
 from kvsim.engine.hicache.servers import StorageServer
+from kvsim.engine.hicache.settings import StorageSettings
 from kvsim.engine.hicache.storage_times import StorageTimes
 from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.memory.radix.hicache.fetched import hang
 from kvsim.memory.radix.hicache.node import HostLock, TierNode
-from kvsim.memory.radix.hicache.options import PrefetchPolicy
 from kvsim.sequence import Sequence
-
-
-class StorageSettings(NamedTuple):
-    """threshold_tokens: shorter finds are not read. timeout_ps, timeout_ps_per_ki_token: how long
-    admission passes over a request under "timeout". retry_passes, most_retries: when a lookup that
-    found too little is tried again.
-    """
-
-    policy: PrefetchPolicy = "timeout"
-    threshold_tokens: int = 256
-    timeout_ps: int = 10**12
-    timeout_ps_per_ki_token: int = 10**12 // 4
-    retry_passes: int = 8
-    most_retries: int = 8
 
 
 class Storage:
@@ -59,7 +46,9 @@ class Storage:
         self.lookups: dict[Sequence, Prefetch] = {}
         self.brought: dict[Sequence, int] = {}
         self._matched: dict[Sequence, int] = {}  # at the last lookup
-        self._retries: dict[Sequence, Retry] = {}
+        self._retries = Retries(settings.retry_passes, settings.most_retries)
+        self._deadlines: dict[Sequence, int] = {}  # of requests passed over, under "timeout"
+        self._expired: set[Sequence] = set()  # these have passed
         self._answers: list[Prefetch] = []
         self._read: list[Prefetch] = []
         self._written: list[HostLock] = []
@@ -86,8 +75,7 @@ class Storage:
     @property
     def counts_passes(self) -> bool:
         """Whether something happens some passes from now, whenever these are."""
-        waits = any(retry.waits for retry in self._retries.values())
-        return bool(waits or self._unread or self._stopped)
+        return bool(self._retries.waiting or self._unread or self._stopped)
 
     @property
     def next_ps(self) -> int | None:
@@ -95,11 +83,7 @@ class Storage:
         self._start()
         ends = [server.end_ps for server in self.servers if server.end_ps is not None]
         if self._settings.policy == "timeout":
-            ends += (
-                self._deadline_ps(each)
-                for each in self.lookups.values()
-                if each.skipped_ps is not None
-            )
+            ends += (self._deadlines[seq] for seq in self.lookups if seq in self._deadlines)
         return min((end for end in ends if end > self._copies.now_ps), default=None)
 
     def _start(self) -> None:
@@ -108,7 +92,7 @@ class Storage:
 
     @property
     def totals(self) -> TierTotals:
-        """What was counted so far."""
+        """Totals of reads and writes so far."""
         page_bytes = self._page * self._allocator.token_bytes
         return TierTotals(
             "hicache-storage",
@@ -120,11 +104,12 @@ class Storage:
         )
 
     def _deadline_ps(self, lookup: Prefetch) -> int:
+        """Until when a request is passed over that is so for the first time now."""
         settings = self._settings
         tokens = len(lookup.keys) * self._page
         tick_ps = self._copies.link.tick_ps
         waits_ps = settings.timeout_ps + tokens * settings.timeout_ps_per_ki_token / 1024
-        return (lookup.skipped_ps or 0) + ceil(waits_ps / tick_ps) * tick_ps
+        return self._copies.now_ps + ceil(waits_ps / tick_ps) * tick_ps
 
     def _log(self, entry: list[Any]) -> None:
         if self._copies.journal is not None:
@@ -132,7 +117,7 @@ class Storage:
 
     # --- the scheduler's pass ---------------------------------------------------------------------
 
-    def begin(self, head: Sequence | None) -> None:
+    def begin(self, queue: Iterable[Sequence], head: Sequence | None) -> None:
         """A pass begins, after the ends of copies were noted: what the servers ended is noted."""
         self._tree.host_free += self._unread
         self._unread = 0
@@ -151,7 +136,8 @@ class Storage:
             if not lookup.cut:
                 self._end(lookup)
         self._read.clear()
-        self._try_again(head)
+        for seq in self._retries.due(queue, head):
+            self._look_up_again(seq)
 
     def serve(self, now_ps: int) -> None:
         """The servers work up to now, those of all engines with the same storage."""
@@ -184,8 +170,11 @@ class Storage:
             return
         if anchor.parent is not None and not anchor.on_host:
             return
+        self._retries.cancel(seq)
+        if seq in self._expired or seq in self.lookups:
+            return
         if self._asked_tokens >= self._tree.host_tokens // 2:
-            self._give_up(seq)
+            self._retries.missed(seq)
             return
         content = allocator.slots(seq).content
         keys = list(self._keys.of(self._keys.last(anchor), content, begin, begin + tokens))
@@ -211,12 +200,7 @@ class Storage:
                 self._reads.submit(self._copies.now_ps, read)
                 return
         self._close(lookup)
-        self._give_up(lookup.seq)
-
-    def _give_up(self, seq: Sequence) -> None:
-        """A request was looked up in vain: it is tried again, some passes after this one."""
-        retry = self._retries.setdefault(seq, Retry())
-        retry.waits, retry.passes = retry.tries < self._settings.most_retries, -1
+        self._retries.missed(lookup.seq)
 
     def _ended(self, lookup: Prefetch) -> None:
         """A read has ended, or stops."""
@@ -244,19 +228,14 @@ class Storage:
         lookup.cut = True
         self._close(lookup)
 
-    def _try_again(self, head: Sequence | None) -> None:
-        """Look up anew who waits and was given up some passes ago, but for the first in line."""
-        for seq, retry in list(self._retries.items()):
-            if not retry.waits:
-                continue
-            if seq is head:
-                retry.waits = False
-                continue
-            retry.passes += 1
-            if retry.passes >= self._settings.retry_passes:
-                retry.waits = False
-                retry.tries += 1
-                self.look_up(seq)
+    def _look_up_again(self, seq: Sequence) -> None:
+        self._retries.tried(seq)
+        self.look_up(seq)
+
+    def came_back(self, seq: Sequence) -> None:
+        """A retracted request waits anew."""
+        self._retries.forget(seq)
+        self.look_up(seq)
 
     # --- admission --------------------------------------------------------------------------------
 
@@ -269,14 +248,21 @@ class Storage:
         if policy == "best_effort":
             if lookup.taken and lookup.read == lookup.taken:
                 return True
+            if not lookup.taken:
+                self._retries.missed(seq)
             self._end(lookup)
             return False
+        if policy == "timeout":
+            done = lookup.taken and lookup.read == lookup.taken
+            if not done and now_ps >= self._deadlines.get(seq, now_ps + 1):
+                self._expired.add(seq)
+                self._retries.cancel(seq)
+                self._end(lookup)
+                return False
+            if seq not in self._deadlines:
+                self._deadlines[seq] = self._deadline_ps(lookup)
         if lookup.skipped_ps is None:
             lookup.skipped_ps = now_ps
-        done = lookup.taken and lookup.read == lookup.taken
-        if policy == "timeout" and not done and now_ps >= self._deadline_ps(lookup):
-            self._end(lookup)
-            return False
         return True
 
     def lost_match(self, seq: Sequence, tokens: int) -> bool:
@@ -285,14 +271,19 @@ class Storage:
         """
         if tokens >= self._matched.get(seq, 0):
             return False
-        self.look_up(seq)
+        if self._retries.spent(seq):
+            self._matched[seq] = tokens
+            return False
+        self._look_up_again(seq)
         return True
 
     def admitted(self, seqs: Iterable[Sequence]) -> None:
-        """These wait no more."""
+        """Requests that were admitted no longer wait for a prefetch."""
         for seq in seqs:
             self._matched.pop(seq, None)
-            self._retries.pop(seq, None)
+            self._retries.forget(seq)
+            self._deadlines.pop(seq, None)
+            self._expired.discard(seq)
             self.waits_ps.pop(seq, None)
 
     def left(self, seq: Sequence) -> None:

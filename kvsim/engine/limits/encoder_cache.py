@@ -16,9 +16,8 @@ from kvsim.engine.limits.limit import ChunkLimits
 from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.memory.allocator import Refusal
 from kvsim.request import PromptItem, Request
-from kvsim.sequence import Sequence
+from kvsim.sequence import Sequence, by_order
 
-by_order = attrgetter("order")
 _start, _end = attrgetter("start_tokens"), attrgetter("end_tokens")
 
 

@@ -12,7 +12,7 @@ from kvsim.sequence import Sequence
 
 
 class SpecialLimits(ChunkLimits):
-    """Those of requests with images or adapters."""
+    """Limits on requests with images or LoRA adapters."""
 
     bind = True
 

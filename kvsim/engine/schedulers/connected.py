@@ -11,17 +11,15 @@ from mypy_extensions import mypyc_attr
 
 from kvsim.engine.connectors.connector import Connector, Decided, RemoteMatch, Report
 from kvsim.engine.plan import Cached, Plan
-from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.connected_device import ConnectedDevice
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
-from kvsim.engine.schedulers.knobs import Knobs
+from kvsim.engine.schedulers.continuous_parts import ContinuousParts
 from kvsim.engine.schedulers.two_queues import HoldingQueues
-from kvsim.memory.allocator import Allocator, Demand
+from kvsim.memory.allocator import Demand
 from kvsim.memory.loading import LoadingPromise
 from kvsim.plumbing.errors import InvariantError
 from kvsim.results.tier_hits import TierHit
 from kvsim.sequence import Sequence
-from kvsim.vllm.rules import SchedulingRules
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -35,20 +33,10 @@ class ConnectedScheduler(ContinuousScheduler):
     `RunTotals`.
     """
 
-    def __init__(
-        self,
-        allocator: Allocator,
-        max_model_len: int,
-        policies: Policies,
-        version: SchedulingRules,
-        knobs: Knobs,
-        connector: Connector,
-        *,
-        overlaps: bool,
-    ) -> None:
+    def __init__(self, parts: ContinuousParts, connector: Connector, *, overlaps: bool) -> None:
+        allocator, policies = parts.allocator, parts.policies
         self.queues = HoldingQueues(policies.waiting)
-        policies = policies._replace(waiting=self.queues)
-        super().__init__(allocator, max_model_len, policies, version, knobs)
+        super().__init__(parts._replace(policies=policies._replace(waiting=self.queues)))
         if not isinstance(allocator, LoadingPromise):
             raise InvariantError(f"{type(allocator).__name__} has no blocks to load into")
         self._blocks: LoadingPromise = allocator

@@ -23,6 +23,7 @@ class ConnectedDevice:
         batch: DecodeBatch,
     ) -> None:
         self._blocks = blocks
+        self._copied = blocks if isinstance(blocks, HoldingPromise) else None
         self._batch = batch
         self.computed_tokens = computed_tokens
         self.in_flight: dict[Sequence, bool] = {}
@@ -70,6 +71,9 @@ class ConnectedDevice:
     ) -> list[tuple[int, HeldBlock] | None]:
         return self._holding.named_blocks(seq, start, end)
 
+    def still_free(self, block: FreeBlock) -> FreeBlock | None:
+        return self._holding.still_free(block)
+
     def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
         return self._holding.free_blocks(after, most)
 
@@ -81,7 +85,6 @@ class ConnectedDevice:
 
     @property
     def _holding(self) -> HoldingPromise:
-        blocks = self._blocks
-        if not isinstance(blocks, HoldingPromise):
-            raise InvariantError(f"{type(blocks).__name__} has no blocks that copies hold")
-        return blocks
+        if self._copied is None:
+            raise InvariantError(f"{type(self._blocks).__name__} has no blocks that copies hold")
+        return self._copied

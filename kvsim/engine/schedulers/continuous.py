@@ -8,14 +8,13 @@ from collections.abc import Sequence as Row
 from mypy_extensions import mypyc_attr
 
 from kvsim.engine.plan import Plan
-from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.victims.latest import Latest
-from kvsim.engine.schedulers.knobs import Knobs
+from kvsim.engine.schedulers.budget_refusal import budget_refusal
+from kvsim.engine.schedulers.continuous_parts import ContinuousParts
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.memory.allocator import Allocator, Refusal
+from kvsim.memory.allocator import Refusal
 from kvsim.request import Request
 from kvsim.sequence import Sequence
-from kvsim.vllm.rules import SchedulingRules
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -24,47 +23,17 @@ class ContinuousScheduler(Scheduler):
 
     _input_slots = 0  # tokens of the budget that a drafter reads beside those of each sequence
 
-    def __init__(
-        self,
-        allocator: Allocator,
-        max_model_len: int,
-        policies: Policies,
-        version: SchedulingRules,
-        knobs: Knobs,
-    ) -> None:
-        super().__init__(allocator, max_model_len, policies)
-        self._version = version
-        self._knobs = knobs
+    def __init__(self, parts: ContinuousParts) -> None:
+        super().__init__(parts.allocator, parts.max_model_len, parts.policies)
+        version, knobs = self._version, self._knobs = parts.version, parts.knobs
+        self._longest_chunk = knobs.longest_chunk
         # Whether the loop goes on behind a sequence that preempted itself.
         self._continues = knobs.by_priority and version.continues_after_self_preemption
         self._stopped_at: Sequence | None = None  # where the last step stopped admitting
 
     def refusal(self, request: Request) -> Refusal | None:
-        refusal = self.special_limits.refusal(request)
-        if refusal is not None:
-            return refusal
-        beside = self._input_slots
-        longest = self._knobs.max_num_batched_tokens - beside
-        slots = request.final_tokens
-        if slots <= longest:
-            return None
-        if longest < self.allocator.chunk_tokens <= self._longest_chunk:
-            return Refusal(
-                "it is computed to the ends of whole blocks of states, and no step has room for "
-                "one beside what its drafter reads",
-                self.allocator.chunk_tokens + beside,
-                self._knobs.max_num_batched_tokens,
-                "tokens (max_num_batched_tokens)",
-                "raise it, or draft by another method",
-            )
-        if self._knobs.enable_chunked_prefill:
-            return None
-        return Refusal(
-            "without chunked prefill no step could recompute it whole",
-            slots,
-            longest,
-            "tokens (max_num_batched_tokens)",
-            "enable chunked prefill or raise the limit",
+        return self.special_limits.refusal(request) or budget_refusal(
+            request, self._knobs, self.allocator.chunk_tokens, self._input_slots
         )
 
     def schedule(self) -> Plan:
@@ -218,12 +187,6 @@ class ContinuousScheduler(Scheduler):
     def _padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int | None:
         """Padding drafts, never accepted, if an admission computes one token; None: it waits."""
         return 0
-
-    @property
-    def _longest_chunk(self) -> int:
-        """Most tokens of one prompt in a step, as vLLM counts them."""
-        longest = self._knobs.max_num_batched_tokens
-        return min(longest, self._knobs.long_prefill_token_threshold or longest)
 
     def _make_room(self, seq: Sequence, plan: Plan, num_tokens: int) -> bool:
         """Get memory for `num_tokens` slots of `seq`, preempting others or, at last, itself."""

@@ -1,21 +1,19 @@
 """The options of continuous batching, by vLLM's names."""
 
-from typing import Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, model_validator
 
-from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.limits.adapter_slots import AdapterSlots
 from kvsim.engine.limits.encoder_cache import EncoderCache
 from kvsim.engine.limits.special import SpecialLimits
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.queue import Order
-from kvsim.engine.schedulers.connected import ConnectedScheduler
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
+from kvsim.engine.schedulers.continuous_parts import ContinuousParts
 from kvsim.engine.schedulers.knobs import Knobs
-from kvsim.engine.schedulers.lockstep_scheduler import LockstepScheduler
 from kvsim.engine.schedulers.options import SchedulerOptions
-from kvsim.engine.schedulers.pipelined import PipelinedScheduler
 from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator
 from kvsim.plumbing.errors import InputError
@@ -23,6 +21,9 @@ from kvsim.plumbing.units import PS_PER_MS, PS_PER_US
 from kvsim.speculation import Speculation
 from kvsim.vllm.rules import BlockRules, SchedulingRules
 from kvsim.vllm.versions import Semantics, VllmVersion, scheduled_as
+
+if TYPE_CHECKING:
+    from kvsim.engine.connectors.connector import Connector
 
 
 class Continuous(SchedulerOptions):
@@ -111,9 +112,8 @@ class Continuous(SchedulerOptions):
     def block_rules(self) -> BlockRules:
         return self._version.blocks
 
-    @property
-    def max_in_flight_tokens(self) -> int:
-        steps = self.depth if self.block_rules.waits_for_return else 1
+    def max_in_flight_tokens(self, depth: int) -> int:
+        steps = depth if self.block_rules.waits_for_return else 1
         return steps * self.max_num_batched_tokens
 
     @property
@@ -168,24 +168,25 @@ class Continuous(SchedulerOptions):
                 limit=f"at least {verifier.input_slots + 1}",
                 remedy="raise it, or draft by another method",
             )
-        knobs, policies = self._knobs(allocator), self._policies(allocator)
-        return LockstepScheduler(
-            allocator, max_model_len, policies, self._scheduling, knobs, verifier
-        )
+        from kvsim.engine.schedulers.lockstep_scheduler import LockstepScheduler  # few runs draft
+
+        parts = self._parts(allocator, max_model_len, self._policies(allocator))
+        return LockstepScheduler(parts, verifier)
 
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> ContinuousScheduler:
-        return self._limited(ContinuousScheduler, allocator, max_model_len, policies)
+        parts = self._parts(allocator, max_model_len, policies)
+        return self._limited(ContinuousScheduler, parts)
 
-    def staged(self, allocator: Allocator, max_model_len: int) -> ContinuousScheduler:
-        if self.async_scheduling:
+    def staged(self, allocator: Allocator, max_model_len: int, stages: int) -> ContinuousScheduler:
+        if self.async_scheduling and self._version is not scheduled_as("vllm-0.33"):
             raise InputError(
-                "over several pipeline stages scheduling is simulated as vLLM's first model runner "
-                "has it: not asynchronous",
-                where="scheduler.async_scheduling",
-                value=True,
-                remedy="false",
+                "over several pipeline stages asynchronous scheduling is simulated as vLLM 0.33 "
+                "has it",
+                where="scheduler.semantics",
+                value=self.semantics,
+                remedy="vllm-0.33, or async_scheduling = false",
             )
         if self.preemption_mode == "swap":
             raise InputError(
@@ -194,19 +195,18 @@ class Continuous(SchedulerOptions):
                 value=self.preemption_mode,
                 remedy="recompute",
             )
-        policies = self._policies(allocator)
-        return self._limited(PipelinedScheduler, allocator, max_model_len, policies)
+        from kvsim.engine.schedulers.pipelined import PipelinedScheduler  # few runs have stages
+
+        parts = self._parts(allocator, max_model_len, self._policies(allocator))
+        stagger = stages if self.async_scheduling else 0
+        knobs = replace(parts.knobs, decode_stagger=stagger)
+        return self._limited(PipelinedScheduler, parts._replace(knobs=knobs))
 
     def _limited(
-        self,
-        kind: type[ContinuousScheduler],
-        allocator: Allocator,
-        max_model_len: int,
-        policies: Policies,
+        self, kind: type[ContinuousScheduler], parts: ContinuousParts
     ) -> ContinuousScheduler:
         """A scheduler of this kind with its limits on images and adapters."""
-        knobs = self._knobs(allocator)
-        made = kind(allocator, max_model_len, policies, self._scheduling, knobs)
+        made = kind(parts)
         loras = self.most_adapters
         load_ps = round(self.lora_load_ms * PS_PER_MS)
         slots = AdapterSlots(loras, self.max_cpu_loras or loras, load_ps)
@@ -225,7 +225,7 @@ class Continuous(SchedulerOptions):
         )
 
     def connected(
-        self, allocator: Allocator, max_model_len: int, connector: Connector
+        self, allocator: Allocator, max_model_len: int, connector: "Connector"
     ) -> ContinuousScheduler:
         if self._version is not scheduled_as("vllm-0.33"):
             raise InputError(
@@ -241,15 +241,17 @@ class Continuous(SchedulerOptions):
                 value=self.preemption_mode,
                 remedy="recompute",
             )
-        return ConnectedScheduler(
-            allocator,
-            max_model_len,
-            self._policies(allocator),
-            self._scheduling,
-            self._knobs(allocator),
-            connector,
-            overlaps=self.async_scheduling,
-        )
+        from kvsim.engine.schedulers.connected import ConnectedScheduler  # few runs have tiers
+
+        parts = self._parts(allocator, max_model_len, self._policies(allocator))
+        return ConnectedScheduler(parts, connector, overlaps=self.async_scheduling)
+
+    def _parts(
+        self, allocator: Allocator, max_model_len: int, policies: Policies
+    ) -> ContinuousParts:
+        """The parts of every scheduler that these options make."""
+        knobs = self._knobs(allocator)
+        return ContinuousParts(allocator, max_model_len, policies, self._scheduling, knobs)
 
     def _knobs(self, allocator: Allocator) -> Knobs:
         if not self.block_rules.cuts_at_blocks:

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """What a step may do. fits_whole: only what fits as a whole is admitted, though chunks take
-    less.
+    """The limits of a step of continuous batching.
+
+    fits_whole: only what fits as a whole is admitted, though chunks take less. decode_stagger:
+    steps from one token of a sequence to its next one over pipeline stages; 0: it waits until its
+    token has returned.
     """
 
     max_num_seqs: int
@@ -15,3 +18,10 @@ class Knobs:
     long_prefill_token_threshold: int
     by_priority: bool
     fits_whole: bool
+    decode_stagger: int = 0
+
+    @property
+    def longest_chunk(self) -> int:
+        """Most tokens of one prompt in a step, as vLLM counts them."""
+        longest = self.max_num_batched_tokens
+        return min(longest, self.long_prefill_token_threshold or longest)

@@ -8,11 +8,10 @@ from itertools import takewhile
 
 from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.victims.latest import Latest
-from kvsim.engine.schedulers.scheduler import by_order
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.engine.speculation.lockstep_batch import LockstepBatch
 from kvsim.memory.ledger import Course
-from kvsim.sequence import Sequence
+from kvsim.sequence import Sequence, by_order
 
 LONGEST_RUN = 16  # steps, each of which is timed before the length of the run is known
 REST = 32  # steps in turns after the budget was short
@@ -84,24 +83,24 @@ class LockstepScheduler(SpeculatingScheduler):
         alone: list[Sequence] = []
         if len(running) > batch.num + len(self.prefilling):
             alone = [seq for seq in running if seq not in batch and seq not in self.prefilling]
-        going = True
-        for seq in sorted({*batch.movers(), *alone, *early}, key=by_order):
+        # Who finds no room preempts the last, and at last itself: then nobody runs behind it.
+        for seq in sorted({*batch.due(), *alone, *early}, key=by_order):
             if seq not in running:
                 continue
             if seq in batch:
-                going = batch.take(seq) or self._preempt_until(partial(batch.take, seq), seq, plan)
+                if not batch.take(seq):
+                    self._preempt_until(partial(batch.take, seq), seq, plan)
             elif seq in self.prefilling:
-                going = self._continue_prompt(seq, plan, budget, threshold)
+                self._continue_prompt(seq, plan, budget, threshold)
             else:
                 step = verifier.next_step(seq, threshold or budget)
-                going = step is None or self._verify(step, plan)
-            if not going:
-                break
+                if step is not None:
+                    self._verify(step, plan)
         plan.passed_over = self._without_step(plan, alone) if alone else []
         self._step(batch, plan)
         slots = verifier.input_slots
         spent = plan.num_decode * self._cost_tokens + sum(c.new_tokens + slots for c in chunks)
-        for seq in late if going else ():
+        for seq in late:
             left = budget - spent - slots
             if left <= 0 or not self._continue_prompt(seq, plan, left, threshold):
                 break

@@ -1,10 +1,9 @@
 """What the options of every scheduler have in common: policies, and what the engine must know."""
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.preemption import Preemption, Recompute, Swap
 from kvsim.engine.policies.queue import Order, queue_of
@@ -22,6 +21,9 @@ from kvsim.plumbing.units import GIB
 from kvsim.speculation import Speculation
 from kvsim.vllm.rules import BlockRules
 from kvsim.vllm.versions import NEWEST
+
+if TYPE_CHECKING:
+    from kvsim.engine.connectors.connector import Connector
 
 DEFAULT_SWAP_GIB = 4.0  # vLLM v0's
 AnyVictim = Annotated[Victim, OneOf(VICTIMS, "scheduler.victim")]
@@ -63,7 +65,9 @@ class SchedulerOptions(Options):
 
     @property
     def weighs_max_tokens(self) -> bool:
-        """Whether what a request declares, and not what it puts out, decides when it starts."""
+        """Whether the declared max_tokens of a request, not its real output length, decides when it
+        starts.
+        """
         return False
 
     @property
@@ -102,9 +106,8 @@ class SchedulerOptions(Options):
     def check_looks_ahead(self) -> None:
         """Raise InputError where no hash of a block covers tokens behind it in any case."""
 
-    @property
-    def max_in_flight_tokens(self) -> int | None:
-        """Most tokens in flight; None: prompts are computed whole."""
+    def max_in_flight_tokens(self, depth: int) -> int | None:
+        """Most tokens in `depth` steps in flight; None: prompts are computed whole."""
         return None
 
     def build(self, allocator: Allocator, max_model_len: int) -> Scheduler:
@@ -127,7 +130,7 @@ class SchedulerOptions(Options):
         )
 
     def connected(
-        self, allocator: Allocator, max_model_len: int, connector: Connector
+        self, allocator: Allocator, max_model_len: int, connector: "Connector"
     ) -> Scheduler:
         """The same with a KV connector; InputError from schedulers that know none."""
         raise InputError(
@@ -137,7 +140,7 @@ class SchedulerOptions(Options):
             remedy='kind = "continuous"',
         )
 
-    def staged(self, allocator: Allocator, max_model_len: int) -> Scheduler:
+    def staged(self, allocator: Allocator, max_model_len: int, stages: int) -> Scheduler:
         """The same over the stages of a pipeline; InputError from schedulers that know one."""
         raise InputError(
             "this scheduler is simulated on one pipeline stage",

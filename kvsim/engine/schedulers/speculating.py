@@ -6,14 +6,10 @@ gives the same results faster.
 from collections.abc import Iterable
 
 from kvsim.engine.plan import Plan
-from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
-from kvsim.engine.schedulers.knobs import Knobs
-from kvsim.engine.schedulers.scheduler import by_order
+from kvsim.engine.schedulers.continuous_parts import ContinuousParts
 from kvsim.engine.speculation.verifier import NextStep, Verifier
-from kvsim.memory.allocator import Allocator
-from kvsim.sequence import Sequence
-from kvsim.vllm.rules import SchedulingRules
+from kvsim.sequence import Sequence, by_order
 
 
 class SpeculatingScheduler(ContinuousScheduler):
@@ -21,16 +17,8 @@ class SpeculatingScheduler(ContinuousScheduler):
     accepted.
     """
 
-    def __init__(
-        self,
-        allocator: Allocator,
-        max_model_len: int,
-        policies: Policies,
-        version: SchedulingRules,
-        knobs: Knobs,
-        verifier: Verifier,
-    ) -> None:
-        super().__init__(allocator, max_model_len, policies, version, knobs)
+    def __init__(self, parts: ContinuousParts, verifier: Verifier) -> None:
+        super().__init__(parts)
         self.verifier = verifier
         self._input_slots = verifier.input_slots
 

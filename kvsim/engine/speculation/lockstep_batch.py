@@ -14,7 +14,7 @@ sooner.
 from collections import deque
 from heapq import heappop, heappush
 from itertools import pairwise
-from operator import add, attrgetter, sub
+from operator import add, sub
 
 from kvsim.engine.decode_batch import DecodeBatch
 from kvsim.engine.plan import ScheduledChunk
@@ -23,11 +23,10 @@ from kvsim.memory.allocator import Allocator
 from kvsim.memory.ledger import NOTHING, Course
 from kvsim.memory.verifying import Ahead, Verifying
 from kvsim.plumbing.errors import InvariantError
-from kvsim.sequence import Sequence
+from kvsim.sequence import Sequence, by_order
 from kvsim.step import StepShape
 
 LONGEST_PAST = 4096  # steps with stored sums
-_order = attrgetter("order")
 
 
 class StepInFlight:
@@ -80,6 +79,7 @@ class LockstepBatch(DecodeBatch):
         self._lags = lags
         self._slots = 0  # of all members
         self._members: dict[Sequence, LockstepMember] = {}
+        self._leaving: list[tuple[int, int, Sequence]] = []
         self._from = 0  # the clock that the sums begin with
         self._new: list[int] = []
         self._accepted: list[int] = []
@@ -109,20 +109,20 @@ class LockstepBatch(DecodeBatch):
         slots, final, last = [num_tokens], seq.final_tokens, self._last_start
         accepts, at, drafts = drafting.accepts, drafting.num_verified, self._drafts
         tokens, length = slots[0], len(accepts)
-        believed, returned, known = tokens, tokens, tokens + 1
+        counted, returned, known = tokens, tokens, tokens + 1
         if self._lags:
             way = drafting.under_way
             assert way is not None
-            believed, returned = way.start_tokens + way.new_tokens, way.start_tokens
+            counted, returned = way.start_tokens + way.new_tokens, way.start_tokens
             known -= way.num_outputs
-        ahead = Ahead(slots, believed, returned, known)
+        ahead = Ahead(slots, counted, returned, known)
         accepted: list[int] = []
-        while tokens < final and believed <= last:
+        while tokens < final and counted <= last:
             number = accepts[at % length]
             if number > drafts:
                 number = drafts
             at += 1
-            believed = tokens + 1 + (drafts if self._lags else number)
+            counted = tokens + 1 + (drafts if self._lags else number)
             tokens += 1 + number
             accepted.append(number)
             slots.append(tokens)
@@ -179,7 +179,7 @@ class LockstepBatch(DecodeBatch):
         for step in range(done - 1, max(-1, done - 1 - len(self.in_flight)), -1):
             prior = slots[step]
             if self._lags:
-                prior = slots[step - 1] + tokens if step else member.ahead.believed
+                prior = slots[step - 1] + tokens if step else member.ahead.counted
             ends = slots[step], slots[step + 1]
             chunks.append(
                 ScheduledChunk(seq, tokens, prior, True, True, *ends, tokens - 1, accepted[step])
@@ -188,11 +188,11 @@ class LockstepBatch(DecodeBatch):
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def movers(self) -> list[Sequence]:
+    def due(self) -> list[Sequence]:
         """Members with a turn in the next step (`take`), in `order`: those that need blocks, or
         make content known.
         """
-        return self.tables.movers()
+        return self.tables.due()
 
     def take(self, seq: Sequence) -> bool:
         """The turn of one of these; False: no room, nothing changed."""
@@ -211,10 +211,10 @@ class LockstepBatch(DecodeBatch):
         self.in_flight.append(StepInFlight(self.num, accepted))
 
     def advance(self, steps: int) -> Course:
-        """The turns of all movers, and `step`: once, as no closed form says how the ledger moves
-        where each step fills as many slots as it accepts.
+        """The turns of all members that are due, and `step`: once, as no closed form says how the
+        ledger moves where each step fills as many slots as it accepts.
         """
-        for seq in self.movers():
+        for seq in self.due():
             if not self.take(seq):
                 raise InvariantError(f"{seq} verifies drafts in slots it does not hold")
         self.step()
@@ -239,7 +239,7 @@ class LockstepBatch(DecodeBatch):
             entry = heappop(leaving)
             if self._is_member(entry):
                 done[entry[2]] = None
-        return sorted(done, key=_order)
+        return sorted(done, key=by_order)
 
     def shapes(self, steps: int) -> list[StepShape]:
         """The next steps, for what they take."""

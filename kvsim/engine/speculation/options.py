@@ -23,13 +23,13 @@ WAYS = (
 class SpeculativeConfig(Options):
     """Tokens drafted ahead and verified together, as vLLM 0.33 schedules them.
 
-    method: eagle, eagle3 or mtp (a head in the target's own cache), draft_model (a model of its
-    own) or ngram (looked up in the text itself). num_speculative_tokens: drafted of each sequence
-    for each of its steps.
+    method: eagle, eagle3, mtp, draft_model or ngram. The first three are heads in the target's own
+    cache. draft_model is a second model. ngram looks drafts up in the text itself.
+    num_speculative_tokens: drafted of each sequence for each of its steps.
     model, hf_config: the drafter, by its name or the path of its config.json; draft_model needs
     one. Without, a head (eagle, eagle3, mtp) is one layer like the target's last.
     disable_lookahead_block_hashes: a block's hash does not cover the tokens behind it, and a hit
-    loses its last block instead (eagle, eagle3, mtp; all versions before 0.33).
+    loses its last block instead. It is for eagle, eagle3 and mtp. All versions before 0.33 work so.
 
     One of the four keys below gives the number of accepted drafts. It is the same for a sequence
     under any schedule.

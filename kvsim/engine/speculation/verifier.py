@@ -16,7 +16,7 @@ from kvsim.speculation import Speculation
 
 
 class Drafting:
-    """What is kept of one sequence.
+    """The drafts of one sequence.
 
     accepts: see Acceptance. num_verified: steps of it that brought drafts. under_way: its last
     step, if that has not returned.
@@ -88,8 +88,8 @@ class Verifier:
         return self.most_tokens - 1 if fits else None
 
     def clear_of_end(self, seq: Sequence, computed: int, new_tokens: int) -> int:
-        """What of a chunk leaves the modules of the drafter enough of the prompt to read ahead: it
-        ends at what is known or well before.
+        """Tokens of a chunk that leave the drafter enough of the prompt to read ahead: the chunk
+        ends at the last known token, or far enough before it.
         """
         left = seq.num_tokens - computed - new_tokens
         if 0 < left < self._prefill_lookahead:

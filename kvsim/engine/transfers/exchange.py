@@ -38,7 +38,7 @@ class Port:
 
 
 class TransferLink(Protocol):
-    """What carries KV from one engine to another."""
+    """The link that carries KV from one engine to another."""
 
     def send(
         self, at_ps: int, num_bytes: int, sender: Hashable, receiver: Hashable
@@ -67,8 +67,8 @@ class Transfer:
 
     ready_ps: the receiver is ready. allocated_ps: the prefill engine knows that the decode engine
     has room. ended_ps: the decode engine sees that all has arrived, or that the transfer has
-    failed. told_ps: so does the prefill engine. Each is NEVER until it is known. failure: why the
-    transfer has failed for the decode engine; None if not. lost: it has for the prefill engine.
+    failed. prefill_ended_ps: so does the prefill engine. Each is NEVER until then. failure: why
+    the transfer has failed for the decode engine; None if not. lost: it has for the prefill engine.
     refused_ps: the prefill engine gives up unless it knows of room before. late_ps: so does the
     decode engine unless all has arrived before. sent_ps: end of the last sending so far.
     drained_ps: the room of a failed transfer is free. sent_tokens: leading tokens of the prompt
@@ -77,13 +77,13 @@ class Transfer:
 
     __slots__ = (
         *("allocated_ps", "decode", "drained_ps", "ended_ps", "failure", "late_ps", "lost"),
-        *("prefill", "ready_ps", "refused_ps", "sent_ps", "sent_tokens", "told_ps"),
+        *("prefill", "ready_ps", "refused_ps", "sent_ps", "sent_tokens", "prefill_ended_ps"),
     )
 
     def __init__(self) -> None:
         self.prefill: Port | None = None
         self.decode: Port | None = None
-        self.ready_ps = self.allocated_ps = self.ended_ps = self.told_ps = NEVER
+        self.ready_ps = self.allocated_ps = self.ended_ps = self.prefill_ended_ps = NEVER
         self.refused_ps = self.late_ps = NEVER
         self.failure: str | None = None
         self.lost = False
@@ -156,7 +156,7 @@ class Exchange:
         if last and name in self._abandoned and transfer.failure is None:
             transfer.failure = ABANDONED
             self._end(transfer, at_ps, at_ps, lost=True)
-        if transfer.lost and transfer.told_ps <= at_ps:
+        if transfer.lost and transfer.prefill_ended_ps <= at_ps:
             return None
         start_ps, end_ps = self._link.send(at_ps, num_bytes, transfer.prefill, transfer.decode)
         transfer.sent_ps = end_ps
@@ -187,15 +187,15 @@ class Exchange:
         if transfer.decode is not None:
             transfer.decode.wake_at(transfer.drained_ps)
 
-    def _end(self, transfer: Transfer, ended_ps: int, told_ps: int, *, lost: bool) -> None:
+    def _end(self, transfer: Transfer, ended_ps: int, prefill_ended_ps: int, *, lost: bool) -> None:
         """The first end that each side sees is the one that counts."""
         transfer.ended_ps = min(transfer.ended_ps, ended_ps)
-        if told_ps < transfer.told_ps:
-            transfer.told_ps, transfer.lost = told_ps, lost
+        if prefill_ended_ps < transfer.prefill_ended_ps:
+            transfer.prefill_ended_ps, transfer.lost = prefill_ended_ps, lost
         if transfer.decode is not None:
             transfer.decode.wake_at(transfer.ended_ps)
         if transfer.prefill is not None:
-            transfer.prefill.wake_at(transfer.told_ps)
+            transfer.prefill.wake_at(transfer.prefill_ended_ps)
 
     def close(self, name: str) -> None:
         """Neither side asks for this transfer again."""

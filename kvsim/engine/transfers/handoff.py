@@ -42,7 +42,7 @@ class DrawnRequests:
 
 
 class Handoff(ABC):
-    """The engines of one deployment, as they are made and as requests go through them.
+    """The connection of the prefill and decode engines of one deployment.
 
     failed_reads: requests whose transfer fails. abandoned: requests that the client cancels when
     the prompt is computed.
@@ -87,7 +87,7 @@ class Handoff(ABC):
 
 
 def prompt_of(request: Request) -> Request:
-    """What a prefill engine is asked for: the prompt, and one token."""
+    """The request to a prefill engine: the prompt, and one output token."""
     return request._replace(output_tokens=1, max_tokens=1)
 
 

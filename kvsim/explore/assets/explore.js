@@ -10,6 +10,8 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       root.dataset.theme = theme;
       return [theme, theme === "dark" ? "Light" : "Dark"];
     },
+    pinning: (clicks) => clicks ? ["Pinned", true] : [
+      window.dash_clientside.no_update, window.dash_clientside.no_update],
     // Where the controls stand above the results, not beside them, they are folded at first.
     unfolded: () => innerWidth > 1000,
   },
@@ -40,7 +42,7 @@ new MutationObserver(() => {
   }
   // Two landmarks of one kind need two names; Dash's Aside takes no aria-label.
   for (const part of document.querySelectorAll("aside:not([aria-label])")) {
-    const words = part.className ? "To be known with the numbers" : "Settings";
+    const words = part.className ? "Notes on the numbers" : "Settings";
     part.setAttribute("aria-label", words);
   }
 }).observe(document, {childList: true, subtree: true});

@@ -21,7 +21,7 @@ class Bucket(TyingOptions):
     per worker have doubled or halved, to those that would have given each worker as many.
     balance_abs_threshold, balance_rel_threshold: characters of the busiest worker, beyond those of
     the least busy and times as many: then that one is chosen. ties: the lowest number where left
-    out. Where a replica starts or ends, lengths are divided anew as at the start.
+    out. Where a replica starts or ends, lengths are divided again as at the start.
     """
 
     balance_abs_threshold: int = Field(64, ge=0)

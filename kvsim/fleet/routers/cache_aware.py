@@ -14,8 +14,8 @@ class CacheAware(TyingOptions):
     """sglang-router 0.3.2 and sgl-model-gateway (`policies/cache_aware.rs`).
 
     cache_threshold: share of the text that must match, beyond which the matched worker is chosen.
-    balance_abs_threshold, balance_rel_threshold: the open requests differ by more than the one and
-    by more than the other times the fewest: then the least loaded is chosen.
+    balance_abs_threshold, balance_rel_threshold: limits to the difference and the ratio of open
+    requests between two workers. Beyond both, the least loaded worker is chosen.
     eviction_interval_secs, max_tree_size: each worker keeps so many characters of the tree.
     ties: the lowest number where left out (the real order is the registry's, new at each start).
     """

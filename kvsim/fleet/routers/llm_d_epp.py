@@ -20,9 +20,11 @@ FULL_QUEUE = 128  # requests waiting where the load-aware scorer gives nothing
 
 
 class LlmdEpp(TyingOptions):
-    """Weights of the scorers, each 0 to 1 for a server: `queue` (fewest waiting), `kv` (free share
-    of the pool), `prefix` (blocks sent there before), `load_aware` (0.5 with an empty queue),
-    `active_request` (fewest open requests of the picker).
+    """Weights of the scorers. A scorer gives each server 0 to 1.
+
+    `queue` prefers the fewest waiting, `kv` the largest free share of the pool, and `prefix` the
+    most prompt blocks sent there before. `active_request` prefers the fewest open requests of the
+    picker. `load_aware` gives 0.5 with an empty queue.
 
     picker: the highest total, a draw, or a draw by total. block_size: tokens of a block of four
     characters each, num_blocks: blocks that each server is taken to hold; where left out, as the

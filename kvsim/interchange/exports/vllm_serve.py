@@ -52,7 +52,12 @@ def _check(exported: Exported) -> None:
     """Refuse what vLLM is not."""
     kind = exported.run.kind
     if kind != "paged":
-        raise InputError("vLLM has no such allocator", where="[[allocator]]", value=kind)
+        allocators = exported.scenario["allocator"]
+        paged = [each.get("label") or "paged" for each in allocators if each["kind"] == "paged"]
+        remedy = f"--allocator {paged[0]!r} exports vLLM's" if paged else "vLLM's is 'paged'"
+        raise InputError(
+            "vLLM has no such allocator", where="[[allocator]]", value=kind, remedy=remedy
+        )
     scheduler = exported.scenario["scheduler"]
     if scheduler["kind"] != "continuous":
         raise InputError("vLLM has no such scheduler", where="[scheduler]", value=scheduler["kind"])

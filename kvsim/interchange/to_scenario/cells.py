@@ -21,14 +21,14 @@ def cells_bytes(
     n_ctx = settings.n_ctx or each * (1 if unified else slots)
     if settings.n_ctx is None and settings.n_ctx_seq is None:
         notes.append(
-            f"nobody names the context: {n_ctx:,} tokens, as the model was trained; the server's "
-            "--fit may have made it shorter, which its log says"
+            f"no source names the context: it is the {n_ctx:,} tokens of the model's training. The "
+            "server's --fit may have made it shorter, which its log says"
         )
     if settings.kv_unified is None and settings.n_parallel is not None:
         shared = "share one buffer" if unified else "have a buffer each"
         notes.append(
-            f"nobody says whether the {slots} slots share one buffer: they are taken to {shared}, "
-            "as the command line or the log would say"
+            f"no source says whether the {slots} slots share one buffer: here they {shared}. The "
+            "command line or the log would say it"
         )
     asked = ContextSettings(
         n_ctx,

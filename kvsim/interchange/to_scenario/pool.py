@@ -169,7 +169,7 @@ def _of_unknown_layers(
 
 def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> dict[str, Any]:
     """The keys of `[memory]` for a pool that kvsim sizes itself."""
-    notes.append("nobody says how large the pool is: kvsim sizes it as the engine would")
+    notes.append("no source has the size of the pool: kvsim sizes it as the engine does")
     table: dict[str, Any] = {}
     if settings.gpu_memory_utilization is not None:
         table["gpu_memory_utilization"] = settings.gpu_memory_utilization

@@ -8,6 +8,14 @@ from kvsim.plumbing.errors import InputError
 from kvsim.readers.description import ServerSettings
 from kvsim.readers.detect import Read
 
+# What has one step in flight, and whether a table [scheduler] has two.
+_STEPS_IN_FLIGHT: dict[str, tuple[str, Callable[[dict[str, Any]], bool]]] = {
+    "vllm": ("async_scheduling = false", lambda table: bool(table.get("async_scheduling"))),
+    "sglang": (
+        "disable_overlap_schedule = true",
+        lambda table: not table.get("disable_overlap_schedule"),
+    ),
+}
 _RANK_ROUTERS = {"vllm": "vllm-dp", "sglang": "sglang-dp"}
 
 
@@ -27,13 +35,13 @@ def fleet_of(
     ranks = settings.data_parallel_size or 1
     engine = settings.engine or "vllm"
     if ranks > 1 and engine not in _RANK_ROUTERS:
-        notes.append(f"data_parallel_size = {ranks}: one rank stands for all")
+        notes.append(f"data_parallel_size = {ranks}: kvsim simulates one rank")
         ranks = 1
     servers = servers_among(reads)
     count = settings.replicas or max(1, len(servers))
     if len(servers) > 1:
         stated = ", ".join(each.name for each in servers)
-        notes.append(f"{stated} are taken as of {len(servers)} servers, a replica each")
+        notes.append(f"{stated} belong to {len(servers)} servers: each becomes a replica")
         if count != len(servers):
             raise InputError(
                 "as many servers left files as the manifest has replicas, or one",
@@ -58,10 +66,11 @@ def fleet_of(
     if ranks > 1:
         fleet["router"] = {"kind": _RANK_ROUTERS[engine]}
         if "data_parallel_size" in table["model"]:
-            if table["scheduler"].get("async_scheduling") or "tier" in table:
+            one_in_flight, two = _STEPS_IN_FLIGHT[engine]
+            if two(table["scheduler"]) or "tier" in table:
                 notes.append(
                     "ranks of shared experts step together: fleet.router.lockstep = true simulates "
-                    "it, with async_scheduling = false and without tiers"
+                    f"it, with {one_in_flight} and without tiers"
                 )
             else:
                 fleet["router"]["lockstep"] = True

@@ -83,6 +83,9 @@ def served_model(settings: ServerSettings, assumed: list[str]) -> ServedModel:
         table |= _dtype(settings, model) | {"max_model_len": _longest(settings, model, assumed)}
         if model.is_sparse and _ranks_share_experts(settings):
             table["data_parallel_size"] = settings.data_parallel_size
+        elif settings.attention_dp_size is not None:
+            copies = settings.attention_dp_size
+            assumed.append(f"attn_dp_size = {copies}: each copy is taken to hold all weights")
         return ServedModel(choice | table, ModelOptions.parse(choice | table, "[model]"), model)
     assumed.append(f"model {name}: not known here; its layers are assumed to be equal")
     return ServedModel({"name": name} | table | _dtype(settings, None), None, None)
@@ -96,7 +99,11 @@ def _dtype(settings: ServerSettings, model: Model | None) -> dict[str, Any]:
 
 
 def _ranks_share_experts(settings: ServerSettings) -> bool:
-    """Whether the server has several ranks, over whose GPUs vLLM spreads the experts."""
+    """Whether the server has several ranks, over whose GPUs the experts are spread: under vLLM all
+    ranks, under SGLang copies of the attention alone.
+    """
+    if settings.engine == "sglang":
+        return settings.attention_dp_size is not None
     return (settings.data_parallel_size or 1) > 1 and settings.engine in (None, "vllm")
 
 

@@ -33,6 +33,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "llama.cpp": {"block_size": 1},
 }
+_SGLANG_RULES = "0.5.23"
 _HICACHE = (
     *("enable_hierarchical_cache", "hicache_ratio", "hicache_size", "hicache_write_policy"),
     *("hicache_storage_backend", "hicache_storage_prefetch_policy"),
@@ -127,7 +128,7 @@ class DescribedServer:
         table = {"kind": "sglang"} | {key: known[key] for key in _SGLANG if key in known}
         if "max_num_seqs" in known:
             table["max_running_requests"] = known["max_num_seqs"]
-        usual = _sglang_chunk(self.device)
+        usual = _sglang_chunk(self.device, known)
         return table | {"chunked_prefill_size": known.get("chunked_prefill_size", usual)}
 
     @property
@@ -198,12 +199,13 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     pool = pool_of(settings, served, device, VllmMeta.parse(meta_table, "import"), notes)
     meta_table["num_gpu_blocks"] = pool.blocks
     if pool.blocks is not None and "num_gpu_blocks" not in pool.memory:
-        notes.append("an observed run keeps every token in all layers: the same bytes as one kind")
+        notes.append("the observed run has the same bytes of KV, with all layers as one kind")
     meta = VllmMeta.parse(meta_table, "import")
     if engine == "vllm":
         assumed.extend(line for line in meta.assumptions if not line.startswith("num_gpu_blocks"))
     else:
         assumed.extend(_defaults_of(engine, known, device))
+        assumed.extend(_other_version(engine, settings.engine_version))
     table = model | {"max_model_len": meta.max_model_len} | stages
     drafts = speculation_of(settings, assumed, notes)
     tiers: list[dict[str, Any]] = []
@@ -227,8 +229,10 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     )
 
 
-def _sglang_chunk(device: str) -> int:
-    return tier_of(named_device(device).memory_bytes / MIB).chunk
+def _sglang_chunk(device: str, known: dict[str, Any]) -> int:
+    """SGLang's default tokens of a chunk, shared by the copies of the attention."""
+    copies: int = known.get("attention_dp_size", 1)
+    return tier_of(named_device(device).memory_bytes / MIB).chunk // copies
 
 
 def _defaults_of(engine: str, known: dict[str, Any], device: str) -> list[str]:
@@ -240,7 +244,7 @@ def _defaults_of(engine: str, known: dict[str, Any], device: str) -> list[str]:
     name = {"sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM"}[engine]
     values = dict(_DEFAULTS[engine])
     if engine == "sglang":
-        values["chunked_prefill_size"] = _sglang_chunk(device)
+        values["chunked_prefill_size"] = _sglang_chunk(device, known)
     lines = [
         f"{key} = {json.dumps(value)}: {name}'s default"
         for key, value in values.items()
@@ -250,4 +254,12 @@ def _defaults_of(engine: str, known: dict[str, Any], device: str) -> list[str]:
         if "max_num_seqs" not in known:
             lines.append("max_running_requests: SGLang's default, which depends on the pool")
         return lines
-    return [*lines, "kvsim's paged memory stands for TensorRT-LLM's"]
+    return [*lines, "kvsim simulates TensorRT-LLM's memory by its own paged one"]
+
+
+def _other_version(engine: str, version: str | None) -> list[str]:
+    """What stands for the version of an engine of whose rules kvsim has one version's alone."""
+    if version is None or (engine == "sglang" and version.startswith(_SGLANG_RULES)):
+        return []
+    rules = f"SGLang {_SGLANG_RULES}'s" if engine == "sglang" else "those of one version"
+    return [f"engine_version = {version} changes nothing: the rules are {rules}"]

@@ -4,6 +4,7 @@ from typing import Any
 
 from kvsim.interchange.to_scenario.served import ServedModel
 from kvsim.readers.description import ServerSettings
+from kvsim.vllm.versions import NEWEST, vllm_version
 
 KEPT_ALIKE = ("full", "mla")  # kinds of layers that a run over several stages knows
 
@@ -11,8 +12,8 @@ KEPT_ALIKE = ("full", "mla")  # kinds of layers that a run over several stages k
 def staged(
     settings: ServerSettings, served: ServedModel, meta: dict[str, Any], assumed: list[str]
 ) -> dict[str, int]:
-    """Keys of [model] for the stages; none where one replica on one stage stands for all. Without
-    a source for asynchronous scheduling it is off, in `meta` too.
+    """Keys of [model] for the stages; none where one replica on one stage stands for all. Versions
+    before the newest do not schedule asynchronously over stages by default, in `meta` too.
     """
     stages = settings.pipeline_parallel_size or 1
     if stages == 1:
@@ -20,9 +21,9 @@ def staged(
     stated = f"pipeline_parallel_size = {stages}"
     reason = _left_out(settings, served, meta)
     if reason is not None:
-        assumed.append(f"{stated}: one replica, not split into stages, stands for all ({reason})")
+        assumed.append(f"{stated}: kvsim simulates one replica without stages ({reason})")
         return {}
-    if "async_scheduling" not in meta:
+    if "async_scheduling" not in meta and not _is_newest(meta):
         meta["async_scheduling"] = False
         assumed.append(f"async_scheduling = false: {stated} is simulated without it")
     return {"pipeline_parallel_size": stages}
@@ -41,6 +42,11 @@ def _left_out(settings: ServerSettings, served: ServedModel, meta: dict[str, Any
         return "it has a KV tier"
     if settings.speculative_config is not None:
         return "it drafts tokens"
-    if meta.get("async_scheduling"):
-        return "it schedules asynchronously"
+    if meta.get("async_scheduling") and not _is_newest(meta):
+        return "it schedules asynchronously, which is simulated as the newest version does it"
     return None
+
+
+def _is_newest(meta: dict[str, Any]) -> bool:
+    """Whether the server runs the newest known version of vLLM, as it does if no source tells."""
+    return vllm_version(meta.get("vllm_version", NEWEST.name)) is NEWEST

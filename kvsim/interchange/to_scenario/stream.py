@@ -50,7 +50,9 @@ def stream_of(
     if load is not None:
         if users is not None:
             load = load.model_copy(update={"max_concurrency": users or None, "rate_per_s": None})
-        notes.append(f"no request by itself: {load.num_requests:,} equal ones stand for them")
+        notes.append(
+            f"sources have means alone: {load.num_requests:,} equal requests have these means"
+        )
         return ScenarioWorkload(_synthetic(load), None)
     notes.append("no requests: add [workload], or import a source that has them")
     return ScenarioWorkload(None, None)
@@ -69,8 +71,8 @@ def _clients(
     limit = Limit(most, 1.0) if most is not None and not paced else limit_of(rows)
     if limit is not None and limit.share >= _ALWAYS and not paced:
         notes.append(
-            f"{limit.requests:,} users of a closed loop, each of whom asks again when it is "
-            "answered, send the requests (--users 0 keeps the recorded times)"
+            f"{limit.requests:,} users of a closed loop send the requests, one at a time each "
+            "(--users 0 keeps the recorded times)"
         )
         return limit.requests, None
     if most is None and limit is not None:
@@ -106,7 +108,7 @@ def usable(requests: Requests, notes: list[str]) -> list[SourceRequest]:
     ]
     missing = len(requests.rows) - len(rows)
     if missing:
-        notes.append(f"{missing:,} requests whose lengths nobody tells are left out")
+        notes.append(f"{missing:,} requests without lengths are left out")
     timed = [row for row in rows if row.arrival_ns is not None]
     if timed and len(timed) < len(rows):
         notes.append(f"{len(rows) - len(timed):,} requests without a time are left out")
@@ -181,7 +183,7 @@ def _trace(
         if first_arrival(list(requests.rows)) is None:
             notes.append(f"when requests came is not recorded: arrivals are {workload['arrivals']}")
     if requests.hash_block_tokens is None:
-        notes.append("no source tells what prompts share: no two share a prefix")
+        notes.append("no source has shared prefixes: no two prompts share one")
     return ScenarioWorkload(workload, lines)
 
 

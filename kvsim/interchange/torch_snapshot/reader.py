@@ -9,17 +9,27 @@ import pickle
 import pickletools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from kvsim.interchange.torch_snapshot.ledger import SnapshotLedger
+from kvsim.interchange.torch_snapshot.out_of_memory import OutOfMemory
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import input_error
+from kvsim.plumbing.reading.files import read_bytes
 
 _AWAITING = ("active_awaiting_free", "active_pending_free")  # named so in docs, and in snapshots
+# What undoing an action adds to the bytes asked for, and to those that the device has given.
+_OF_TENSORS = {"alloc": -1, "free_requested": 1}
+_OF_SEGMENTS = {"segment_alloc": -1, "segment_map": -1, "segment_free": 1, "segment_unmap": 1}
+_CHANGES = (*_OF_TENSORS, *_OF_SEGMENTS, "free_completed")
 _BUFFERS = ("BYTEARRAY8", "NEXT_BUFFER", "READONLY_BUFFER")
 _KEPT = ("PUT", "BINPUT", "LONG_BINPUT")
-_REMEDY = "give a file that torch.cuda.memory._dump_snapshot() wrote"
+_REMEDY = (
+    "give a file that torch.cuda.memory._dump_snapshot() wrote, torch.cuda.memory_stats() as JSON, "
+    "or a log with torch's out-of-memory error"
+)
 
 
 class _Plain(BaseModel):
@@ -46,12 +56,15 @@ class SnapshotSegment(_Plain):
 
 
 class SnapshotEntry(_Plain):
-    """One action of the allocator; size in bytes asked for, or of the segment."""
+    """One action of the allocator; size in bytes asked for, or of the segment. device_free: of the
+    device, where a request failed.
+    """
 
     action: str
     size: int = 0
     addr: int | None = None
     time_us: int = 0
+    device_free: int | None = None
 
 
 class Snapshot(_Plain):
@@ -59,43 +72,6 @@ class Snapshot(_Plain):
 
     segments: list[SnapshotSegment]
     device_traces: list[list[SnapshotEntry]] = []
-
-
-class SnapshotLedger(NamedTuple):
-    """What one device's reserved bytes are doing: the five classes after `segments` sum to
-    `reserved`.
-
-    requested: asked for by live tensors. rounding: given beyond that. awaiting_free: freed, but
-    another stream may still use it. split: free in segments that hold something, so that only
-    requests it fits can have it. whole: free segments, which can go back to the device.
-    largest_free: the largest free block. peak_requested: most bytes asked for at a time, as far
-    back as the trace goes.
-    """
-
-    device: int
-    segments: int
-    requested: int
-    rounding: int
-    awaiting_free: int
-    split: int
-    whole: int
-    largest_free: int
-    peak_requested: int
-
-    @property
-    def allocated(self) -> int:
-        """Bytes of blocks in use: torch.cuda.memory_allocated()."""
-        return self.requested + self.rounding
-
-    @property
-    def reserved(self) -> int:
-        """Bytes the device has given: torch.cuda.memory_reserved()."""
-        return self.allocated + self.awaiting_free + self.external
-
-    @property
-    def external(self) -> int:
-        """Bytes given by the device and free."""
-        return self.split + self.whole
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -121,12 +97,14 @@ def _check_opcodes(content: bytes) -> None:
 
 def read_snapshot(path: str | Path) -> Snapshot:
     """The snapshot in a pickle file; InputError if it is not one, or more than one."""
+    return parse_snapshot(read_bytes(Path(path)), path)
+
+
+def parse_snapshot(content: bytes, path: str | Path) -> Snapshot:
+    """The snapshot that the content of this file is."""
     try:
-        content = Path(path).read_bytes()
         _check_opcodes(content)
         data = _PlainUnpickler(io.BytesIO(content)).load()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except pickle.UnpicklingError as error:
         raise InputError(
             f"not a torch memory snapshot: {error}", where=str(path), remedy=_REMEDY
@@ -193,21 +171,41 @@ def _ledger(snapshot: Snapshot, device: int) -> SnapshotLedger:
                     whole += block.size
                 else:
                     split += block.size
-    traces = snapshot.device_traces
-    trace = traces[device] if 0 <= device < len(traces) else []
-    peak = _peak(trace, requested)
+    peak = _peak(_trace(snapshot, device), requested)
     return SnapshotLedger(
         device, len(segments), requested, rounding, awaiting, split, whole, largest, peak
     )
+
+
+def _trace(snapshot: Snapshot, device: int) -> list[SnapshotEntry]:
+    traces = snapshot.device_traces
+    return traces[device] if 0 <= device < len(traces) else []
+
+
+def last_failures(snapshot: Snapshot, found: Sequence[SnapshotLedger]) -> list[OutOfMemory]:
+    """The last request of each device that failed. What came after it in the trace is undone. torch
+    gives its free segments back before a request fails: those of now came later.
+    """
+    failures = []
+    for ledger in found:
+        requested, reserved, changed = ledger.requested, ledger.reserved, False
+        for entry in reversed(_trace(snapshot, ledger.device)):
+            if entry.action == "oom" and entry.device_free is not None:
+                unused = reserved - requested if changed else ledger.split
+                largest = None if changed or ledger.whole else ledger.largest_free
+                asked, free = entry.size, entry.device_free
+                failures.append(OutOfMemory(ledger.device, asked, free, max(unused, 0), largest))
+                break
+            changed |= entry.action in _CHANGES
+            requested += _OF_TENSORS.get(entry.action, 0) * entry.size
+            reserved += _OF_SEGMENTS.get(entry.action, 0) * entry.size
+    return failures
 
 
 def _peak(trace: Sequence[SnapshotEntry], requested: int) -> int:
     """Most bytes asked for at a time, going back from `requested` at the trace's end."""
     peak = requested
     for entry in reversed(trace):
-        if entry.action == "alloc":
-            requested -= entry.size
-        elif entry.action == "free_requested":
-            requested += entry.size
+        requested += _OF_TENSORS.get(entry.action, 0) * entry.size
         peak = max(peak, requested)
     return peak

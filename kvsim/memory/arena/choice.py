@@ -6,4 +6,4 @@ from kvsim.memory.arena import PLACEMENTS
 from kvsim.memory.arena.placement import PlacementOptions
 from kvsim.plumbing.choice import OneOf
 
-PlacementChoice = Annotated[PlacementOptions, OneOf(PLACEMENTS, "placement")]
+PlacementChoice = Annotated[PlacementOptions, OneOf(PLACEMENTS, "allocator.placement")]

@@ -110,20 +110,22 @@ class CellsAllocator(Allocator):
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
         number = self.numbers[seq]
         if not seq.decoding:
-            if not self._fits(number, num_tokens - self._held(number)):
+            new_tokens = num_tokens - self._held(number)
+            # Decoders take their cells at the end of the step, extended or not.
+            if not self._fits(number, new_tokens + self._taken_by(self._decoding, number)):
                 return None
             self._place(number, num_tokens)
             return GROWN
-        if not self._fits(number, self._promised(number) + 1):
+        if not self._fits(number, self._taken_by(self._extended, number) + 1):
             return None
         self._extended[seq] = None
         return GROWN
 
-    def _promised(self, number: int) -> int:
-        """Cells of a sequence's buffer that decoders have been given for their next token."""
+    def _taken_by(self, decoders: dict[Sequence, None], number: int) -> int:
+        """Cells of a sequence's buffer that these decoders take for their next token."""
         if self.cells.unified:
-            return len(self._extended)
-        return sum(self.numbers[seq] == number for seq in self._extended)
+            return len(decoders)
+        return sum(self.numbers[seq] == number for seq in decoders)
 
     def _held(self, number: int) -> int:
         return len(self._base(number).held.get(number, ()))

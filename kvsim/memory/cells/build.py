@@ -10,7 +10,8 @@ from kvsim.llamacpp.sizes import (
     layer_bytes,
     window_cells,
 )
-from kvsim.memory.cells.cache import Cache, CellCache, LayerCost
+from kvsim.memory.cells.cache import CellCache
+from kvsim.memory.cells.layer_cache import Cache, LayerCost
 
 
 def build_cache(shape: KVShape, settings: ContextSettings, context: Context) -> CellCache:

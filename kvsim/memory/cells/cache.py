@@ -1,145 +1,25 @@
-"""llama.cpp's KV cache as a whole: buffers, their windowed twins, batches and saved states.
+"""llama.cpp's KV cache as a whole: the caches of its layers, batches, sequences and saved states.
 
-As src/llama-kv-cache.cpp and src/llama-kv-cache-iswa.cpp do it (0c1e57098). A batch is placed as a
-whole before anything is computed, or refused.
+As src/llama-kv-cache-iswa.cpp does it (0c1e57098). A batch is placed as a whole before anything is
+computed, or refused.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvsim.memory.cells.batch import equal_parts, num_tokens, slices
-from kvsim.memory.cells.field import OPEN, CellField, HeldCells, TokenRun, open_range
+from kvsim.memory.cells.field import CellField, TokenRun, open_range
+from kvsim.memory.cells.layer_cache import Cache, SavedTokens
 
 DONE, NO_ROOM, REFUSED = 0, 1, -1  # what a decode returns
 HEADER_BYTES = 8  # of a saved state
 
 
-SavedTokens = tuple[TokenRun, ...]  # of one buffer, in the order of its cells
-
-
 class SavedState(NamedTuple):
-    """What was saved: of each cache, the tokens of each buffer. num_bytes: its size on the host."""
+    """A saved state: the tokens of each buffer of each cache. num_bytes: its size on the host."""
 
     caches: tuple[tuple[SavedTokens, ...], ...]
     num_bytes: int
-
-
-class LayerCost(NamedTuple):
-    """What saved cells cost. layers: with KV in this cache; row_bytes: of K and V in all."""
-
-    layers: int
-    row_bytes: int
-
-
-class _TriedPlacement(NamedTuple):
-    """A micro-batch that is tried out. fields: its buffers; held: what its cells held in each of
-    them; heads: of all buffers of the cache before it.
-    """
-
-    fields: list[CellField]
-    held: list[HeldCells]
-    heads: list[int]
-
-
-class Cache:
-    """The buffers of the layers that keep as much: one for all sequences, or one each."""
-
-    def __init__(self, cells: int, buffers: int, cost: LayerCost, window: int = 0) -> None:
-        self.fields = [CellField(cells, window) for _ in range(buffers)]
-        self.cost = cost
-
-    def field(self, seq: int) -> CellField:
-        """The buffer of a sequence."""
-        return self.fields[seq if len(self.fields) > 1 else 0]
-
-    def place(
-        self, part: Sequence[TokenRun]
-    ) -> list[tuple[CellField, list[int], list[TokenRun]]] | None:
-        """Where a micro-batch goes, the cells and tokens of each buffer; None: one has no room."""
-        by_buffer: dict[int, list[TokenRun]] = {}
-        for run in part:
-            by_buffer.setdefault(run.seqs[0] if len(self.fields) > 1 else 0, []).append(run)
-        found = []
-        for number, runs in by_buffer.items():
-            field = self.fields[number]
-            cells = field.find(num_tokens(runs))
-            if cells is None:
-                return None
-            found.append((field, cells, runs))
-        return found
-
-    def plan(
-        self, parts: Sequence[Sequence[TokenRun]]
-    ) -> list[tuple[CellField, list[int], list[TokenRun]]] | None:
-        """Where the micro-batches of a batch go, tried out one after the other and taken back;
-        None: one of them finds no room. What a window cache removed on the way stays removed.
-        """
-        planned: list[tuple[CellField, list[int], list[TokenRun]]] = []
-        trials: list[_TriedPlacement] = []
-        fits = True
-        for at, part in enumerate(parts, 1):
-            places = self.place(part)
-            if places is None:
-                fits = False
-                break
-            planned += places
-            # The last part has no later one, and without a window it removes nothing.
-            tried = at < len(parts) or bool(self.fields[0].window)
-            heads = [field.head for field in self.fields]
-            held = [field.snapshot(cells if tried else []) for field, cells, _ in places]
-            trials.append(_TriedPlacement([field for field, _, _ in places], held, heads))
-            if tried:
-                for field, cells, runs in places:
-                    field.place(cells, runs)
-        for trial in reversed(trials):
-            for at, (field, before) in enumerate(zip(trial.fields, trial.held, strict=True)):
-                # The program confuses the buffers here: the head is that of the buffer number `at`.
-                field.put_back(before, trial.heads[at])
-        return planned if fits else None
-
-    def saved(self, seq: int) -> tuple[SavedTokens, ...]:
-        """The tokens of a sequence, or (-1) of each buffer all that are used."""
-        if seq < 0:
-            return tuple(
-                field.contents(cell for cell in range(field.top) if field.owners[cell])
-                for field in self.fields
-            )
-        field = self.field(seq)
-        return (field.contents(field.visible(seq), only=seq),)
-
-    def saved_bytes(self, buffers: Sequence[SavedTokens]) -> int:
-        """What these tokens cost on the host (state_write of llama-kv-cache.cpp)."""
-        counts = [
-            (num_tokens(tokens), sum(run.num * len(run.seqs) for run in tokens))
-            for tokens in buffers
-        ]
-        return self._state_bytes(counts)
-
-    def sequence_bytes(self, seq: int) -> int:
-        """The same of the cells of one sequence, without a copy of them."""
-        num = self.field(seq).num_visible(seq)
-        return self._state_bytes([(num, num)])
-
-    def _state_bytes(self, counts: Sequence[tuple[int, int]]) -> int:
-        """counts: of each buffer, the cells and the sequences in them."""
-        num = 4 + 4 * len(self.fields)
-        for cells, seqs in counts:
-            if cells:
-                num += cells * (8 + self.cost.row_bytes) + 4 * seqs + 8 + 24 * self.cost.layers
-        return num
-
-    def restore(self, seq: int, tokens: SavedTokens) -> bool:
-        """A sequence has these tokens, and no others, where new ones would go; False: no room, and
-        it has none.
-        """
-        if not tokens:
-            return True
-        field = self.field(seq)
-        field.remove(seq, 0, OPEN)
-        places = field.find(num_tokens(tokens))
-        if places is not None:
-            field.place(places, [run._replace(seqs=(seq,)) for run in tokens])
-        return places is not None
 
 
 class CellCache:
@@ -272,7 +152,9 @@ class CellCache:
     # --- states -----------------------------------------------------------------------------------
 
     def save(self, seq: int = -1, *, windows_only: bool = False) -> SavedState:
-        """What a sequence has, or (-1) the whole cache. windows_only: of the window cache alone."""
+        """A copy of the tokens of a sequence, or (-1) of the whole cache. windows_only: of the
+        window cache alone.
+        """
         caches = self.caches[1:] if windows_only else self.caches
         saved = tuple(cache.saved(seq) for cache in caches)
         size = sum(cache.saved_bytes(cells) for cache, cells in zip(caches, saved, strict=True))

@@ -173,7 +173,7 @@ class CellField:
             self._fill((cell,), seqs, pos)
 
     def snapshot(self, cells: list[int]) -> HeldCells:
-        """What these cells hold now, for `put_back`."""
+        """A copy of the content of `cells`, for `put_back`."""
         held = [(cell, self.owners[cell], self.positions[cell]) for cell in cells]
         return HeldCells(held, dict(self._last))
 
@@ -244,14 +244,14 @@ class CellField:
         self.held, self._last = {}, {}
 
     def copy_from(self, other: "CellField", source: int, target: int) -> None:
-        """What one sequence has in another buffer, in the same cells, and the head there."""
+        """Copy the tokens of `source` in another buffer to the same cells here, and the head."""
         self.clear()
         for cell in other.held.get(source, ()):
             self._put(cell, (target,), other.positions[cell])
         self.head = other.head
 
     def visible(self, seq: int) -> list[int]:
-        """The cells of a sequence in order, without those that no query of it can see any more."""
+        """The cells of a sequence in order, without cells that have left its window."""
         cells, last = sorted(self.held.get(seq, ())), self.last_position(seq)
         if not self.window:
             return cells

@@ -7,8 +7,9 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from kvsim.memory.cells.batch import num_tokens, slices
-from kvsim.memory.cells.cache import DONE, NO_ROOM, Cache, CellCache, LayerCost
+from kvsim.memory.cells.cache import DONE, NO_ROOM, CellCache
 from kvsim.memory.cells.field import CellField, TokenRun
+from kvsim.memory.cells.layer_cache import Cache, LayerCost
 
 MOST_SEQUENCES = 256
 PADDING = 32  # cells: what attention reads is rounded up to these

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 from kvsim.memory.cells.allocator import CellsAllocator
 from kvsim.memory.cells.plan import CellPlan, plan_cells
 from kvsim.memory.options import WASTE, AllocatorOptions, MemorySpec, Removal
-from kvsim.plumbing.errors import InputError
 
 MOST_SEQUENCES = 256
 AUTO_SLOTS = 4
@@ -60,8 +59,8 @@ class Cells(AllocatorOptions):
         )
 
     def removals(self) -> Iterator[Removal]:
-        """What a buffer for each sequence reserves goes with one for all; what neighbouring cells
-        cost, with the version that takes any.
+        """The options that remove a class of waste: one buffer for all sequences removes what each
+        of them reserves; a version that takes any cells removes the cost of neighbouring ones.
         """
         if self.kv_unified is False:
             shared = self.model_copy(update={"kv_unified": True, "n_seq_max": None})
@@ -87,11 +86,4 @@ class Cells(AllocatorOptions):
         neighbouring cells are asked for.
         """
         names = ["swa_full"] if self.semantics == "march-2025" else ["swa_full", "n_ubatch"]
-        for name in names:
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise InputError(
-                    "changes nothing: the model has no sliding windows",
-                    where=f"allocator.{name}",
-                    value=getattr(self, name),
-                    remedy="leave it out",
-                )
+        self.refuse_idle("allocator", names, "the model has no sliding windows")

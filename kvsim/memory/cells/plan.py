@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from kvsim.layout import KVLayout
 from kvsim.llamacpp.sizes import PADDING, padded
-from kvsim.memory.cells.cache import Cache, CellCache, LayerCost
+from kvsim.memory.cells.cache import CellCache
+from kvsim.memory.cells.layer_cache import Cache, LayerCost
 from kvsim.memory.cells.older import OlderCache
 from kvsim.plumbing.errors import InputError
 

@@ -29,7 +29,7 @@ from kvsim.memory.arena.placement import Arena
 from kvsim.memory.contiguous.full_buffers import Buffer, FullBuffers
 from kvsim.memory.contiguous.shape import BufferShape
 from kvsim.memory.ledger import Course, Usage, check_sum, filling, split_free
-from kvsim.memory.left_behind import LeftBehind, Mover
+from kvsim.memory.left_behind import LeftBehind, WindowedDecoder
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.parts import LEFT_BEHIND, NO_PARTS, STATES, Parts
 from kvsim.plumbing.errors import InvariantError
@@ -171,7 +171,7 @@ class Contiguous(Allocator):
 
     def leave(self, seq: Sequence) -> None:
         buffer: Buffer = seq.memory
-        buffer.computed = self._mover(seq).computed
+        buffer.computed = self._decoder(seq).computed
         buffer.tokens = self._clock.slots(seq)
         buffer.ticket = -1
         self._resting += buffer.tokens
@@ -188,7 +188,7 @@ class Contiguous(Allocator):
         slope = self._num_decoding * self.token_bytes
         course = Course(filling(slope))
         if self._behind:
-            decoders = (self._mover(seq) for seq in self._live if seq.memory.ticket >= 0)
+            decoders = (self._decoder(seq) for seq in self._live if seq.memory.ticket >= 0)
             course = self._behind.during(course, decoders, steps)
         self._clock.steps += steps
         return course
@@ -266,16 +266,16 @@ class Contiguous(Allocator):
         """What windows have left behind."""
         if not self._behind:
             return 0
-        movers = (self._mover(seq) for seq in self._live)
-        return sum(self._behind.bytes(mover.computed) for mover in movers)
+        decoders = (self._decoder(seq) for seq in self._live)
+        return sum(self._behind.bytes(decoder.computed) for decoder in decoders)
 
-    def _mover(self, seq: Sequence) -> Mover:
+    def _decoder(self, seq: Sequence) -> WindowedDecoder:
         """Where a sequence stands, for what windows leave behind."""
         buffer: Buffer = seq.memory
         if buffer.ticket < 0:
-            return Mover(buffer.computed, buffer.tokens)
+            return WindowedDecoder(buffer.computed, buffer.tokens)
         slots = self._clock.slots(seq)
-        return Mover(slots - 1 if slots > buffer.joined else buffer.computed, slots)
+        return WindowedDecoder(slots - 1 if slots > buffer.joined else buffer.computed, slots)
 
     def check(self) -> None:
         self.arena.check()

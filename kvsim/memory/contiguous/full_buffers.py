@@ -11,7 +11,7 @@ from kvsim.sequence import Sequence
 
 
 class Buffer:
-    """What the allocator keeps of one sequence.
+    """The buffers of one sequence and their valid slots.
 
     regions: addresses, one for each of the allocator's shapes. asked, granted: slots, bytes.
     tokens: valid slots while it does not decode, computed: those it had before the last step it was

@@ -125,7 +125,7 @@ class AdmissionNeeds:
         return Hits(hits.tokens, first, found, hits.junction)
 
     def without_states(self, hits: Hits) -> Hits:
-        """These hits without the blocks of recurrent states."""
+        """A copy of `hits` without the blocks of recurrent states."""
         found = [
             NOTHING_FOUND if group.state_bytes else each
             for group, each in zip(self._groups, hits.found, strict=True)

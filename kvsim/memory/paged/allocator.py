@@ -27,6 +27,7 @@ from kvsim.memory.allocator import (
 from kvsim.memory.ledger import Course
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly, PagedSettings
+from kvsim.memory.paged.blocked_head import BlockedHead
 from kvsim.memory.paged.books import BlockLedger
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.shape import BlockShape
@@ -54,8 +55,9 @@ class PagedAllocator(BlockLedger):
         self.gives_back = not parts.one_table
         self._names, self._drafts, self._chunks = parts.names, parts.drafts, parts.chunks
         self._spare_block = memory.rules.spare_block
-        self._window_lag = memory.hash_lag if memory.rules.waits_for_return else 0
+        self._ahead, self._waits_for_return = memory.steps_ahead, memory.rules.waits_for_return
         self._plants = memory.rules.plants_junctions
+        self._blocked = BlockedHead(self.pool, self._needs, self._cache, self._decoding)
         if memory.speculation is not None and parts.sizes.same and self._behind is None:
             self._verifying = VerifyingMembers(
                 self.pool,
@@ -66,12 +68,10 @@ class PagedAllocator(BlockLedger):
                 self._drafts,
                 memory.hash_lag,
                 token_bytes=self.token_bytes,
-                waits=self._waits,
+                waits=self._blocked.waits,
                 lazy=settings.eviction is None and not parts.has_states,
             )
         self._steps = 0  # scheduled so far; a run of steps counts as two at most
-        self._put_off = False  # the head of the queue waits for a state in computation
-        self._let_go = False  # copies freed blocks after the last step was scheduled
 
     @property
     def timed(self) -> Timed | None:
@@ -94,8 +94,8 @@ class PagedAllocator(BlockLedger):
         if forks is not None and forks.prompt_is_coming(seq):
             return None
         hits = self._needs.hits(seq)
-        self._put_off = self._names.is_being_made(hits)
-        if self._put_off or self._needs.lacks(seq, hits, demand):
+        self._blocked.put_off = self._names.is_being_made(hits)
+        if self._blocked.put_off or self._needs.lacks(seq, hits, demand):
             return None
         host_keys = self._needs.host_keys(seq, hits)
         table: Table = seq.memory
@@ -133,9 +133,12 @@ class PagedAllocator(BlockLedger):
         if self._forks is not None and not self._forks.make_room(seq, num_tokens):
             return None
         if self._tables.slides:
-            computed = self._decoding.computed(table, clock) if decoding else table.tokens
-            if self._window_lag and not decoding and table.scheduled == self._steps - 1:
-                computed = table.processed
+            if decoding:
+                computed = self._decoding.computed(table, clock)
+            elif self._waits_for_return:
+                computed = self._returned(table, self._steps)
+            else:
+                computed = table.tokens
             self._tables.give_back_below(table, computed)
         elif decoding:
             self._decoding.catch_up(seq)
@@ -148,20 +151,29 @@ class PagedAllocator(BlockLedger):
         if decoding:
             self._decoders.extended.add(seq)
         else:
-            table.processed = table.tokens
             self._filled(seq, table, num_tokens, checkpoint=checkpoint)
         return GROWN
 
     def await_steps(self, seq: Sequence) -> None:
         table: Table = seq.memory
-        table.processed = table.tokens
+        table.launches.clear()
+
+    def _returned(self, table: Table, step: int) -> int:
+        """Slots of a table from steps that have returned when step number `step` is scheduled."""
+        for launched, slots in table.launches:
+            if step - launched <= self._ahead:
+                return slots
+        return table.tokens
 
     def _filled(self, seq: Sequence, table: Table, num_tokens: int, *, checkpoint: bool) -> None:
         """The first `num_tokens` slots are valid, as far as their tokens are known; full blocks of
         them become known content.
         """
+        if self._ahead:
+            oldest = self._steps - self._ahead
+            table.launches = [each for each in table.launches if each[0] > oldest]
+            table.launches.append((self._steps, table.tokens))
         self._valid(table, num_tokens, min(num_tokens, seq.num_tokens))
-        table.scheduled = self._steps
         self._cache.filled(seq, table)
         self._names.name_inside(table, checkpoint=checkpoint)
 
@@ -195,18 +207,6 @@ class PagedAllocator(BlockLedger):
             self._cache.cover(table, min(num_tokens, known_tokens), known_tokens)
         return True
 
-    def _waits(self, head: Sequence) -> tuple[bool, bool] | None:
-        """Whether `head`, which could not start beside others, may lack blocks, and whether it has
-        hits; None: the end of its wait cannot be predicted.
-        """
-        hits = self._needs.hits(head)
-        if self._put_off or self._cache.may_become_admissible(head, 0):
-            return None
-        tokens, free = head.num_tokens, self.pool.num_free
-        lacking = self._needs.need(head, hits, tokens, whole=True, busy=True) > free
-        lacking = lacking or self._needs.need(head, hits, tokens, whole=False, busy=True) > free
-        return lacking, hits.tokens > 0 or hits.junction > 0
-
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
         if self._drafts.speculates and num_tokens >= seq.memory.cover_at - 1:
             self._cache.cover(seq.memory, num_tokens, num_tokens + 1, in_step=False)
@@ -214,11 +214,14 @@ class PagedAllocator(BlockLedger):
     # --- decoding ------------------------------------------------------------------------------
 
     def join(self, seq: Sequence, num_tokens: int) -> None:
-        self._decoding.join(seq, num_tokens)
+        returned = self._returned(seq.memory, self._steps)
+        self._decoding.join(seq, num_tokens, returned)
 
     def leave(self, seq: Sequence) -> None:
+        table: Table = seq.memory
         self._decoding.leave(seq)
-        seq.memory.scheduled = self._steps - 1  # its last token may still be in flight
+        if self._ahead and table.tokens > table.joined:
+            table.launches = [(self._steps - 1, table.tokens - 1)]
 
     def must_extend(self) -> list[Sequence]:
         return self._decoding.must_extend()
@@ -227,37 +230,7 @@ class PagedAllocator(BlockLedger):
         return self._decoding.steps_that_fit(limit)
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        hits = self._needs.hits(head)
-        free = self.pool.num_free
-        spare = free - self._needs.need_of_head(head, hits, busy=busy)
-        if self._decoding.even:
-            if self._cache.may_become_admissible(head, hits.tokens // self.block_size):
-                return 0
-            if spare >= 0:
-                limit = self._decoding.steps_within(spare, limit)
-            if self._cache.has_host and len(self._cache.table_of(head).runs):
-                # A block that is taken may evict content of `head` from the host tier.
-                return self._decoding.steps_within(0, limit)
-            return limit
-        return self._steps_blocked_one_by_one(head, hits, limit, spare, busy=busy)
-
-    def _steps_blocked_one_by_one(
-        self, head: Sequence, hits: Hits, limit: int, spare: int, *, busy: bool
-    ) -> int:
-        """`steps_head_stays_blocked` if blocks are freed while sequences run. If the head has hits,
-        which an allocation could evict, or fits in all but not chunk by chunk, it holds only until
-        the next block is taken or freed.
-        """
-        unsettled = self._put_off or self._let_go or self._decoding.copying
-        if unsettled or self._cache.may_become_admissible(head, 0):
-            return 0
-        free = self.pool.num_free
-        most = self._needs.need(head, hits, head.num_tokens, whole=False, busy=busy)
-        known = hits.tokens > 0 or hits.junction > 0
-        # If all free blocks are cached, the ledger does not show which block is blank next.
-        unknown_next = spare < 0 and free == self.pool.num_cached_free
-        delicate = known or unknown_next or (spare >= 0 and most > free)
-        return self._decoding.forecast.steps_head_stays_blocked(spare, limit, delicate=delicate)
+        return self._blocked.steps(head, self.block_size, limit, busy=busy)
 
     def advance(self, steps: int) -> Course:
         return self._decoding.advance(steps, self._live)
@@ -269,7 +242,7 @@ class PagedAllocator(BlockLedger):
         self._steps += 1
         free = self.pool.num_free
         self._tables.decided()
-        self._let_go = self.pool.num_free > free
+        self._blocked.freed_since = self.pool.num_free > free
 
     @property
     def chunk_tokens(self) -> int:

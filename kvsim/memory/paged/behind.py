@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from kvsim.memory.ledger import Course
-from kvsim.memory.left_behind import LeftBehind, Mover
+from kvsim.memory.left_behind import LeftBehind, WindowedDecoder
 from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.table import Table
 from kvsim.memory.paged.tables import BlockTables
@@ -19,27 +19,27 @@ class BehindInBlocks:
 
     def bytes(self, live: Iterable[Sequence]) -> int:
         """Bytes left behind by all live sequences."""
-        movers = [self._mover(seq) for seq in live if self._outgrows(seq)]
-        return sum(self._behind.bytes(computed, shared) for computed, _, shared in movers)
+        decoders = [self._decoder(seq) for seq in live if self._outgrows(seq)]
+        return sum(self._behind.bytes(computed, shared) for computed, _, shared in decoders)
 
-    def movers(self, live: Iterable[Sequence]) -> list[Mover]:
+    def decoders(self, live: Iterable[Sequence]) -> list[WindowedDecoder]:
         """The decoding sequences among `live`."""
-        return [self._mover(seq) for seq in live if seq.decoding and self._outgrows(seq)]
+        return [self._decoder(seq) for seq in live if seq.decoding and self._outgrows(seq)]
 
     def _outgrows(self, seq: Sequence) -> bool:
         """Whether the final length of the sequence exceeds the shortest window."""
         return seq.final_tokens >= self._least_tokens
 
-    def during(self, course: Course, movers: list[Mover], steps: int) -> Course:
-        """`course` of `steps` decode steps of `movers`, including the bytes left behind on the
+    def during(self, course: Course, decoders: list[WindowedDecoder], steps: int) -> Course:
+        """`course` of `steps` decode steps of `decoders`, including the bytes left behind on the
         way.
         """
-        return self._behind.during(course, movers, steps)
+        return self._behind.during(course, decoders, steps)
 
-    def _mover(self, seq: Sequence) -> Mover:
+    def _decoder(self, seq: Sequence) -> WindowedDecoder:
         """The slots of a live sequence."""
         table: Table = seq.memory
         slots, computed = self._decoders.slots(seq), table.computed
         if seq.decoding and slots > table.joined:
             computed = slots - 1
-        return Mover(computed, slots, self._tables.leading_shared(table))
+        return WindowedDecoder(computed, slots, self._tables.leading_shared(table))

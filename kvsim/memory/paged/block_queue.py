@@ -67,11 +67,16 @@ class BlockQueue(KnownBlocks):
 
     # --- looking at the queue ------------------------------------------------------------------
 
-    def blank_numbers(self, after: int | None, most: int) -> list[int]:
-        """At most `most` blank blocks behind number `after`; None: from the first on."""
-        numbers = self._front.numbers()
-        start = numbers.index(after) + 1 if after is not None and after in numbers else 0
-        return numbers[start : start + most]
+    def blank_numbers(self) -> list[int]:
+        """The blank blocks, in the order in which they leave."""
+        return self._front.numbers()
+
+    def waiting_block(self, number: int) -> Extent | None:
+        """The extent of one block `number` behind the blank blocks; None: it is not there."""
+        each = self._back.first
+        while each is not None and each.blocks[0] != number:
+            each = self._back.behind(each)
+        return each
 
     def waits(self, extent: Extent) -> bool:
         """Whether an extent waits behind the blank blocks."""

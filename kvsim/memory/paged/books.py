@@ -6,7 +6,7 @@ from kvsim.memory.allocator import Allocator, Place
 from kvsim.memory.ledger import Usage, split_free, usage_of
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly
-from kvsim.memory.paged.extent import OUTPUT, STATE, WINDOW
+from kvsim.memory.paged.extent import OUTPUT, STATE, WINDOW, Extent
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.table import Table
 from kvsim.memory.paged.verifying import VerifyingMembers
@@ -153,10 +153,15 @@ class BlockLedger(Allocator):
     def check(self) -> None:
         for seq in self._live:
             self._decoding.catch_up(seq)
-        self._tables.check((self._slots(seq), seq.memory) for seq in self._live)
+        live = ((self._slots(seq), seq.memory) for seq in self._live)
+        self._tables.check(live, self._held_by_copies())
         forks = self._forks if self._forks is not None else ()
         own = ((seq.memory, seq.final_tokens) for seq in self._live if seq not in forks)
         self._tables.check_slots(own, sum(map(self._drafts_of, self._live)))
+
+    def _held_by_copies(self) -> list[Extent]:
+        """Blocks that copies to host memory hold, once for each copy."""
+        return []
 
     def _drafts_of(self, seq: Sequence) -> int:
         """Slots of a live sequence that are allocated for drafts."""

@@ -1,13 +1,10 @@
 """The decoding sequences of a paged allocator, which advance together."""
 
 from collections.abc import Iterator
-from operator import attrgetter
 
 from kvsim.memory.cohorts import Cohort, Cohorts
 from kvsim.memory.paged.table import Table
-from kvsim.sequence import Sequence
-
-by_order = attrgetter("order")
+from kvsim.sequence import Sequence, by_order
 
 
 class Decoders:
@@ -26,12 +23,15 @@ class Decoders:
         """Number of decoding sequences."""
         return self._cohorts.num
 
-    def join(self, seq: Sequence, table: Table, num_tokens: int) -> None:
-        """`seq`, with `num_tokens` valid slots, decodes from the next step on."""
+    def join(self, seq: Sequence, table: Table, num_tokens: int, *, in_flight: bool) -> None:
+        """`seq`, with `num_tokens` valid slots, decodes from the next step on. in_flight: the step
+        that filled the last of them has not returned then.
+        """
         table.base = num_tokens - self.clock
-        passed_over = table.joined > 0  # its last token has returned meanwhile
-        table.joined = num_tokens
-        table.returned = num_tokens + passed_over
+        more = 0
+        if table.joined:  # else its slots hold the prompt, which is known
+            more = -1 if in_flight else 1
+        table.joined, table.returned = num_tokens, num_tokens + more
         self._cohorts.join(seq, table.base)
 
     def leave(self, seq: Sequence, table: Table) -> None:

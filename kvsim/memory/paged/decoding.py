@@ -14,7 +14,7 @@ from kvsim.memory.cohorts import Cohort
 from kvsim.memory.ledger import Course
 from kvsim.memory.paged.behind import BehindInBlocks
 from kvsim.memory.paged.course import BlockMoves
-from kvsim.memory.paged.decoders import Decoders, by_order
+from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.forecast import Forecast
 from kvsim.memory.paged.forks import Forks
 from kvsim.memory.paged.pool import BlockPool
@@ -25,7 +25,7 @@ from kvsim.memory.paged.tables import BlockTables
 from kvsim.memory.paged.windows import Windows
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
-from kvsim.sequence import Sequence
+from kvsim.sequence import Sequence, by_order
 from kvsim.vllm.sizes import Sizes
 
 
@@ -70,13 +70,13 @@ class Decoding:
         self.forecast = Forecast(pool, tables, decoders, self._windows, sizes)
         self.copying: dict[Sequence, None] = {}
 
-    def join(self, seq: Sequence, num_tokens: int) -> None:
-        """`seq`, with `num_tokens` valid slots, decodes from the next step on."""
+    def join(self, seq: Sequence, num_tokens: int, returned: int) -> None:
+        """`seq`, with `num_tokens` valid slots, decodes from the next step on. returned: those of
+        its slots from steps that have returned then.
+        """
         table: Table = seq.memory
-        if table.joined:  # it was passed over, so all its tokens have returned
-            table.processed = num_tokens
-        table.since = self.decoders.clock
-        self.decoders.join(seq, table, num_tokens)
+        table.processed, table.since = returned, self.decoders.clock
+        self.decoders.join(seq, table, num_tokens, in_flight=returned < num_tokens)
         self._cache.join(seq, table)
         if self.counts:
             if table.count * self._unit < seq.final_tokens:
@@ -89,7 +89,6 @@ class Decoding:
     def leave(self, seq: Sequence) -> None:
         """`seq` stops decoding."""
         table: Table = seq.memory
-        table.processed = self.computed(table, self.decoders.clock)
         if self.counts:
             self._catch_up(table)
             if table.count * self._unit < seq.final_tokens:
@@ -114,10 +113,13 @@ class Decoding:
         """Note the last block that a decoder will take. sign: 1; -1 if it will not, or has taken
         it.
         """
-        last = ceil_div(seq.final_tokens, self._unit)
-        unfilled = self._tables.unfilled_bytes(last, seq.final_tokens)
+        if table.last_slot < 0:
+            last = ceil_div(seq.final_tokens, self._unit)
+            table.last_slot = (last - 1) * self._unit
+            table.last_unfilled = self._tables.unfilled_bytes(last, seq.final_tokens)
+        unfilled = table.last_unfilled
         if unfilled:
-            clock = (last - 1) * self._unit - table.base
+            clock = table.last_slot - table.base
             left = self._last_blocks.get(clock, 0) + sign * unfilled
             if left:
                 self._last_blocks[clock] = left
@@ -164,8 +166,8 @@ class Decoding:
             waiting = decoders.without_room()
             copying = self._forks.copying() if self._forks is not None else ()
             return sorted({*waiting, *copying}, key=by_order) if copying else waiting
-        movers = decoders.at(decoders.clock) | self._windows.givers(decoders.clock) | self.copying
-        return sorted(movers.keys() - decoders.extended, key=by_order)
+        due = decoders.at(decoders.clock) | self._windows.givers(decoders.clock) | self.copying
+        return sorted(due.keys() - decoders.extended, key=by_order)
 
     def steps_that_fit(self, limit: int) -> int:
         """See `Allocator.steps_that_fit`."""
@@ -196,7 +198,7 @@ class Decoding:
         if self._forks is not None:
             self._forks.advance()
         behind = self._behind
-        movers = behind.movers(live) if behind is not None else []
+        decoders = behind.decoders(live) if behind is not None else []
         slope_bytes = self.decoders.num * self._token_bytes
         moves = BlockMoves(
             self._shape, self._pool, self._tables, slope_bytes, gives_back=not self.even
@@ -207,7 +209,7 @@ class Decoding:
             self._advance_one_by_one(steps, moves)
         self._tables.used_bytes += slope_bytes * steps
         course = moves.course()
-        return behind.during(course, movers, steps) if behind is not None and movers else course
+        return behind.during(course, decoders, steps) if behind is not None and decoders else course
 
     def step(self) -> None:
         """`advance(1)` without the change of the ledger."""

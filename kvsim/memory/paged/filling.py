@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from kvsim.memory.cohorts import Cohorts
 from kvsim.memory.content_keys import KeyRuns
-from kvsim.memory.paged.decoders import by_order
 from kvsim.memory.paged.table import Table
-from kvsim.sequence import Sequence
+from kvsim.sequence import Sequence, by_order
 
 
 class Filling:
@@ -31,7 +30,7 @@ class Filling:
     def join(self, seq: Sequence, table: Table) -> None:
         """`seq` decodes; its next full blocks have keys."""
         self._cohorts.join(seq, table.base)
-        # The sequence was passed over, so its newest token has returned.
+        # Its newest token has returned, as that of a sequence that was passed over.
         if self._lag and table.returned > table.joined and not table.returned % self._size:
             self._early[seq] = None
 

@@ -156,6 +156,21 @@ class HoldingAllocator(LoadingAllocator):
     All layers share one table of single blocks.
     """
 
+    def __init__(
+        self, memory: MemorySpec, shape: BlockShape, grouping: Grouping, settings: PagedSettings
+    ) -> None:
+        super().__init__(memory, shape, grouping, settings)
+        self._copied: dict[Extent, int] = {}  # blocks that copies hold, each with their number
+
+    @property
+    def saved_bytes(self) -> int | None:
+        """Copies own their blocks beside the sequences, and save nothing by that."""
+        beside = sum(num - (block.owners == num) for block, num in self._copied.items())
+        return (self.pool.num_shared - beside) * self._shape.block_bytes
+
+    def _held_by_copies(self) -> list[Extent]:
+        return [block for block, num in self._copied.items() for _ in range(num)]
+
     def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
         return self._cache.table_of(seq).runs.listed(start, end)
 
@@ -165,30 +180,42 @@ class HoldingAllocator(LoadingAllocator):
         blocks = [table.block_at(0, place) for place in range(start, end)]
         return [None if block is None or block.key < 0 else (block.key, block) for block in blocks]
 
+    def still_free(self, block: FreeBlock) -> FreeBlock | None:
+        if block.block is not None and self.pool.waits(block.block):
+            return block
+        if block.number in self.pool.blank_numbers():
+            return FreeBlock(block.number, -1, None)
+        extent = self.pool.waiting_block(block.number)
+        return None if extent is None else _free(extent)
+
     def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
-        pool, found = self.pool, list[FreeBlock]()
-        extent: Extent | None = None
-        if after is None or (after.block is not None and not pool.waits(after.block)):
-            found = [FreeBlock(number, -1, None) for number in pool.blank_numbers(None, most)]
-        elif after.block is None:
-            numbers = pool.blank_numbers(after.number, most)
-            found = [FreeBlock(number, -1, None) for number in numbers]
-        else:
-            extent = after.block
-        if len(found) < most:
-            for each in pool.waiting_behind(extent, most - len(found)):
-                found.append(FreeBlock(each.blocks[0], max(each.key, -1), each))
-        return found
+        found: list[FreeBlock] = []
+        if after is None or after.block is None:
+            blank = self.pool.blank_numbers()
+            start = 0 if after is None else blank.index(after.number) + 1
+            found = [FreeBlock(number, -1, None) for number in blank[start : start + most]]
+        extent = None if after is None else after.block
+        behind = self.pool.waiting_behind(extent, most - len(found))
+        return found + [_free(each) for each in behind]
 
     def hold(self, blocks: list[Extent]) -> None:
         for block in blocks:
             if not block.owners:
                 self._tables.held_for_copy(1)
             self.pool.share(Found(1, 0, [(block, 1)]), 0, [])
+            self._copied[block] = self._copied.get(block, 0) + 1
 
     def let_go(self, blocks: list[Extent]) -> None:
         for block in blocks:
             if block.owners == 1:
                 self._tables.held_for_copy(-1)
+            if self._copied[block] == 1:
+                del self._copied[block]
+            else:
+                self._copied[block] -= 1
             self.pool.give_back_singly([(0, block, 1)], OUTPUT, block.num_prompt, (), hint=NO_HINT)
         self.pool.given_back()
+
+
+def _free(extent: Extent) -> FreeBlock:
+    return FreeBlock(extent.blocks[0], max(extent.key, -1), extent)

@@ -9,43 +9,44 @@ class Member:
     """The predicted steps of one sequence.
 
     since: clock at which it joined. slots: valid slots before each of its steps, and after the
-    last. believed: slots before each step as the scheduler counts them then. takes: most blocks
-    that it may take, by clock; has all clocks at which it has a turn. gives: most blocks that it
-    may free, by clock. knows: clocks at which scheduling its step makes content known. learns:
-    clocks of steps that make content known when they return.
+    last. counted: slots before each step as the scheduler counts them then. allocations: most
+    blocks that it may take, by clock; it has all clocks at which the sequence has a turn. frees:
+    most blocks that it may free, by clock. registrations: clocks at which the scheduling of a step
+    makes content known. late_registrations: clocks of steps that make content known when they
+    return.
     """
 
     __slots__ = (
         "_ahead",
         "_lag",
-        "believed",
-        "gives",
-        "knows",
-        "learns",
+        "allocations",
+        "counted",
+        "frees",
+        "late_registrations",
+        "registrations",
         "since",
         "slots",
-        "takes",
     )
 
     def __init__(self, since: int, ahead: Ahead, lag: int, step_tokens: int) -> None:
         self.since, self._ahead, self._lag = since, ahead, lag
-        self.slots = self.believed = ahead.slots
+        self.slots = self.counted = ahead.slots
         if lag:
             more = lag * step_tokens
-            self.believed = [ahead.believed, *[before + more for before in self.slots[:-2]]]
-        self.takes: dict[int, int] = {}
-        self.gives: dict[int, int] = {}
-        self.knows: list[int] = []
-        self.learns: list[int] = []
+            self.counted = [ahead.counted, *[before + more for before in self.slots[:-2]]]
+        self.allocations: dict[int, int] = {}
+        self.frees: dict[int, int] = {}
+        self.registrations: list[int] = []
+        self.late_registrations: list[int] = []
 
     @property
     def num_steps(self) -> int:
         """Number of its steps."""
         return len(self.slots) - 1
 
-    def first_believed(self, slots: int) -> int:
+    def first_counted(self, slots: int) -> int:
         """Its first step before which the scheduler counts more than `slots` slots."""
-        return bisect_right(self.believed, slots)
+        return bisect_right(self.counted, slots)
 
     def first_returned(self, slots: int) -> int:
         """Its first step before which steps with `slots` slots have returned."""
@@ -60,9 +61,9 @@ class Member:
         return bisect_left(self.slots, slots, lo=1) - 1
 
     @property
-    def believed_before(self) -> int:
+    def counted_beyond(self) -> int:
         """Slots that the scheduler counts before its first step beyond the valid ones."""
-        return self._ahead.believed - self.slots[0]
+        return self._ahead.counted - self.slots[0]
 
     def returned(self, step: int) -> int:
         """Slots of steps that have returned when step `step` is scheduled."""
@@ -100,7 +101,7 @@ class OptimisticSlots:
 
     def stepped(self, num: int, new_slots: int) -> int:
         """All `num` members take a step that fills `new_slots` slots; returns the sum before it."""
-        believed = (num - self._num_first) * self.tokens - self._filled if self.tokens else 0
-        believed += self._of_first
+        counted = (num - self._num_first) * self.tokens - self._filled if self.tokens else 0
+        counted += self._of_first
         self._filled, self._num_first, self._of_first = new_slots, 0, 0
-        return believed
+        return counted

@@ -30,14 +30,14 @@ class Paged(AllocatorOptions):
 
     block_size: tokens a block holds. enable_prefix_caching: keep finished blocks for later hits.
         Not given: with recurrent layers since vLLM 0.28 alone, else always.
-    watermark: share of the pool that must stay free when a request is admitted beside others;
-        not given: the scheduler's version decides, 0.01 under vllm-v0 and 0 since.
+    watermark: share of the pool that must stay free when a request is admitted beside others.
+        Not given: the scheduler's version decides, 0.01 under vllm-v0 and 0 since.
     sharing: how the n samples of a request share its prompt: "cache", through the prefix cache, or
         "copy-on-write", forked from one block table. If it is not given, the scheduler's version
         decides: copy-on-write under vllm-v0, the cache since.
     host_cache_gib: of host memory for content evicted from the device.
-    eviction_policy: which content of the prefix cache goes first when blocks run out; not given:
-        the least recently used ("lru"), as vLLM has it, which knows no other.
+    eviction_policy: which content of the prefix cache is evicted first when blocks run out. Not
+        given: the least recently used ("lru"). vLLM has no other.
     disable_hybrid_kv_cache_manager: layers with a window keep every token.
     prefix_cache_retention_interval: of layers with a window, how often in tokens what a later
         request needs to continue there is kept: every N tokens; 0, nowhere but at the end of each
@@ -46,10 +46,10 @@ class Paged(AllocatorOptions):
     prefix_match_unit: tokens after which prefixes are compared, a divisor of every block's size.
         Where recurrent states are kept, hits then end at multiples of it inside their long blocks;
         not given: at blocks alone.
-    prefill_checkpoint_alignment: the prefill kernel of recurrent layers writes a state at
-        multiples of this number of tokens within a chunk (FlashInfer's gated delta net on Hopper
-        and Blackwell). Blocks are then multiples of 64 tokens. Not given: the kernel writes none
-        within a chunk, and chunks are cut where a state is kept.
+    prefill_checkpoint_alignment: the prefill kernel of recurrent layers writes a state at multiples
+        of this number of tokens within a chunk. FlashInfer's gated delta net does so on Hopper and
+        Blackwell. Blocks are then multiples of 64 tokens. Not given: the kernel writes none within
+        a chunk, and chunks are cut where a state is kept.
 
     Layers with a window or a recurrent state get block tables of their own. A block that must hold
     a recurrent state grows to a multiple of block_size. If a token takes fewer bytes than in other
@@ -149,9 +149,7 @@ class Paged(AllocatorOptions):
         return BlockShape.of(memory, grouping.block_size, grouping.block_bytes, null_blocks)
 
     def resolved(self, memory: MemorySpec) -> Self:
-        """These options without a prefix cache if recurrent states are not kept, the default
-        there.
-        """
+        """A copy without a prefix cache where the version keeps no recurrent states by default."""
         if not self._has_several_tables(memory) or self._caches(memory):
             return self
         return self.model_copy(update={"enable_prefix_caching": False})

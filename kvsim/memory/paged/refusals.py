@@ -165,7 +165,7 @@ ROWS = (
     Refused(
         "prefill_checkpoint_alignment",
         _drops_last_block,
-        "a state written out within a chunk lies a block too far for hits that lose one",
+        "a state written out within a chunk is a block too far for hits that lose one",
         "leave it out, or speculative_config.disable_lookahead_block_hashes",
     ),
     Refused("sharing", _drafts, *NOT_DRAFTED),

@@ -40,7 +40,7 @@ class Reach:
             return computed - computed % self.tokens
         return computed - self.kept_tokens
 
-    def gives(self, skipped: int, computed: int, size: int) -> list[tuple[int, int]]:
+    def frees(self, skipped: int, computed: int, size: int) -> list[tuple[int, int]]:
         """(tokens, blocks): a table that has freed its first `skipped` blocks of `size` tokens
         frees so many more after so many computed tokens, for each number up to `computed`.
         """
@@ -193,7 +193,7 @@ class TableShapes:
             (table.states - self._scratch) * least, (states - self._scratch) * least, least
         )
 
-    def gives(self, table: Table, computed: int) -> list[tuple[int, int]]:
+    def frees(self, table: Table, computed: int) -> list[tuple[int, int]]:
         """(tokens, blocks): most blocks that a table frees after `tokens` computed tokens, for each
         number of tokens up to `computed`.
         """
@@ -202,9 +202,9 @@ class TableShapes:
             assert each.reach is not None
             size, extra = each.block_size, 0 if each.states else self._extra
             for g in each.members:
-                gives = each.reach.gives(table.skipped[g], computed - extra, size)
+                frees = each.reach.frees(table.skipped[g], computed - extra, size)
                 found += [
-                    (tokens + extra, MANY if each.states else blocks) for tokens, blocks in gives
+                    (tokens + extra, MANY if each.states else blocks) for tokens, blocks in frees
                 ]
         return found
 

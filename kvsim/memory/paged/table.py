@@ -12,8 +12,9 @@ class Table:
     decodes. joined: slots when it began to decode. returned: slots with content known then, or with
     its first step. since: clock at which it began to decode. processed: slots of steps that had
     returned at `since`. computed: slots before its last step, while it does not decode. drafts:
-    slots allocated beyond those valid when the last step has returned. scheduled: step of its last
-    chunk, or the step before it stopped decoding.
+    slots allocated beyond those valid when the last step has returned. launches: its
+    last steps that may be in flight, oldest first, each with the slots before it; of the steps of a
+    decoder, the last one.
 
     runs: content keys of its leading blocks, or of the units of blocks. num_shareable: number of
     keys that another sequence can have. registered: number of registered blocks. covered: with
@@ -29,19 +30,23 @@ class Table:
     all blocks have been freed. count: units of tokens (see sizes.py) that fit in the tables.
     states: positions of state tables, including scratch states; begun: whether they hold more than
     hits. last_state: position of the state of the previous allocation, -1 without one. copied: by
-    group, the block that the next block taken is a copy of.
+    group, the block that the next block taken is a copy of. last_slot: the first slot of the block
+    that the sequence takes last, -1 until it is asked for; last_unfilled: bytes of that block that
+    the sequence never fills.
     """
 
     __slots__ = (
         *("tokens", "base", "joined", "returned", "processed", "since", "computed", "drafts"),
-        *("scheduled", "runs", "num_shareable", "registered", "covered", "cover_at", "named"),
+        *("launches", "runs", "num_shareable", "registered", "covered", "cover_at", "named"),
         *("boundaries", "junction_tokens", "prompt_tokens", "hint", "kept_until", "parts"),
         *("lists", "skipped", "count", "states", "begun", "last_state", "copied", "_runs_in"),
+        *("last_slot", "last_unfilled"),
     )
 
     def __init__(self, runs: KeyRuns, num_shareable: int, num_groups: int, num_kinds: int) -> None:
         self.tokens = self.base = self.joined = self.returned = 0
-        self.processed = self.since = self.computed = self.drafts = self.scheduled = 0
+        self.processed = self.since = self.computed = self.drafts = 0
+        self.launches: list[tuple[int, int]] = []
         self.runs, self.num_shareable = runs, num_shareable
         self.registered = self.covered = self.cover_at = 0
         self.named = [0] * num_kinds
@@ -56,6 +61,7 @@ class Table:
         self.begun = False
         self.last_state = -1
         self.copied: dict[int, Extent] = {}
+        self.last_slot, self.last_unfilled = -1, 0
         self._runs_in: dict[int, KeyRuns] = {}
 
     def runs_in(self, units: int) -> KeyRuns:

@@ -232,9 +232,9 @@ class TableBooks(TableShapes):
             return [block for _, extent, _ in table.parts[g] for block in extent.blocks]
         return table.lists[g]
 
-    def check(self, live: Iterable[tuple[int, Table]]) -> None:
+    def check(self, live: Iterable[tuple[int, Table]], copied: Sequence[Extent] = ()) -> None:
         """Raise InvariantError unless the totals equal those of `live`: pairs of valid slots and
-        table.
+        table. copied: single blocks of the one table that copies to host memory hold.
         """
         ends = self.copies.ends
         states = pad = 0
@@ -266,7 +266,12 @@ class TableBooks(TableShapes):
                 else:
                     start = table.skipped[g] + shared
                     used += (tokens - start * group.block_size) * group.slot_bytes
-        self._pool.check(parts, num_blocks, lists)
+        alone = len(set(copied) - seen)  # full blocks that no sequence holds
+        used += alone * self.groups[0].block_size * self.groups[0].slot_bytes
+        pad += alone * self._pads[0]
+        parts += [[(0, block, 1)] for block in copied]
+        lists += [block.blocks for block in copied]
+        self._pool.check(parts, num_blocks + len(copied), lists)
         found = used + sum(valid.values()) + states, states, pad
         booked = self.used_bytes, self.state_bytes, self.pad_bytes
         if found != booked:

@@ -20,7 +20,7 @@ class BlockTables(TableBooks):
         """An empty table takes over its hits, and takes a block for each state without
         positions.
         """
-        table.tokens = table.processed = hits.tokens
+        table.tokens = hits.tokens
         self._names.opened(table, hits.tokens)
         if hits.tokens:
             self._take_over(table, hits)

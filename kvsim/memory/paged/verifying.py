@@ -10,7 +10,6 @@ accepted: a member needs so many slots more, and its known content is that of a 
 
 from collections.abc import Callable
 
-from kvsim.memory.paged.decoders import by_order
 from kvsim.memory.paged.decoding import Decoding
 from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.member import Member, OptimisticSlots
@@ -21,7 +20,7 @@ from kvsim.memory.paged.tables import BlockTables
 from kvsim.memory.verifying import Ahead
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
-from kvsim.sequence import Sequence
+from kvsim.sequence import Sequence, by_order
 from kvsim.vllm.sizes import Sizes
 
 
@@ -59,33 +58,33 @@ class VerifyingMembers:
         self._step_tokens = 1 + lookahead.tokens
         self._ahead = self._step_tokens + lookahead.slots
         self._returned = 0  # steps
-        self._believed = OptimisticSlots(lag * self._step_tokens)
+        self._optimistic = OptimisticSlots(lag * self._step_tokens)
         self._members: dict[Sequence, Member] = {}
         self._turns: dict[int, dict[Sequence, None]] = {}  # members with a turn, by clock
-        self._num_taken: dict[int, int] = {}  # most blocks, by clock
-        self._num_given: dict[int, int] = {}
-        self._num_knowing: dict[int, int] = {}
-        self._learns: dict[int, dict[Sequence, None]] = {}
+        self._num_allocated: dict[int, int] = {}  # most blocks, by clock
+        self._num_freed: dict[int, int] = {}
+        self._num_registering: dict[int, int] = {}
+        self._late: dict[int, dict[Sequence, None]] = {}
 
     # --- what moves ----------------------------------------------------------------------------
 
     def _foresee(self, seq: Sequence, member: Member) -> None:
-        """Find the turns of a new member: `takes`, `gives`, `knows` and `learns` of `Member`."""
+        """Find the turns of a new member: its allocations, frees and registrations."""
         table: Table = seq.memory
         since, size, tables = member.since, self._size, self._tables
-        takes, gives, last = member.takes, member.gives, member.num_steps - 1
-        takes[since] = 0  # work that waited for a turn
-        most = member.believed[last]
+        allocations, frees, last = member.allocations, member.frees, member.num_steps - 1
+        allocations[since] = 0  # work that waited for a turn
+        most = member.counted[last]
         for units in range(table.count, ceil_div(most + self._ahead, size)):
-            clock = since + member.first_believed(units * size - self._ahead)
-            takes[clock] = takes.get(clock, 0) + tables.blocks_of_unit
+            clock = since + member.first_counted(units * size - self._ahead)
+            allocations[clock] = allocations.get(clock, 0) + tables.blocks_of_unit
         for tokens in tables.state_starts(table, most + self._step_tokens):
-            clock = since + member.first_believed(tokens - self._step_tokens)
-            takes[clock] = takes.get(clock, 0) + tables.num_placed_states
-        for tokens, blocks in tables.gives(table, member.returned(last)):
+            clock = since + member.first_counted(tokens - self._step_tokens)
+            allocations[clock] = allocations.get(clock, 0) + tables.num_placed_states
+        for tokens, blocks in tables.frees(table, member.returned(last)):
             clock = since + member.first_returned(tokens)
-            takes.setdefault(clock, 0)
-            gives[clock] = gives.get(clock, 0) + blocks
+            allocations.setdefault(clock, 0)
+            frees[clock] = frees.get(clock, 0) + blocks
         if self._cache.enabled:
             keys = table.num_shareable if self._lazy else len(table.runs)
             self._foresee_names(member, range(table.covered + 1, keys // self._cache.units + 1))
@@ -98,11 +97,11 @@ class VerifyingMembers:
             end = number * self._size
             scheduled = member.first_known(end + max(ahead, again))
             if scheduled < steps:
-                member.takes.setdefault(since + scheduled, 0)
-                member.knows.append(since + scheduled)
+                member.allocations.setdefault(since + scheduled, 0)
+                member.registrations.append(since + scheduled)
             returned = member.first_filling(end + max(again, ahead - 1))
             if returned < steps:
-                member.learns.append(since + returned)
+                member.late_registrations.append(since + returned)
 
     def _move(self, seq: Sequence, member: Member, step: int) -> bool:
         """The turn of a member in step `step` of its own; False: no room, nothing taken."""
@@ -112,7 +111,7 @@ class VerifyingMembers:
             self._catch_up(table, member, step)
             table.tokens = slots[step]
         tables.give_back_below(table, member.returned(step))
-        num_tokens = member.believed[step] + self._step_tokens
+        num_tokens = member.counted[step] + self._step_tokens
         units = ceil_div(self._lookahead.room(num_tokens), self._size)
         states = tables.states_for(num_tokens)
         if tables.missing(table, units, states, checkpoint=False) > self._pool.num_free:
@@ -128,20 +127,20 @@ class VerifyingMembers:
     def join(self, seq: Sequence, ahead: Ahead) -> None:
         member = Member(self.clock, ahead, self._lag, self._step_tokens)
         self._members[seq] = member
-        self._believed.joined(member.believed_before)
+        self._optimistic.joined(member.counted_beyond)
         self.drafts += seq.memory.drafts
         self._foresee(seq, member)
-        num_taken = self._num_taken
-        for clock, blocks in member.takes.items():
+        num_allocated = self._num_allocated
+        for clock, blocks in member.allocations.items():
             self._turns.setdefault(clock, {})[seq] = None
-            num_taken[clock] = num_taken.get(clock, 0) + blocks
-        num_given, num_knowing = self._num_given, self._num_knowing
-        for clock, blocks in member.gives.items():
-            num_given[clock] = num_given.get(clock, 0) + blocks
-        for clock in member.knows:
-            num_knowing[clock] = num_knowing.get(clock, 0) + 1
-        for clock in member.learns:
-            self._learns.setdefault(clock, {})[seq] = None
+            num_allocated[clock] = num_allocated.get(clock, 0) + blocks
+        num_freed, num_registering = self._num_freed, self._num_registering
+        for clock, blocks in member.frees.items():
+            num_freed[clock] = num_freed.get(clock, 0) + blocks
+        for clock in member.registrations:
+            num_registering[clock] = num_registering.get(clock, 0) + 1
+        for clock in member.late_registrations:
+            self._late.setdefault(clock, {})[seq] = None
 
     def leave(self, seq: Sequence) -> None:
         member, table = self._members.pop(seq), seq.memory
@@ -150,28 +149,28 @@ class VerifyingMembers:
         drafts = self._drafts_of(member, table)
         self.drafts -= drafts
         if not done:
-            self._believed.left_first(member.believed_before)
+            self._optimistic.left_first(member.counted_beyond)
             return
-        self._believed.left(slots[done] - slots[done - 1])
+        self._optimistic.left(slots[done] - slots[done - 1])
         table.tokens, table.drafts = slots[done], drafts
         self._catch_up(table, member, done)
 
     def _forget(self, seq: Sequence, member: Member) -> None:
         """Drop the planned turns of a member."""
-        for clock, blocks in member.takes.items():
+        for clock, blocks in member.allocations.items():
             turns = self._turns.get(clock)
             if turns is not None and seq in turns:
                 del turns[seq]
-                self._num_taken[clock] -= blocks
-        for clock, blocks in member.gives.items():
+                self._num_allocated[clock] -= blocks
+        for clock, blocks in member.frees.items():
             if clock >= self.clock:
-                self._num_given[clock] -= blocks
-        for clock in member.knows:
+                self._num_freed[clock] -= blocks
+        for clock in member.registrations:
             if clock >= self.clock:
-                self._num_knowing[clock] -= 1
-        for clock in member.learns:
-            if clock in self._learns:
-                self._learns[clock].pop(seq, None)
+                self._num_registering[clock] -= 1
+        for clock in member.late_registrations:
+            if clock in self._late:
+                self._late[clock].pop(seq, None)
 
     def _catch_up(self, table: Table, member: Member, done: int) -> None:
         """Register the content that the first `done` steps of a member made known when they were
@@ -193,11 +192,11 @@ class VerifyingMembers:
         done = self.clock - member.since
         if not done:
             return table.drafts
-        return member.believed[done - 1] + self._ahead - member.slots[done]
+        return member.counted[done - 1] + self._ahead - member.slots[done]
 
     # --- steps ---------------------------------------------------------------------------------
 
-    def movers(self) -> list[Sequence]:
+    def due(self) -> list[Sequence]:
         return sorted(self._turns.get(self.clock, ()), key=by_order)
 
     def take(self, seq: Sequence) -> bool:
@@ -205,27 +204,27 @@ class VerifyingMembers:
         if not self._move(seq, member, clock - member.since):
             return False
         del self._turns[clock][seq]
-        self._num_taken[clock] -= member.takes[clock]
+        self._num_allocated[clock] -= member.allocations[clock]
         return True
 
     def advance(self, new_slots: int) -> None:
         clock = self.clock
         if self._turns.pop(clock, None):
             raise InvariantError("a sequence verifies drafts in slots it does not hold")
-        self._num_taken.pop(clock, None)
-        self._num_given.pop(clock, None)
-        self._num_knowing.pop(clock, None)
+        self._num_allocated.pop(clock, None)
+        self._num_freed.pop(clock, None)
+        self._num_registering.pop(clock, None)
         self.clock += 1
         num = len(self._members)
-        drafts = num * self._ahead - new_slots + self._believed.stepped(num, new_slots)
+        drafts = num * self._ahead - new_slots + self._optimistic.stepped(num, new_slots)
         self._tables.used_bytes += new_slots * self._token_bytes
         self._tables.draft_slots += drafts - self.drafts
         self.drafts = drafts
 
     def step_returned(self) -> list[Sequence]:
-        learns = self._learns.pop(self._returned, ())
+        late = self._late.pop(self._returned, ())
         self._returned += 1
-        return sorted((seq for seq in learns if seq in self._members), key=by_order)
+        return sorted((seq for seq in late if seq in self._members), key=by_order)
 
     def returned(self, seq: Sequence) -> None:
         member = self._members[seq]
@@ -237,17 +236,17 @@ class VerifyingMembers:
 
     def _steps_within(self, blocks: int, limit: int) -> int:
         """Number of steps for which `blocks` blocks suffice, without those freed on the way."""
-        taken = self._num_taken.get
+        taken = self._num_allocated.get
         for step, clock in enumerate(range(self.clock, self.clock + limit)):
             blocks -= taken(clock, 0)
             if blocks < 0:
                 return step
         return limit
 
-    def _steps_unknowing(self, limit: int) -> int:
+    def _steps_unregistered(self, limit: int) -> int:
         """Number of steps in which no content of members becomes known that others could hit."""
         for clock in range(self._returned, self.clock + limit):
-            if self._learns.get(clock) or self._num_knowing.get(clock):
+            if self._late.get(clock) or self._num_registering.get(clock):
                 return max(0, clock - self.clock)
         return limit
 
@@ -257,7 +256,7 @@ class VerifyingMembers:
             return 0
         lacking, hits = found
         if self._cache.table_of(head).num_shareable:  # members may compute its hits
-            limit = self._steps_unknowing(limit)
+            limit = self._steps_unregistered(limit)
         if hits:  # a block that is taken may evict them
             limit = self._steps_within(0, limit)
         return self._steps_keeping(limit) if lacking else limit
@@ -265,7 +264,7 @@ class VerifyingMembers:
     def _steps_keeping(self, limit: int) -> int:
         """Number of steps in which no block is freed."""
         for step, clock in enumerate(range(self.clock, self.clock + limit)):
-            if self._num_given.get(clock):
+            if self._num_freed.get(clock):
                 return step
         return limit
 

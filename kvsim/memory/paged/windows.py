@@ -38,19 +38,19 @@ class Windows:
         self._rhythm: dict[Slide, list[Bucket]] = {
             slide: [{} for _ in range(slide[1])] for slide in self._groups
         }
-        self._ripening: list[tuple[int, int, Slide, int, Sequence]] = []
+        self._ripening: list[tuple[int, int, int, Slide, int, Sequence]] = []
         self._once: dict[int, Bucket] = {}
 
     def join(self, seq: Sequence, base: int, clock: int, skipped: list[int]) -> None:
         """`seq` decodes from the step at `clock` on. skipped: blocks that it has freed, by
         group.
         """
-        for slide in self._groups:
+        for nth, slide in enumerate(self._groups):
             ripe = slide[0].tokens + self._lag - base
             if ripe <= clock:
                 self._bucket(slide, base)[seq] = None
             else:
-                heappush(self._ripening, (ripe, seq.order, slide, base, seq))
+                heappush(self._ripening, (ripe, seq.order, nth, slide, base, seq))
         for chunk_tokens, ends in self._chunk_ends.items():
             end = clock + (self._lag - base - clock) % chunk_tokens
             ends.setdefault(end, {})[seq] = None
@@ -121,11 +121,11 @@ class Windows:
         while self._ripening and self._ripening[0][0] <= clock:
             entry = heappop(self._ripening)
             if _stands(entry):
-                _, _, slide, base, seq = entry
+                _, _, _, slide, base, seq = entry
                 self._bucket(slide, base)[seq] = None
 
 
-def _stands(entry: tuple[int, int, Slide, int, Sequence]) -> bool:
+def _stands(entry: tuple[int, int, int, Slide, int, Sequence]) -> bool:
     """Whether an entry is of a current decoder, which may have left and joined again."""
-    _, order, _, base, seq = entry
+    _, order, _, _, base, seq = entry
     return seq.decoding and seq.order == order and seq.memory.base == base

@@ -4,15 +4,12 @@ Pages have no numbers, so the pages of a run of steps are sums, at a cost indepe
 """
 
 from heapq import heappop, heappush
-from operator import attrgetter
 
 from kvsim.memory.cohorts import Cohorts
 from kvsim.memory.ledger import NOTHING, Course, Jumps, Usage, course_of
 from kvsim.memory.radix.holds import Slots
 from kvsim.plumbing.units import ceil_div
-from kvsim.sequence import DecodeClock, Sequence
-
-by_order = attrgetter("order")
+from kvsim.sequence import DecodeClock, Sequence, by_order
 
 
 class PageMoves:

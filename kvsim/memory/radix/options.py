@@ -1,6 +1,6 @@
 """The options of KV memory by a radix tree, and what they put together."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from pydantic import Field, field_validator
 
@@ -32,28 +32,29 @@ class Radix(HicacheOptions):
 
     page_size: tokens a page holds. disable_radix_cache: nothing is kept for later hits.
 
-    enable_hierarchical_cache: what the device evicts is kept in host memory (HiCache), of
-    hicache_ratio tokens (2) for each of the device, or of hicache_size GB (1e9 bytes) per GPU.
-    hicache_write_policy: KV goes there when a request has computed it, when a second request has
-    hit it ("write_through_selective"), or when the device evicts it and the scheduler waits
-    ("write_back"). hicache_storage_backend: any name: a storage is behind host memory, and all that
-    reaches host memory is written to it. hicache_storage_prefetch_policy: what admission does with
-    a request whose lookup there is under way; more in hicache_storage_backend_extra_config
-    (prefetch_threshold 256, prefetch_timeout_base 1, prefetch_timeout_per_ki_token 0.25,
-    retry_poll_interval 8, retry_max_attempts 8).
-    kvsim's own: hicache_write_gb_per_s and hicache_load_gb_per_s, of each direction; the device's
+    enable_hierarchical_cache: host memory keeps KV that the device evicts (HiCache). It holds
+    hicache_ratio tokens (2) for each token of the device, or hicache_size GB (1e9 bytes) per GPU.
+    hicache_write_policy: when KV is copied to host memory. With "write_through" it is when a
+    request has computed it. With "write_through_selective" it is when a second request hits it.
+    With "write_back" it is when the device evicts it, and the scheduler waits.
+    hicache_storage_backend: any name. A storage is behind host memory, and all that reaches host
+    memory is written to it. hicache_storage_prefetch_policy: what admission does with a request
+    while its lookup there is under way. hicache_storage_backend_extra_config: more keys of it. They
+    are prefetch_threshold (256), prefetch_timeout_base (1), prefetch_timeout_per_ki_token (0.25),
+    retry_poll_interval (8) and retry_max_attempts (8). kvsim's own: hicache_write_gb_per_s and
+    hicache_load_gb_per_s, of each direction; the device's
     host link unless given. hicache_copy_latency_us: before each copy, and before each layer of a
     load. storage_read_gb_per_s, storage_write_gb_per_s: 5 unless given. storage_latency_us: of each
     call, 100 unless given.
 
     Models with sliding windows have a second pool for them, of swa_full_tokens_ratio tokens for
     each of the first. swa_eviction_interval: slots of it are given back once so many have left the
-    window (SGLANG_SWA_EVICTION_INTERVAL). release_prefill_swa: who decoded a window's worth leaves
-    the windows of its prompt to others (SGLANG_OPT_RELEASE_PREFILL_SWA).
+    window (SGLANG_SWA_EVICTION_INTERVAL). release_prefill_swa: a request that decoded a whole
+    window frees the windows of its prompt (SGLANG_OPT_RELEASE_PREFILL_SWA).
 
-    Models with recurrent layers have a second pool of states: max_mamba_cache_size of them or, not
-    given, 0.9 bytes for each byte of KV ([memory] mamba_full_memory_ratio where
-    mem_fraction_static sizes the pool). mamba_radix_cache_strategy: where
+    Models with recurrent layers have a second pool of max_mamba_cache_size states. If it is not
+    given, the pool has 0.9 bytes for each byte of KV. Where mem_fraction_static sizes the pool,
+    mamba_full_memory_ratio of [memory] replaces the 0.9. mamba_radix_cache_strategy: where
     states are cached; "auto" is "extra_buffer" where steps overlap or pages hold several tokens,
     else "no_buffer". mamba_track_interval: tokens of output from one state to the next.
     mamba_max_states_per_path: -1 for no limit.
@@ -139,25 +140,14 @@ class Radix(HicacheOptions):
         for kind, word, layers in _SECOND_POOLS:
             if kind not in kinds:
                 names = (name for name in type(self).model_fields if word in name)
-                self._check_defaults(names, f"the model has no {layers}", "leave it out")
+                self.refuse_idle("allocator", names, f"the model has no {layers}")
         if self.disable_radix_cache:
-            self._check_defaults(
+            self.refuse_idle(
+                "allocator",
                 _OF_THE_TREE,
                 "disable_radix_cache = true, so that no state is kept",
                 "leave one of the two out",
             )
-
-    def _check_defaults(self, names: Iterable[str], because: str, remedy: str) -> None:
-        """InputError for a key of these that is not at its default."""
-        for name in names:
-            value = getattr(self, name)
-            if value != type(self).model_fields[name].default:
-                raise InputError(
-                    f"changes nothing: {because}",
-                    where=f"allocator.{name}",
-                    value=value,
-                    remedy=remedy,
-                )
 
     def _over_windows(self, memory: MemorySpec) -> WindowAllocator:
         pools = window_pools(memory, self.page_size, self.swa_full_tokens_ratio)
@@ -176,7 +166,8 @@ class Radix(HicacheOptions):
         overlaps = memory.hash_lag > 0
         strategy = resolved(self.mamba_radix_cache_strategy, self.page_size, overlaps=overlaps)
         if strategy == "no_buffer" and not self.disable_radix_cache:
-            self._check_defaults(
+            self.refuse_idle(
+                "allocator",
                 ("mamba_track_interval",),
                 "the strategy is no_buffer, which keeps states at the ends of chunks and requests",
                 "leave it out, or take extra_buffer",

@@ -102,8 +102,8 @@ class HybridAllocator(RadixAllocator):
         self.free += self._hybrid.make_room(units)
 
     def progress(self, seq: Sequence) -> list[int | None]:
-        """What schedules recorded from SGLang tell of a live sequence's share of the second pool
-        (docs/schedules.md), as it stands when a step has just been scheduled.
+        """The numbers that a schedule recorded from SGLang has for a live sequence's share of the
+        second pool (docs/schedules.md), right after a step was scheduled.
         """
         raise NotImplementedError(type(self).__name__)  # both kinds override this
 

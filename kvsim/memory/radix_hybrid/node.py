@@ -60,13 +60,13 @@ class Recency:
         self._num += 1
 
     def renew(self, nodes: list[HybridNode]) -> None:
-        """These are the newest, the first of them before all others."""
+        """Make `nodes` the most recently used ones, the first of them the newest."""
         for node in reversed(nodes):
             self.remove(node)
             self.push(node)
 
     def remove(self, node: HybridNode) -> None:
-        """It has no place any more."""
+        """Take `node` out of the order."""
         link = node.link
         assert link is not None
         link.newer.older, link.older.newer = link.older, link.newer

@@ -13,8 +13,9 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class Places:
-    """What an insertion puts into the second pool. begin, end: of the tokens, in whole pages, that
-    the sequence did not share with the tree before. cursor: before it the sequence has no windows.
+    """The tokens of an insertion into the second pool. begin, end: of the tokens, in whole pages,
+    that the sequence did not share with the tree before. cursor: before it the sequence has no
+    windows.
 
     adopted: units of the second pool that the tree took over. known: what the node held already.
     """
@@ -128,7 +129,7 @@ class SecondPool:
         return last.mark
 
     def unlock(self, node: HybridNode, mark: int) -> None:
-        """It holds it no more. mark: what `lock` returned."""
+        """Undo one `lock` of `node`. mark: what `lock` returned."""
         while node.parent is not None:
             node.part_locks -= 1
             if node.part_locks < 0:

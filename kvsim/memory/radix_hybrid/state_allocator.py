@@ -23,8 +23,8 @@ from kvsim.sequence import Sequence
 
 
 class Boundary:
-    """Sequences that reach a multiple of the grid in one step, and which of them took a slot more
-    for it.
+    """Sequences that reach a multiple of the tracking interval in one step, and the sequences among
+    them that took a spare slot for its state.
     """
 
     def __init__(self) -> None:

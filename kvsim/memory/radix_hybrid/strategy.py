@@ -11,15 +11,17 @@ StrategyFlag = Literal["auto", "no_buffer", "extra_buffer", "extra_buffer_lazy"]
 
 
 def resolved(flag: StrategyFlag, page_size: int, *, overlaps: bool) -> Strategy:
-    """What "auto" comes to. overlaps: a step is scheduled before the one before it has returned."""
+    """The strategy that "auto" stands for. overlaps: a step is scheduled before the one before it
+    has returned.
+    """
     if flag != "auto":
         return flag
     return "extra_buffer" if overlaps or page_size > 1 else "no_buffer"
 
 
 def states_a_request(strategy: Strategy, *, overlaps: bool, caching: bool) -> int:
-    """States that each running request may need at once, those on their way into the tree among
-    them. caching: there is a tree.
+    """Most recurrent states of a running request at once, including states that are about to enter
+    the radix tree. caching: there is a tree.
     """
     if not caching:
         return 1

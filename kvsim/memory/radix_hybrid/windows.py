@@ -48,7 +48,9 @@ class WindowPart(SecondPool):
         self.use(node)
 
     def use(self, node: HybridNode) -> None:
-        """What lies within a window and a page of the end of `node` is used now, deepest last."""
+        """Mark the content within a window and a page of the end of `node` as used now, deepest
+        last.
+        """
         reached, used = 0, []
         up: HybridNode = node
         while up.parent is not None and reached < self.window + self.page:

@@ -11,13 +11,17 @@ from kvsim.model.hf.keys import Keys
 from kvsim.model.hf.kv_dtype import AUTO, stored_kv_dtype
 from kvsim.model.hf.quantization import weight_format
 from kvsim.model.hf.rotary import rotary_elements
+from kvsim.model.hf.target_reader import target_reader
 from kvsim.model.hf.towers import tower_params
 from kvsim.model.hf.well_formed import MOST, check_kinds
 from kvsim.model.weights import DTYPE_BYTES, WeightFormat
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.json_text import read_object
 
-INNER_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config")
+INNER_CONFIGS = (
+    *("text_config", "llm_config", "language_config", "thinker_config"),
+    "transformer_layer_config",  # of a drafter, as the speculators library writes it
+)
 # An outer model_type that says nothing of the decoder inside, where the inner table names none.
 OUTER_KINDS = {
     "gemma3": "gemma3_text",
@@ -75,6 +79,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         "kind": keys.kind,
         "hidden_streams": keys.integer("hc_mult") if keys.architecture.compressed else 1,
         "kv_cache_dtype": stored_kv_dtype(quantization) if quantization else AUTO,
+        "target_reader": target_reader(content, keys),
     }
 
 

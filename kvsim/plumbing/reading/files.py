@@ -2,6 +2,7 @@
 
 import stat
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -11,9 +12,10 @@ MOST_BYTES = 4 << 30  # of a table, unpacked
 MOST_LINES = 50_000_000  # each of which takes room, be it empty
 LINE_ENDS = b"\n\r\v\f\x1c\x1d\x1e"  # that `str.splitlines` knows, of one byte
 CHUNK_BYTES = 1 << 16  # of what does not say how long it is
-MOST_TIMES = 800  # its own size that a gzip may unpack to: only what repeats one line takes more
+MOST_TIMES = 100  # its own size that a gzip may unpack to; public traces take 2 to 5
 SMALL_BYTES = 1 << 26  # which it may unpack to in any case
 GZIP = b"\x1f\x8b"
+PIECE_BYTES = 1 << 12  # of a gzip: of which zlib makes at most 1,032 times as many
 _GZIP_FORM = 31  # zlib's number for a window of 32 KiB in a gzip wrapper
 
 
@@ -99,24 +101,32 @@ def row_error(
 
 
 def _unpacked(data: bytes, path: Path, most_bytes: int) -> bytes:
-    """The members of a gzip file, one after the other; never more than `most_bytes`, nor much more
-    than anything but a line repeated for ever can unpack to.
+    """The members of a gzip file, one after the other. What is too large, or has too many lines, is
+    refused before any of it is kept.
     """
     most_bytes = min(most_bytes, max(len(data) * MOST_TIMES, SMALL_BYTES))
-    parts: list[bytes] = []
-    size = 0
-    while data.startswith(GZIP):
+    size = lines = 0
+    for part in _parts(data, path):
+        size, lines = size + len(part), lines + line_ends(part)
+        _check_size(size, path, most_bytes, "unpack it first, if it is sound")
+        check_lines(lines, path)
+    return b"".join(_parts(data, path))
+
+
+def _parts(data: bytes, path: Path) -> Iterator[bytes]:
+    at = 0
+    while data.startswith(GZIP, at):
         member = zlib.decompressobj(_GZIP_FORM)
-        try:
-            parts.append(member.decompress(data, most_bytes + 1 - size))
-        except zlib.error as error:
-            raise InputError(f"broken gzip: {error}", where=path.name) from None
-        size += len(parts[-1])
-        _check_size(size, path, most_bytes)
-        if not member.eof:
-            raise InputError("broken gzip: it ends too early", where=path.name)
-        data = member.unused_data
-    return b"".join(parts)
+        while not member.eof:
+            piece = data[at : at + PIECE_BYTES]
+            if not piece:
+                raise InputError("broken gzip: it ends too early", where=path.name)
+            try:
+                part = member.decompress(piece)
+            except zlib.error as error:
+                raise InputError(f"broken gzip: {error}", where=path.name) from None
+            at += len(piece) - len(member.unused_data)
+            yield part
 
 
 def line_ends(data: bytes) -> int:
@@ -132,6 +142,8 @@ def check_lines(count: int, path: Path) -> None:
         )
 
 
-def _check_size(size: int, path: Path, most_bytes: int) -> None:
+def _check_size(size: int, path: Path, most_bytes: int, remedy: str | None = None) -> None:
     if size > most_bytes:
-        raise InputError("the file is too large", where=str(path), limit=f"{most_bytes:,} bytes")
+        raise InputError(
+            "the file is too large", where=str(path), limit=f"{most_bytes:,} bytes", remedy=remedy
+        )

@@ -31,7 +31,7 @@ def read_columns(
         raise InputError("not a readable Parquet file", where=str(path), value=error) from None
     missing = sorted(columns.keys() - set(rows.column_names))
     if missing:
-        raise InputError("columns are missing", where=str(path), value=", ".join(missing))
+        raise InputError(f"columns are missing: {', '.join(missing)}", where=str(path))
     if len(set(rows.column_names)) < len(rows.column_names):
         raise InputError("a column is there twice", where=str(path))
     for name, kind in {**(optional or {}), **columns}.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.errors import MISSING, InputError
 from kvsim.plumbing.reading.files import read_string
 from kvsim.plumbing.reading.toml_text import MOST_BYTES, loads
 
@@ -28,16 +28,11 @@ def placed(error: InputError, file: Path, overridden: Iterable[str] = ()) -> Inp
     text = read_string(file, MOST_BYTES)
     path, item = _item(loads(text), named)
     line = line_of(text, path)
-    if line is None:
+    if line is None and error.what != MISSING:
         return error
+    place = str(file) if line is None else f"{file}:{line}"  # a missing table has no line
     item_name = f" ({named[0]} '{item}')" if item else ""
-    return InputError(
-        error.what,
-        where=f"{file}:{line}: {error.where}{item_name}",
-        value=error.value,
-        limit=error.limit,
-        remedy=error.remedy,
-    )
+    return error.at(f"{place}: {error.where}{item_name}")
 
 
 def _item(table: dict[str, Any], named: KeyPath) -> tuple[KeyPath, str]:

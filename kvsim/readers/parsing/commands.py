@@ -7,14 +7,16 @@ which may be keys and tokens, are not looked at.
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.parsing.listed_words import listed_words
+from kvsim.readers.parsing.listed_words import listed_words, lists
 
 _MANIFEST = re.compile(r"^[ \t]*(?:-[ \t]+)?(?:command|args|entrypoint):", re.MULTILINE)
-_VARIABLE = re.compile(r"\$\{?\w+")
+_VARIABLE = re.compile(r"\$[{(]?\w+")
+_MODEL = ("--model", "--model-path", "--model_path")
 _OPERATORS = frozenset(("&&", "||", ";", "|", "&", ">", ">>", "2>&1", "&>", "<", "2>"))
 
 
@@ -22,7 +24,7 @@ class Program(NamedTuple):
     """A server's program. serves: the command, up to where its arguments begin. image: its
     container's image, the version in a group. known: names of the arguments that are read; short:
     other spellings of them; switches: those without a value; bare: names without a value that
-    are not read, behind which the model may stand.
+    are not read, behind which the model may stand. lists: names whose numbers may be several words.
     """
 
     serves: re.Pattern[str]
@@ -31,6 +33,7 @@ class Program(NamedTuple):
     short: Mapping[str, str]
     switches: Container[str]
     bare: re.Pattern[str]
+    lists: Container[str] = ()
 
     def stands_in(self, text: str) -> bool:
         """Whether the text, which is no log, has such a command."""
@@ -64,6 +67,7 @@ class Program(NamedTuple):
     def _words(self, text: str, where: str) -> tuple[list[str], str | None]:
         """The words behind the command, and the version that its image names."""
         if self._is_manifest(text):
+            self._check_one(text, where)
             listed = " ".join(shlex.quote(word) for word in listed_words(text))
             serves = self.serves.search(listed)
             image = self.image.search(text)
@@ -80,6 +84,25 @@ class Program(NamedTuple):
                 raise InputError(f"not a command line: {fault}", where=where) from None
         stop = next((at for at, word in enumerate(words) if word in _OPERATORS), len(words))
         return words[:stop], image and image[1]
+
+    def _check_one(self, text: str, where: str) -> None:
+        """InputError if the manifest starts servers with different flags. A command and its
+        arguments may be two lists, so those under the same key are counted.
+        """
+        servers = Counter(
+            key
+            for key, words in {(key, tuple(words)) for key, words in lists(text)}
+            if self.serves.search(" ".join(words))
+            or any(word.partition("=")[0] in _MODEL for word in words)
+        )
+        if servers and (most := max(servers.values())) > 1:
+            raise InputError(
+                "the file starts servers with different flags",
+                where=where,
+                value=most,
+                limit=1,
+                remedy="give a file of each server alone, or kvsim import '<command line>'",
+            )
 
 
 class Arguments(NamedTuple):
@@ -117,13 +140,14 @@ def _arguments(
     while at < len(words):
         word, at = words[at], at + 1
         if not word.startswith("-"):
-            if is_model and "model" not in arguments:
-                arguments["model"] = word
+            if is_model and "model" not in arguments and not word.isdigit():
+                arguments["model"] = _written_out(word, where)
             is_model = True  # behind the value of a flag that is not read
             continue
         is_model = False
         flag, equals, value = word.partition("=")
-        name = program.short.get(flag, flag.lstrip("-").replace("-", "_"))
+        head, dot, key = flag.partition(".")
+        name = program.short.get(head, head.lstrip("-").replace("-", "_"))
         off = name.startswith("no_") and name[3:] in program.switches
         name = name[3:] if off else name
         follows = at < len(words) and not words[at].startswith("--")
@@ -132,15 +156,14 @@ def _arguments(
             at += not equals
             is_model = True
             continue
-        head, dot, key = name.partition(".")
-        if dot and head in program.known and (equals or follows):
-            table = arguments.setdefault(head, {})
+        if dot and name in program.known and (equals or follows):
+            table = arguments.setdefault(name, {})
             if isinstance(table, dict):
-                table[key] = number_or_text(value if equals else words[at])
+                table[key.replace("-", "_")] = number_or_text(value if equals else words[at])
             at += not equals
             is_model = True
             continue
-        if name not in program.known:
+        if dot or name not in program.known:
             unread.add(flag)
             is_model = bool(equals) or program.bare.match(name) is not None
             continue
@@ -155,12 +178,19 @@ def _arguments(
             if not follows:
                 raise InputError("a flag without its value", where=where, value=flag)
             value, at = words[at], at + 1
-        if _VARIABLE.match(value):
-            raise InputError(
-                "a shell variable, whose value is not here",
-                where=f"{where}: {flag}",
-                value=value,
-                remedy="write its value into the command line",
-            )
-        arguments[name] = value
+            while name in program.lists and at < len(words) and words[at].isdigit():
+                value, at = f"{value},{words[at]}", at + 1
+        arguments[name] = _written_out(value, f"{where}: {flag}")
     return arguments, unread, files
+
+
+def _written_out(value: str, where: str) -> str:
+    """The value; InputError if it is a variable of the shell or the manifest."""
+    if _VARIABLE.match(value):
+        raise InputError(
+            "a shell variable, whose value is not here",
+            where=where,
+            value=value,
+            remedy="write its value into the command line",
+        )
+    return value

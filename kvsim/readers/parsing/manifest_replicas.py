@@ -35,11 +35,11 @@ def with_replicas(settings: ServerSettings, text: str) -> tuple[ServerSettings, 
     if len(counts) == 1 and (count := counts.pop()):
         found["replicas"] = count
     elif counts:
-        told = ", ".join(map(str, sorted(counts)))
-        notes.append(f"replicas: {told}; which are the server's is not known: one is taken")
+        listed = ", ".join(map(str, sorted(counts)))
+        notes.append(f"replicas: {listed}: the server's number is not known, and one is taken")
     router = _ROUTER.search(text)
     if router is not None and router[1] in _ROUTERS:
         found["router"] = _ROUTERS[router[1]]
     elif router is not None:
-        notes.append(f"routingLogic: {router[1]} is not simulated; round-robin stands for it")
+        notes.append(f"routingLogic: {router[1]} is not simulated: kvsim uses round-robin")
     return settings.model_copy(update=found), notes

@@ -24,6 +24,9 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "tp_size": ("tensor_parallel_size", whole),
     "pp_size": ("pipeline_parallel_size", whole),
     "dp_size": ("data_parallel_size", whole),
+    "attn_dp_size": ("attention_dp_size", whole),
+    "enable_dp_attention": ("enable_dp_attention", truth),
+    "ep_size": ("enable_expert_parallel", lambda gpus: whole(gpus) > 1),
     "dtype": ("dtype", dtype),
     "quantization": ("quantization", ONLINE_QUANTIZATIONS.get),
     "kv_cache_dtype": ("kv_cache_dtype", kv_dtype),
@@ -50,9 +53,10 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
 SWITCHES = frozenset(
     (
         *("enable_mixed_chunk", "disable_overlap_schedule", "disable_radix_cache"),
-        "enable_hierarchical_cache",
+        *("enable_hierarchical_cache", "enable_dp_attention"),
     )
 )
+DP_CONSERVATIVENESS = 0.3  # times schedule_conservativeness, with copies of the attention
 
 
 def take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
@@ -70,9 +74,40 @@ def take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
                 found[setting] = known
 
 
+def split_attention(found: dict[str, Any], where: str, *, resolved: bool) -> None:
+    """Of a server with copies of the attention on its GPUs (attn_dp_size, or dp_size with
+    enable_dp_attention): turn its settings into those of one copy, as SGLang 0.5.23 does. resolved:
+    whether the server has done so with what it prints, all but max_running_requests.
+    """
+    asked = found.pop("enable_dp_attention", False)
+    copies = found.pop("attention_dp_size", None) or 1
+    if asked and copies == 1:
+        copies = found.get("data_parallel_size", 1)
+    if copies == 1:
+        return
+    gpus = found.get("tensor_parallel_size", 1)
+    if gpus % copies:
+        raise InputError(
+            "the copies of the attention cannot share the GPUs evenly",
+            where=f"{where}: tp_size",
+            value=gpus,
+            limit=f"a multiple of attn_dp_size = {copies}",
+        )
+    found |= {"attention_dp_size": copies, "data_parallel_size": copies}
+    found["tensor_parallel_size"] = gpus // copies
+    if "max_num_seqs" in found:
+        found["max_num_seqs"] = max(1, found["max_num_seqs"] // copies)
+    if resolved:
+        return
+    if found.get("chunked_prefill_size", 0) > 0:
+        found["chunked_prefill_size"] = max(1, found["chunked_prefill_size"] // copies)
+    usual = found.get("schedule_conservativeness", 1.0)
+    found["schedule_conservativeness"] = DP_CONSERVATIVENESS * usual
+
+
 # Arguments that change memory or scheduling where they are set, and that kvsim does not simulate.
 LEFT_OUT = (
-    *("speculative_algorithm", "enable_dp_attention", "disaggregation_mode", "lora_paths"),
+    *("speculative_algorithm", "disaggregation_mode", "lora_paths"),
     *("enable_lora", "enable_two_batch_overlap", "cpu_offload_gb"),
 )
 
@@ -82,7 +117,7 @@ def left_out_notes(pairs: dict[str, Any]) -> list[str]:
     policy = pairs.get("schedule_policy", POLICIES[0])
     notes = quantization_notes(pairs)
     if policy not in POLICIES:
-        notes.append(f"schedule_policy {policy} is not one that kvsim has: fcfs stands")
+        notes.append(f"schedule_policy {policy} is not one that kvsim has: it uses fcfs")
     off = (*UNSAID, "null", False, "False", "0", 0)
     asked = [f"{name}={pairs[name]}" for name in LEFT_OUT if pairs.get(name) not in off]
     return [*notes, f"not simulated: {', '.join(asked)}"] if asked else notes

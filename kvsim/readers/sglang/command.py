@@ -6,7 +6,7 @@ from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.parsing.command_source import CommandSource
 from kvsim.readers.parsing.commands import Program
 from kvsim.readers.reader import Sniffed
-from kvsim.readers.sglang.args import KNOWN, SWITCHES, left_out_notes, take
+from kvsim.readers.sglang.args import KNOWN, SWITCHES, left_out_notes, split_attention, take
 
 PROGRAM = Program(
     serves=re.compile(r"\bsglang\.launch_server\b|\bsglang\s+serve\b"),
@@ -20,6 +20,9 @@ PROGRAM = Program(
         "--pipeline-parallel-size": "pp_size",
         "--dp": "dp_size",
         "--data-parallel-size": "dp_size",
+        "--attention-data-parallel-size": "attn_dp_size",
+        "--ep": "ep_size",
+        "--expert-parallel-size": "ep_size",
     },
     switches=SWITCHES,
     bare=re.compile(r"(trust_remote_code|enable_\w+|disable_\w+|log_requests|skip_\w+)$"),
@@ -42,6 +45,7 @@ class SGLangCommand(CommandSource):
             pairs.setdefault("model_path", pairs.pop("model"))
         found = {"engine": "sglang", "engine_version": asked.version}
         take(found, pairs, source.name)
+        split_attention(found, source.name, resolved=False)
         notes = [*asked.notes(), *left_out_notes(pairs)]
         settings = {name: value for name, value in found.items() if value is not None}
         return Description(ServerSettings.parse(settings, source.name), notes=tuple(notes))

@@ -7,7 +7,7 @@ from kvsim.plumbing.counts import whole
 from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.parsing.python_text import pairs_of
 from kvsim.readers.reader import ENGINE_ITSELF, SERVER, Sniffed, Source
-from kvsim.readers.sglang.args import KNOWN, LEFT_OUT, left_out_notes, take
+from kvsim.readers.sglang.args import KNOWN, LEFT_OUT, left_out_notes, split_attention, take
 
 _ARGUMENTS = re.compile(r"server_args=ServerArgs(\(.*)")
 _POOL = re.compile(r"max_total_num_tokens=(\d+)")
@@ -40,6 +40,7 @@ class SGLangLog(Source):
             if arguments:
                 pairs = pairs_of(arguments[1], {*KNOWN, *LEFT_OUT})
                 take(found, pairs, source.name)
+                split_attention(found, source.name, resolved=True)
                 notes += left_out_notes(pairs)
             pool = _POOL.search(line)
             if pool:

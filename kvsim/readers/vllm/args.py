@@ -124,7 +124,21 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 _LORA = {"max_loras", "max_lora_rank", "max_cpu_loras"}
 SWITCHES = frozenset(name for name, (_, read) in KNOWN.items() if read is truth)
-_LISTS = frozenset(name for name, (_, read) in KNOWN.items() if read is largest)
+LISTS = frozenset(name for name, (_, read) in KNOWN.items() if read is largest)
+# A table that may hold arguments of its own: those of CUDA graphs.
+COMPILATION = "compilation_config"
+ARGUMENTS = frozenset((*KNOWN, COMPILATION))
+
+
+def compiled(value: Any) -> dict[str, Any]:
+    """What a `--compilation-config` says that is known; nothing where it is no table, such as the
+    level 3.
+    """
+    try:
+        given = table(value)
+    except ValueError:
+        return {}
+    return {name: each for name, each in given.items() if name in KNOWN}
 
 
 def settings_of(arguments: Mapping[str, Any], where: str) -> ServerSettings:
@@ -133,12 +147,12 @@ def settings_of(arguments: Mapping[str, Any], where: str) -> ServerSettings:
     InputError names an argument whose value cannot be its own.
     """
     found: dict[str, Any] = {}
-    for name, value in arguments.items():
+    for name, value in {**compiled(arguments.get(COMPILATION)), **arguments}.items():
         if name not in KNOWN or (isinstance(value, str | int | None) and value in UNSAID):
             continue
         setting, read = KNOWN[name]
         try:
-            known = read(value if name in _LISTS else _first(value))
+            known = read(value if name in LISTS else _first(value))
         except (ValueError, OverflowError) as fault:
             raise InputError(str(fault), where=f"{where}: {name}", value=value) from None
         if setting == "quantization":
@@ -151,12 +165,24 @@ def settings_of(arguments: Mapping[str, Any], where: str) -> ServerSettings:
 def unread_notes(asked: Mapping[str, Any], unread: Iterable[str]) -> list[str]:
     """Notes on arguments that were asked for and are not read, or count for nothing."""
     notes = [f"flags that are not read: {', '.join(sorted(unread))}"] if unread else []
+    notes += compilation_notes(asked)
     if str(asked.get("max_model_len")) in ("auto", "-1"):
         notes.append("--max-model-len auto is the longest that fits the pool: the model's is taken")
     notes += quantization_notes(asked)
     if not truth(asked.get("enable_lora", False)) and _LORA & asked.keys():
         notes.append("--max-loras and --max-lora-rank do nothing without --enable-lora")
     return notes
+
+
+def compilation_notes(asked: Mapping[str, Any]) -> list[str]:
+    """A note on what a `--compilation-config` says that is not read."""
+    if COMPILATION not in asked:
+        return []
+    try:
+        rest = sorted(table(asked[COMPILATION]).keys() - KNOWN.keys())
+    except ValueError:
+        return ["flags that are not read: --compilation-config"]
+    return [f"keys of --compilation-config that are not read: {', '.join(rest)}"] if rest else []
 
 
 def quantization_notes(asked: Mapping[str, Any]) -> list[str]:

@@ -144,5 +144,7 @@ def _gaps(sequences: list[int]) -> list[str]:
     if lost:
         notes.append(f"{lost:,} batches are missing by their numbers: the cached set is not exact")
     if back:
-        notes.append(f"{back:,} batches come out of order: the publisher began anew, or they mixed")
+        notes.append(
+            f"{back:,} batches are out of order: the publisher restarted, or several are mixed"
+        )
     return notes

@@ -95,14 +95,14 @@ class VllmLog(Source):
         elif any("Asynchronous scheduling is disabled" in line for line in lines):
             found["async_scheduling"] = False
         if "speculative_config" not in found and any(map(_SPECULATES.search, lines)):
-            notes.append("speculative decoding is left out: the log does not say by which drafts")
+            notes.append("speculative decoding is left out: the log does not name the drafter")
         connectors = {each[1] for line in lines for each in _CONNECTOR.finditer(line)}
         if connectors:
             notes.append(
                 f"kv_transfer_config of a log is not read: {', '.join(sorted(connectors))}"
             )
         if str(found.get("engine_version", "")).startswith(_UNTAGGED):
-            notes.append(f"version {found.pop('engine_version')}: a build of one's own")
+            notes.append(f"version {found.pop('engine_version')}: a build of your own")
         settings = ServerSettings.parse({**found, "engine": "vllm"}, source.name)
         return Description(settings, gauges=gauges, notes=tuple(notes))
 

@@ -90,7 +90,8 @@ def settings_from(samples: Iterable[Metric], where: str) -> ServerSettings:
     for way, moved in (("store", "stored"), ("load", "loaded")):
         num_bytes, busy_s = figures.get(f"tier_{moved}_bytes"), figures.get(f"tier_{way}_busy_s")
         if num_bytes and busy_s:
-            found[f"{way}_gb_per_s"] = num_bytes / busy_s / BYTES_PER_GB
+            # Seconds of a scrape are decimals: digits beyond the sixth are noise.
+            found[f"{way}_gb_per_s"] = float(f"{num_bytes / busy_s / BYTES_PER_GB:.6g}")
     return ServerSettings.parse(found, where)
 
 

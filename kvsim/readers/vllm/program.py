@@ -3,12 +3,12 @@
 import re
 
 from kvsim.readers.parsing.commands import Program
-from kvsim.readers.vllm.args import KNOWN, SWITCHES
+from kvsim.readers.vllm.args import ARGUMENTS, COMPILATION, LISTS, SWITCHES
 
 PROGRAM = Program(
     serves=re.compile(r"\bvllm\s+serve\b|vllm\.entrypoints\.(?:openai\.)?api_server\b"),
     image=re.compile(r"vllm/vllm-openai(?::v?(\d+\.\d+(?:\.\d+)?))?\S*"),
-    known=KNOWN,
+    known=ARGUMENTS,
     short={
         "-tp": "tensor_parallel_size",
         "-pp": "pipeline_parallel_size",
@@ -16,10 +16,12 @@ PROGRAM = Program(
         "-dcp": "decode_context_parallel_size",
         "-ep": "enable_expert_parallel",
         "-q": "quantization",
+        "-cc": COMPILATION,
     },
     switches=SWITCHES,
     bare=re.compile(
         r"^(trust_remote_code|headless|no_\w+|disable_\w+|allow_credentials|"
         r"return_tokens_as_token_ids|skip_tokenizer_init|enable_\w+|language_model_only)$"
     ),
+    lists=LISTS,
 )

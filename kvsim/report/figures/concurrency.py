@@ -51,7 +51,7 @@ class Concurrency(Figure):
                     line={**line, "width": 2},
                     hovertemplate="%{y:,.1f}", row=column + 1, col=1,
                 )  # fmt: skip
-        figure.update_yaxes(rangemode="tozero")
+        figure.update_yaxes(rangemode="tozero", tickformat=",~g")
         return figure
 
 

@@ -27,6 +27,7 @@ class Ledger(Figure):
         "is lost. Point at it for the numbers."
     )
     nothing: ClassVar[str] = "No step ran, so the pool never held anything."
+    classes: ClassVar[bool] = True
 
     def draw(self, result: Result) -> go.Figure | None:
         """One panel a run on a common axis of time; per cent of the pool."""

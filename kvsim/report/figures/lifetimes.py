@@ -21,8 +21,8 @@ class Lifetimes(Figure):
 
     title: ClassVar[str] = "Lifetimes and reuse"
     note: ClassVar[str] = (
-        "How long each buffer or block was held, how old its cached content grew, and how long the "
-        "place lay before somebody else had it; the height is the share of the bytes."
+        "How long each buffer or block was held, how long its cached content was kept, and how "
+        "long its address was free before the next owner; the height is the share of the bytes."
     )
     nothing: ClassVar[str] = "Nothing was held, or the runs were not traced."
     lines: ClassVar[bool] = True
@@ -51,15 +51,22 @@ def _spans_s(stays: pd.DataFrame) -> tuple[NDArray[np.float64], ...]:
     A place lies idle from one holder's end to the next one's start; of buffers, where the next one
     begins at the same address.
     """
-    held = stays["kind"] == "held"
-    spans = (stays["end_ps"] - stays["start_ps"]) / PS_PER_S
-    weights = stays["num_bytes"]
-    owned = stays.loc[held].sort_values("address", kind="stable")  # they come by their start
-    same = owned["address"].to_numpy()[1:] == owned["address"].to_numpy()[:-1]
-    gaps = (owned["start_ps"].to_numpy()[1:] - owned["end_ps"].to_numpy()[:-1])[same] / PS_PER_S
-    gap_weights = owned["num_bytes"].to_numpy()[1:][same]
+    held = (stays["kind"] == "held").to_numpy()
+    address, num_bytes, start_ps, end_ps = (
+        stays[name].to_numpy() for name in ("address", "num_bytes", "start_ps", "end_ps")
+    )
+    kept = ~held
+    kept_spans, kept_bytes = (end_ps[kept] - start_ps[kept]) / PS_PER_S, num_bytes[kept]
+    address, num_bytes, start_ps, end_ps = (
+        column[held] for column in (address, num_bytes, start_ps, end_ps)
+    )
+    order = np.argsort(address, kind="stable")  # stays come by their start
+    address = address[order]
+    followed = np.flatnonzero(address[1:] == address[:-1])
+    before, after = order[followed], order[followed + 1]
+    gaps = (start_ps[after] - end_ps[before]) / PS_PER_S
     return (
-        weighed(spans[held].to_numpy(), weights[held].to_numpy()),
-        weighed(spans[~held].to_numpy(), weights[~held].to_numpy()),
-        weighed(np.maximum(gaps, 0.0), gap_weights),
+        weighed((end_ps - start_ps) / PS_PER_S, num_bytes),
+        weighed(kept_spans, kept_bytes),
+        weighed(np.maximum(gaps, 0.0), num_bytes[after]),
     )

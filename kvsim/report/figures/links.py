@@ -27,7 +27,6 @@ class Links(Figure):
         "the share of the time in which one moved), and how many waited for their turn."
     )
     nothing: ClassVar[str] = "No run has a link that KV moves over, or nothing moved."
-    lines: ClassVar[bool] = True
 
     def draw(self, result: Result) -> go.Figure | None:
         """Three panels; a line a run and link in each."""
@@ -66,8 +65,12 @@ class Links(Figure):
                     figure.add_scatter(
                         name=plain(f"{label}, {link}"), x=x, y=compact(means), mode="lines",
                         line=line, hovertemplate="%{y:,.3g}", row=row, col=1,
+                        legendgroup=f"{index} {link}", showlegend=row == 1,
                     )  # fmt: skip
         figure.update_yaxes(rangemode="tozero")
+        height = figure.layout.height - 98
+        above = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1 + 20 / height}
+        figure.update_layout(showlegend=True, legend={**above, "yanchor": "bottom"}, margin_t=64)
         return figure
 
 

@@ -24,6 +24,7 @@ class Lost(Figure):
         "dividing: memory that nobody waits for is not lost."
     )
     nothing: ClassVar[str] = "No sequence ran, so none was lost."
+    classes: ClassVar[bool] = True
 
     def draw(self, result: Result) -> go.Figure | None:
         """Horizontal bars, the first run on top."""
@@ -44,8 +45,9 @@ class Lost(Figure):
             hover = f"%{{customdata[1]}} sequences {did}"
             classes.append(Stretches(look, sequences, texts, hover, [[text] for text in texts]))
         labels = [run.label for run in runs]
-        figure = class_bars(labels, classes, row_px=64, edges_px=44, gap=0.5)
-        figure.update_xaxes(rangemode="tozero")
+        figure = class_bars(labels, classes, row_px=64, edges_px=60, gap=0.5)
+        figure.update_xaxes(rangemode="tozero", title_text="sequences")
+        figure.update_layout(margin_b=52)
         return figure
 
 

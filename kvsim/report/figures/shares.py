@@ -22,6 +22,7 @@ class Shares(Figure):
         "were held without working, the greys were free."
     )
     nothing: ClassVar[str] = "No run took any time, so there is no average to draw."
+    classes: ClassVar[bool] = True
 
     def draw(self, result: Result) -> go.Figure | None:
         """Horizontal bars, the first run on top; each bar's segments sum to 1."""

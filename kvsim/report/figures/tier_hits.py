@@ -29,7 +29,6 @@ class HitsByTier(Figure):
         "anywhere, in any tier behind the device, and read from the storage behind host memory."
     )
     nothing: ClassVar[str] = "No run has tiers behind the device, or nothing was found in them."
-    lines: ClassVar[bool] = True
 
     def draw(self, result: Result) -> go.Figure | None:
         """Up to three lines a run with hits in tiers; buckets without a start are gaps in them."""
@@ -44,7 +43,14 @@ class HitsByTier(Figure):
             return None
         end_ps = max(int(requests["finish_ps"].max()) for _, _, requests in hit)
         figure = go.Figure()
-        style(figure, height_px=260)
+        above = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.03, "yanchor": "bottom"}
+        style(
+            figure,
+            height_px=300,
+            showlegend=True,
+            legend=above,
+            margin={"l": 52, "r": 12, "t": 56, "b": 34},
+        )
         unit_s = over_time(figure, end_ps / PS_PER_S)
         edges = np.linspace(0, end_ps, _BUCKETS + 1)
         x = compact((edges[:-1] + edges[1:]) / 2 / PS_PER_S / unit_s)

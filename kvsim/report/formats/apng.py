@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kvsim.plumbing.errors import InputError
 from kvsim.report.form import Form
-from kvsim.report.painting import NOBODY, painted
+from kvsim.report.painting import NOBODY, Rectangles, painted
 from kvsim.results.result import Result, Run
 
 WIDTH, PANEL, GAP = 720, 150, 10
@@ -54,7 +54,8 @@ def _panel(run: Run, until_ps: float) -> NDArray[np.uint8]:
     high = low + stays["num_bytes"].to_numpy(np.float64) / capacity
     owner = stays["request"].cat.codes.to_numpy().astype(np.int64) * 7 % len(_OWNERS)
     kept = (stays["kind"] == "cached").to_numpy()
-    cells = painted(start, end, low, high, owner + len(_OWNERS) * kept, WIDTH, PANEL)
+    drawn = Rectangles(start, end, low, high, owner + len(_OWNERS) * kept)
+    cells = painted([drawn], WIDTH, PANEL)
     colours = np.where(cells == NOBODY, 1, cells + 2).astype(np.uint8)
     return colours.T[::-1]
 

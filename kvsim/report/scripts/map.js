@@ -157,6 +157,14 @@
     return steps.find((step) => step >= rough * (1 - 1e-9)) || 86400 * Math.ceil(rough / 86400);
   };
 
+  // A round step of bytes of at least `rough`.
+  const roundSize = (rough) => {
+    const unit = 1024 ** Math.max(Math.floor(Math.log(rough) / Math.log(1024)), 0);
+    const power = 10 ** Math.max(Math.floor(Math.log10(rough / unit)), 0);
+    const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= (rough / unit) * (1 - 1e-9));
+    return (step >= 1000 ? 1024 : step) * unit;
+  };
+
   const draw = () => {
     if (!map) return;
     const ratio = Math.min(devicePixelRatio || 1, 2);
@@ -180,9 +188,11 @@
     pen.textBaseline = "middle";
     pen.textAlign = "right";
     const low = view.a0 * map.unit_bytes, high = view.a1 * map.unit_bytes;
-    for (let i = 0; i <= 4; i++) {
-      const at = low + ((high - low) * i) / 4;
-      pen.fillText(kvsim.size(at), x - 6, Math.min(Math.max(y + h - (h * i) / 4, y + 6), y + h - 6));
+    const bytes = roundSize((high - low) / 5);
+    for (let at = Math.ceil(low / bytes) * bytes; at <= high * (1 + 1e-12); at += bytes) {
+      const py = y + h - ((at - low) / (high - low)) * h;
+      const text = kvsim.size(at).replace(/\.0+ /, " ");
+      pen.fillText(text, x - 6, Math.min(Math.max(py, y + 6), y + h - 6));
     }
     pen.textAlign = "center";
     const span = seconds(view.t1) - seconds(view.t0);
@@ -190,7 +200,7 @@
     for (let at = Math.ceil(seconds(view.t0) / step) * step; at <= seconds(view.t1) * (1 + 1e-12); at += step) {
       const px = x + ((at - seconds(view.t0)) / span) * w;
       pen.fillRect(px, canvas.clientHeight - BOTTOM, 1, 4);
-      pen.fillText(kvsim.seconds(at), Math.min(Math.max(px, x + 14), x + w - 18), canvas.clientHeight - BOTTOM + 14);
+      pen.fillText(kvsim.seconds(at).replace(/\.0+ /, " "), Math.min(Math.max(px, x + 14), x + w - 18), canvas.clientHeight - BOTTOM + 14);
     }
     if (map.cells && !inDetail()) {
       const from = x + ((map.detail[0] - view.t0) / (view.t1 - view.t0)) * w;
@@ -349,7 +359,7 @@
     map = await open(Number(chooser.value));
     focus.hidden = !map.cells;
     note.textContent = map.cells
-      ? `${map.num_stays.toLocaleString("en-US")} stays are too many for a page: the whole run is drawn cell by cell, `
+      ? `${map.num_stays.toLocaleString("en-US")} buffers and blocks are too many for a page: the whole run is drawn cell by cell, `
         + `and every block of ${kvsim.seconds(seconds(map.detail[0]))} to ${kvsim.seconds(seconds(map.detail[1]))}, around its fullest moment (dashed).`
       : "";
     if (map.counted) {

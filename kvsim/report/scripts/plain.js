@@ -3,7 +3,7 @@
 (async () => {
   const config = {responsive: true, displaylogo: false, displayModeBar: false};
   const texts = await kvsim.drawings;
-  if (!texts) return;
+  if (!texts) { document.body.dataset.drawn = "0"; return; }
   const dark = document.getElementById("dark");
   const swaps = new Map(Object.entries(dark ? JSON.parse(dark.textContent) : {}));
   const draw = async () => {

@@ -77,7 +77,7 @@ class CalibratedTime(FormulaTime):
     ) -> DecodeRun:
         """Successive pure decode steps, as far as all are measured or none is."""
         run = super().decode_run(num_decode, context_tokens, longest_context_tokens)
-        return run._replace(steps=self._domain.steps_alike(num_decode, context_tokens))
+        return run._replace(steps=self._domain.steps_in_domain(num_decode, context_tokens))
 
     def outside_domain(self, shape: StepShape) -> bool:
         """Whether the time of this step (it has a token) is extrapolated from the samples."""

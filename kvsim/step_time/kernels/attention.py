@@ -1,9 +1,9 @@
-"""The kernels of attention that keeps keys and values, over all or a window of the context."""
+"""The kernels of attention that keeps keys and values, over all, a window or a chunk."""
 
 from kvsim.model import Attention
 from kvsim.step_time.kernels.dtypes import cache_dtypes, mixer_dtypes
 from kvsim.step_time.kernels.heads import heads_sheet
-from kvsim.step_time.kernels.parts import Kernels, LayerKernels
+from kvsim.step_time.kernels.parts import Kernels, LayerKernels, LocalKernels
 from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, Shape, Work
 from kvsim.step_time.kernels.work import Roofs, bits_of
 
@@ -19,8 +19,7 @@ def attention_parts(
     heads, kept = mixer.heads // tp, mixer.kv_heads_on(tp)
     elements = kept * (mixer.head_dim + mixer.value_dim)
     stored = cache_dtypes(token_bytes, elements)
-    window = mixer.window_tokens or mixer.chunk_tokens or 0
-    shape = (heads, kept, mixer.head_dim, window)
+    shape = (heads, kept, mixer.head_dim, mixer.window_tokens or 0)
     parts = LayerKernels()
     if not mixer.shares_weights:
         dtypes = mixer_dtypes(kernels.model)
@@ -30,10 +29,15 @@ def attention_parts(
         ]
     roofs = Roofs(kernels.device, bits_of(stored[0]))
     family = kernels.tables.required("decode_attention", stored)
-    parts.decode.append((count, _windowed(family, shape, roofs.decode)))
+    decode = _windowed(family, shape, roofs.decode)
     pairs = [f"{arithmetic}/{cache}" for cache in stored for arithmetic in ARITHMETIC]
     family = kernels.tables.required("prefill_attention", pairs)
-    parts.prefill.append((count, _windowed(family, shape, roofs.prefill), True))
+    prefill = _windowed(family, shape, roofs.prefill)
+    if mixer.chunk_tokens is not None:
+        parts.local.append(LocalKernels(count, mixer.chunk_tokens, decode, prefill))
+        return parts
+    parts.decode.append((count, decode))
+    parts.prefill.append((count, prefill, True))
     return parts
 
 
@@ -41,8 +45,8 @@ def _windowed(family: KernelFamily, shape: Shape, work: Work) -> dict[int, Kerne
     """The curves of this window, or those of all the context; of a head_dim that is not measured
     those of the nearest.
     """
-    for alike in (ALIKE, (2,), ()):
-        lines = heads_sheet(family, shape, work, alike)
+    for equal_at in (ALIKE, (2,), ()):
+        lines = heads_sheet(family, shape, work, equal_at)
         if lines:
             return lines
     raise AssertionError("a family has a shape")

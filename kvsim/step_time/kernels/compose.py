@@ -9,14 +9,8 @@ from kvsim.model.layers import Absent, Mixer
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.step_time.correction import WHOLE_PPM, Correction
 from kvsim.step_time.kernels.attention import attention_parts
-from kvsim.step_time.kernels.composed import (
-    HostTime,
-    KernelSheet,
-    KernelSteps,
-    MeasuredLimits,
-    PrefillChunks,
-    TimePoints,
-)
+from kvsim.step_time.kernels.composed import HostTime, KernelSteps, MeasuredLimits
+from kvsim.step_time.kernels.curves import KernelSheet, TimePoints
 from kvsim.step_time.kernels.dtypes import plain_dtypes
 from kvsim.step_time.kernels.feed_forward import dense_costs, expert_costs
 from kvsim.step_time.kernels.host import HostCost
@@ -24,6 +18,7 @@ from kvsim.step_time.kernels.latent import latent_parts
 from kvsim.step_time.kernels.missing import NotMeasured
 from kvsim.step_time.kernels.parts import Cost, Kernels, LayerKernels, added
 from kvsim.step_time.kernels.recurrence import STREAMED, recurrence_parts
+from kvsim.step_time.kernels.sequence_attention import LocalSheet, PrefillChunks
 from kvsim.step_time.kernels.tables import KernelLine
 
 MOST_TOKENS = 65536
@@ -50,7 +45,9 @@ def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
     vocabulary = model.vocab_size // split.tp
     head = kernels.gemm(vocabulary, model.hidden_size, plain_dtypes(model))
     states = added(parts.states) if parts.states else None
-    longest = min((_reach(lines) for _, lines in parts.decode), default=inf)
+    decode = [lines for _, lines in parts.decode]
+    longest = min(map(_reach, decode), default=inf)
+    decode += [each.decode for each in parts.local]
     form = KernelSteps(
         tokens=_points(TOKENS, added(parts.tokens)),
         head=_points(SAMPLED, head),
@@ -59,15 +56,22 @@ def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
         prefill=[
             PrefillChunks(_sheet(count, _longer(lines)), whole)
             for count, lines, whole in parts.prefill
+        ]
+        + [
+            PrefillChunks(_sheet(each.layers, _longer(each.prefill)), True, each.chunk_tokens)
+            for each in parts.local
         ],
         host=HostTime(0, 0, 0),
         limits=MeasuredLimits(
             tokens=MOST_TOKENS,
-            sequences=min((max(lines) for _, lines in parts.decode), default=MOST_TOKENS),
+            sequences=min(map(max, decode), default=MOST_TOKENS),
             context_tokens=LONGEST if longest is inf else int(longest),
         ),
         measured=kernels.tables.measured,
         source=kernels.tables.source,
+        local=[
+            LocalSheet(each.chunk_tokens, _sheet(each.layers, each.decode)) for each in parts.local
+        ],
     )
     form = form.corrected(Correction(scale_ppm=round(host.scale * WHOLE_PPM)))
     sparse = sum(isinstance(layer.feed_forward, Experts) for layer in model.layers)
@@ -132,13 +136,17 @@ def _communication(kernels: Kernels) -> list[tuple[float, Cost]]:
 
 def _elementwise(kernels: Kernels) -> Cost:
     """Norms, rotations, activations, cache writes and quantisation: the bytes they move; what
-    they take to start is in the host's part.
+    they take to start is in the host's part. The activation of routed experts is in their kernel.
     """
     model, tp = kernels.model, kernels.split.tp
     elements = 0
     for layer in model.layers:
         elements += 8 * model.hidden_size
-        elements += 3 * layer.feed_forward.peak_width() // tp
+        part = layer.feed_forward
+        if isinstance(part, Dense):
+            elements += (2 + part.gated) * part.intermediate_size // tp
+        elif isinstance(part, Experts):
+            elements += (2 + part.gated) * part.shared_intermediate_size // tp
         if isinstance(layer.mixer, Attention):
             elements += 3 * layer.mixer.width_on(tp)
     rate = 2 * elements / (kernels.device.bandwidth_bytes_per_s * STREAMED) * 1e6

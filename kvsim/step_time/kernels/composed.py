@@ -1,112 +1,19 @@
 """A step's time as the sum of its kernels', in integer picoseconds; the hot part.
 
-`Steps` holds what kvsim/step_time/kernels/layers.py put together. Everything is straight between
-points, so that decode steps of an unchanged batch sum in closed form.
+`KernelSteps` holds what kvsim/step_time/kernels/compose.py put together. Everything is straight
+between points, so that decode steps of an unchanged batch sum in closed form.
 """
 
-from bisect import bisect_right
-
-from kvsim.step import Chunk, StepShape
+from kvsim.step import StepShape
 from kvsim.step_time.correction import WHOLE_PPM, Correction
 from kvsim.step_time.form import DecodeRun
-
-
-class TimePoints:
-    """Times in ps at ascending whole x, straight in between and on at the last slope."""
-
-    def __init__(self, x: list[int], ps: list[int]) -> None:
-        self.x = x
-        self.ps = ps
-
-    def at(self, x: int) -> int:
-        """The time at x; before the first point as at it."""
-        last = len(self.x) - 1
-        if x <= self.x[0] or not last:
-            return self.ps[0]
-        after = min(bisect_right(self.x, x), last)
-        left, low = self.x[after - 1], self.ps[after - 1]
-        return low + (self.ps[after] - low) * (x - left) // (self.x[after] - left)
-
-    def scaled(self, ppm: int) -> "TimePoints":
-        """The same at another speed."""
-        return TimePoints(self.x, [(ps * ppm + WHOLE_PPM // 2) // WHOLE_PPM for ps in self.ps])
-
-
-class KernelSheet:
-    """Times of a kernel by batch and by tokens of each of its sequences."""
-
-    def __init__(self, batches: list[int], lines: list[TimePoints]) -> None:
-        self.batches = batches
-        self.lines = lines
-
-    def scaled(self, ppm: int) -> "KernelSheet":
-        """The same at another speed."""
-        return KernelSheet(self.batches, [line.scaled(ppm) for line in self.lines])
-
-    def of(self, batch: int) -> TimePoints:
-        """The times of so many sequences by the tokens of each: between the measured batches around
-        it, beyond the last in proportion.
-        """
-        batches, lines = self.batches, self.lines
-        after = bisect_right(batches, batch)
-        if after == len(batches):
-            last, line = batches[-1], lines[-1]
-            return TimePoints(line.x, [ps * batch // last for ps in line.ps])
-        if not after:
-            return lines[0]
-        low, high = lines[after - 1], lines[after]
-        part, span = batch - batches[after - 1], batches[after] - batches[after - 1]
-        if not part:
-            return low
-        x = sorted({*low.x, *high.x})
-        ends = [(low.at(each), high.at(each)) for each in x]
-        return TimePoints(x, [first + (second - first) * part // span for first, second in ends])
-
-
-class DecodeAttention:
-    """Attention of a batch of one size, in ps at mean contexts `x`, and the ps that each further
-    token of context, of any sequence, takes from there on.
-    """
-
-    def __init__(self, batch: int, sheets: list[KernelSheet], edges: list[int]) -> None:
-        lines = [sheet.of(batch) for sheet in sheets]
-        x = sorted({0, *edges, *(each for line in lines for each in line.x)})
-        ps = [sum([line.at(each) for line in lines]) for each in x]
-        x.append(2 * x[-1] + 1)
-        ps.append(sum([line.at(x[-1]) for line in lines]))
-        self.x = x[:-1]
-        self.ps = ps[:-1]
-        self.token_ps = [
-            max(0, (ps[at + 1] - ps[at]) // (batch * (x[at + 1] - x[at])))
-            for at in range(len(x) - 1)
-        ]
-
-
-class PrefillChunks:
-    """Attention of a chunk beside others, per sequence.
-
-    whole: whether it counts from the first token of the sequence on, as attention does, or the
-    chunk's own tokens alone, as a recurrence does.
-    """
-
-    def __init__(self, sheet: KernelSheet, whole: bool) -> None:
-        self.sheet = sheet
-        self.whole = whole
-        self._lines: dict[int, TimePoints] = {}
-
-    def scaled(self, ppm: int) -> "PrefillChunks":
-        """The same at another speed."""
-        return PrefillChunks(self.sheet.scaled(ppm), self.whole)
-
-    def chunk_ps(self, chunk: Chunk, chunks: int) -> int:
-        """The time of one of so many chunks."""
-        line = self._lines.get(chunks)
-        if line is None:
-            line = self._lines[chunks] = self.sheet.of(chunks)
-        new, prior = chunk
-        if not self.whole or not prior:
-            return line.at(new) // chunks
-        return max(line.ps[0], line.at(prior + new) - line.at(prior)) // chunks
+from kvsim.step_time.kernels.curves import KernelSheet, TimePoints
+from kvsim.step_time.kernels.sequence_attention import (
+    DecodeAttention,
+    LocalDecodeAttention,
+    LocalSheet,
+    PrefillChunks,
+)
 
 
 class HostTime:
@@ -134,7 +41,8 @@ class KernelSteps:
     """Steps of one model on one GPU of its group.
 
     tokens: everything but attention and head, by tokens of the step; head: by sampled sequences;
-    states: recurrences by decoding sequences; decode, prefill: attention. token_ps: of each token,
+    states: recurrences by decoding sequences; decode, prefill: attention; local: decode attention
+    of layers that see chunks. token_ps: of each token,
     which only a correction knows of. measured: whether the kernels were, on this device. source:
     the tables, in words. prompts_ppm: of steps that compute prompts, a millionth as much is 1.
     served: see `HostCost`; empty where nothing was judged, as with tables or corrections of a user.
@@ -153,6 +61,7 @@ class KernelSteps:
         measured: bool = True,
         source: str = "",
         prompts_ppm: int = WHOLE_PPM,
+        local: list[LocalSheet] | None = None,
     ) -> None:
         self.tokens = tokens
         self.head = head
@@ -165,9 +74,11 @@ class KernelSteps:
         self.measured = measured
         self.source = source
         self.prompts_ppm = prompts_ppm
+        self.local = local or []
         self.served = ""
         self._fixed: dict[int, int] = {}
         self._attention: dict[int, DecodeAttention] = {}
+        self._local: dict[int, list[LocalDecodeAttention]] = {}
 
     def corrected(self, correction: Correction) -> "KernelSteps":
         """The form with a correction applied."""
@@ -189,6 +100,7 @@ class KernelSteps:
             self.measured,
             self.source,
             self.prompts_ppm,
+            [each.scaled(ppm) for each in self.local],
         )
 
     def shortest_ps(self) -> int:
@@ -226,15 +138,15 @@ class KernelSteps:
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
     ) -> DecodeRun:
-        """Affine until the mean context comes to the next point."""
-        fixed_ps = self._decode_ps(num_decode)
-        attention = self._attention[num_decode]
-        mean = context_tokens // num_decode
-        at = bisect_right(attention.x, mean) - 1
-        slope = attention.token_ps[at]
-        first = attention.ps[at] + slope * (context_tokens - num_decode * attention.x[at])
-        steps = attention.x[at + 1] - mean if at + 1 < len(attention.x) else None
-        return DecodeRun(fixed_ps + first, slope * num_decode, steps)
+        """Affine until the mean context comes to the next point or chunk."""
+        first_ps = self._decode_ps(num_decode)
+        growth_ps, steps = 0, None
+        for run in self._attention_runs(num_decode, context_tokens):
+            first_ps += run.first_ps
+            growth_ps += run.growth_ps
+            if run.steps is not None:
+                steps = run.steps if steps is None else min(steps, run.steps)
+        return DecodeRun(first_ps, growth_ps, steps)
 
     def outside_domain(self, shape: StepShape) -> bool:
         """Whether more tokens, sequences or context are computed than were measured."""
@@ -257,13 +169,15 @@ class KernelSteps:
             self._attention[batch] = DecodeAttention(
                 batch, self.decode, [self.limits.context_tokens]
             )
+            self._local[batch] = [LocalDecodeAttention(batch, each) for each in self.local]
         return fixed
 
-    def _attention_ps(self, batch: int, context_tokens: int) -> int:
-        attention = self._attention.get(batch)
-        if attention is None:
+    def _attention_runs(self, batch: int, context_tokens: int) -> list[DecodeRun]:
+        """Attention of successive steps, by kind of layer."""
+        if batch not in self._attention:
             self._decode_ps(batch)
-            attention = self._attention[batch]
-        at = bisect_right(attention.x, context_tokens // batch) - 1
-        beyond = context_tokens - batch * attention.x[at]
-        return attention.ps[at] + attention.token_ps[at] * beyond
+        whole = self._attention[batch].run(batch, context_tokens)
+        return [whole, *[local.run(batch, context_tokens) for local in self._local[batch]]]
+
+    def _attention_ps(self, batch: int, context_tokens: int) -> int:
+        return sum([run.first_ps for run in self._attention_runs(batch, context_tokens)])

@@ -34,11 +34,11 @@ def expert_costs(kernels: Kernels, part: Experts, count: int) -> list[tuple[floa
     line = None
     # The kernels of the first dtype run where there are any, be it for another model's shape.
     for dtype in dtypes:
-        for alike in SAME_EXPERTS:
+        for equal_at in SAME_EXPERTS:
             family = kernels.tables.family("moe", (dtype,))
             if line is None and family is not None:
                 work = Roofs(kernels.device, bits_of(dtype)).experts
-                line = family.scaled(shape, work, alike)
+                line = family.scaled(shape, work, equal_at)
     if line is None:
         kernels.tables.required("moe", dtypes)
         raise AssertionError("a family has a shape")

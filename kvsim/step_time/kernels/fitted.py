@@ -16,9 +16,9 @@ class FittedOptions(ComposedOptions):
     engine: whose kernels, vllm or sglang (default: the scheduler's). engine_version: its host's
     part (default: the newest).
 
-    scale, overhead_us, token_us, chunk_us: a step lasts scale * t + overhead + token * its tokens
-    + chunk * its prompt chunks, where t is what the kernels and the host say. prompt_scale: a step
-    that computes prompts lasts so many times as long as that.
+    scale, overhead_us, token_us, chunk_us: a step takes `scale * t + overhead_us + token_us * its
+    tokens + chunk_us * its prompt chunks`. t is the time of the kernels and the host. prompt_scale:
+    a factor on that for a step that computes prompts.
     """
 
     def _tables(self, hardware: Hardware, engine: str, version: str | None) -> "RoofTables":

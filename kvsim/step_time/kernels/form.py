@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvsim.device import own_figures
 from kvsim.plumbing.shipped import shipped_folder
 from kvsim.step_time.kernels.missing import NotMeasured
 from kvsim.step_time.kernels.options import ComposedOptions
@@ -18,12 +19,12 @@ class KernelOptions(ComposedOptions):
 
     engine: whose kernels, vllm or sglang (default: the scheduler's). engine_version: tables of the
     newest version that is not newer, and its host's part (default: the newest). tables: a folder
-    of tables that `kvsim calibrate kernels` made (default: those that ship with kvsim); kernels
+    of tables that `kvsim calibrate kernels` made (default: those that ship with kvsim). Kernels
     that yours lack take the fitted rooflines, and the result names them.
 
-    scale, overhead_us, token_us, chunk_us: a step lasts scale * t + overhead + token * its tokens
-    + chunk * its prompt chunks, where t is what the kernels and the host say. prompt_scale: a step
-    that computes prompts lasts so many times as long as that.
+    scale, overhead_us, token_us, chunk_us: a step takes `scale * t + overhead_us + token_us * its
+    tokens + chunk_us * its prompt chunks`. t is the time of the kernels and the host. prompt_scale:
+    a factor on that for a step that computes prompts.
     """
 
     tables: Path | None = None
@@ -47,6 +48,13 @@ class KernelOptions(ComposedOptions):
         folder = shipped_folder("calibration") / "kernels"
         if self.tables is not None:
             folder = hardware.folder / self.tables
+        elif given := own_figures(hardware.device):
+            raise NotMeasured(
+                f"kernels of {hardware.device.name} were measured with other figures",
+                where="device",
+                value=", ".join(given),
+                remedy='choose step_time.kind = "fitted"',
+            )
         path = folder / f"{hardware.device.name}-{engine}{SUFFIX}"
         if not path.is_file():
             known = ", ".join(sorted(each.stem for each in folder.glob(f"*{SUFFIX}")))

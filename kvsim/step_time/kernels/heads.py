@@ -12,14 +12,14 @@ from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, Shape, Work
 
 
 def heads_sheet(
-    family: KernelFamily, shape: Shape, work: Work, alike: tuple[int, ...]
+    family: KernelFamily, shape: Shape, work: Work, equal_at: tuple[int, ...]
 ) -> dict[int, KernelLine]:
     """Curves by batch of (heads, kv_heads, head_dim, window): the measured ones; else between two
     shapes around it, straight in logarithms; else those of the nearest shape, scaled by the work.
     """
     ends = _around({each[:-1] for each in family.lines}, shape)
     if ends is None:
-        return family.sheet(shape, work, alike)
+        return family.sheet(shape, work, equal_at)
     low, high, part = ends
     below, above = (family.sheet(end, work, ()) for end in (low, high))
     batches = sorted(below.keys() & above.keys())

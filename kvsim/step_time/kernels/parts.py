@@ -18,12 +18,23 @@ NODE_US = 42.0
 PORT_BYTES_PER_S = 50e9  # of a GPU to the network: 400 Gb/s
 
 
+class LocalKernels(NamedTuple):
+    """Attention of so many layers over chunks of so many tokens: its curves over the tokens of one
+    chunk, by batch.
+    """
+
+    layers: float
+    chunk_tokens: int
+    decode: dict[int, KernelLine]
+    prefill: dict[int, KernelLine]
+
+
 class LayerKernels:
     """Kernels of some layers, each with how many layers run it.
 
     tokens: by the step's tokens. states: by decoding sequences. decode: of attention, curves over
     the context by batch. prefill: of attention and recurrence, curves over tokens by batch, and
-    whether they count from the sequence's first token on.
+    whether they count from the sequence's first token on. local: of layers that see chunks.
     """
 
     def __init__(self) -> None:
@@ -31,6 +42,7 @@ class LayerKernels:
         self.states: list[tuple[float, Cost]] = []
         self.decode: list[tuple[float, dict[int, KernelLine]]] = []
         self.prefill: list[tuple[float, dict[int, KernelLine], bool]] = []
+        self.local: list[LocalKernels] = []
 
     def add(self, more: "LayerKernels") -> None:
         """Take the kernels of other layers in."""
@@ -38,6 +50,7 @@ class LayerKernels:
         self.states += more.states
         self.decode += more.decode
         self.prefill += more.prefill
+        self.local += more.local
 
 
 class ModelSplit(NamedTuple):

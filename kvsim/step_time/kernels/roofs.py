@@ -5,6 +5,10 @@ rates, takes start + ((m / memory)^s + (c / compute)^s)^(1/s). The four constant
 fitted over all devices that have tables (`calibration/kernels/roofs.json`, made by
 evidence/points/fit_roofs.py, which also fits them with each device left out, and says how far off
 its steps then are).
+
+What keeps a kernel below the peak is the multiprocessors' other work, by the knee's own sharpness.
+A GPU whose matrix units are held back (`Device.tensor_headroom`) has that many times as long for
+the other work, so it comes nearer to its peak. No such GPU was measured.
 """
 
 import json
@@ -62,8 +66,18 @@ class FittedRoofs(Roofs):
         arithmetic, _, cache_dtype = dtype.partition("/")
         plain = kind in BY_CACHE or arithmetic in PLAIN
         start_us, memory, compute, knee = constants
+        compute = _nearer_to_peak(compute, knee, device.tensor_headroom)
         bits = bits_of(cache_dtype or arithmetic)
         return cls(device, bits, start_us, memory, compute, knee, plain)
+
+
+def _nearer_to_peak(share: float, knee: float, headroom: float) -> float:
+    """The share of its peak that a device comes to, from that of devices without headroom."""
+    if share >= 1:
+        return share
+    other_work: float = share**-knee - 1
+    nearer: float = (1 + other_work / headroom**knee) ** (-1 / knee)
+    return nearer
 
 
 class RoofFamily(KernelFamily):
@@ -80,13 +94,13 @@ class RoofFamily(KernelFamily):
             tuple(map(float, grid)), tuple(1e6 * work(self._roofs, shape, x) for x in grid)
         )
 
-    def scaled(self, shape: Shape, work: Work, alike: Sequence[int] = ()) -> KernelLine | None:
+    def scaled(self, shape: Shape, work: Work, equal_at: Sequence[int] = ()) -> KernelLine | None:
         return self._line(shape, TOKENS)
 
     def between(self, shape: Shape, work: Work) -> KernelLine:
         return self._line(shape, TOKENS)
 
-    def sheet(self, shape: Shape, work: Work, alike: Sequence[int]) -> dict[int, KernelLine]:
+    def sheet(self, shape: Shape, work: Work, equal_at: Sequence[int]) -> dict[int, KernelLine]:
         window = shape[3] if len(shape) > 3 else 0
         grid = sorted({*CONTEXTS, window} - {0})
         return {batch: self._line((*shape, batch), grid) for batch in BATCHES}
@@ -97,10 +111,11 @@ class RoofTables(KernelLookup):
 
     def __init__(self, device: Device, engine: str, fit: dict[str, Any] | None = None) -> None:
         error = _fitted()["left_out"].get(engine, {"median": 0.0, "mean": 0.0})
+        median, mean = (f"{100 * error[name]:.0f} %" for name in ("median", "mean"))
         source = (
             "a roofline for each kind of kernel, fitted over the GPUs with measured kernels (of a "
-            f"GPU that the fit has not seen, the kernels of a step are {error['median']:.0%} off "
-            f"in the median and {error['mean']:.0%} in the mean)"
+            f"GPU that the fit has not seen, the kernels of a step are {median} off "
+            f"in the median and {mean} in the mean)"
         )
         super().__init__(f"{device.name} by fitted rooflines", source, measured=False)
         self._device = device

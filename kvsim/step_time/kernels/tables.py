@@ -42,25 +42,25 @@ class KernelFamily:
         self.lines = lines
         self._shapes = np.array(sorted(lines), np.float64)
 
-    def nearest(self, shape: Shape, alike: Sequence[int] = ()) -> Shape | None:
+    def nearest(self, shape: Shape, equal_at: Sequence[int] = ()) -> Shape | None:
         """The measured shape that is nearest in the sum of logarithms' differences; of those that
-        are equal in the places `alike`. None where there is none.
+        are equal at the places `equal_at`. None where there is none.
         """
         if shape in self.lines:
             return shape
         shapes, wanted = self._shapes, np.array(shape, np.float64)
-        for place in alike:
+        for place in equal_at:
             shapes = shapes[shapes[:, place] == wanted[place]]
         if not len(shapes):
             return None
         apart = np.abs(np.log((shapes + 1) / (wanted + 1))).sum(axis=1)
         return tuple(int(size) for size in shapes[int(apart.argmin())])
 
-    def scaled(self, shape: Shape, work: Work, alike: Sequence[int] = ()) -> KernelLine | None:
+    def scaled(self, shape: Shape, work: Work, equal_at: Sequence[int] = ()) -> KernelLine | None:
         """The curve of `shape`; where it is not measured, the nearest one's times what the work of
         both, by the roofline, differs.
         """
-        near = self.nearest(shape, alike)
+        near = self.nearest(shape, equal_at)
         if near is None:
             return None
         line = self.lines[near]
@@ -69,9 +69,9 @@ class KernelFamily:
         times = (us * work(shape, x) / work(near, x) for x, us in zip(*line, strict=True))
         return KernelLine(line.x, tuple(times))
 
-    def sheet(self, shape: Shape, work: Work, alike: Sequence[int]) -> dict[int, KernelLine]:
+    def sheet(self, shape: Shape, work: Work, equal_at: Sequence[int]) -> dict[int, KernelLine]:
         """Curves by batch, the last size of a shape; the others are `shape`. {} without any."""
-        near = self.nearest((*shape, 1), alike)
+        near = self.nearest((*shape, 1), equal_at)
         if near is None:
             return {}
         found = {}

@@ -156,6 +156,7 @@ def _server(row: LogRow) -> Server:
             "drafter": "mtp" if notes.drafted else None,
             "num_speculative_tokens": notes.drafted or 1,
             "max_cudagraph_capture_size": notes.largest_graph,
+            "flashinfer_sampler": notes.flashinfer,
         },
         row.id,
     )

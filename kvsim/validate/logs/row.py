@@ -82,10 +82,9 @@ def read_rows(path: Path) -> list[LogRow]:
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise InputError(
-            "not a table of start-up logs: columns are missing",
+            f"not a table of start-up logs: columns are missing: {', '.join(missing)}",
             where=str(path),
-            value=", ".join(missing),
-            remedy=f"columns: {', '.join(COLUMNS)}",
+            value=f"the columns {', '.join(header)}",
         )
     rows = [LogRow.parse(cells, f"{path}:{line}") for line, cells in records(text)]
     if not rows:

@@ -84,7 +84,7 @@ class Notes(NamedTuple):
     """Settings out of a row's notes; None: they do not say.
 
     drafted: tokens that a next-token module drafts ahead. states: dtype of recurrent states.
-    largest_graph: tokens of the largest CUDA graph.
+    largest_graph: tokens of the largest CUDA graph. flashinfer: FlashInfer samples.
     """
 
     drafted: int | None
@@ -92,6 +92,7 @@ class Notes(NamedTuple):
     expert_parallel: bool
     states: str | None
     largest_graph: int | None
+    flashinfer: bool | None
 
 
 def read_version(text: str) -> VllmVersion:
@@ -155,12 +156,14 @@ def read_notes(text: str) -> Notes:
     caching = re.search(r"prefix caching (on|off)|prefix caching and .* (on|off)", lower)
     states = re.search(r"ssm cache (\w+)", lower)
     largest = re.search(r"max_cudagraph_capture_size=(\d+)", lower)
+    flashinfer = re.search(r"flashinfer_sampler=(true|false)", lower)
     return Notes(
         drafted=None if drafted is None else int(drafted[1]),
         prefix_caching=None if caching is None else (caching[1] or caching[2]) == "on",
         expert_parallel="expert parallel" in lower,
         states=None if states is None else states[1],
         largest_graph=None if largest is None else int(largest[1]),
+        flashinfer=None if flashinfer is None else flashinfer[1] == "true",
     )
 
 

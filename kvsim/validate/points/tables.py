@@ -34,6 +34,11 @@ class PointTable(NamedTuple):
     heads: Sequence[str]
     rows: list[tuple[str, ...]]
 
+    @property
+    def sentence(self) -> str:
+        """The note as a sentence; empty without one."""
+        return f"{self.note[0].upper()}{self.note[1:]}." if self.note else ""
+
 
 class Answer(NamedTuple):
     """Everything but the rows: errors in all, of whom, beside whom; what was refused; repeats."""
@@ -104,7 +109,7 @@ def markdown(tables: Iterable[PointTable]) -> str:
     for table in tables:
         lines = [f"| {' | '.join(table.heads)} |", f"|{'---|' * len(table.heads)}"]
         lines += [f"| {' | '.join(row)} |" for row in table.rows]
-        parts.append(f"## {table.title}\n\n{table.note.capitalize()}.\n\n" + "\n".join(lines))
+        parts.append(f"## {table.title}\n\n{table.sentence}\n\n" + "\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 

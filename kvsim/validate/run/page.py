@@ -1,13 +1,15 @@
 """The page of a comparison: both logs in one picture, and the errors in tables."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from kvsim.report.figure import GRID, INK, heading, style
-from kvsim.report.numbers import count, figures, plural
+from kvsim.report.classes import DARK
+from kvsim.report.figure import DARK_INKS, GRID, INK, heading, style
+from kvsim.report.numbers import count, figures, percent, plural
 from kvsim.report.template import rendered
 from kvsim.validate.run.comparison import RunComparison
 from kvsim.validate.run.curves import SATURATED_USAGE
@@ -46,15 +48,16 @@ def make_page(comparisons: Sequence[RunComparison]) -> str:
         "kvsim.validate.run",
         title=f"{run.meta.model} on {run.meta.gpu}: a real run and the simulated one",
         facts=_facts(comparisons[0]),
+        verdict=[_words(comparison) for comparison in comparisons],
         words=[
             *_assumed(run.assumptions),
-            *(_words(comparison) for comparison in comparisons),
             *(warning for one in comparisons if one.fit for warning in _warned(one.fit)),
         ],
-        full=f"{SATURATED_USAGE:.0%}",
+        full=percent(SATURATED_USAGE),
         height_px=HEIGHT_PX,
         figure=figure and figure.to_json(),
         tables=[table for comparison in comparisons for table in _tables(comparison)],
+        dark=json.dumps(DARK | DARK_INKS),
         version=VERSION,
         source=_sentence(run.meta.source),
         step_time_source=_sentence(comparisons[0].times.source),
@@ -136,7 +139,7 @@ def _facts(comparison: RunComparison) -> list[tuple[str, str]]:
 def _assumed(assumptions: Sequence[str]) -> list[str]:
     if not assumptions:
         return []
-    return [f"Not recorded, and taken for granted: {'; '.join(assumptions)}."]
+    return [f"Not recorded, so assumed: {'; '.join(assumptions)}."]
 
 
 def _warned(fit: RunFit) -> list[str]:
@@ -146,7 +149,7 @@ def _warned(fit: RunFit) -> list[str]:
 def _words(comparison: RunComparison) -> str:
     errors = relative(comparison.simulated, comparison.recorded)
     means = [
-        f"{_NAMES[name]} {signed(spread['mean'])}"
+        f"{_NAMES[name]} {_glued(spread['mean'])}"
         for name, spread in errors.items()
         if isinstance(spread, dict)
     ]
@@ -155,14 +158,20 @@ def _words(comparison: RunComparison) -> str:
     if comparison.fit is not None:
         how = (
             f"With {in_words(comparison.fit)}, fitted on the "
-            f"{plural(comparison.fit.requests, 'request')} answered first, the other "
-            f"{count(len(comparison.reported))} come out at"
+            f"{plural(comparison.fit.requests, 'request')} answered first, the simulated means of "
+            f"the other {count(len(comparison.reported))} differ from the recorded ones"
         )
     else:
         how = (
-            f"With nothing fitted on the run, its {count(len(comparison.run.rows))} requests are at"
+            f"With nothing fitted on the run, the simulated means of its "
+            f"{plural(len(comparison.run.rows), 'request')} differ from the recorded ones"
         )
-    return f"{how} {', '.join(means)} on average, and the makespan at {signed(makespan)}."
+    return f"{how}: {', '.join(means)}. The makespan differs by {_glued(makespan)}."
+
+
+def _glued(error: float) -> str:
+    """An error that stays beside its unit."""
+    return signed(error).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _tables(comparison: RunComparison) -> list[TextTable]:

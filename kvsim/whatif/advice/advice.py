@@ -54,6 +54,7 @@ class Advisor:
         """All five steps."""
         scenario = Scenario.from_table(self.table, self.folder)
         simulation = Simulation(scenario)
+        self._check_today()
         tried, not_tried = self._candidates(simulation)
         searched, failed = self._searched(tried)
         changes = self._tested(searched)
@@ -80,6 +81,16 @@ class Advisor:
             Survey(self.trials, self.replicates, self.folder, self.goal).of(self.table, best),
             tuple(noted(rows)),
         )
+
+    def _check_today(self) -> None:
+        """InputError unless the goal has a value at today's settings: no other can be compared."""
+        rows = self.trials.rows(self.table, self.replicates.search)
+        if all(row[self.goal.name] is None for row in rows):
+            raise InputError(
+                "has no value at today's settings, so no change can be compared",
+                where=self.goal.name,
+                remedy=next(iter(noted(rows)), "`kvsim run` says which requests were served"),
+            )
 
     def _candidates(
         self, simulation: Simulation

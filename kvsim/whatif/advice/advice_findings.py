@@ -9,7 +9,7 @@ from kvsim.whatif.advice import serve
 from kvsim.whatif.advice.advice import ALSO
 from kvsim.whatif.advice.baseline import LoadReading
 from kvsim.whatif.advice.baseline_sentences import baseline_sentences
-from kvsim.whatif.advice.change import Advice, Change, value_text
+from kvsim.whatif.advice.change import Advice, Change, Goal, value_text
 from kvsim.whatif.capacity.load import unit
 from kvsim.whatif.findings import (
     CommandText,
@@ -20,7 +20,7 @@ from kvsim.whatif.findings import (
     Section,
     as_data,
 )
-from kvsim.whatif.intervals import ratio_text
+from kvsim.whatif.intervals import Ratio, ratio_text
 from kvsim.whatif.whiskers import Whisker, whiskers
 
 if TYPE_CHECKING:
@@ -37,13 +37,14 @@ def advice_findings(advice: Advice, folder: Path, runs: int) -> Findings:
     sections: list[Section] = [
         FindingsFigure(
             f"Gain or loss in {advice.goal.name} of each change",
-            "A dot is the mean of one change alone, its line the 95 % interval. A filled dot is a "
-            "change that helps beyond chance; an interval across 0 shows no difference. " + NARROW,
+            "A dot is the mean of one change alone, its line the 95 % interval. A filled dot helps "
+            "beyond chance on seeds of its own; an open one was not tested there, or does not "
+            "help. The table has the changes that only harm. " + NARROW,
             _changes_figure(advice),
             lead=True,
         ),
         _changes_table(advice),
-        CommandText("Today", "As `vllm serve` flags.", today, lead=not helped),
+        CommandText("Today", "As flags of vllm serve.", today, lead=not helped),
     ]
     if helped:
         sections.append(CommandText("The best setting found", "Ready to paste.", best, lead=True))
@@ -64,7 +65,7 @@ def advice_findings(advice: Advice, folder: Path, runs: int) -> Findings:
 def advice_sentences(advice: Advice) -> list[str]:
     """What the best setting buys on unseen replicates, how it was searched, and the baseline."""
     sets, goal = advice.replicates, advice.goal
-    of = "seeds" if sets.search[0].window_s is None else "stretches of the trace"
+    of = "seeds" if sets.search[0].window_s is None else "parts of the trace"
     searched = f"Searched on {len(sets.search)} {of}, tested on {len(sets.test)} others"
     if sets.exact:
         searched = "Nothing in this scenario is random, and differences are exact"
@@ -111,7 +112,7 @@ def _changes_figure(advice: Advice) -> "go.Figure | None":
     rows = []
     for each in advice.changes:
         ratio = each.tested or each.ratio
-        if ratio is None or ratio == (0, 0, 0):
+        if ratio is None or ratio == (0, 0, 0) or _only_harms(advice.goal, ratio):
             continue
         name = f"{each.knob.key.rpartition('.')[2]} = {value_text(each.value)}"
         mean, low, high = (100 * part for part in ratio)
@@ -119,17 +120,22 @@ def _changes_figure(advice: Advice) -> "go.Figure | None":
     return whiskers(rows[:MOST_DRAWN], f"change of {advice.goal.name}, %")
 
 
+def _only_harms(goal: Goal, ratio: Ratio) -> bool:
+    """Whether the whole interval lies on the wrong side of 0."""
+    return ratio.high < 0 if goal.higher else ratio.low > 0
+
+
 def _changes_table(advice: Advice) -> FindingsTable:
     """Every change, best first: what it buys of the goal, and beside it, alone. Those that change
     nothing are in the note.
     """
     goal = advice.goal.name
-    idle = [
-        f"{each.knob.key.rpartition('.')[2]} = {value_text(each.value)}"
-        for each in advice.changes
-        if each.verdict == "the same"
-    ]
-    nothing = f" These change nothing at all: {', '.join(idle)}." if idle else ""
+    idle: dict[str, list[str]] = {}
+    for each in advice.changes:
+        if each.verdict == "the same":
+            idle.setdefault(each.knob.key.rpartition(".")[2], []).append(value_text(each.value))
+    named = "; ".join(f"{key} = {', '.join(values)}" for key, values in idle.items())
+    nothing = f" These change nothing at all: {named}." if idle else ""
     others = [name for name in ALSO if name != goal]
     searched = [FindingsColumn(f"{name} in the search", ratio_text, True) for name in others]
     return FindingsTable(

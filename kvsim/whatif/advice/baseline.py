@@ -87,14 +87,14 @@ class LeastPool(NamedTuple):
     """The smallest pool with which the goal is worse by a hundredth at most. tokens: its size.
     lost_tokens: the largest tried that does worse. of: tokens of the pool that it is compared with.
     utilization: the gpu_memory_utilization that leaves it; None where another key sizes the pool.
-    told: the goal with it, on replicates that its search has not seen.
+    held_out: the goal with it, on replicates that its search has not seen.
     """
 
     tokens: int
     lost_tokens: int | None
     of: int
     utilization: float | None
-    told: Ratio | None
+    held_out: Ratio | None
 
 
 class Baseline(NamedTuple):

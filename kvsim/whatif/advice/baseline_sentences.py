@@ -58,10 +58,9 @@ def evidence(load: LoadReading) -> str:
         f"{percent(share)} {name}" for name, share in parts.items() if share >= 0.0005
     )
     waited = f"{percent(load.waits.total)} of their time" + (f" ({causes})" if causes else "")
-    return (
-        f"at its fullest {percent(load.peak)} of the pool is taken, {count(load.preemptions)} of "
-        f"{count(load.requests)} requests are thrown out of it, and they wait {waited}"
-    )
+    taken = f"at its fullest {percent(load.peak)} of the pool is taken"
+    preempted = f"{numbers.plural(load.preemptions, 'preemption')}"
+    return f"{taken}, {count(load.requests)} requests have {preempted} and wait {waited}"
 
 
 def _headroom(room: Headroom, rate_unit: str) -> str:
@@ -80,18 +79,20 @@ def _headroom(room: Headroom, rate_unit: str) -> str:
 def _twice(baseline: Baseline, goal: str) -> str:
     of = baseline.twice
     if of is None:
-        return f"What twice the pool would buy of {goal} cannot be told."
+        return f"What twice the pool would change in {goal} is unknown."
     if of == (0, 0, 0):
-        return "With twice the pool and nothing else it does exactly the same."
+        return "Doubling the pool alone changes nothing."
     seen = "" if of.seen else ": no difference seen"
-    return f"With twice the pool and nothing else {goal} changes by {ratio_text(of)}{seen}."
+    return f"Doubling the pool alone changes {goal} by {ratio_text(of)}{seen}."
 
 
 def _pool(pool: LeastPool, goal: str, changed: bool) -> str:
     share = ""
     if pool.utilization is not None:
         share = f" (gpu_memory_utilization {math.ceil(1000 * pool.utilization) / 1000:g})"
-    unseen = "" if pool.told is None else f", and by {ratio_text(pool.told)} on those others"
+    unseen = (
+        "" if pool.held_out is None else f", and by {ratio_text(pool.held_out)} on those others"
+    )
     at = "the best setting found" if changed else "this setting"
     return (
         f"With {at} {count(pool.tokens)} of the pool's {count(pool.of)} tokens suffice{share}: "

@@ -138,7 +138,7 @@ KNOBS = (
         "memory.gpu_memory_utilization",
         _shares,
         _flag("gpu-memory-utilization"),
-        "what else uses the device must fit beside it",
+        "other users of the GPU must fit in the rest",
     ),
     Knob(
         "model.max_model_len",

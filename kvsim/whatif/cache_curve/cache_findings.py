@@ -49,7 +49,7 @@ def _sizes_table(answer: CacheAnswer) -> FindingsTable:
         for each in answer.sizes
     ]
     largest = answer.unlimited_tokens
-    enough = f"unlimited ({largest:,} do)" if largest else "unlimited"
+    enough = f"{largest:,} and more" if largest else "unlimited"
     last = [enough, *[_percent(answer.unlimited)] * (2 if belady else 1)]
     if tiers:
         last += behind(largest, answer.unlimited, answer.unlimited - answer.pool_ratio)

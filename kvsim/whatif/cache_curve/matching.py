@@ -78,20 +78,20 @@ def why(
             )
         grown = ", since it must hold a recurrent state,"
     return (
-        f"A block holds {found.block_tokens:,} tokens{grown} and is found whole or not at all: "
+        f"A block holds {found.block_tokens:,} tokens{grown} and is found whole or not at all. "
         f"{percent(whole)} of the prompt tokens could ever be found where blocks of {fine_tokens} "
-        f"tokens would find {percent(fine)}; {_cure(found, whole, inside)}"
+        f"tokens would find {percent(fine)}. {_cure(found, whole, inside)}"
     )
 
 
 def _cure(found: Matching, whole: float, inside: float | None) -> str:
     unit = unit_to_try(found)
     if unit is None or inside is None:
-        return "smaller blocks find more."
+        return "Smaller blocks find more."
     lets = f"prefix_match_unit = {unit} lets hits end inside a block, but only where a prompt ended"
     if inside - whole < LEAST_GAIN:
         return (
-            f"{lets}, and these prompts begin alike without going on from each other: it finds "
-            f"no more. What they share is found where it fills {found.block_tokens:,} tokens."
+            f"{lets}. No prompt here continues an earlier one, so it finds no more. A shared "
+            f"prefix is found once it fills {found.block_tokens:,} tokens."
         )
-    return f"{lets} (vLLM 0.27 and later): that could find {percent(inside)}."
+    return f"{lets} (vLLM 0.27 and later). That could find {percent(inside)}."

@@ -1,5 +1,6 @@
 """The answers of a capacity: edges found seed by seed, and what follows from them."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,6 +9,8 @@ from kvsim.whatif.capacity.bisection import Bracket
 from kvsim.whatif.intervals import SeedMean, mean_interval
 from kvsim.whatif.runner import Row
 from kvsim.whatif.scenario_tables import Table
+
+BEST = "the best"  # `behind` of the value that the others are compared with
 
 
 class CapacitySubject(NamedTuple):
@@ -52,6 +55,11 @@ class CapacityAnswer:
     def interval(self) -> SeedMean | None:
         """The mean of `values` with its interval."""
         return None if self.values is None else mean_interval(self.values)
+
+    @property
+    def utilization_to_set(self) -> float | None:
+        """The `utilization`, rounded up to three digits: the pool is not smaller with it."""
+        return None if self.utilization is None else math.ceil(1000 * self.utilization) / 1000
 
     @property
     def open(self) -> bool:

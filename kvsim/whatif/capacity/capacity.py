@@ -13,6 +13,7 @@ from kvsim.memory import ALLOCATORS
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.whatif.capacity.answers import (
+    BEST,
     CapacityAnswer,
     CapacitySubject,
     Edge,
@@ -232,7 +233,7 @@ def _compared(values: Sequence[int], answers: Sequence[CapacityAnswer | None]) -
         elif answer is None or answer.values is None:
             behind = "keeps them at no rate"
         elif at == top:
-            behind = "the best"
+            behind = BEST
         else:
             assert best is not None
             behind = difference_text(best.values or [], answer.values)

@@ -6,6 +6,7 @@ from typing import Any
 
 from kvsim.report import numbers
 from kvsim.whatif.capacity.answers import (
+    BEST,
     CapacityAnswer,
     Edge,
     GoodputPoint,
@@ -29,6 +30,7 @@ from kvsim.whatif.findings import (
 )
 from kvsim.whatif.whiskers import whiskers
 
+_MOST_SENTENCES = 4  # of a verdict
 _TITLES = {
     "rate": "The highest rate that keeps the objectives",
     "pool": "The smallest pool that keeps the objectives",
@@ -63,7 +65,8 @@ def tuning_findings(
         found = [(each, each.answer.interval) for each in tunings if each.answer is not None]
         known = [(interval.mean, each) for each, interval in found if interval is not None]
         if known:
-            top = max(known, key=lambda pair: pair[0])[1]
+            best = [each for _, each in known if each.behind == BEST]
+            top = (best or [max(known, key=lambda pair: pair[0])[1]])[0]
             rate_text = mean_text(top.answer.interval if top.answer else None)
             words.append(
                 f"{subject.label}: the highest rate is {rate_text} {capacity.unit}, with "
@@ -71,10 +74,17 @@ def tuning_findings(
             )
             commands.append(f"{run} --set {TUNED[name].key}={top.value}")
     lead: list[Section] = [
-        FindingsFigure(rate, "", whiskers(tuned_rows(tuned, name), rate), lead=True),
+        FindingsFigure(
+            f"The highest rate by {name}",
+            "A dot is the mean over the seeds, its line the 95 % interval.",
+            whiskers(tuned_rows(tuned, name), rate),
+            lead=True,
+        ),
         *([CommandText("Run it", "", "\n".join(commands), lead=True)] if run and commands else []),
     ]
-    return _findings(capacity, [*tables, *lead], words, {"tuned": data})
+    num_verdict = max(1, min(_MOST_SENTENCES, len(words)))
+    title = f"Which {name} holds the highest rate within the objectives?"
+    return _findings(capacity, [*tables, *lead], words, {"tuned": data}, num_verdict, title)
 
 
 def edge_findings(
@@ -108,6 +118,7 @@ def edge_findings(
         ]  # fmt: skip
     if not any(each.interval for each in answers) and question.name != "pool":
         sentences = [f"No {question.name} keeps the objectives under any allocator."]
+    num_verdict = max(1, min(_MOST_SENTENCES, len(sentences)))
     sentences += notes_on(answers)
     sections: list[Section] = [
         _answers_table(question, answers, capacity),
@@ -140,20 +151,26 @@ def edge_findings(
             )
             figure = goodput_figure(drawn, capacity.unit)
             sections.append(FindingsFigure("Goodput", note, figure))
-    return _findings(capacity, sections, sentences, data)
+    return _findings(capacity, sections, sentences, data, num_verdict)
 
 
 def _findings(
-    capacity: Capacity, sections: Sequence[Section], sentences: list[str], data: dict[str, Any]
+    capacity: Capacity,
+    sections: Sequence[Section],
+    sentences: list[str],
+    data: dict[str, Any],
+    num_verdict: int,
+    title: str = "",
 ) -> Findings:
     objectives, runs = [str(each) for each in capacity.objectives], capacity.runner.num_runs
     return Findings(
-        sections[0].title,
+        title or sections[0].title,
         [("objectives", ", ".join(objectives)), ("runs", str(runs))],
         sentences,
         sections,
         capacity.table,
         {"objectives": objectives, **data, "sentences": sentences, "runs": runs},
+        num_verdict=num_verdict,
     )
 
 
@@ -168,7 +185,8 @@ def _answers_table(
     rows = []
     for answer in answers:
         rate = "" if answer.rate_per_s is None else f"{numbers.figures(answer.rate_per_s)} {unit}"
-        share = "does not fit" if answer.utilization is None else f"{answer.utilization:.3f}"
+        given = answer.utilization_to_set
+        share = "does not fit" if given is None else f"{given:.3f}"
         share = numbers.NOTHING if answer.interval is None else share
         first = answer.edges[0]
         rows.append(

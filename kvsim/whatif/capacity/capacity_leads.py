@@ -1,11 +1,11 @@
 """The first screen of a capacity: each edge with its interval, and what to act on."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvsim.report import numbers
 from kvsim.whatif.capacity.answers import (
+    BEST,
     CapacityAnswer,
     CapacitySubject,
     Tuning,
@@ -44,7 +44,7 @@ def tuned_rows(
             mean = None if each.answer is None else each.answer.interval
             if mean is not None:
                 label = f"{subject.label}, {name} = {each.value:,}"
-                best = each.behind == "the best"
+                best = each.behind == BEST
                 rows.append(
                     Whisker(label, mean.mean, max(mean.low, 0.0), mean.high, mean_text(mean), best)
                 )
@@ -60,8 +60,9 @@ def edges_figure(
     for answer, mean in known:
         rate = answer.rate_per_s
         at = "" if rate is None else f" at {numbers.figures(rate)} {unit}"
-        text = value_text(answer, question)
-        best = question.name == "rate" and mean.mean == max(one.mean for _, one in known)
+        text = f"{value_text(answer, question)} {question.unit or unit}"
+        rivals = [one.mean for other, one in known if other.rate_per_s == rate]
+        best = mean.mean == (min if question.name == "pool" else max)(rivals)
         rows.append(
             Whisker(answer.subject.label + at, mean.mean, max(mean.low, 0.0), mean.high, text, best)
         )
@@ -76,8 +77,8 @@ def acts(question: Question, answers: Sequence[CapacityAnswer], run: str) -> lis
         top = max(known, key=lambda pair: pair[1].mean)[1]
         lines = [f"{run} --set {rate_key(answers[0].subject.table)}={numbers.figures(top.mean)}"]
     for answer, mean in known:
-        if question.name == "pool" and answer.utilization is not None:
-            share = math.ceil(1000 * answer.utilization) / 1000
+        if question.name == "pool" and answer.utilization_to_set is not None:
+            share = answer.utilization_to_set
             lines.append(f"--gpu-memory-utilization {share:g}  # {answer.subject.label}")
         elif question.name == "max_model_len":
             lines.append(f"--max-model-len {int(mean.mean)}  # {answer.subject.label}")

@@ -21,9 +21,9 @@ def pool_sentence(
     if answer.interval is None:
         return f"{at}: no pool keeps the objectives. {_not_memory(answer, objectives, most, unit)}"
     tokens = mean_text(answer.interval, whole=True)
-    if answer.utilization is not None:
-        share = math.ceil(1000 * answer.utilization) / 1000
-        verdict = f"gpu_memory_utilization {share:g} leaves what the neediest seed takes"
+    if answer.utilization_to_set is not None:
+        share = answer.utilization_to_set
+        verdict = f"gpu_memory_utilization {share:g} is enough for every seed"
     else:
         verdict = "more than this device has beside the model: it takes a larger one, or several"
     return f"{at}: a pool of {tokens} tokens keeps the objectives; {verdict}."

@@ -39,6 +39,6 @@ def goodput_figure(curves: Sequence[GoodputCurve], unit: str) -> "go.Figure":
     style(figure, height_px=420, hovermode="closest")
     above = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
     figure.update_layout(showlegend=True, legend=above, margin={"t": 48, "b": 52, "l": 64})
-    figure.update_xaxes(title_text=f"{unit} that come", rangemode="tozero")
-    figure.update_yaxes(title_text=f"{unit} well served", rangemode="tozero")
+    figure.update_xaxes(title_text=f"arriving {unit}", rangemode="tozero")
+    figure.update_yaxes(title_text=f"goodput, {unit}", rangemode="tozero")
     return figure

@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
+from kvsim.scenario import no_workload
 from kvsim.workload.arrivals import ARRIVALS
 
 RATE, SCALE = "rate_per_s", "rate_scale"
@@ -16,7 +17,7 @@ def with_rate(table: dict[str, Any], rate_per_s: float) -> dict[str, Any]:
     table = copy.deepcopy(table)
     workload = table.get("workload")
     if not isinstance(workload, dict):
-        raise InputError("required key is missing", where="workload")
+        raise no_workload()
     arrivals = workload.get("arrivals")
     if arrivals is None and workload.get("kind") == "trace":
         workload.pop(SCALE, None)

@@ -24,6 +24,8 @@ from kvsim.whatif.capacity.bisection import Bounds
 from kvsim.whatif.capacity.load import rate_of, with_rate
 from kvsim.whatif.scenario_tables import Table, with_value
 
+# What decides more than the size of the pool: the engine's rules, and how many adapters it serves.
+_BESIDE_POOL = ("engine_version", "max_loras")
 UP_TO = 4096.0  # times the start is far enough to look
 SHORTEST_TOKENS = 16.0
 
@@ -72,8 +74,7 @@ def own_rate(table: Table, folder: Path) -> float:
 def _with_pool(table: Table, tokens: float) -> Table:
     table = copy.deepcopy(table)
     memory = table.get("memory") or {}
-    versions = ("engine_version", "enforce_eager")
-    kept = {key: memory[key] for key in versions if key in memory}
+    kept = {key: memory[key] for key in _BESIDE_POOL if key in memory}
     return {**table, "memory": {**kept, "kv_cache_tokens": int(tokens)}}
 
 

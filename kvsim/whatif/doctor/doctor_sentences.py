@@ -90,8 +90,8 @@ def _verdict(diagnosis: Diagnosis) -> str:
         return LOAD[diagnosis.case.at_once]
     if any(each.outcome == "unsure" for each in diagnosis.findings):
         return (
-            "Cannot tell: what was suspected seems to help, and may be chance; a larger --repeat, "
-            "or --requests, tells more."
+            "Cannot tell: a suspected cause seems to help, but it may be chance. A larger --repeat "
+            "or --requests would show it."
         )
     return (
         "Cannot tell: requests wait or are computed again, memory or sequences to spare would "
@@ -144,7 +144,7 @@ def _basis(diagnosis: Diagnosis) -> str:
             "Nothing here is random: differences are exact for these requests, and others may "
             "differ."
         )
-    of = "stretches of the trace" if sets.search[0].window_s is not None else "seeds"
+    of = "parts of the trace" if sets.search[0].window_s is not None else "seeds"
     return (
         f"Cures were searched on {len(sets.search)} {of}, tested on {len(sets.test)} others and "
         f"confirmed on {len(sets.report)} more; {diagnosis.runs} runs."

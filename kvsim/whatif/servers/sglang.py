@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from kvsim.plumbing.options import Options
+from kvsim.readers.sglang.args import DP_CONSERVATIVENESS
 from kvsim.simulation import Simulation
 from kvsim.whatif.servers.flags import flags, hub_id, written
 
@@ -17,6 +19,7 @@ _POOLS = (
     *("hicache_ratio", "hicache_size", "hicache_write_policy", "hicache_storage_backend"),
     "hicache_storage_prefetch_policy",
 )
+_SHARED = ("chunked_prefill_size", "max_running_requests")
 _MODEL = {
     "tensor_parallel_size": "tp-size",
     "pipeline_parallel_size": "pp-size",
@@ -32,7 +35,11 @@ def command_of(simulation: Simulation, tables: dict[str, Any]) -> str:
     """
     scenario, model = simulation.scenario, tables["model"]
     allocator, memory = scenario.allocator[0], scenario.memory
-    own, left = flags(scenario.scheduler_of(allocator), _flags_of(_NAMED), "scheduler")
+    copies = model.get("data_parallel_size", 1)
+    scheduler: Options = scenario.scheduler_of(allocator)
+    if copies > 1:
+        scheduler, model = _of_whole_server(scheduler, copies), _whole_model(model, copies)
+    own, left = flags(scheduler, _flags_of(_NAMED), "scheduler")
     pools, beside = flags(allocator, _flags_of(_POOLS), "allocator.0")
     path = str(Path(model["hf_config"]).parent) if "hf_config" in model else hub_id(model["name"])
     given = [f"--{flag} {model[key]}" for key, flag in _MODEL.items() if model.get(key) is not None]
@@ -41,8 +48,25 @@ def command_of(simulation: Simulation, tables: dict[str, Any]) -> str:
         given.append(f"--max-total-tokens {tokens}")
     elif memory.mem_fraction_static != "auto":
         given.append(f"--mem-fraction-static {memory.mem_fraction_static:g}")
+    if copies > 1:
+        given.append("--enable-dp-attention")
+    if model.get("enable_expert_parallel"):
+        given.append(f"--ep-size {model.get('tensor_parallel_size', 1)}")
     arguments = [f"--model-path {path}", *given, *own, *pools]
     return written("python -m sglang.launch_server", arguments, [*left, *beside])
+
+
+def _whole_model(model: dict[str, Any], copies: int) -> dict[str, Any]:
+    """The table [model] with the GPUs of all copies of the attention, as --tp-size counts them."""
+    return model | {"tensor_parallel_size": copies * model.get("tensor_parallel_size", 1)}
+
+
+def _of_whole_server(scheduler: Options, copies: int) -> Options:
+    """The options of one copy of the attention as those that SGLang shares out between copies."""
+    own = scheduler.model_dump()
+    whole = {name: copies * own[name] for name in _SHARED if (own[name] or -1) > 0}
+    usual = round(own["schedule_conservativeness"] / DP_CONSERVATIVENESS, 6)
+    return scheduler.model_copy(update=whole | {"schedule_conservativeness": usual})
 
 
 def _flags_of(options: tuple[str, ...]) -> dict[str, str]:

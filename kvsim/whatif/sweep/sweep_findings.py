@@ -79,7 +79,7 @@ def sweep_findings(
     return Findings(
         question(sweep.keys),
         [
-            ("settings", count(len(sweep.settings))),
+            ("settings", count(len(settings))),
             ("seeds", count(len(sweep.seeds))),
             ("runs", count(len(frame))),
         ],
@@ -105,7 +105,7 @@ def sweep_sentences(
         sentences += _best_sentences(by_load(settings, keys), by)
         sentences += _load_sentences(settings)
         if len(settings[0].seeds) == 1:
-            sentences.append("One seed: no intervals. Give --repeat for them.")
+            sentences.append("One seed gives no intervals: add --repeat 5.")
         elif not seeds_matter(settings):
             sentences.append(
                 "The seed changes nothing in this scenario, so repeating it says nothing more."
@@ -131,7 +131,9 @@ def _best_sentences(groups: Sequence[tuple[Load, list[SweepSetting]]], by: Measu
             equal = sum(
                 each.behind in ("the same", UNSEEN) for each in best(members, by, len(members))
             )
-            others = f" No difference is seen to {plural(equal, 'other setting')}." if equal else ""
+            same = f"{plural(equal, 'other setting')} {'is' if equal == 1 else 'are'} as good"
+            within = ", within the intervals" if len(setting.seeds) > 1 else ""
+            others = f" {same}{within}." if equal else ""
             sentences.append(f"Best in {by.title.lower()}{at}: {name}: {setting.text(by)}.{others}")
     return sentences
 
@@ -142,11 +144,12 @@ def _load_sentences(settings: Sequence[SweepSetting]) -> list[str]:
     always = sum(setting.saturated == len(setting.seeds) for setting in settings)
     sometimes = sum(bool(setting.saturated) for setting in settings) - always
     if always or sometimes:
-        parts = [f"{count(always)} at every seed" if len(settings[0].seeds) > 1 else count(always)]
-        parts += [f"{count(sometimes)} at some"] if sometimes else []
+        of = plural(len(settings), "setting")
+        often = " at every seed" if len(settings[0].seeds) > 1 else ""
+        some = f", and {count(sometimes)} at some seeds" if sometimes else ""
         sentences.append(
-            f"Of {plural(len(settings), 'setting')} {numbers.listed(parts)} could not keep up with "
-            "the arrivals (saturated): their waits grow with the length of the run."
+            f"Saturated: {count(always)} of {of}{often}{some}. The queue grew until the last "
+            "arrival, so waits depend on the length of the run."
         )
     least = min(setting.refused for setting in settings)
     more = sum(setting.refused > least for setting in settings)
@@ -154,8 +157,8 @@ def _load_sentences(settings: Sequence[SweepSetting]) -> list[str]:
         sentences.append(f"Every setting refuses requests, {count(least)} of them at least.")
     if more:
         sentences.append(
-            f"{plural(more, 'setting')} refuse more requests than others, and stand behind those: "
-            "whoever serves fewer is quicker."
+            f"{plural(more, 'setting')} refuse more requests than others, and rank behind those: "
+            "a setting that serves fewer requests is faster."
         )
     return sentences
 
@@ -172,8 +175,7 @@ def _best_table(
     title = f"The best {plural(len(ranked), 'setting')} by {by.title.lower()}"
     return FindingsTable(
         title if len(groups) == 1 else f"The best settings at each load by {by.title.lower()}",
-        f"Means over the seeds ± half of the 95 % interval. {NARROW} Settings are compared with "
-        "the best at the same load on the same seeds, pair by pair.",
+        _best_note(settings),
         (
             *("", *short_names(keys), "against the best"),
             _measure_column(by),
@@ -191,6 +193,15 @@ def _best_table(
     )
 
 
+def _best_note(settings: Sequence[SweepSetting]) -> str:
+    if not settings or len(settings[0].seeds) == 1:
+        return "Settings are compared with the best at the same load."
+    return (
+        f"Means over the seeds ± half of the 95 % interval. {NARROW} Settings are compared with "
+        "the best at the same load on the same seeds, pair by pair."
+    )
+
+
 def _pareto_table(
     settings: Sequence[SweepSetting], keys: Sequence[str], latency: Measure
 ) -> FindingsTable:
@@ -199,7 +210,7 @@ def _pareto_table(
     return FindingsTable(
         "Pareto-optimal settings",
         "Each of these takes less memory, waits less, serves more or refuses fewer than any other "
-        "at the same load (means). Of several equal ones the first stands here.",
+        "at the same load (means). Of several equal ones only the first is listed.",
         ("", *short_names(keys), *(_measure_column(each) for each in measures), ""),
         [
             (

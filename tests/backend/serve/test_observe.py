@@ -284,6 +284,14 @@ def test_who_can_never_run_is_refused_by_name(path, tmp_path):
     assert lock_step(ObservedRun.read(tmp_path / "run")).difference is None
 
 
+def test_a_tier_is_refused_by_name(path):
+    table = loaded(path, "paged").model_dump(mode="json", exclude_none=True)
+    table["allocator"] = [each for each in table["allocator"] if each["kind"] == "paged"]
+    table["tier"] = [{"kind": "vllm-offloading", "kv_offloading_size": 1}]
+    with pytest.raises(InputError, match="from the device's memory alone"):
+        observe(Scenario.from_table(table, path.parent), "cpu", allocator="paged", clock="cpu")
+
+
 def test_nothing_served_is_said(path, tmp_path):
     scenario = loaded(path, "paged", "memory.kv_cache_tokens=8")
     with pytest.raises(InputError, match="no request was served"):

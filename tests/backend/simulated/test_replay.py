@@ -6,6 +6,7 @@ from evidence.cache.checks import small_shape
 from evidence.cache.recorder import StepRecorder, record_steps
 from evidence.cache.simulated import (
     CONTIGUOUS,
+    HOST_MEMORY,
     PAGED,
     PREEMPTING,
     SWAPPING,
@@ -17,9 +18,10 @@ from evidence.cache.simulated import (
 from evidence.prove.replay import replay
 from kvsim.backend.calibrate.held_out import held_out_steps
 from kvsim.backend.simulated.copies import in_order
-from kvsim.backend.step import Copy, HostSwap
+from kvsim.backend.step import Copy, HostSwap, TierCopy
 from kvsim.backend.stores.buffers import BufferStore
 from kvsim.backend.stores.paged import PagedStore
+from kvsim.backend.tiers.host_slots import HostSlots
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
@@ -86,6 +88,52 @@ def test_a_replay_that_loses_what_was_swapped_is_found_out(monkeypatch):
         small_run(PAGED["paged without prefix cache"], scheduler=SWAPPING), DECODER
     )
     assert not found.ok
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    blocks_per_chunk=st.sampled_from([1, 2, 3]),
+    max_num_seqs=st.sampled_from([4, 256]),
+    policy=st.sampled_from(["lru", "arc"]),
+    sync=st.booleans(),
+)
+def test_blocks_come_back_from_host_memory_as_they_were(
+    seed, blocks_per_chunk, max_num_seqs, policy, sync
+):
+    tier = HOST_MEMORY | {
+        "blocks_per_chunk": blocks_per_chunk,
+        "eviction_policy": policy,
+        "sync_load_budget_bytes": 2**40 if sync else 0,
+    }
+    scheduler = {"max_num_seqs": max_num_seqs}
+    run = small_run(PAGED["paged"], seed, scheduler=scheduler, tier=tier)
+    found, recorder = replay_run(run, DECODER)
+    assert found.ok, found
+    copies = [move for step in recorder.steps for move in step.moves if isinstance(move, TierCopy)]
+    assert any(copy.to_host for copy in copies)
+
+
+def test_a_replay_that_loses_a_load_is_found_out(monkeypatch):
+    run = small_run(PAGED["paged"], tier=HOST_MEMORY)
+    found, recorder = replay_run(run, DECODER)
+    copies = [move for step in recorder.steps for move in step.moves if isinstance(move, TierCopy)]
+    assert found.ok
+    assert sum(not copy.to_host for copy in copies) > 5
+    monkeypatch.setattr(HostSlots, "load", lambda self, slots, blocks: blocks.fill_(float("nan")))
+    assert not replay_run(run, DECODER)[0].ok
+
+
+def test_a_tier_that_no_store_has_is_refused():
+    tier = {"kind": "vllm-simple-offloading", "kv_offloading_size": 1}
+    with pytest.raises(InputError, match="to host memory alone"):
+        replay_run(small_run(PAGED["paged"], tier=tier), DECODER)
+
+
+def test_chunks_of_lmcache_come_back_as_they_were():
+    tier = {"kind": "lmcache", "max_local_cpu_size": 0.1875, "chunk_size": 8}
+    found, _ = replay_run(small_run(PAGED["paged"], tier=tier), DECODER)
+    assert found.ok, found
 
 
 def test_room_for_some_swaps_the_others_are_recomputed():

@@ -397,9 +397,9 @@ def test_a_prompt_of_a_hybrid_gets_through_a_pool_little_larger_than_it(
 def test_whole_prompts_have_no_limit_in_flight() -> None:
     """chunked_prefill_size = -1: a step computes all of a prompt, however long."""
     whole = Sglang.parse({"chunked_prefill_size": -1}, "scheduler")
-    assert whole.max_in_flight_tokens is None
+    assert whole.max_in_flight_tokens(whole.depth) is None
     chunks = Sglang.parse({"chunked_prefill_size": 64}, "scheduler")
-    assert chunks.max_in_flight_tokens == chunks.depth * 64
+    assert chunks.max_in_flight_tokens(chunks.depth) == chunks.depth * 64
 
 
 def test_whole_prompts_need_no_chunk_that_holds_a_page(tables: Any) -> None:
@@ -424,7 +424,9 @@ def test_a_prompt_that_waits_for_windows_nobody_holds_is_an_error(
         memory={"kv_cache_tokens": 563},
         model={"name": "gpt-oss-20b", "max_model_len": 512},
     )
-    with pytest.raises(InputError, match=r"swa_full_tokens_ratio: .*for ever.*64 of 384 slots"):
+    with pytest.raises(
+        InputError, match=r"ratio: .*for ever.*320 of 321.* of request r .*64 of 384 slots"
+    ):
         kvsim.simulate(made, [Request("r", 0, 321, 55), *later])
     made["memory"] = {"kv_cache_tokens": 700}
     (run,) = kvsim.simulate(made, [Request("r", 0, 321, 55), *later]).runs

@@ -37,6 +37,7 @@ ALLOCATORS: list[dict[str, Any]] = [
     {"block_size": 16, "enable_prefix_caching": False},
     {"block_size": 16, "eviction_policy": {"kind": "arc"}},
 ]
+WITH_STATES = ("jamba-v0.1", "tiny")  # of HYBRIDS
 SERVED: list[dict[str, Any]] = [
     {},
     {"prefix_cache_retention_interval": 0},
@@ -121,6 +122,8 @@ def test_several_groups_of_layers_verify_in_step_too(
 ) -> None:
     if not suits(config, scheduler) or ("semantics" in scheduler and "model" in config):
         return  # 0.27 does not bear two kinds of full attention
+    if "semantics" in scheduler and "eviction_policy" in served and model in WITH_STATES:
+        return  # 0.27 keeps no prefix of a state unless asked, so none is evicted
     if not named:
         requests = nameless(requests)
     made = {

@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 from support.naive_cells import NaiveField
 
 from kvsim.memory.cells.batch import equal_parts, num_tokens, slices
-from kvsim.memory.cells.cache import DONE, NO_ROOM, Cache, CellCache, LayerCost
+from kvsim.memory.cells.cache import DONE, NO_ROOM, CellCache
 from kvsim.memory.cells.field import OPEN, CellField, TokenRun
+from kvsim.memory.cells.layer_cache import Cache, LayerCost
 from kvsim.memory.cells.older import ContiguousField, OlderCache
 
 SEQS = st.integers(0, 3)

@@ -103,7 +103,9 @@ class Harness:
         self.size = random.choice([1, 2, 4])
         num_blocks = random.randint(6, 24)
         layout = KVLayout((KVGroup("full", 1, 1),))
-        memory = MemorySpec(num_blocks * self.size, layout, 512, 1, lag, rules, unwatched=counted)
+        memory = MemorySpec(
+            num_blocks * self.size, layout, 512, 1, lag, lag, rules, unwatched=counted
+        )
         options = Paged(block_size=self.size, enable_prefix_caching=caching)
         allocator = options.build(memory)
         assert isinstance(allocator, PagedAllocator)

@@ -173,7 +173,7 @@ def test_what_is_a_little_beyond_or_smaller_was_measured() -> None:
     assert not domain.outside(StepShape((), 100, 22_000))
     assert domain.outside(StepShape((), 100, 22_001))
     assert domain.outside(StepShape((), 7, 700))  # g of fewer tokens is not known
-    steps = domain.steps_alike(100, 21_000)
+    steps = domain.steps_in_domain(100, 21_000)
     assert steps == 11
     assert not domain.outside(StepShape((), 100, 21_000 + 100 * (steps - 1)))
     assert domain.outside(StepShape((), 100, 21_000 + 100 * steps))

@@ -13,8 +13,11 @@ from kvsim.request import Request
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.correction import Correction
+from kvsim.step_time.kernels.compose import _elementwise
 from kvsim.step_time.kernels.form import KernelOptions
 from kvsim.step_time.kernels.host import NOTHING, host_cost
+from kvsim.step_time.kernels.parts import Kernels, ModelSplit
+from kvsim.step_time.kernels.roofs import RoofTables
 from kvsim.step_time.options import Hardware
 
 CASES = [
@@ -28,6 +31,7 @@ CASES = [
     ("qwen3.5-397b-a17b", "h200", 8, "sglang"),
     ("gemma-3-12b", "a100-80gb", 1, "vllm"),
     ("bamba-9b", "l40s", 1, "sglang"),
+    ("llama-4-scout", "b200", 2, "vllm"),
 ]
 
 
@@ -97,6 +101,15 @@ def test_a_prompt_in_two_chunks_attends_to_as_much_as_in_one():
     whole = attention.chunk_ps(Chunk(16384, 0), 1)
     halves = attention.chunk_ps(Chunk(8192, 0), 1) + attention.chunk_ps(Chunk(8192, 8192), 1)
     assert halves == pytest.approx(whole, rel=1e-6)
+
+
+def test_the_activation_is_read_and_written_once():
+    device, model = named_device("h100"), named_model("llama-3.1-8b")
+    kernels = Kernels(RoofTables(device, "vllm"), device, model, ModelSplit(2, 1, 1))
+    norms, gate_up_product, rotated = 8 * 4096, 3 * 14336 // 2, 3 * (4096 + 2 * 1024) // 2
+    moved = 2 * 32 * (norms + gate_up_product + rotated)
+    expected = 1e6 * 100 * moved / (0.8 * device.bandwidth_bytes_per_s)
+    assert _elementwise(kernels)(100) == pytest.approx(expected)
 
 
 def test_measured_points_are_met_to_the_picosecond():

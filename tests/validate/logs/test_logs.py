@@ -85,6 +85,18 @@ def test_rows_of_sglang_are_sized_as_sglang_does(tmp_path):
     assert default.pool_gib != found.pool_gib
 
 
+def test_a_row_may_say_that_flashinfer_is_not_installed(tmp_path):
+    """vllm#21348's other log: 8.11 GiB and 178,880 tokens under 0.9.2 beside LMCache, whose image
+    had no FlashInfer. What vLLM held outside torch there is not known.
+    """
+    vllm = {"engine_version": "0.9.2", "gpu_memory_utilization": "0.9", "num_gpu_blocks": ""}
+    log = SGLANG | vllm | {"available_kv_gib": "8.11", "kv_cache_tokens": "178880"}
+    image = outcome(tmp_path, **OPEN | log)
+    sorts = outcome(tmp_path, **OPEN | log | {"notes": "flashinfer_sampler=false"})
+    assert image.error == pytest.approx(0.74, abs=0.01)
+    assert sorts.error == pytest.approx(0.24, abs=0.01)
+
+
 def test_rows_of_tensorrt_are_sized_as_tensorrt_does(tmp_path):
     """TensorRT-LLM#224 gives tokens alone. It does not tell max_num_tokens: 25 prompts of 1,024."""
     found = outcome(tmp_path, **OPEN | TENSORRT)
@@ -98,7 +110,7 @@ def test_rows_of_tensorrt_are_sized_as_tensorrt_does(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        (SGLANG | {"model": "meta-llama/Llama-4-Scout-17B-16E-Instruct"}, "not followed"),
+        (SGLANG | {"model": "deepseek-ai/DeepSeek-V4-Flash"}, "not followed"),
         (TENSORRT | {"model": "nvidia/Nemotron-H-8B-Base-8K"}, "not followed"),
         (SGLANG | {"available_kv_gib": "", "kv_cache_tokens": ""}, "gives no pool"),
         (SGLANG | {"notes": "drafts with mtp 2"}, "drafter"),
@@ -258,8 +270,9 @@ def test_quantisations_as_written(text, scheme):
 
 def test_settings_among_the_notes():
     notes = read_notes("hybrid; expert parallel; MTP 3; prefix caching on; mamba ssm cache float16")
-    assert notes == (3, True, True, "float16", None)
-    assert read_notes("no MTP; max_cudagraph_capture_size=2048") == (None, None, False, None, 2048)
+    assert notes == (3, True, True, "float16", None, None)
+    notes = read_notes("no MTP; max_cudagraph_capture_size=2048; flashinfer_sampler=false")
+    assert notes == (None, None, False, None, 2048, False)
 
 
 @pytest.mark.parametrize(
@@ -304,3 +317,15 @@ def test_the_collected_logs():
     assert summary.pool.median <= 0.01
     assert summary.pool.p90 <= 0.04
     assert summary.tokens.p90 <= 0.001
+
+
+def test_a_narrow_table_breaks_no_name_inside_a_word(tmp_path, monkeypatch):
+    """Once `google/gemma-3-12` and `b-it`; an error that rounds to nothing has no minus."""
+    monkeypatch.setenv("COLUMNS", "62")
+    changes = {"model": "google/gemma-3-12b-it", "engine_version": "0.19.0", "num_gpu_blocks": ""}
+    changes |= {"available_kv_gib": "47.72", "kv_cache_tokens": "130304", "max_model_len": "8192"}
+    path = table(tmp_path / "logs.csv", ROW | changes | {"kv_cache_dtype": "auto"})
+    printed = CliRunner().invoke(app, ["validate", "logs", str(path)]).output
+    parts = printed[printed.index("google/") :].split()
+    assert {"gemma-3-12b-", "it"} <= set(parts), printed
+    assert "-0.0 %" not in printed

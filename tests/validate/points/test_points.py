@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
+from kvsim.report.numbers import plural
 from kvsim.simulation import simulate
 from kvsim.validate.points.errors import PointErrors, beside, grouped, totals
 from kvsim.validate.points.labels import split_of
@@ -201,6 +202,7 @@ def test_judged_rows_are_told_in_totals_alone(tmp_path):
         answers[half] = json.loads(result.stdout)
         named = [each["id"] for each in answers[half]["rows"]]
         page = (out / "report.html").read_text()
+        assert f"of {plural(answers[half]['all']['rows'], 'point')} could be simulated." in page
         for name in (FIT, JUDGE):
             assert (name in named) == (name in page)
         assert named == {"fit": [FIT], "judge": [], "all": [FIT, JUDGE]}[half]

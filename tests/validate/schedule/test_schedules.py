@@ -2,7 +2,7 @@
 
 vLLM 0.33.0 and 0.11.2: 01 to 19 cover rule after rule, 21 to 40 and 51 to 55 combine them under
 pressure, and 41 to 46, 56 and 57 are the smallest cases of corners that a simulator got wrong. 76
-to 81 are over the stages of a pipeline, each the first of its kind that a generator made.
+to 84 are over the stages of a pipeline, each the first of its kind that a generator made.
 SGLang 0.5.23: S01 to S12, and R01 to R08, random ones of many shapes (each the first of its kind
 that a generator made) and, R06 and R07, the smallest of corners that a simulator got wrong; rows
 hold the new-token ratio, to the last bit. Over two pools: W01 to W08 windows, M01 to M09 recurrent
@@ -23,7 +23,8 @@ from kvsim.validate.schedule.verdict import compare, validate_case
 CASES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
 # As `vllm serve` 0.33.0 plans and runs them, from a config.json and its flags. From 70 on: drawn
 # cases, recorded from the same scheduler and pool; those named for drafts are one a kind of layers,
-# the others each the first to show a corner that a simulator got wrong.
+# the others each the first to show a corner that a simulator got wrong; 102 to 107 are over the
+# stages of a pipeline, each the first of its kind that a generator made.
 SERVED = sorted((Path(__file__).parent / "served").glob("*.json"))
 SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
 # Two engines, one for prompts and one for outputs, and a link between them: SGLang's 0.5.23, and
@@ -31,7 +32,8 @@ SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
 # the overlap loop, failed transfers, timeouts, full host memory, no memory for the last one.
 PAIRS = sorted((Path(__file__).parent / "sglang_pd").glob("*.json"))
 VLLM_PAIRS = sorted((Path(__file__).parent / "vllm_pd").glob("*.json"))
-# SGLang 0.5.23 with its hierarchical cache, on a clock that has copies and a storage.
+# SGLang 0.5.23 with its hierarchical cache, on a clock that has copies and a storage. C23 and later
+# are drawn, each the first to show a corner that a simulator got wrong, and C26 overlap in chunks.
 HICACHE = sorted((Path(__file__).parent / "schedules_hicache").glob("*.json"))
 
 HYBRIDS = sorted((Path(__file__).parent / "schedules_sglang_hybrid").glob("*.json"))
@@ -67,7 +69,7 @@ def test_a_difference_between_two_engines_names_the_engine_and_its_row() -> None
 
 def test_all_recordings_are_there() -> None:
     kinds = (CASES, SERVED, SGLANG, HYBRIDS, HICACHE, PAIRS, VLLM_PAIRS)
-    assert [len(cases) for cases in kinds] == [77, 51, 20, 17, 22, 15, 11]
+    assert [len(cases) for cases in kinds] == [80, 57, 20, 17, 27, 15, 11]
     for cases in kinds:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}

@@ -212,3 +212,11 @@ def test_a_tier_is_tried_where_the_device_cannot_hold_what_comes_again(tables: A
     table = sessions(tables) | {"allocator": [{"kind": "paged"}], "scheduler": "continuous"}
     table["tier"] = [{"kind": "vllm-offloading", "kv_offloading_size": 9.5}]
     assert "--kv-offloading-size 9.5" in serve.command(table, Path())
+
+
+def test_a_scenario_that_serves_nothing_gets_no_advice(tables: Any) -> None:
+    table = chats(tables)
+    table["workload"] = {**table["workload"], "prompt": {"kind": "fixed", "tokens": 5000}}
+    del table["workload"]["clip_to"]
+    with pytest.raises(InputError, match=r"e2e_s\.mean: has no value at today's settings"):
+        advised(table)

@@ -154,7 +154,7 @@ def test_it_says_what_hits_inside_blocks_would_find(tmp_path: Path, unit: int | 
     made = Simulation(Scenario.load(str(path), changes))
     tried = unit or 32
     inside = found_at_ends(in_order(made), answer["block_tokens"], tried, outputs=True)
-    assert f"(vLLM 0.27 and later): that could find {percent(inside)}." in answer["why"]
+    assert f"(vLLM 0.27 and later). That could find {percent(inside)}." in answer["why"]
     found = found_in_a_run(path, *changes, f"allocator.0.prefix_match_unit={tried}")
     assert found == inside > answer["unlimited"] == blocks
 

@@ -153,6 +153,28 @@ def test_the_smallest_pool_grows_with_the_rate(busy: dict[str, Any]) -> None:
     assert tokens == pytest.approx(max(largest.values), abs=1)
 
 
+@pytest.mark.parametrize(
+    "memory",
+    [
+        {"gpu_memory_utilization": 0.5, "enforce_eager": True, "weights_gib": 1.0},
+        {"num_gpu_blocks": 600, "engine_version": "0.19"},
+        {"kv_cache_bytes": 10**9, "max_loras": 4, "max_lora_rank": 64},
+        {"free_gpu_memory_fraction": 0.5, "kv_cache_tokens": 9000},
+        {"mem_fraction_static": 0.5},
+    ],
+)
+def test_a_pool_that_is_tried_is_the_only_one_in_its_table(
+    busy: dict[str, Any], memory: dict[str, Any]
+) -> None:
+    """And what the scenario says beside its size stays: its requests may ask for adapters."""
+    table = {**busy, "memory": memory, "allocator": [{"kind": "paged"}]}
+    table["workload"] |= {"adapters": {"count": 4}} if "max_loras" in memory else {}
+    tried = QUESTIONS["pool"].put(table, 2000.0)
+    stays = {key: memory[key] for key in ("engine_version", "max_loras") if key in memory}
+    assert tried["memory"] == {"kv_cache_tokens": 2000} | stays
+    assert Simulation(Scenario.from_table(tried)).pool.pool_tokens == 2000
+
+
 def test_where_no_pool_helps_it_is_said_what_does(busy: dict[str, Any]) -> None:
     table = {**busy, "allocator": [{"kind": "paged"}]}
     table["workload"]["num_requests"] = 400

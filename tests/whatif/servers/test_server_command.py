@@ -103,3 +103,39 @@ def test_a_scheduler_of_no_server_has_no_command(tmp_path: Path) -> None:
     tables = {**BASE, "allocator": [{"kind": "paged"}], "scheduler": {"kind": "orca"}}
     assert server_command(tables, tmp_path) is None
     assert program("orca") == "scenario"
+
+
+def test_copies_of_the_attention_import_as_they_were(tmp_path: Path) -> None:
+    """SGLang's flags are of the whole server, the scenario's options of one copy."""
+    scheduler = {
+        "kind": "sglang",
+        "chunked_prefill_size": 1024,
+        "max_running_requests": 32,
+        "schedule_conservativeness": 0.3,
+        "disable_overlap_schedule": True,
+    }
+    model = {"name": "deepseek-r1", "max_model_len": 8192, "tensor_parallel_size": 2}
+    model |= {"data_parallel_size": 4, "enable_expert_parallel": True}
+    tables = {
+        "model": model,
+        "device": {"name": "h200"},
+        "memory": {"mem_fraction_static": "auto"},
+        "allocator": [{"kind": "radix"}],
+        "scheduler": scheduler,
+    }
+    command = server_command(tables, tmp_path)
+    assert command is not None
+    for flag in ("--tp-size 8", "--dp-size 4", "--enable-dp-attention", "--ep-size 8"):
+        assert flag in command
+    assert "--chunked-prefill-size 4096" in command
+    assert "--schedule-conservativeness" not in command
+    (tmp_path / "serve.sh").write_text(command + "\n")
+    arguments = ["import", str(tmp_path / "serve.sh"), "--device", "h200"]
+    done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "mine.toml")])
+    assert done.exit_code == 0, done.output
+    made = tomllib.loads((tmp_path / "mine.toml").read_text())
+    assert {key: made["model"][key] for key in model if key != "name"} == {
+        key: value for key, value in model.items() if key != "name"
+    }
+    assert {key: made["scheduler"][key] for key in scheduler} == scheduler
+    assert made["fleet"] == {"replicas": 4, "router": {"kind": "sglang-dp", "lockstep": True}}

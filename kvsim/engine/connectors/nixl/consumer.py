@@ -70,7 +70,7 @@ class NixlConsumer(Connector):
     # --- the scheduler half ---------------------------------------------------------------------
 
     def read_groups(self, groups: tuple[ReadGroup, ...]) -> None:
-        """The groups of layers of the engine, where they are not known before it is built."""
+        """Set the groups of layers of the engine, where they become known after it is built."""
         self._groups = groups
 
     def arrived(self, name: str) -> None:

@@ -23,9 +23,9 @@ class RemotePrompt:
 
 
 class KeeperInbox:
-    """Messages to a prefill engine, which looks at them when it polls, each with the time it comes:
-    `read` once a prompt has been read, `heartbeats` for those that wait to be read. came: called
-    with every message.
+    """Messages to a prefill engine, each with the time in ps at which it arrives: `read` once a
+    prompt has been read, `heartbeats` for those that wait to be read. came: called with every
+    message.
     """
 
     def __init__(self) -> None:
@@ -39,14 +39,14 @@ class KeeperInbox:
         self.came()
 
     def put_heartbeat(self, now_ps: int, names: tuple[str, ...]) -> None:
-        """These prompts are waited for at now_ps."""
+        """Send a heartbeat at now_ps for prompts that wait to be read."""
         self.heartbeats.append((now_ps, names))
         self.came()
 
 
 class RemotePrompts:
-    """Prompts of one deployment by the names of their sequences, until they are read or the decode
-    engine has given them up.
+    """Computed prompts of one deployment by sequence id, until the decode engine has read them or
+    given them up.
     """
 
     def __init__(self) -> None:

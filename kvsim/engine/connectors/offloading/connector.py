@@ -149,7 +149,7 @@ class OffloadingConnector(Connector):
         tables, skipped = self.device.blocks_of(seq), self.device.skipped_blocks(seq)
         chunks: list[HostChunk] = []
         blocks: list[int] = []
-        num_bytes = 0
+        num_bytes = skipped_blocks = 0
         for g, group in enumerate(self.settings.groups):
             size = group.block_tokens
             first, last = ceil_div(device_tokens, size), ceil_div(end, size)
@@ -163,6 +163,8 @@ class OffloadingConnector(Connector):
             blocks += taken
             num_bytes += len(taken) * group.block_bytes
             each = group.chunk_blocks
+            if not chunks:
+                skipped_blocks = first % each
             keys = self.keys.listed(seq, g, first // each, ceil_div(last, each))
             chunks += [self._present(key) for key in keys]
         for chunk in chunks:
@@ -170,7 +172,15 @@ class OffloadingConnector(Connector):
             if match.waits:
                 self._loading[chunk.key] += 1
         self.stores.loaded(seq, end)
-        job = self.jobs.make(seq, chunks, blocks, num_bytes, store=False, waits=match.waits)
+        job = self.jobs.make(
+            seq,
+            chunks,
+            blocks,
+            num_bytes,
+            store=False,
+            waits=match.waits,
+            skipped=skipped_blocks,
+        )
         self._loads.append(job)
         if self.journal is not None:
             self.journal.add(

@@ -175,7 +175,7 @@ class Disk:
                 self.folder.lost(chunk.key, now_ps)
 
     def totals(self) -> TierTotals:
-        """What it did so far, chunks of all ranks."""
+        """Totals of reads and writes so far, in bytes of all ranks."""
         return TierTotals(
             "file-system",
             None,

@@ -69,8 +69,8 @@ class HostPool:
         return self._chunks.get(key)
 
     def offer(self, seq: Sequence, contents: list[ChunkContent]) -> list[HostChunk] | None:
-        """What of this is to be stored, with slots taken for it; None: there is no room for all of
-        it, and nothing is stored.
+        """Chunks of `contents` to store, each with a slot; None: there is no room for all of them,
+        and nothing is stored.
         """
         if self._threshold >= 2:
             self._count([content.key for content in contents])

@@ -8,10 +8,11 @@ from kvsim.sequence import Sequence
 
 class CopyJob:
     """One copy. number: in order of creation. store: out of the device; else into it. waits: the
-    sequence waits for it; else, for a load, the step does.
+    sequence waits for it; else, for a load, the step does. skipped: leading blocks of the first
+    chunk that a load leaves out, for the device has them.
     """
 
-    __slots__ = ("blocks", "chunks", "num_bytes", "number", "seq", "store", "waits")
+    __slots__ = ("blocks", "chunks", "num_bytes", "number", "seq", "skipped", "store", "waits")
 
     def __init__(
         self,
@@ -23,9 +24,11 @@ class CopyJob:
         *,
         store: bool,
         waits: bool,
+        skipped: int,
     ) -> None:
         self.number, self.seq, self.chunks, self.blocks = number, seq, chunks, blocks
         self.num_bytes, self.store, self.waits = num_bytes, store, waits
+        self.skipped = skipped
 
 
 class Jobs:
@@ -53,9 +56,12 @@ class Jobs:
         *,
         store: bool,
         waits: bool = False,
+        skipped: int = 0,
     ) -> CopyJob:
         """A new copy."""
-        job = CopyJob(self._made, seq, chunks, blocks, num_bytes, store=store, waits=waits)
+        job = CopyJob(
+            self._made, seq, chunks, blocks, num_bytes, store=store, waits=waits, skipped=skipped
+        )
         self._made += 1
         self._jobs[job.number] = job
         self._of.setdefault(seq, {})[job.number] = job
@@ -75,12 +81,12 @@ class Jobs:
         return bool(self._guards)
 
     def guard(self, job: CopyJob, blocks: list[int]) -> None:
-        """These blocks may be given to others while `job` reads them."""
+        """Watch `blocks`, which another sequence may take while `job` reads them."""
         for block in blocks:
             self._guards.setdefault(block, {})[job.number] = None
 
     def reading(self, blocks: Iterable[int]) -> set[int]:
-        """The stores that read some of these blocks, which their sequences do not hold for them."""
+        """Numbers of the stores that still read one of `blocks` and do not hold it."""
         return {number for block in blocks for number in self._guards.get(block, ())}
 
     def ended(self, number: int) -> CopyJob:

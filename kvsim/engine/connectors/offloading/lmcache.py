@@ -17,7 +17,6 @@ from kvsim.engine.connectors.tiers import (
     refuse_behind,
 )
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.units import GIB
 
 
 class LMCacheTier(LinkOptions):
@@ -57,15 +56,7 @@ class LMCacheTier(LinkOptions):
             )
         blocks = self.chunk_size // group.block_tokens
         chunk_bytes = site.block_bytes * blocks
-        slots = int(self.max_local_cpu_size * GIB) // chunk_bytes
-        if not slots:
-            raise InputError(
-                "host memory holds no chunk",
-                where="tier.0.max_local_cpu_size",
-                value=f"{self.max_local_cpu_size:g} GiB",
-                limit=f"at least {chunk_bytes:,} bytes",
-                remedy="raise it, or lower chunk_size",
-            )
+        slots = self.host_chunks("max_local_cpu_size", chunk_bytes, "lower chunk_size")
         settings = OffloadSettings(
             (group._replace(chunk_blocks=blocks),),
             slots,

@@ -19,7 +19,7 @@ from kvsim.engine.connectors.tiers import (
     refuse_behind,
 )
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.units import GIB, ceil_div
+from kvsim.plumbing.units import ceil_div
 
 OS_PAGE_BYTES = 4096
 
@@ -50,8 +50,7 @@ class VllmOffloading(HostTierOptions):
 
     @model_validator(mode="after")
     def _counts(self) -> Self:
-        default = type(self).model_fields["max_tracker_size"].default
-        if self.store_threshold < 2 and self.max_tracker_size != default:
+        if self.store_threshold < 2 and self.changed(["max_tracker_size"]):
             raise ValueError("max_tracker_size changes nothing without store_threshold = 2 or more")
         return self
 
@@ -62,15 +61,7 @@ class VllmOffloading(HostTierOptions):
 
     def connector(self, site: TierSite, behind: Sequence[TierOptions]) -> ConnectorPlan:
         chunk_bytes = self.chunk_bytes(site)
-        slots = int(self.kv_offloading_size * GIB) // chunk_bytes
-        if not slots:
-            raise InputError(
-                "host memory holds no chunk",
-                where="tier.0.kv_offloading_size",
-                value=f"{self.kv_offloading_size:g} GiB",
-                limit=f"at least {chunk_bytes:,} bytes",
-                remedy="raise it, or blocks_per_chunk = 1",
-            )
+        slots = self.host_chunks("kv_offloading_size", chunk_bytes, "blocks_per_chunk = 1")
         groups = tuple(group._replace(chunk_blocks=self.blocks_per_chunk) for group in site.groups)
         self._check_groups(groups, site)
         full = {group.chunk_tokens for group in groups if group.reach_tokens is None}

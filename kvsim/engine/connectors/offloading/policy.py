@@ -34,8 +34,8 @@ class ChunkPolicy(ABC):
 
     @abstractmethod
     def choose(self, count: int, kept: Container[int]) -> list[HostChunk] | None:
-        """So many evictable chunks, but none of the keys `kept`, in the order in which they leave;
-        None: there are not so many.
+        """`count` evictable chunks, without the keys `kept`, in the order of their eviction; None:
+        there are fewer.
         """
 
     @abstractmethod

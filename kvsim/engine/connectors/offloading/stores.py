@@ -36,6 +36,7 @@ class Stores:
         self.journal: ConnectorJournal | None = None
         self.num_failed = 0  # offers that found no room
         self._next: dict[Sequence, list[int]] = {}  # by group: chunks offered, or not to be
+        self._offering: set[Sequence] = set()  # those with chunks that are still to be offered
         self._finished: dict[Sequence, Tables] = {}
         self._sliding: list[tuple[CopyJob, list[int]]] = []  # of this step, by the store
         self._windows = WindowTables(settings)
@@ -48,16 +49,17 @@ class Stores:
 
     @property
     def finishing(self) -> list[Sequence]:
-        """These sequences."""
+        """Sequences that have finished and still offer content."""
         return list(self._finished)
 
     def asked(self, seq: Sequence) -> None:
         """A waiting sequence is looked up: it will offer everything."""
         self._next[seq] = [0] * len(self._settings.groups)
+        self._offering.add(seq)
         self._windows.forget(seq)
 
     def loaded(self, seq: Sequence, num_tokens: int) -> None:
-        """These tokens are loaded, and need not be offered."""
+        """Skip the first `num_tokens` tokens, which were loaded, in later offers."""
         groups = self._settings.groups
         self._next[seq] = [ceil_div(num_tokens, group.chunk_tokens) for group in groups]
 
@@ -79,11 +81,15 @@ class Stores:
             self._windows.update(step, device, self._given, self._next)
         made = self._states(device)
         for seq in step.stepping:
+            if seq not in self._offering:
+                continue
             known = self._most(seq, device.known_tokens(seq))
             if self._open(seq, known):
                 tokens = min(known, device.computed_tokens(seq))
                 if self._open(seq, tokens):
                     made += self._offer(seq, tokens, self._tables(seq, device), done=False)
+            elif not self._open(seq, self._most(seq, seq.final_tokens)):
+                self._offering.remove(seq)
         for seq, tables in self._finished.items():
             tokens = self._most(seq, seq.final_tokens)
             for job in self._offer(seq, tokens, tables, done=True):
@@ -94,6 +100,7 @@ class Stores:
             self._keys.forget(seq)
             self._windows.forget(seq)
             self._next.pop(seq, None)
+            self._offering.discard(seq)
         self._finished = {}
         return made
 
@@ -244,13 +251,16 @@ class Stores:
     def quiet_steps(self, step: Decided, device: DeviceBlocks, limit: int) -> int:
         """How many more steps that only decode offer nothing, at most `limit`."""
         groups = self._settings.groups
+        watched = bool(self._windows) and not self._settings.prompt_only
         for seq in step.stepping:
+            if seq not in self._offering and not watched:
+                continue
             after = self._next[seq]
             most = self._most(seq, seq.final_tokens)
             known = device.known_tokens(seq)
             for g, group in enumerate(groups):
                 end = (after[g] + 1) * group.chunk_tokens
-                if self._windows and not self._settings.prompt_only:
+                if watched:
                     end = (known // group.block_tokens + 1) * group.block_tokens
                 if end <= most:
                     limit = min(limit, max(0, end - known - 1))

@@ -5,6 +5,8 @@ one step after they were made, unless a step must wait for them; loads behind th
 step, or before it where the step waits for one of them.
 """
 
+from collections.abc import Callable
+
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.connectors.lane import Lane
 from kvsim.engine.connectors.offloading.jobs import CopyJob
@@ -12,7 +14,7 @@ from kvsim.engine.connectors.offloading.jobs import CopyJob
 
 class Worker:
     """Submits copies and says which have ended. loading: loads share one lane for those that a step
-    waits for and another for the others.
+    waits for and another for the others. submitted: hears of each copy, in order.
     """
 
     def __init__(self, store: Lane, load: Lane, expedited: Lane) -> None:
@@ -23,6 +25,7 @@ class Worker:
         self._flush: set[int] = set()
         self.journal: ConnectorJournal | None = None
         self.tick_ps = 1
+        self.submitted: Callable[[CopyJob], None] | None = None
 
     def give(self, stores: list[CopyJob], loads: list[CopyJob], flush: set[int]) -> None:
         """The copies that a schedule() made, and those that its step must wait for."""
@@ -62,6 +65,8 @@ class Worker:
 
     def _submit(self, lane: Lane, name: str, job: CopyJob, at_ps: int) -> None:
         copy = lane.submit(job.number, job.num_bytes, at_ps)
+        if self.submitted is not None:
+            self.submitted(job)
         if self.journal is not None:
             tick_ps = self.tick_ps
             entry = [job.number, name, copy.start_ps // tick_ps, copy.end_ps // tick_ps]

@@ -4,6 +4,8 @@ Host memory is a second pool of blocks. Stores hold their blocks of the device, 
 before the report, and come back to the end of the free queue then.
 """
 
+from sys import maxsize
+
 from kvsim.engine.connectors.connector import (
     NO_MATCH,
     NOTHING,
@@ -35,8 +37,12 @@ class SimpleConnector(Connector):
         self._storing: set[HeldBlock] = set()
         self._rest: list[BlockPair] = []  # of finished sequences, for the next copy
         self._cursor: FreeBlock | None = None
+        self._num_idle = 0  # stores since the last sequence ended
+        self._marked: tuple[int, int] | None = None  # the cursor, and all free blocks, hashed
         self._loads: dict[int, SimpleLoad] = {}
         self._stores: dict[int, SimpleStore] = {}
+        # A set, as in vLLM: stores that end together are reported in the order of its walk.
+        self._unreported: set[int] = set()
         self._num_loads = self._num_stores = 0
         self._new_loads: list[tuple[Sequence, list[int]]] = []
         self._new_store: int | None = None
@@ -86,7 +92,7 @@ class SimpleConnector(Connector):
         pairs: list[BlockPair] = []
         if not self.settings.lazy:
             pairs = self._computed(step) + rest
-        elif self._after or self._ended:  # vLLM schedules no further step without requests
+        elif self._after or self._ended or self._stores:  # else vLLM schedules no further step
             pairs = self._about_to_go()
         self._ended, self._new_store = False, None
         if pairs:
@@ -98,32 +104,38 @@ class SimpleConnector(Connector):
                 num_bytes = len(pairs) * self.settings.block_bytes
                 self.journal.add("stores", [self._new_store, keys, host, num_bytes])
 
-    def _pair(self, held: HeldBlock, key: int) -> BlockPair:
-        """A block of host memory for one of the device, which is held from now on."""
+    def _paired(self, chosen: list[tuple[int, HeldBlock]]) -> list[BlockPair]:
+        """Blocks of the device with their keys, which are held from now on, each with a block of
+        host memory.
+        """
         evicted: list[int] = []
-        host = self.host.take(evicted)
-        self.device.hold([held])
-        self._storing.add(held)
+        pairs = [BlockPair(held, key, self.host.take(evicted)) for key, held in chosen]
+        if pairs:
+            self.device.hold([pair.held for pair in pairs])
+            self._storing.update(pair.held for pair in pairs)
         if self.journal is not None:
             for gone in evicted:
                 self.journal.add("cpu_evicted", gone)
-        return BlockPair(held, key, host)
+        return pairs
 
     def _computed(self, step: Decided) -> list[BlockPair]:
-        """What the step's sequences had computed before it: of those admitted in it first."""
-        new = set(step.admitted)
+        """What the step's sequences had computed before it: first of those admitted in it, and of
+        these first of new ones.
+        """
+        admitted = sorted(step.admitted, key=lambda seq: seq.num_preemptions > 0)
+        new = set(admitted)
         found: list[BlockPair] = []
-        for seq in (*step.admitted, *(seq for seq in step.stepping if seq not in new)):
+        for seq in (*admitted, *(seq for seq in step.stepping if seq not in new)):
             found += self._offer(seq, self.device.returned_tokens(seq))
         return found
 
     def _offer(self, seq: Sequence, num_tokens: int) -> list[BlockPair]:
         """The blocks of so many tokens that are to be stored, as far as there is room."""
         after, end = self._after.get(seq, 0), num_tokens // self.settings.block_tokens
-        if end <= after:
+        room = self.host.num_free
+        if end <= after or not room:
             return []
         chosen: list[tuple[int, HeldBlock]] = []
-        room = self.host.num_free
         self._after[seq] = end
         for place, named in enumerate(self.device.named_blocks(seq, after, end), after):
             # Content that another block of the device holds may be on its way there already.
@@ -133,20 +145,43 @@ class SimpleConnector(Connector):
                 self._after[seq] = place
                 break
             chosen.append(named)
-        return [self._pair(held, key) for key, held in chosen]
+        return self._paired(chosen)
 
     def _about_to_go(self) -> list[BlockPair]:
         """Of the free blocks of the device behind the last one looked at, those with content that
         host memory lacks, as many as it has room for.
         """
         chosen: list[tuple[int, HeldBlock]] = []
+        if self._cursor is not None:
+            self._cursor = self.device.still_free(self._cursor)
         for free in self.device.free_blocks(self._cursor, self.settings.lazy_blocks):
             if len(chosen) >= self.host.num_free:
                 break
             self._cursor = free
             if free.key >= 0 and not self.host.find(free.key):
                 chosen.append((free.key, free.block))
-        return [self._pair(held, key) for key, held in chosen]
+        if chosen:
+            self._look_for_circles()
+        return self._paired(chosen)
+
+    def _look_for_circles(self) -> None:
+        """A small host memory forgets one content for the other, and vLLM without requests stores
+        them by turns for ever. It does if all free blocks are in an order that they had before;
+        that of the first, second, fourth, eighth... store is remembered.
+        """
+        if self._after:
+            self._num_idle, self._marked, self.circles = 0, None, False
+            return
+        self._num_idle += 1
+        cursor = -1 if self._cursor is None else self._cursor.number
+        marks = not self._num_idle & (self._num_idle - 1)
+        if self.circles or not (marks or (self._marked and self._marked[0] == cursor)):
+            return
+        free = [(each.number, each.key) for each in self.device.free_blocks(None, maxsize)]
+        under_way = [pair.key for store in self._stores.values() for pair in store.pairs]
+        order = cursor, hash((tuple(free), tuple(under_way), self.host.order))
+        self.circles = order == self._marked
+        self._marked = order if marks else self._marked
 
     def finished(self, seq: Sequence) -> bool:
         if not self.settings.lazy:
@@ -206,6 +241,7 @@ class SimpleConnector(Connector):
         if self._new_store is not None:
             number = self._new_store
             num_bytes = len(self._stores[number].pairs) * self.settings.block_bytes
+            self._unreported.add(number)
             self._submit("store", self.store, number + STORE, number, num_bytes, end_ps)
             self._new_store = None
 
@@ -223,16 +259,19 @@ class SimpleConnector(Connector):
             )
 
     def poll(self, now_ps: int) -> Report:
-        loads, stores = self.load.ended(now_ps), self.store.ended(now_ps)
-        if not (loads or stores):
+        loads, ended = self.load.ended(now_ps), set(self.store.ended(now_ps))
+        if not (loads or ended):
             return NOTHING
+        stores = [number for number in self._unreported if number + STORE in ended]
+        for number in stores:
+            self._unreported.discard(number)
         loaded = tuple(seq for number in loads for seq in self._loads[number].seqs)
         if self.journal is not None:
             for seq in loaded:
                 self.journal.add("done", ["load", seq.id])
             for number in stores:
-                self.journal.add("done", ["store", number - STORE])
-        return Report(loaded=loaded, jobs=(*loads, *stores))
+                self.journal.add("done", ["store", number])
+        return Report(loaded=loaded, jobs=(*loads, *(number + STORE for number in stores)))
 
     @property
     def busy(self) -> bool:

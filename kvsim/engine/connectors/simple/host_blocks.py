@@ -25,6 +25,11 @@ class HostBlocks:
         """Contents that can be found."""
         return len(self._known)
 
+    @property
+    def order(self) -> tuple[tuple[int, int], ...]:
+        """The free blocks in the order in which they leave, each with its key."""
+        return tuple((block, self._key[block]) for block in self._free)
+
     def find(self, key: int) -> int:
         """A block with this content, the oldest one; 0: there is none."""
         return next(iter(self._known.get(key, ())), 0)

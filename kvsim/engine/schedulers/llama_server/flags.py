@@ -82,8 +82,8 @@ class ServerFlags(SlotFlags):
         return HostCache(limit, context.n_ctx)
 
     def server_settings(self, context: Context, sizes: CacheSizes) -> SlotSettings:
-        """What the server makes of its flags over these caches. Positions cannot shift where window
-        layers keep fewer cells than the others.
+        """The settings that follow from the flags and the caches. Positions cannot shift where
+        window layers keep fewer cells than the others.
         """
         windowed = sizes.windowed
         shifts = windowed is None or windowed.cells == sizes.base.cells

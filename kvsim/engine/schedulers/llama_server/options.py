@@ -51,13 +51,12 @@ class LlamaServer(SlotFlags, SchedulerOptions):
     @model_validator(mode="after")
     def _nothing_is_preempted(self) -> Self:
         if self.preemption_mode != "recompute":
-            raise ValueError("llama-server preempts nobody: preemption_mode can only be recompute")
+            raise ValueError("llama-server never preempts: preemption_mode can only be recompute")
         if self.victim is not None:
-            raise ValueError("llama-server preempts nobody: leave victim out")
+            raise ValueError("llama-server never preempts: leave victim out")
         return self
 
-    @property
-    def max_in_flight_tokens(self) -> int | None:
+    def max_in_flight_tokens(self, depth: int) -> int | None:
         return self.n_batch
 
     def build(self, allocator: Allocator, max_model_len: int) -> LlamaServerScheduler:
@@ -120,11 +119,4 @@ class LlamaServer(SlotFlags, SchedulerOptions):
         if not self.cache_ram:
             idle["cache_idle_slots"] = "cache_ram = 0 has no room to save a slot in"
         for name, because in idle.items():
-            value = getattr(self, name)
-            if value != type(self).model_fields[name].default:
-                raise InputError(
-                    f"changes nothing: {because}",
-                    where=f"scheduler.{name}",
-                    value=value,
-                    remedy="leave it out",
-                )
+            self.refuse_idle("scheduler", [name], because)

@@ -15,7 +15,7 @@ class BatchPiece(NamedTuple):
 
 
 class BatchPart(NamedTuple):
-    """What of a batch was computed at once. sampling: slots that get a token of it."""
+    """The part of a batch that was computed at once. sampling: slots that get a token of it."""
 
     pieces: list[BatchPiece]
     sampling: list[Slot]

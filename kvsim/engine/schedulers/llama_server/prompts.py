@@ -10,7 +10,7 @@ LAST_TOKENS = 4  # of a prompt are computed apart where there are checkpoints
 
 
 class PromptSettings(Protocol):
-    """What of the server's settings concerns prompts."""
+    """The settings of the server that concern prompts."""
 
     @property
     def cache_reuse(self) -> int: ...

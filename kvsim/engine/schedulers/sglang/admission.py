@@ -90,7 +90,7 @@ class PrefillAdmission:
         return False
 
     def weight(self, seq: Sequence) -> int:
-        """What a newcomer counts with beside its prompt."""
+        """Tokens that a new request is counted with beside its prompt."""
         return min(self._wishes[seq], CLIP_MAX_NEW_TOKENS)
 
     def _weigh(self, seq: Sequence, cached: int, *, first: bool) -> tuple[int, Stop | None]:

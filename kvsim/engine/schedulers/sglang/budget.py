@@ -23,9 +23,9 @@ class Stop(Enum):
 
 
 class PassLimits(NamedTuple):
-    """What bounds one pass: its prompt tokens, or those of its chunks; mixed_tokens of them are
-    taken by decoders. held_back: tokens that running requests may still put out, as far as counted,
-    at most `most_held_back`; summed where that matters. page: tokens a page.
+    """The limits of one pass: its prompt tokens, or the tokens of its chunks; decoding requests
+    take mixed_tokens of them. held_back: tokens that running requests may still put out, as far as
+    counted, at most `most_held_back`; summed where that matters. page: tokens a page.
     """
 
     page: int
@@ -92,7 +92,9 @@ class Budget:
         return ceil_div(tokens, self.page) * self.page
 
     def charge(self, tokens: int, max_new_tokens: int) -> None:
-        """So many tokens are computed in this pass; max_new_tokens: 0 where a prompt goes on."""
+        """Subtract `tokens` prompt tokens of this pass, and `max_new_tokens` output tokens; 0 where
+        a prompt goes on.
+        """
         paged = self.paged(tokens)
         charge = paged + self.page + max_new_tokens
         self._charges.append(charge)

@@ -51,7 +51,7 @@ class DecodingScheduler(Scheduler):
         self.decoders.update(zip(seqs, count(self._entered), strict=False))
         self._entered += len(seqs)
 
-    def _drop_who_ends(self) -> bool:
+    def _drop_ending(self) -> bool:
         """Remove requests that end by length with the token in flight. Returns whether any did."""
         ending = list(
             filter(self._outputs.end_by_length, self._in_flight.last_tokens(self.decoders))
@@ -63,7 +63,7 @@ class DecodingScheduler(Scheduler):
 
     def _decode(self, plan: Plan) -> None:
         """All that decode take a token; if memory does not suffice some are retracted before."""
-        dropped = self._drop_who_ends()
+        dropped = self._drop_ending()
         if not self.decoders:
             return
         if self._make_room_for_decoders(plan):
@@ -128,6 +128,21 @@ class DecodingScheduler(Scheduler):
         # A lone sequence goes only where its buffer has to grow in place and cannot (SGLang has no
         # such memory). It keeps its token: without it it would come back no longer, for ever.
         lost = self._in_flight.has_token_of(seq) and len(self.decoders) > 1
+        self._take_memory(seq, plan, lost=lost)
+
+    def _end_with_error(self, seq: Sequence, plan: Plan, why: str) -> None:
+        """There is no memory for `seq`, which ends with this error and does not wait again."""
+        self._take_memory(seq, plan, lost=self._in_flight.has_token_of(seq))
+        plan.preempted.remove(seq)
+        seq.num_preemptions -= 1
+        self.num_preemptions -= 1
+        self.waiting.remove(seq)
+        self.preemption.drop(seq)
+        self._outputs.remove(seq)
+        plan.failed.append((seq, why))
+
+    def _take_memory(self, seq: Sequence, plan: Plan, *, lost: bool) -> None:
+        """Take its memory from `seq`. lost: its token under way is lost too."""
         del self.decoders[seq]
         self._preempt(seq, plan)
         self._full = False

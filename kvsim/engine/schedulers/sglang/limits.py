@@ -31,7 +31,7 @@ class Limits:
         return max(1, min(most, self._pool // 2))
 
     def max_new_tokens(self, request: Request) -> int:
-        """What `request` may put out: what it declares, cut so that it fits alone."""
+        """Most output tokens of `request`: its declared max_tokens, cut so that it fits alone."""
         prompt = request.prompt_tokens
         declared = UNBOUNDED if request.max_tokens is None else request.max_tokens
         by_context = min(self._context, self._pool) - 1 - prompt - 1

@@ -32,8 +32,8 @@ ELSEWHERE = {
 
 
 class Sglang(SchedulerOptions):
-    """SGLang 0.5.23. A request that declares no max_tokens counts, as in the engine, with all that
-    its context and the pool leave it (4,096 tokens at most while it is weighed).
+    """SGLang 0.5.23. A request without max_tokens counts with all output that its context and the
+    pool allow, as in the engine. Admission counts at most 4,096 tokens of it.
 
     max_running_requests: most requests with KV memory; not given: 2048 to 4096, by the pool; never
         more than half the pool's tokens.
@@ -44,7 +44,7 @@ class Sglang(SchedulerOptions):
     schedule_policy: "fcfs", or "lpm", longest cached prefix first.
     schedule_conservativeness: scales the share of what requests may still put out that is held
         back for them, 0.7 at first.
-    enable_mixed_chunk: who decodes rides along with prompts.
+    enable_mixed_chunk: decoding requests run in the steps of prompts, too.
     disable_overlap_schedule: a step is scheduled when the one before it has returned.
     scheduler_recv_interval: steps of decoding between two looks at what has arrived.
 
@@ -93,11 +93,10 @@ class Sglang(SchedulerOptions):
     def weighs_max_tokens(self) -> bool:
         return True
 
-    @property
-    def max_in_flight_tokens(self) -> int | None:
+    def max_in_flight_tokens(self, depth: int) -> int | None:
         if self.chunked_prefill_size < 0:
             return None
-        return self.depth * self.chunked_prefill_size
+        return depth * self.chunked_prefill_size
 
     def check_chunks(self, allocator: Allocator) -> None:
         """Raise InputError if a chunk holds no page."""

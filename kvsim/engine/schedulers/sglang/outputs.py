@@ -104,7 +104,7 @@ class Outputs:
         self.all_counts += seq.request.ignore_eos
 
     def remove(self, seq: Sequence) -> None:
-        """It has left."""
+        """Forget a sequence that has left."""
         del self.wishes[seq]
         self.all_counts -= seq.request.ignore_eos
 

@@ -57,7 +57,7 @@ class SglangQueue:
         del self._queue[seq]
 
     def bring_forward(self, seqs: Iterable[Sequence]) -> None:
-        """These come first, in their order."""
+        """Move `seqs` to the front, in their order."""
         self._queue = dict.fromkeys((*seqs, *self._queue))
 
     def arrange(self, room: PrefixRoom) -> None:

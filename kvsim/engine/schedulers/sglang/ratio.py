@@ -21,7 +21,9 @@ class NewTokenRatio:
         self.value = self._initial
 
     def decay(self, steps: int = 1) -> None:
-        """So many decode steps retracted nothing. A ratio below the floor rises to it."""
+        """Lower the ratio after `steps` decode steps without a retraction. A ratio below the floor
+        rises to it.
+        """
         for _ in range(steps):
             if self.value == self._floor:
                 break

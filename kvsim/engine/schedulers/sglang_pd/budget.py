@@ -13,7 +13,7 @@ BUFFERS = 2  # of metadata on either side, for each request that may run
 
 
 class BatchMember(NamedTuple):
-    """A request of the running batch, those among them that ended with the last step.
+    """A request of the running batch, including requests that ended with the last step.
 
     wish: tokens that it may put out. outputs: of them, those that have returned.
     """
@@ -47,6 +47,6 @@ class DecodeBudget(NamedTuple):
         return available - max(self.reserved * active, single)
 
     def need(self, prompt: int, paged: int, cached: int, wish: int) -> int:
-        """What a newcomer counts with. paged: its prompt in whole pages."""
+        """Tokens that a new request is counted with. paged: its prompt in whole pages."""
         outputs = min(wish, CLIP_MAX_NEW_TOKENS)
         return max(paged - cached + self.reserved, prompt - cached + outputs - self.retractable)

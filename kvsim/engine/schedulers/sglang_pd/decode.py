@@ -110,7 +110,7 @@ class SglangDecodeScheduler(ReceivingScheduler):
             self._outputs.remove(seq)
         self._left.clear()
 
-    def _drop_who_ends(self) -> bool:
+    def _drop_ending(self) -> bool:
         return False  # this engine does not look ahead: they decode once more
 
     def _retract(self, seq: Sequence, plan: Plan) -> None:
@@ -134,18 +134,8 @@ class SglangDecodeScheduler(ReceivingScheduler):
     def _abort(self, seq: Sequence, plan: Plan, why: str) -> None:
         """There is no memory for `seq`, which ends with an error."""
         plan.rejoined = [other for other in plan.rejoined if other is not seq]
-        lost = len(self.decoders) == 1 and self._in_flight.has_token_of(seq)
-        super()._retract(seq, plan)
-        if lost:
-            self._in_flight.lose_token(seq, plan)
-        plan.preempted.remove(seq)
-        seq.num_preemptions -= 1
-        self.num_preemptions -= 1
-        self.queue.remove(seq)
-        self.preemption.drop(seq)
-        self._outputs.remove(seq)
+        self._end_with_error(seq, plan, why)
         self.moves.failed.append(seq.id)
-        plan.failed.append((seq, why))
         self._settled = False
 
     # --- the life of a plan --------------------------------------------------------------------

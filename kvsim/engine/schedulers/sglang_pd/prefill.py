@@ -20,7 +20,7 @@ from kvsim.sequence import Sequence
 
 
 class PrefillQueue(SglangQueue):
-    """Who waits: for room on the decode engine (bootstrapping), and then to be computed."""
+    """Requests that wait for room on the decode engine (bootstrapping), and then to be computed."""
 
     def __init__(self, inbox: Inbox, *, longest_prefix: bool) -> None:
         super().__init__(inbox, longest_prefix=longest_prefix)
@@ -110,7 +110,7 @@ class SglangPrefillScheduler(SglangScheduler):
     def _free_what_arrived(self, now_ps: int) -> Iterator[Sequence]:
         """Requests whose KV has arrived leave; what they computed stays in the prefix cache."""
         for seq, transfer in list(self.in_flight_transfers.items()):
-            if transfer.told_ps <= now_ps:
+            if transfer.prefill_ended_ps <= now_ps:
                 del self.in_flight_transfers[seq], self._transfers[seq]
                 self._leave(seq)
                 seen = self.moves.failed if transfer.lost else self.moves.freed
@@ -121,7 +121,7 @@ class SglangPrefillScheduler(SglangScheduler):
         """Requests end that no decode engine had room for in time, or kept room for."""
         for seq, transfer in list(self.door.bootstrapping.items()):
             refused = transfer.refused_ps <= now_ps < transfer.allocated_ps
-            if refused or transfer.told_ps <= now_ps:
+            if refused or transfer.prefill_ended_ps <= now_ps:
                 del self.door.bootstrapping[seq]
                 yield self._dropped(seq, transfer)
 
@@ -129,7 +129,7 @@ class SglangPrefillScheduler(SglangScheduler):
         """Requests end whose transfer failed before they were computed."""
         for seq, transfer in list(self._transfers.items()):
             waits = seq not in self.running and seq not in self.in_flight_transfers
-            if transfer.told_ps <= now_ps and waits:
+            if transfer.prefill_ended_ps <= now_ps and waits:
                 del self._transfers[seq]
                 self.waiting.remove(seq)
                 yield self._dropped(seq, transfer)

@@ -19,8 +19,8 @@ from kvsim.plumbing.errors import InputError
 
 
 class SglangSide(Sglang):
-    """What both sides have in common: neither mixes prompts with decoding, and every pass looks at
-    what has arrived.
+    """The common options of prefill and decode engines: no batch mixes prompts with decoding, and
+    every pass reads all messages that have arrived.
     """
 
     @model_validator(mode="after")
@@ -78,8 +78,7 @@ class SglangDecode(SglangSide):
     num_reserved_decode_tokens: int = Field(512, ge=0)
     retraction_host_ratio: float | None = Field(None, gt=0)
 
-    @property
-    def max_in_flight_tokens(self) -> int | None:
+    def max_in_flight_tokens(self, depth: int) -> int | None:
         return None
 
     def build(self, allocator: Allocator, max_model_len: int) -> SglangDecodeScheduler:

@@ -13,7 +13,7 @@ from kvsim.memory.paged.eviction.policy import Eviction, EvictionPolicy
 
 
 class Arc(EvictionPolicy):
-    """It has no options: it tunes itself."""
+    """Adaptive replacement, which has no options."""
 
     def build(self, num_blocks: int, block_tokens: int) -> "Adaptive":
         return Adaptive(num_blocks)

@@ -63,7 +63,7 @@ class Eviction(MutableMapping[int, None]):
     next_lapse_ps: int | None = None  # when content next expires
 
     def pass_time(self, now_ps: int) -> None:
-        """It is now_ps, and a step is about to be scheduled."""
+        """Set the time to now_ps, before a step is scheduled."""
 
     # --- what it hears --------------------------------------------------------------------------
 
@@ -74,8 +74,8 @@ class Eviction(MutableMapping[int, None]):
         """One more sequence has hit `block`, which is in use or about to be."""
 
     def returning(self, blocks: Sequence[int], places: Sequence[int], *, hint: SessionHint) -> None:
-        """A sequence frees these blocks, first to last, at these places of its table; blocks
-        without other owners are added next. hint: the session of its request.
+        """A sequence frees `blocks`, first to last, at `places` of its block table; blocks without
+        other owners are added next. hint: the session of its request.
         """
 
     def forgotten(self, block: int, key: int | None) -> None:

@@ -20,7 +20,9 @@ class Slru(EvictionPolicy):
 
 
 class Segments(TwoQueues):
-    """Spares content that was hit since it was written, or since it lost its protection."""
+    """Eviction of content without a hit first: since it was written, or since it left the protected
+    segment.
+    """
 
     def __init__(self, most_spared: int) -> None:
         super().__init__(most_spared)

@@ -43,7 +43,7 @@ class HicacheAllocator(RadixAllocator):
     # --- loading back --------------------------------------------------------------------------
 
     def slots(self, seq: Sequence) -> HicacheSlots:
-        """What is kept of `seq`."""
+        """The record of `seq`."""
         return self._tier_holds.hicache_slots(seq)
 
     def look_up(self, seq: Sequence) -> Known:
@@ -59,13 +59,13 @@ class HicacheAllocator(RadixAllocator):
 
     def load_back(self, seq: Sequence) -> int:
         """Take slots for all that a pinned `seq` hits in host memory, and queue the copy; nothing
-        if it is short, if a part of its path is being loaded already, or if evicting makes too
-        little room. Returns how many tokens are on the device for it.
+        if it is short, or if evicting makes too little room. What another load of this pass brings
+        is on the device already. Returns how many tokens are on the device for it.
         """
         slots, tree = self.slots(seq), self.tiers
         tokens, anchor = slots.host_hit, slots.anchor
         slots.host_hit = 0
-        if tokens < FEWEST_LOADED or anchor is None or self._is_loading(anchor):
+        if tokens < FEWEST_LOADED or anchor is None:
             return 0
         tree.hold(anchor)
         self.make_room(tokens)
@@ -88,14 +88,6 @@ class HicacheAllocator(RadixAllocator):
         slots.loaded = tokens
         self._loads.append(load)
         return tokens
-
-    def _is_loading(self, node: TierNode) -> bool:
-        """Whether a node on the path to `node` is being loaded, where nodes are written back."""
-        while self._writes_back and node.parent is not None:
-            if node.load is not None:
-                return True
-            node = tier_node(node.parent)
-        return False
 
     def take_loads(self) -> list[HostLoad]:
         """All loads queued since the last call, which are one copy."""

@@ -10,7 +10,7 @@ from kvsim.sequence import Sequence
 
 
 class HicacheSlots(Slots):
-    """What the allocator keeps of one sequence.
+    """The slots of one sequence on the device, and its content in host memory.
 
     filed: of its first tokens, those that it has inserted since it was admitted. anchor: where its
     content ends in either memory, as it was last looked up; host_hit: tokens there that are not on
@@ -38,7 +38,7 @@ class HicacheHolds(Holds):
         return HicacheSlots(content)
 
     def hicache_slots(self, seq: Sequence) -> HicacheSlots:
-        """What is kept of `seq`."""
+        """The record of `seq`."""
         slots = self.slots(seq)
         assert isinstance(slots, HicacheSlots)
         return slots

@@ -73,7 +73,7 @@ class HicacheOptions(AllocatorOptions):
     @model_validator(mode="after")
     def _keys_that_do_something(self) -> Self:
         fields = HicacheOptions.model_fields.keys() - AllocatorOptions.model_fields.keys()
-        changed = [key for key in sorted(fields) if getattr(self, key) != _default(key)]
+        changed = self.changed(sorted(fields))
         if changed and not self.enable_hierarchical_cache:
             raise ValueError(f"{changed[0]} changes nothing without enable_hierarchical_cache")
         if self.hicache_ratio is not None and self.hicache_size is not None:
@@ -87,8 +87,8 @@ class HicacheOptions(AllocatorOptions):
 
     def _check_no_time_is_set(self) -> None:
         extra = self.hicache_storage_backend_extra_config
-        for key, field in HicacheStorageConfig.model_fields.items():
-            if "timeout" in key and getattr(extra, key) != field.default:
+        for key in extra.changed(type(extra).model_fields):
+            if "timeout" in key:
                 raise ValueError(
                     f"{key} changes nothing unless hicache_storage_prefetch_policy is timeout"
                 )
@@ -117,8 +117,3 @@ class HicacheOptions(AllocatorOptions):
         when it is evicted.
         """
         return THRESHOLDS[self.hicache_write_policy]
-
-
-def _default(key: str) -> object:
-    """The value that a resolved scenario writes for a key that was not set."""
-    return HicacheOptions.model_fields[key].get_default()

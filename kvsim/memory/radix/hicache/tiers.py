@@ -49,7 +49,7 @@ class TierTree(RadixTree):
         self._lock(node, 1, 1)
 
     def let_go(self, node: TierNode) -> None:
-        """It locks them no more."""
+        """Undo one lock of the path to `node`."""
         self._lock(node, -1, -1)
 
     def _lock(self, node: TierNode, change: int, by_copies: int) -> None:
@@ -128,9 +128,15 @@ class TierTree(RadixTree):
         node.on_host = False
 
     def list_duplicate(self, node: TierNode) -> None:
-        """A node has come to be in both memories; it keeps its place if it is listed."""
-        if self.write_first is not None:
+        """A node has come to be in both memories; it keeps its place if it is listed. One in a copy
+        is listed when the copy has ended.
+        """
+        if self.write_first is None:
+            return
+        if node.on_device and node.on_host and not node.in_copy:
             self.duplicates.setdefault(node)
+        else:
+            self.duplicates.pop(node, None)
 
     # --- nodes ---------------------------------------------------------------------------------
 

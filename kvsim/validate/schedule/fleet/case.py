@@ -15,8 +15,9 @@ from kvsim.request import Stream
 from kvsim.validate.schedule.recording import RecordedCase
 from kvsim.validate.schedule.rows import Row
 from kvsim.validate.schedule.ticks import TICK_PS, CaseCost, TickCost
+from kvsim.validate.schedule.vllm.engine_settings import VllmEngine
 from kvsim.validate.schedule.vllm.rows import VllmRows
-from kvsim.validate.schedule.vllm.schedule import VllmEngine, VllmRequest
+from kvsim.validate.schedule.vllm.schedule import VllmRequest
 
 KINDS = {"vllm_dp_lb": "vllm-dp"}  # what recordings call a router otherwise
 

@@ -19,12 +19,8 @@ from kvsim.request import Request
 from kvsim.validate.schedule.offload.costs import TransferCost, connector_of
 from kvsim.validate.schedule.offload.rows import DiskRows, OffloadRows
 from kvsim.validate.schedule.ticks import TICK_PS
-from kvsim.validate.schedule.vllm.schedule import (
-    VllmEngine,
-    VllmGroup,
-    VllmRequest,
-    VllmSchedule,
-)
+from kvsim.validate.schedule.vllm.engine_settings import VllmEngine, VllmGroup
+from kvsim.validate.schedule.vllm.schedule import VllmRequest, VllmSchedule
 
 
 class RecordedGroup(Options):

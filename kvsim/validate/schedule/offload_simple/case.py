@@ -16,7 +16,8 @@ from kvsim.request import Request
 from kvsim.validate.schedule.offload.costs import TransferCost, connector_of
 from kvsim.validate.schedule.offload_simple.rows import SimpleRows
 from kvsim.validate.schedule.ticks import TICK_PS
-from kvsim.validate.schedule.vllm.schedule import VllmEngine, VllmSchedule
+from kvsim.validate.schedule.vllm.engine_settings import VllmEngine
+from kvsim.validate.schedule.vllm.schedule import VllmSchedule
 
 
 class SimpleOffload(Options):

@@ -10,7 +10,7 @@ from pydantic import Field
 from kvsim.engine.connectors.lane import Lane
 from kvsim.engine.hicache.copies import HostLink
 from kvsim.engine.hicache.hierarchy import Hierarchy
-from kvsim.engine.hicache.storage import StorageSettings
+from kvsim.engine.hicache.settings import StorageSettings
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.memory.radix.hicache.options import PrefetchPolicy, WritePolicy
 from kvsim.memory.radix.options import Radix

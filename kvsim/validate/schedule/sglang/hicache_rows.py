@@ -37,6 +37,7 @@ class HicacheRows(SglangRows):
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         assert isinstance(scheduler, HicacheScheduler)
+        self._aborted += [seq.id for seq, _ in plan.failed]
         super().planned(scheduler, plan, scheduler.copies.now_ps)
         if plan.empty:
             return
@@ -105,9 +106,9 @@ class HicacheRows(SglangRows):
             "finished": [],
             "evicted": tree.evicted - self._evicted,
             "retracted": self._retracted,
-            "aborted": [],
+            "aborted": self._aborted,
         }
-        self._evicted, self._retracted = tree.evicted, []
+        self._evicted, self._retracted, self._aborted = tree.evicted, [], []
         self._since(scheduler, row)
         return row
 

@@ -21,6 +21,7 @@ class SglangRows(Rows):
         super().__init__(by_step)
         self._evicted = 0
         self._retracted: list[str] = []
+        self._aborted: list[str] = []  # what a pool alone would abort is refused on arrival
         self._begun: set[Sequence] = set()
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
@@ -63,9 +64,9 @@ class SglangRows(Rows):
             "finished": [],
             "evicted": tree.evicted - self._evicted,
             "retracted": self._retracted,
-            "aborted": [],  # what the engine would end with an error is refused here on arrival
+            "aborted": self._aborted,
         }
-        self._evicted, self._retracted = tree.evicted, []
+        self._evicted, self._retracted, self._aborted = tree.evicted, [], []
         self.append(row, plan)
 
     def admitted(self, seq: Sequence) -> list[Any]:

@@ -25,7 +25,8 @@ from kvsim.validate.schedule.case import LATEST, by_arrival, check_of_two_engine
 from kvsim.validate.schedule.recording import RecordedCase
 from kvsim.validate.schedule.rows import Row
 from kvsim.validate.schedule.ticks import MOST_TICKS, TICK_PS, CaseCost, TickCost
-from kvsim.validate.schedule.vllm.schedule import VllmEngine, VllmRequest
+from kvsim.validate.schedule.vllm.engine_settings import VllmEngine
+from kvsim.validate.schedule.vllm.schedule import VllmRequest
 from kvsim.validate.schedule.vllm_pd.rows import PairRows
 
 SIDES = ("prefill", "decode")

@@ -13,7 +13,7 @@ class NoPrefixCache(Cause):
     the pool would find a twentieth of the prompts.
     """
 
-    title: ClassVar[str] = "prompts that begin alike and no prefix cache"
+    title: ClassVar[str] = "prompts with shared prefixes and no prefix cache"
 
     def suspect(self, case: ExaminedRun) -> Suspicion | None:
         if case.option(case.allocator, "enable_prefix_caching") is not False:

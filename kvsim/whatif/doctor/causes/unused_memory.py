@@ -33,6 +33,6 @@ class UnusedMemory(Cause):
         cure = Cure(
             {"memory.gpu_memory_utilization": usual},
             f"--gpu-memory-utilization {usual:g}",
-            "what else uses the GPU must fit beside it",
+            "other users of the GPU must fit in the rest",
         )
         return Suspicion(evidence, (cure,))

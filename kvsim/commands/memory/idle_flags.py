@@ -1,0 +1,39 @@
+"""Options of `kvsim memory` that were given and change nothing of its answer."""
+
+from collections.abc import Callable, Mapping
+from itertools import chain
+from typing import Any
+
+import typer
+
+from kvsim.commands.memory.engines import WAYS, flag, is_given
+from kvsim.commands.memory.flags import PANELS
+from kvsim.plumbing.errors import InputError
+
+# A GPU is always named, and a way chooses the engine that answers.
+_ASKED = ("device", *WAYS)
+
+
+def idle_notes(
+    context: typer.Context, flags: Mapping[str, Any], answer: Callable[[Mapping[str, Any]], Any]
+) -> list[str]:
+    """A note that names the options without which `answer` is the same; none, no note.
+
+    answer: every figure under some flags; InputError where there is none.
+    """
+    full, idle = answer(flags), []
+    for name, option in chain(*(panel.items() for panel in PANELS.values())):
+        if name in _ASKED or not is_given(context, name) or flags[name] == option.default:
+            continue
+        if _answer_or_none(answer, {**flags, name: option.default}) == full:
+            idle.append(flag(name))
+    if not idle:
+        return []
+    return [f"{', '.join(idle)} {'changes' if len(idle) == 1 else 'change'} nothing here."]
+
+
+def _answer_or_none(answer: Callable[[Mapping[str, Any]], Any], flags: Mapping[str, Any]) -> Any:
+    try:
+        return answer(flags)
+    except InputError:
+        return None

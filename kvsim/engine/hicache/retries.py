@@ -1,0 +1,64 @@
+"""When requests whose lookup found too little are looked up again (mem_cache/storage_prefetch.py,
+SGLang 0.5.23).
+"""
+
+from collections.abc import Iterable
+
+from kvsim.sequence import Sequence
+
+
+class Retries:
+    """interval: passes from the one that takes note of a miss to the next lookup. most: how often a
+    request is looked up after its first time.
+    """
+
+    def __init__(self, interval: int, most: int) -> None:
+        self._interval, self._most = interval, most
+        self._waits: dict[Sequence, int | None] = {}  # passes since; None: not noted yet
+        self._tries: dict[Sequence, int] = {}
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a request is to be looked up again."""
+        return bool(self._waits)
+
+    def missed(self, seq: Sequence) -> None:
+        """A lookup of `seq` found too little, or ended before its answer."""
+        self._waits[seq] = None
+
+    def cancel(self, seq: Sequence) -> None:
+        """It is not looked up again for its last miss."""
+        self._waits.pop(seq, None)
+
+    def forget(self, seq: Sequence) -> None:
+        """It waits no more, or anew."""
+        self.cancel(seq)
+        self._tries.pop(seq, None)
+
+    def spent(self, seq: Sequence) -> bool:
+        """Whether `seq` was looked up as often as may be."""
+        return self._tries.get(seq, 0) >= self._most
+
+    def tried(self, seq: Sequence) -> None:
+        """It is looked up again."""
+        self._tries[seq] = self._tries.get(seq, 0) + 1
+
+    def due(self, queue: Iterable[Sequence], head: Sequence | None) -> list[Sequence]:
+        """One pass more: who of the waiting requests is to be looked up again, in their order. The
+        first in line is not.
+        """
+        if head is None or not self._waits:
+            return []
+        self.cancel(head)
+        due = []
+        for seq in [seq for seq in queue if seq in self._waits] if self._waits else ():
+            if self.spent(seq):
+                self.cancel(seq)
+                continue
+            passes = self._waits[seq]
+            passes = 0 if passes is None else passes + 1
+            self._waits[seq] = passes
+            if passes >= self._interval:
+                self.cancel(seq)
+                due.append(seq)
+        return due

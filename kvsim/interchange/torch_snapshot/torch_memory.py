@@ -1,0 +1,40 @@
+"""Torch's memory, read from a file: a snapshot, `memory_stats()` as JSON, or a log."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from kvsim.interchange.torch_snapshot.ledger import SnapshotLedger
+from kvsim.interchange.torch_snapshot.messages import SIGN, failures_of
+from kvsim.interchange.torch_snapshot.out_of_memory import OutOfMemory
+from kvsim.interchange.torch_snapshot.reader import last_failures, ledgers, parse_snapshot
+from kvsim.interchange.torch_snapshot.stats import ledger_of_stats
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.files import read_bytes
+from kvsim.plumbing.reading.json_text import parse_object
+
+PICKLE = b"\x80"
+
+
+class TorchMemory(NamedTuple):
+    """ledgers: of each device. failures: requests that failed, of a snapshot the last of each."""
+
+    ledgers: list[SnapshotLedger]
+    failures: list[OutOfMemory]
+
+
+def read_torch_memory(path: Path) -> TorchMemory:
+    """All that the file says of it; InputError if that is nothing. No code in the file is run."""
+    content = read_bytes(path)
+    if content.lstrip().startswith(b"{"):
+        return TorchMemory([ledger_of_stats(parse_object(content, str(path)), str(path))], [])
+    if not content.startswith(PICKLE) and SIGN.encode() in content:
+        failures = failures_of(content.decode("utf-8", "replace"))
+        if not failures:
+            raise InputError(
+                "no out-of-memory error of torch can be read", where=str(path),
+                remedy="give the log with the whole message",
+            )  # fmt: skip
+        return TorchMemory([], failures)
+    snapshot = parse_snapshot(content, path)
+    found = ledgers(snapshot)
+    return TorchMemory(found, last_failures(snapshot, found))

@@ -1,0 +1,114 @@
+"""Notes on a scenario's pool that stand before anything runs."""
+
+from kvsim.capacity.drafter import Drafter
+from kvsim.capacity.options import WAYS, MemoryOptions
+from kvsim.capacity.pool import SizedPool
+from kvsim.device import Device
+from kvsim.engine.policies.victims.lowest_priority import LowestPriority
+from kvsim.memory.paged.eviction.priorities import Priorities
+from kvsim.model import Model
+from kvsim.plumbing.errors import InputError
+from kvsim.pool import ScenarioPool, pool_of
+from kvsim.scenario import Scenario
+
+_EAGER = (
+    "enforce_eager changes the size of the pool alone: the times of steps do not count that a "
+    "server without CUDA graphs launches its kernels one by one"
+)
+_UNHEEDED = (
+    "priorities of requests change nothing here: neither the scheduler's policy, nor its victim, "
+    "nor an eviction policy goes by them"
+)
+_FIXED = ("kv_cache_bytes", "kv_cache_tokens", "num_gpu_blocks")
+
+
+def known_before(
+    scenario: Scenario,
+    model: Model,
+    device: Device,
+    drafter: Drafter | None,
+    pool: SizedPool,
+    *,
+    adapters: bool,
+    priorities: bool,
+) -> tuple[tuple[str, str], ...]:
+    """What each note is about, and its sentence: the device cannot hold the pool, keys of [memory]
+    change nothing, or not the times of steps. adapters: requests may ask for some.
+    priorities: those of requests differ.
+    """
+    found, over = [], pool.over_device(device.name)
+    if over is not None:
+        found.append(("pool", over))
+    keys = idle_memory_keys(scenario, model, device, drafter)
+    limited = adapters and _limits_adapters(scenario)
+    idle = [f"memory.{key}" for key in keys if key != "max_loras" or not limited]
+    if idle:
+        change = "changes" if len(idle) == 1 else "change"
+        because = f": {pool.sized_by} fixes the pool" if pool.sized_by in _FIXED else ""
+        found.append(("idle-keys", f"{', '.join(idle)} {change} nothing here{because}"))
+    if scenario.memory.enforce_eager and "memory.enforce_eager" not in idle:
+        found.append(("step-time", _EAGER))
+    if priorities and not _heeds_priorities(scenario):
+        found.append(("idle-keys", _UNHEEDED))
+    return tuple(found)
+
+
+def idle_memory_keys(
+    scenario: Scenario, model: Model, device: Device, drafter: Drafter | None
+) -> tuple[str, ...]:
+    """The keys of [memory] that were given and change nothing of the pool, nor of what its version
+    does with chunks of local attention.
+    """
+    memory, left_out, shape = scenario.memory, _left_out(scenario), scenario.model
+    in_chunks = shape.layout(model, by_chunk=True) != shape.layout(model)
+
+    def decided(options: MemoryOptions) -> object:
+        found = _pool_under(scenario, options, model, device, drafter)
+        held = found and (found.pool.simulated, found.stage, found.stages)
+        return held, in_chunks and options.version.sizing.frees_chunks
+
+    given = decided(memory)
+    idle = []
+    for key, value in left_out.items():
+        if key in WAYS or getattr(memory, key) == value:
+            continue
+        if decided(memory.model_copy(update={key: value})) == given:
+            idle.append(key)
+    return tuple(idle)
+
+
+def _heeds_priorities(scenario: Scenario) -> bool:
+    """Whether a scheduler or a prefix cache may go by the priorities of requests."""
+    groups = scenario.fleet is not None and scenario.fleet.group
+    if groups or scenario.disaggregation is not None:
+        return True
+    schedulers = [scenario.scheduler_of(each) for each in scenario.allocator]
+    evicting = [getattr(each, "eviction_policy", None) for each in scenario.allocator]
+    return any(
+        each.order == "priority" or isinstance(each.victim, LowestPriority) for each in schedulers
+    ) or any(isinstance(each, Priorities) for each in evicting)
+
+
+def _left_out(scenario: Scenario) -> dict[str, object]:
+    """What each key of [memory] is where nobody gives it."""
+    fields = MemoryOptions.model_fields
+    version = scenario.scheduler_of(scenario.allocator[0]).engine_version
+    found = {key: field.default for key, field in fields.items()}
+    return found if version is None else {**found, "engine_version": version}
+
+
+def _limits_adapters(scenario: Scenario) -> bool:
+    """Whether a scheduler takes its number of adapters from [memory]."""
+    schedulers = [scenario.scheduler_of(each) for each in scenario.allocator]
+    count = scenario.memory.max_loras
+    return any(each.with_adapters(count) != each for each in schedulers)
+
+
+def _pool_under(
+    scenario: Scenario, memory: MemoryOptions, model: Model, device: Device, drafter: Drafter | None
+) -> ScenarioPool | None:
+    """The pool of the scenario under another [memory]; None where there is none."""
+    try:
+        return pool_of(scenario.model_copy(update={"memory": memory}), model, device, drafter)
+    except InputError:
+        return None

@@ -1,0 +1,75 @@
+"""The counts of several replicas as those of one, for the summary of one side of a deployment."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kvsim.engine.limits.limit import NO_LIMITS, ChunkLimits
+from kvsim.engine.replica import RunningReplica
+from kvsim.memory.prefix import CacheTotals
+from kvsim.results.merged import merged
+from kvsim.results.recorder import Recorder
+
+
+@dataclass
+class PooledAllocator:
+    """What replicas' allocators have counted, together."""
+
+    token_bytes: int
+    saved_bytes: int | None
+    pads_blocks: bool
+    tells_cached: bool
+    copied_bytes: int
+    totals: CacheTotals
+
+    def cache_totals(self) -> CacheTotals:
+        """What their prefix caches did."""
+        return self.totals
+
+
+@dataclass
+class PooledScheduler:
+    """What replicas' schedulers have counted, together."""
+
+    allocator: PooledAllocator
+    num_preemptions: int
+    recomputed_tokens: int
+    swapped_bytes: int
+    engine_faults: int
+    limits: ClassVar[ChunkLimits] = NO_LIMITS  # those of images and adapters are refused apart
+
+
+@dataclass
+class Pooled:
+    """Replicas of one side as one. tiers: none behind their devices."""
+
+    scheduler: PooledScheduler
+    recorder: Recorder
+    tiers: None = None
+
+    @classmethod
+    def of(cls, replicas: list[RunningReplica]) -> "Pooled":
+        """These replicas, which have served their requests."""
+        schedulers = [each.scheduler for each in replicas]
+        allocators = [scheduler.allocator for scheduler in schedulers]
+        first = allocators[0]
+        totals = CacheTotals(
+            *map(sum, zip(*(each.cache_totals() for each in allocators), strict=True))
+        )
+        allocator = PooledAllocator(
+            first.token_bytes,
+            first.saved_bytes,
+            first.pads_blocks,
+            first.tells_cached,
+            sum(each.copied_bytes for each in allocators),
+            totals,
+        )
+        return cls(
+            PooledScheduler(
+                allocator,
+                sum(each.num_preemptions for each in schedulers),
+                sum(each.recomputed_tokens for each in schedulers),
+                sum(each.swapped_bytes for each in schedulers),
+                sum(each.engine_faults for each in schedulers),
+            ),
+            merged([each.recorder for each in replicas]),
+        )

@@ -1,0 +1,77 @@
+"""The page out of its contents, without the libraries that made them: the explorer's server, which
+gets contents from its workers, starts without pandas.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+from markupsafe import Markup, escape
+
+from kvsim.report.classes import DARK, LOOKS, run_line
+from kvsim.report.names import called
+from kvsim.report.template import rendered
+
+_WHOLE = 20  # characters of a label that no line breaks
+SCRIPTS = ("unpack", "data", "theme", "figures", "map", "requests")
+# Of the table of requests: what the scripts call a column, and its head.
+REQUEST_COLUMNS = (
+    ("id", "request"),
+    ("arrival", "arrived"),
+    ("queue_s", "waited"),
+    ("ttft_s", "first token"),
+    ("tpot_s", "per token"),
+    ("e2e_s", "end to end"),
+    ("prompt_tokens", "prompt"),
+    ("output_tokens", "output"),
+    ("cached_tokens", "from cache"),
+    ("preemptions", "preempted"),
+)
+
+
+class Drawn(NamedTuple):
+    """A figure on the page: its data is plotly's JSON, or None. lines: places of the runs that its
+    legend names: those with a line in it. classes: of the ledger, whose colours fill areas of it.
+    """
+
+    name: str
+    title: str
+    note: str
+    nothing: str
+    span: str
+    lines: tuple[int, ...]
+    classes: tuple[str, ...]
+    height_px: int
+    data: str | None
+
+
+def whole_page(held: dict[str, Any]) -> str:
+    """The page of these `contents`."""
+    labels = held["labels"]
+    return rendered(
+        "page.html",
+        looks=LOOKS,
+        strokes=[run_line(index) for index in range(len(labels))],
+        columns=REQUEST_COLUMNS,
+        scripts=SCRIPTS,
+        marked=lambda text: Markup(_marked(text, labels)),  # noqa: S704 - escaped
+        shades=lambda hue: f"--light: {hue}; --dark: {DARK.get(hue, hue)}",
+        **held,
+    )
+
+
+def map_page(held: dict[str, Any]) -> str:
+    """The address map of these `contents` alone, on a page of its own."""
+    return rendered("map_page.html", **held)
+
+
+def _marked(text: str, labels: list[str]) -> str:
+    """The text as safe HTML: labels stand out, and no line breaks between a number and its unit."""
+    glued = re.sub(r"(?<=\d) (?=%|[A-Za-zµ]{1,3}\b)", "\N{NO-BREAK SPACE}", str(escape(text)))
+    names = sorted({str(escape(called(label))) for label in labels}, key=len, reverse=True)
+    pattern = "|".join(re.escape(name) for name in names)
+    return re.sub(rf"(?<![\w-])(?:{pattern})(?![\w-])", _strong, glued)
+
+
+def _strong(found: re.Match[str]) -> str:
+    whole = ' class="whole"' if len(found[0]) <= _WHOLE else ""
+    return f"<strong{whole}>{found[0]}</strong>"

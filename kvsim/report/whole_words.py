@@ -1,0 +1,51 @@
+"""Tables for a terminal whose narrow columns break between words, and in names after separators.
+
+rich breaks a long word wherever the column ends: `--kv-cache-dty` and `pe`.
+"""
+
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.containers import Lines
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from kvsim.report.wrapping import by_words, cells, parts
+
+
+class WordText(Text):
+    """A text of one style that never breaks inside a word which fits its column."""
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        widest = max(cells(part.rstrip()) for part in parts(self.plain.replace("\n", " ")))
+        return Measurement(widest, max(widest, cells(self.plain)))
+
+    def wrap(self, console: Console, width: int, **options: Any) -> Lines:
+        """The lines of a column of this width."""
+        if options.get("no_wrap") or cells(self.plain) <= width:
+            return super().wrap(console, width, **options)
+        lines = Lines(Text(line) for line in by_words(self.plain, width).split("\n"))
+        lines.justify(console, width, justify=options.get("justify") or "left", overflow="fold")
+        return lines
+
+
+class WordTable(Table):
+    """A table whose cells are such texts, unless they bring a style of their own."""
+
+    def add_column(
+        self, header: RenderableType = "", footer: RenderableType = "", **options: Any
+    ) -> None:
+        """A column with its head."""
+        super().add_column(_whole(header), footer, **options)
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """A row; markup in its texts is obeyed, as rich does."""
+        super().add_row(*(_whole(cell) for cell in cells if cell is not None), **options)
+
+
+def _whole(cell: RenderableType) -> RenderableType:
+    if not isinstance(cell, str):
+        return cell
+    text = Text.from_markup(cell)
+    return text if text.spans else WordText(text.plain)

@@ -1,0 +1,124 @@
+"""A scenario with its model, its device and its pool: what each of its replicas is built from."""
+
+from collections.abc import Sequence
+
+from kvsim.capacity.local_attention import gives_chunks_back
+from kvsim.capacity.sglang.sizing import layout_under
+from kvsim.capacity.stage import model_of, stages
+from kvsim.drafting import drafter_of
+from kvsim.engine.replica import ReplicaSpec
+from kvsim.layout import KVLayout
+from kvsim.memory import ALLOCATORS
+from kvsim.memory.options import AllocatorOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.pool import pool_of
+from kvsim.scenario import Scenario
+from kvsim.shared_sequences import over_gpus, shared_layout
+from kvsim.staged import staged_plan
+from kvsim.tiers import with_tiers
+from kvsim.timing import step_time_of
+
+
+def place_of(label: str, labels: Sequence[str]) -> int:
+    """The place of a label that `--allocator` names; InputError where there is none."""
+    if label not in labels:
+        raise InputError(
+            "no such allocator in the scenario",
+            where="--allocator",
+            value=label,
+            remedy=f"it has {', '.join(labels)}",
+        )
+    return labels.index(label)
+
+
+class SizedScenario:
+    """A scenario whose pool is sized, the same for every allocator.
+
+    held: of a pipeline, what the stage that decides the pool computes; else the model. layout: the
+    KV of it on one GPU. stages: of a pipeline. InputError where the pool or a layer cannot be.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        options = scenario.model
+        self.model = options.build(scenario.folder)
+        self.device = scenario.device.build()
+        self.max_model_len = options.model_len(self.model)
+        self.drafter = drafter_of(scenario.speculative_config, scenario.folder)
+        found = pool_of(scenario, self.model, self.device, self.drafter)
+        self.pool, self.stages, self._stage = found.pool, found.stages, found.stage
+        self.held = self.model
+        if options.pipeline_parallel_size > 1:
+            every = stages(self.model.layers, options.pipeline_parallel_size, options.stage_layers)
+            self.held = model_of(self.model, every[found.stage])
+        self.layout = options.layout(self.held)
+        if options.decode_context_parallel_size > 1:
+            self.layout = shared_layout(scenario, self.layout, drafted=self.drafter is not None)
+        self.step_time = step_time_of(
+            scenario, self.model, self.device, self.layout, self.pool, self.drafter
+        )
+        if self.drafter is not None:
+            self.layout = self.drafter.layout(self.model, options)
+        self.labels = scenario.labels()
+
+    def chosen(self, label: str | None) -> tuple[AllocatorOptions, str]:
+        """The allocator of this label (None: the first), and its label; InputError without one."""
+        label = self.labels[0] if label is None else label
+        return self.scenario.allocator[place_of(label, self.labels)], label
+
+    def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
+        """The parts of a replica under one allocator."""
+        drafts, scheduler = self.scenario.speculative_config, self.scenario.scheduler_of(options)
+        options = over_gpus(options, self.scenario.model.decode_context_parallel_size)
+        scheduler = scheduler.with_adapters(self.scenario.memory.max_loras)
+        if drafts is not None and drafts.disable_lookahead_block_hashes:
+            scheduler.check_looks_ahead()
+        spec = ReplicaSpec(
+            options,
+            scheduler,
+            capacity_bytes=self.pool.capacity_bytes,
+            layout=self._layout_under(ALLOCATORS.name_of(options)),
+            plan=staged_plan(
+                options,
+                self.scenario.model,
+                self.model,
+                self._stage,
+                scheduler.block_rules,
+                by_chunk=self._by_chunk,
+            ),
+            states=self.pool.states,
+            window_tokens=self.pool.window_tokens,
+            max_model_len=self.max_model_len,
+            copy_bytes_per_s=self.device.bandwidth_bytes_per_s,
+            host_bytes_per_s=self.device.host_bytes_per_s,
+            max_steps=self.scenario.max_steps,
+            speculation=None if drafts is None else drafts.speculation,
+            acceptance=None if drafts is None else drafts.acceptance(self.scenario.seed),
+            stages=self.scenario.model.pipeline_parallel_size,
+        )
+        return with_tiers(spec, self.scenario, self.device)
+
+    @property
+    def _by_chunk(self) -> bool:
+        """Whether vLLM's tables give chunks of local attention back."""
+        drafts = self.scenario.speculative_config
+        return self.scenario.model.decode_context_parallel_size == 1 and gives_chunks_back(
+            frees_chunks=self.scenario.memory.version.sizing.frees_chunks,
+            speculation=None if drafts is None else drafts.speculation,
+        )
+
+    def _layout_under(self, allocator_kind: str) -> KVLayout:
+        """The layers as an allocator of this kind takes them: vLLM's tables give chunks of local
+        attention back where its version does.
+        """
+        by_chunk = self._by_chunk if allocator_kind == "paged" else allocator_kind == "radix"
+        return layout_under(
+            allocator_kind, self.model.kind, self._in_chunks() if by_chunk else self.layout
+        )
+
+    def _in_chunks(self) -> KVLayout:
+        """The layers, chunks of local attention apart."""
+        options = self.scenario.model
+        if self.drafter is not None:
+            return self.drafter.layout(self.model, options, by_chunk=True)
+        return options.layout(self.held, by_chunk=True)

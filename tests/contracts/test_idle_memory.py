@@ -1,0 +1,135 @@
+"""No key of [memory] is ignored in silence: beside each way to size a pool and under each kind of
+allocator a value of it changes a run, is refused, or is named by a note.
+"""
+
+from typing import Any
+
+import pytest
+from support.idle_streams import SINGLE, Table
+
+import kvsim
+from kvsim.capacity.options import WAYS, MemoryOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+VALUES: dict[str, list[Any]] = {
+    "mamba_full_memory_ratio": [0.2],
+    "weights_gib": [70.0],
+    "activation_gib": [20.0],
+    "other_gib": [20.0],
+    "engine_version": ["V0", "0.19"],
+    "enforce_eager": [True],
+    "flashinfer_sampler": [False],
+    "max_cudagraph_capture_size": [8],
+    "enable_prefix_caching": [True, False],
+    "drafter": ["qwen3-0.6b"],
+    "num_speculative_tokens": [3],
+    "max_loras": [4],
+    "max_lora_rank": [64],
+}
+BESIDE: dict[str, Table] = {
+    "num_speculative_tokens": {"drafter": "qwen3-0.6b"},
+    "max_lora_rank": {"max_loras": 4},
+}
+POOLS: dict[str, Table] = {
+    "share": {},
+    "tokens": {"kv_cache_tokens": 14_000},
+    "bytes": {"kv_cache_bytes": 500_000_000},
+    "blocks": {"num_gpu_blocks": 600},
+    "sglang": {"mem_fraction_static": 0.8},
+    "trt-llm": {"free_gpu_memory_fraction": 0.7},
+}
+ALLOCATORS = ("paged", "max-buffer", "radix")
+STREAM = {**SINGLE, "num_requests": 4}
+
+
+def ran(model: str, allocator: str, memory: Table, **asked: Any) -> tuple[str, str] | None:
+    """What a run and its pool are, and the notes; None where it is refused."""
+    table = {
+        "model": {"name": model, "max_model_len": 1024}, "device": {"name": "h100"},
+        "memory": memory, "allocator": {"kind": allocator}, "step_time": {"kind": "roofline"},
+        "workload": STREAM | asked,
+    }  # fmt: skip
+    try:
+        simulation = Simulation(Scenario.from_table(table))
+        (run,) = simulation.result().runs
+    except InputError:
+        return None
+    summary = dict(run.summary.items()) | {"wall_s": 0, "notes": []}
+    return repr((summary, simulation.pool.simulated)), " ".join(
+        note.text for note in run.summary.notes or ()
+    )
+
+
+def test_adapters_are_limited_by_memory_where_requests_ask_for_some() -> None:
+    memory = {"kv_cache_tokens": 14_000, "max_loras": 4}
+    said = ran("opt-125m", "paged", memory)
+    assert said is not None
+    assert "memory.max_loras changes nothing" in said[1]
+    said = ran("opt-125m", "paged", memory, adapters={"count": 3})
+    assert said is not None
+    assert "max_loras" not in said[1]
+
+
+def test_every_key_has_a_value() -> None:
+    assert VALUES.keys() == MemoryOptions.model_fields.keys() - set(WAYS)
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("model", ["opt-125m", "qwen3.5-4b"])
+def test_a_key_changes_a_run_or_is_named(model: str, pool: str, allocator: str) -> None:
+    for key, values in VALUES.items():
+        beside = POOLS[pool] | BESIDE.get(key, {})
+        was = ran(model, allocator, beside)
+        for value in values if was is not None else ():
+            now = ran(model, allocator, {**beside, key: value})
+            if now is not None:
+                assert (now[0] == was[0]) == (f"memory.{key}" in now[1]), (key, value, now[1])
+
+
+def test_both_sides_of_a_deployment_say_what_stands_before() -> None:
+    table = {
+        "model": {"name": "opt-125m", "max_model_len": 1024}, "device": {"name": "a10g"},
+        "memory": {"kv_cache_tokens": 2_000_000, "enforce_eager": True}, "allocator": "paged",
+        "step_time": {"kind": "roofline"}, "workload": STREAM, "disaggregation": {},
+    }  # fmt: skip
+    runs = kvsim.simulate(table).runs
+    assert len(runs) == 2
+    for run in runs:
+        told = [note.about for note in run.summary.notes or ()]
+        assert {"pool", "idle-keys"} <= set(told)
+
+
+def test_a_server_without_graphs_has_the_times_of_one_with_them() -> None:
+    """A larger pool at no cost in time would be an answer that misleads."""
+    sized = ran("opt-125m", "paged", {"enforce_eager": True})
+    fixed = ran("opt-125m", "paged", {"enforce_eager": True, "kv_cache_tokens": 14_000})
+    assert sized is not None
+    assert fixed is not None
+    assert "enforce_eager changes the size of the pool alone" in sized[1]
+    assert "memory.enforce_eager changes nothing" in fixed[1]
+    assert "of the pool alone" not in fixed[1]
+
+
+@pytest.mark.parametrize(
+    ("parts", "idle"),
+    [
+        ({}, True),
+        ({"scheduler": {"kind": "continuous", "policy": "priority"}}, False),
+        ({"scheduler": {"kind": "continuous", "victim": "lowest-priority"}}, False),
+        ({"allocator": {"kind": "paged", "eviction_policy": "priorities"}}, False),
+        ({"workload": STREAM | {"priorities": []}}, False),
+    ],
+)
+def test_priorities_that_nothing_goes_by_are_named(parts: Table, idle: bool) -> None:
+    """`workload.priorities` under the default policy changed nothing in silence."""
+    table = {
+        "model": {"name": "opt-125m", "max_model_len": 1024}, "device": {"name": "h100"},
+        "memory": {"kv_cache_tokens": 14_000}, "allocator": "paged",
+        "step_time": {"kind": "roofline"}, "workload": STREAM | {"num_requests": 12},
+    }  # fmt: skip
+    (run,) = kvsim.simulate(table | parts).runs
+    said = [note.text for note in run.summary.notes or () if "priorities of requests" in note.text]
+    assert bool(said) == idle

@@ -1,0 +1,21 @@
+"""When decoders free blocks behind their windows."""
+
+from kvsim.memory.content_keys import KeyRuns
+from kvsim.memory.paged.shapes import Reach
+from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.windows import Windows
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+
+def test_a_sequence_that_was_passed_over_ripens_in_two_windows_at_one_time() -> None:
+    """The longer window as it first joined, the shorter one as it joined two steps later."""
+    windows = Windows([Reach(2), Reach(4)], [4, 4], 0)
+    seq = Sequence(Request("r", 0, 1, 8), 0)
+    seq.decoding, seq.memory = True, Table(KeyRuns([], []), 0, 2, 1)
+    for clock, base in ((0, 1), (2, -1)):
+        windows.leave(seq, seq.memory.base)
+        seq.memory.base = base
+        windows.join(seq, base, clock, [0, 0])
+    # A block of four tokens ends below the windows once five and seven are computed.
+    assert [clock for clock in range(3, 9) if windows.givers(clock)] == [6, 8]
