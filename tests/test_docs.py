@@ -80,7 +80,7 @@ def test_the_commands_of_the_task_pages_run(
         for line in text.splitlines()
     ]
     assert len(lines) >= 5
-    (log,) = blocks((ROOT / "docs" / "size-a-pool.md").read_text(), "log server.log")
+    (log,) = blocks((ROOT / "docs" / "size-a-pool.md").read_text(), "text server.log")
     (tmp_path / "server.log").write_text(log)
     for line in lines:
         fewer = {"num_requests=300": "num_requests=30", "sessions=12": "sessions=3"}
@@ -102,7 +102,7 @@ def test_the_pool_on_the_page_of_sizing_is_the_answer() -> None:
 
 def test_the_error_on_the_page_of_sizing_is_read_as_it_says(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "size-a-pool.md").read_text()
-    (log,) = blocks(text, "log server.log")
+    (log,) = blocks(text, "text server.log")
     (tmp_path / "server.log").write_text(log)
     done = CliRunner().invoke(app, ["snapshot", str(tmp_path / "server.log")])
     assert done.output == blocks(text, "text")[1]
