@@ -1,4 +1,6 @@
-"""The records of an engine: the ledger over time, and the gaps between tokens."""
+"""The records of an engine: the ledger over time, the gaps between tokens, and preemptions without
+progress.
+"""
 
 from collections.abc import Iterable
 
@@ -6,8 +8,11 @@ from kvsim.engine.plan import PausedBatch, Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.ledger import Course, Usage, file_free, filed
 from kvsim.memory.parts import NO_PARTS
+from kvsim.plumbing.errors import InputError
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
+
+MOST_FRUITLESS = 10_000  # preemptions in a row without a token
 
 
 class Books:
@@ -221,3 +226,29 @@ class Pauses:
                 plan.late[seq] = since_ps
                 plan.num_late += 1
         self._passed_over = now
+
+
+class Progress:
+    """Counts preemptions since the last token, to stop sequences that preempt each other for
+    ever.
+    """
+
+    def __init__(self) -> None:
+        self._fruitless = 0
+
+    def check(self, plan: Plan) -> None:
+        """Raise InputError after MOST_FRUITLESS preemptions in a row, `plan` included, without a
+        token.
+        """
+        if plan.num_decode or any(chunk.samples for chunk in plan.chunks):
+            self._fruitless = 0
+            return
+        self._fruitless += len(plan.preempted)
+        if self._fruitless > MOST_FRUITLESS:
+            raise InputError(
+                "sequences preempt each other without ever producing a token",
+                where="scheduler",
+                value=f"{self._fruitless:,} preemptions in a row",
+                limit=f"{MOST_FRUITLESS:,}",
+                remedy="set scheduler_reserve_full_isl = true, or give the pool more memory",
+            )

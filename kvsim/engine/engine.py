@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, cast
 
 import simpy
 
-from kvsim.engine.books import Books
+from kvsim.engine.books import Books, Progress
 from kvsim.engine.intake import Intake
 from kvsim.engine.moments import PLANS, EngineClock, moment
 from kvsim.engine.parts import EngineParts
-from kvsim.engine.plan import UNBOUNDED, Plan, Progress
+from kvsim.engine.plan import UNBOUNDED, Plan, StepTimer
 from kvsim.engine.run_end import Pause, RunEnd
-from kvsim.engine.step_timer import StepTimer
 from kvsim.memory.allocator import Refusal
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request

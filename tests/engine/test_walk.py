@@ -35,10 +35,10 @@ RADIX = {**ONE, "allocator": [{"kind": "radix"}], "scheduler": {"kind": "sglang"
 @pytest.mark.parametrize(
     ("table", "watched", "admits", "decodes"),
     [
-        pytest.param(ONE, False, 36, 19, id="one table"),
-        pytest.param(ONE, True, 41, 23, id="one table, watched"),
-        pytest.param(GROUPS, False, 41, 23, id="groups"),
-        pytest.param(GROUPS, True, 46, 27, id="groups, watched"),
+        pytest.param(ONE, False, 35, 19, id="one table"),
+        pytest.param(ONE, True, 40, 23, id="one table, watched"),
+        pytest.param(GROUPS, False, 40, 23, id="groups"),
+        pytest.param(GROUPS, True, 45, 27, id="groups, watched"),
         pytest.param(RADIX, False, 28, 22, id="radix"),
     ],
 )

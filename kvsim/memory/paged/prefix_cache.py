@@ -7,7 +7,7 @@ its sequence runs; when this is preempted, it gets keys to find its own blocks a
 """
 
 from kvsim.memory.content_keys import NO_KEYS, ContentKeys, KeyRuns
-from kvsim.memory.paged.filling import Filling
+from kvsim.memory.paged.decoders import Filling
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.names import BlockNames

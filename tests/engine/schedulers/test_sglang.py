@@ -12,7 +12,7 @@ from kvsim.engine.schedulers.sglang.budget import Budget, PassLimits
 from kvsim.engine.schedulers.sglang.ignore_eos import Ends, Span, span
 from kvsim.engine.schedulers.sglang.limits import Limits
 from kvsim.engine.schedulers.sglang.options import Sglang
-from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
+from kvsim.engine.schedulers.sglang.outputs import NewTokenRatio
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.results.gaps import TokenGaps

@@ -13,8 +13,12 @@ from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.sglang.ignore_eos import Span, span
-from kvsim.engine.schedulers.sglang.outputs import InFlight, Outputs
-from kvsim.engine.schedulers.sglang.ratio import RETRACT_STEPS, NewTokenRatio
+from kvsim.engine.schedulers.sglang.outputs import (
+    RETRACT_STEPS,
+    InFlight,
+    NewTokenRatio,
+    Outputs,
+)
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.ledger import Usage
 from kvsim.memory.prefix_room import prefix_room

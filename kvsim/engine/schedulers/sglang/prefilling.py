@@ -9,12 +9,11 @@ from mypy_extensions import mypyc_attr
 from kvsim.engine.plan import Cached, Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.sglang.admission import Newcomer, PrefillAdmission
-from kvsim.engine.schedulers.sglang.budget import Budget, PassLimits, Stop
+from kvsim.engine.schedulers.sglang.budget import Budget, PassLimits, Stop, budget_over
 from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
 from kvsim.engine.schedulers.sglang.limits import Limits
+from kvsim.engine.schedulers.sglang.outputs import NewTokenRatio
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
-from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
-from kvsim.engine.schedulers.sglang.window_budget import budget_over
 from kvsim.memory.allocator import Allocator
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence

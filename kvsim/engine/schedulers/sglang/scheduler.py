@@ -10,8 +10,8 @@ Outputs of the step in flight do not count yet: a request that ends with it stil
 from mypy_extensions import mypyc_attr
 
 from kvsim.engine.plan import UNBOUNDED, Plan
+from kvsim.engine.schedulers.sglang.budget import never_starts
 from kvsim.engine.schedulers.sglang.prefilling import PrefillingScheduler
-from kvsim.engine.schedulers.sglang.window_budget import never_starts
 from kvsim.memory.allocator import Refusal
 from kvsim.memory.ledger import Course
 from kvsim.plumbing.errors import InputError

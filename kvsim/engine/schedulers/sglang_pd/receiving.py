@@ -8,7 +8,7 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
 from kvsim.engine.schedulers.sglang.limits import Limits
-from kvsim.engine.schedulers.sglang.ratio import NewTokenRatio
+from kvsim.engine.schedulers.sglang.outputs import NewTokenRatio
 from kvsim.engine.schedulers.sglang_pd.budget import BUFFERS, BatchMember, DecodeBudget
 from kvsim.engine.schedulers.sglang_pd.host_copies import HostCopies
 from kvsim.engine.schedulers.sglang_pd.moves import Moves
