@@ -1,11 +1,18 @@
-"""How many files a step runs through, held where it is: a rule stated in one more place shows."""
+"""How many files a step runs through, held where it is: a rule stated in one more place shows. And
+what tiers are made of, of which nothing runs without one.
+"""
 
+import sys
+from collections import Counter
+from types import FrameType
 from typing import Any
 
 import pytest
-from support.walk import walk
+from support.walk import PACKAGE, walk
 
 import kvsim.engine.engine
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 
 LENGTHS = {"kind": "uniform", "min_tokens": 1, "max_tokens": 100}
 BASE: dict[str, Any] = {
@@ -28,10 +35,27 @@ ONE = {**PAGED, "model": {"name": "opt-13b"}}
 GROUPS = {**PAGED, "model": {"name": "gemma-3-12b", "max_model_len": 2048}}
 RADIX = {**ONE, "allocator": [{"kind": "radix"}], "scheduler": {"kind": "sglang"}}
 
+# Connectors and links, what stands between them and an engine, and SGLang's host memory.
+TIERS = (
+    "engine/connectors/",
+    "engine/connected_engine.py",
+    "engine/hicache/",
+    "engine/hicache_engine.py",
+    "engine/schedulers/connected.py",
+    "engine/tier_books.py",
+    "memory/paged/loading.py",
+    "memory/radix/hicache/",
+)
+# These say that there are none.
+ASKED = ("tiers.py", "results/link_copies.py", "results/tier_hits.py")
+DRAFTS = {"method": "ngram", "num_speculative_tokens": 2, "acceptance_rate": 0.5}
 
-@pytest.mark.skipif(
+interpreted = pytest.mark.skipif(
     not kvsim.engine.engine.__file__.endswith(".py"), reason="compiled functions are not followed"
 )
+
+
+@interpreted
 @pytest.mark.parametrize(
     ("table", "watched", "admits", "decodes"),
     [
@@ -49,3 +73,49 @@ def test_a_step_runs_through_no_more_files(
     for hits, most in ((True, admits), (False, decodes)):
         files = found.fewest(hits=hits)
         assert len(files) <= most, sorted(files)
+
+
+def called(table: dict[str, Any], num_requests: int) -> Counter[str]:
+    """How often functions of each file of kvsim were called while so many requests were served."""
+    workload = {**BASE["workload"], "num_requests": num_requests}
+    calls: Counter[str] = Counter()
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(PACKAGE):
+            calls[name.removeprefix(PACKAGE + "/")] += 1
+
+    simulation = Simulation(Scenario.from_table({**BASE, **table, "workload": workload}))
+    sys.setprofile(profile)
+    try:
+        simulation.result()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@interpreted
+@pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param(ONE, id="one table"),
+        pytest.param(GROUPS, id="groups"),
+        pytest.param({**ONE, "speculative_config": DRAFTS}, id="drafts"),
+        pytest.param(RADIX, id="radix"),
+    ],
+)
+def test_nothing_of_tiers_runs_without_one(table: dict[str, Any]) -> None:
+    few, many = called(table, 20), called(table, 60)
+    assert many["engine/engine.py"] > 2 * few["engine/engine.py"] > 40
+    assert [name for name in many if name.startswith(TIERS)] == []
+    assert {name: many[name] for name in ASKED} == {name: few[name] for name in ASKED}
+
+
+@interpreted
+def test_the_same_run_with_one_is_noticed() -> None:
+    """What the test above looks for is there."""
+    tier = {"tier": [{"kind": "vllm-offloading", "kv_offloading_size": 1}]}
+    hicache = {"allocator": [{"kind": "radix", "enable_hierarchical_cache": True}]}
+    found = called({**ONE, **tier}, 20) + called({**RADIX, **hicache}, 20)
+    for name in TIERS:
+        assert any(each.startswith(name) for each in found), name

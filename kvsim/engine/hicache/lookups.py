@@ -20,16 +20,20 @@ class Prefetch:
     """What a waiting request asks the storage for: the pages with `keys` behind its first `begin`
     tokens, which end in `anchor`.
 
+    assumed: an earlier lookup found all of it, so that the storage is not asked.
     lock: keeps the anchor in host memory. found: leading pages that are there, None before the
     answer. taken: pages of host memory that it has for them; read: into these. cut: the request
     goes on without the rest. skipped_ps: when admission first passed over it.
     """
 
-    def __init__(self, seq: Sequence, anchor: TierNode, begin: int, keys: list[int]) -> None:
+    def __init__(
+        self, seq: Sequence, anchor: TierNode, begin: int, keys: list[int], *, assumed: bool
+    ) -> None:
         self.seq = seq
         self.anchor = anchor
         self.begin = begin
         self.keys = keys
+        self.assumed = assumed
         self.lock: HostLock | None = None
         self.found: int | None = None
         self.taken = 0
@@ -39,7 +43,9 @@ class Prefetch:
 
 
 class StorageQuery(StorageOperation):
-    """One call for all pages. answered: called with the lookup."""
+    """One call for all pages; none for a lookup that was cut before, or needs no answer. answered:
+    called with the lookup.
+    """
 
     def __init__(
         self,
@@ -57,11 +63,15 @@ class StorageQuery(StorageOperation):
         self._asked = False
 
     def next_ps(self) -> int | None:
-        if self._asked or self._lookup.cut:
+        if self._asked:
             return None
-        self._asked = True
-        self.pages = len(self._lookup.keys)
-        return self._times.query_ps(len(self._lookup.keys))
+        self._asked, lookup = True, self._lookup
+        if lookup.cut or lookup.assumed:
+            lookup.found = len(lookup.keys)
+            self._answered(lookup)
+            return None
+        self.pages = len(lookup.keys)
+        return self._times.query_ps(self.pages)
 
     def done(self, end_ps: int) -> None:
         lookup, found = self._lookup, 0

@@ -15,6 +15,7 @@ class Retries:
     def __init__(self, interval: int, most: int) -> None:
         self._interval, self._most = interval, most
         self._waits: dict[Sequence, int | None] = {}  # passes since; None: not noted yet
+        self._known: dict[Sequence, int] = {}  # tokens up to which the storage has those
         self._tries: dict[Sequence, int] = {}
 
     @property
@@ -22,13 +23,19 @@ class Retries:
         """Whether a request is to be looked up again."""
         return bool(self._waits)
 
-    def missed(self, seq: Sequence) -> None:
-        """A lookup of `seq` found too little, or ended before its answer."""
+    def missed(self, seq: Sequence, known: int | None = None) -> None:
+        """A lookup of `seq` found too little, ended before its answer, or found no room. known:
+        tokens from its begin up to which the storage has it; None: nobody knows.
+        """
+        self.cancel(seq)
         self._waits[seq] = None
+        if known is not None:
+            self._known[seq] = known
 
     def cancel(self, seq: Sequence) -> None:
         """It is not looked up again for its last miss."""
         self._waits.pop(seq, None)
+        self._known.pop(seq, None)
 
     def forget(self, seq: Sequence) -> None:
         """It waits no more, or anew."""
@@ -43,9 +50,11 @@ class Retries:
         """It is looked up again."""
         self._tries[seq] = self._tries.get(seq, 0) + 1
 
-    def due(self, queue: Iterable[Sequence], head: Sequence | None) -> list[Sequence]:
-        """One pass more: who of the waiting requests is to be looked up again, in their order. The
-        first in line is not.
+    def due(
+        self, queue: Iterable[Sequence], head: Sequence | None
+    ) -> list[tuple[Sequence, int | None]]:
+        """One pass more: who of the waiting requests is to be looked up again, in their order, and
+        what was known of each. The first in line is not.
         """
         if head is None or not self._waits:
             return []
@@ -59,6 +68,6 @@ class Retries:
             passes = 0 if passes is None else passes + 1
             self._waits[seq] = passes
             if passes >= self._interval:
+                due.append((seq, self._known.get(seq)))
                 self.cancel(seq)
-                due.append(seq)
         return due

@@ -4,12 +4,12 @@ in it.
 """
 
 from collections.abc import Iterable
-from math import ceil
 from typing import Any
 
 from kvsim.engine.connectors.totals import TierTotals
 from kvsim.engine.hicache.contents import StorageContents
 from kvsim.engine.hicache.copies import TierCopies
+from kvsim.engine.hicache.lookup_deadlines import LookupDeadlines
 from kvsim.engine.hicache.lookups import Prefetch, StorageQuery, StorageRead, StorageWrite
 from kvsim.engine.hicache.retries import Retries
 from kvsim.engine.hicache.servers import StorageServer
@@ -47,8 +47,7 @@ class Storage:
         self.brought: dict[Sequence, int] = {}
         self._matched: dict[Sequence, int] = {}  # at the last lookup
         self._retries = Retries(settings.retry_passes, settings.most_retries)
-        self._deadlines: dict[Sequence, int] = {}  # of requests passed over, under "timeout"
-        self._expired: set[Sequence] = set()  # these have passed
+        self._deadlines = LookupDeadlines(settings, copies.link.tick_ps)
         self._answers: list[Prefetch] = []
         self._read: list[Prefetch] = []
         self._written: list[HostLock] = []
@@ -75,15 +74,21 @@ class Storage:
     @property
     def counts_passes(self) -> bool:
         """Whether something happens some passes from now, whenever these are."""
-        return bool(self._retries.waiting or self._unread or self._stopped)
+        return bool(
+            self._retries.waiting
+            or self._unread
+            or self._stopped
+            or any(lookup.assumed and not lookup.taken for lookup in self.lookups.values())
+        )
 
     @property
     def next_ps(self) -> int | None:
         """When something ends next, or a request has waited long enough; None: nothing does."""
         self._start()
+        if any(lookup.assumed and not lookup.cut for lookup in self._answers):
+            return self._copies.now_ps  # known without asking
         ends = [server.end_ps for server in self.servers if server.end_ps is not None]
-        if self._settings.policy == "timeout":
-            ends += (self._deadlines[seq] for seq in self.lookups if seq in self._deadlines)
+        ends += self._deadlines.of(self.lookups)  # of none but under "timeout"
         return min((end for end in ends if end > self._copies.now_ps), default=None)
 
     def _start(self) -> None:
@@ -103,14 +108,6 @@ class Storage:
             self._queries.busy_ps + self._reads.busy_ps,
         )
 
-    def _deadline_ps(self, lookup: Prefetch) -> int:
-        """Until when a request is passed over that is so for the first time now."""
-        settings = self._settings
-        tokens = len(lookup.keys) * self._page
-        tick_ps = self._copies.link.tick_ps
-        waits_ps = settings.timeout_ps + tokens * settings.timeout_ps_per_ki_token / 1024
-        return self._copies.now_ps + ceil(waits_ps / tick_ps) * tick_ps
-
     def _log(self, entry: list[Any]) -> None:
         if self._copies.journal is not None:
             self._copies.journal.add("l3", entry)
@@ -119,25 +116,24 @@ class Storage:
 
     def begin(self, queue: Iterable[Sequence], head: Sequence | None) -> None:
         """A pass begins, after the ends of copies were noted: what the servers ended is noted."""
-        self._tree.host_free += self._unread
-        self._unread = 0
+        unread, self._unread = self._unread, 0
+        for lookup in self._answers:
+            self._answered(lookup)
+        self._answers.clear()
         for lookup in self._stopped:
             self._unread += (lookup.taken - lookup.read) * self._page
         self._stopped.clear()
-        for lookup in self._answers:
-            if not lookup.cut:
-                self._answer(lookup)
-        self._answers.clear()
-        for lock in self._written:
-            self._num_writes -= 1
-            self._tree.release_host(lock)
-        self._written.clear()
         for lookup in self._read:
             if not lookup.cut:
                 self._end(lookup)
         self._read.clear()
-        for seq in self._retries.due(queue, head):
-            self._look_up_again(seq)
+        for lock in self._written:
+            self._num_writes -= 1
+            self._tree.release_host(lock)
+        self._written.clear()
+        self._tree.host_free += unread
+        for seq, known in self._retries.due(queue, head):
+            self._look_up_again(seq, known)
 
     def serve(self, now_ps: int) -> None:
         """The servers work up to now, those of all engines with the same storage."""
@@ -159,37 +155,52 @@ class Storage:
 
     # --- from the storage -------------------------------------------------------------------------
 
-    def look_up(self, seq: Sequence) -> None:
-        """A request has come to wait: ask for what neither memory has of it."""
-        allocator = self._allocator
-        anchor, begin = allocator.anchor(seq)
+    def look_up(self, seq: Sequence, known: int | None = None) -> None:
+        """A request has come to wait: ask for what neither memory has of it. known: the storage
+        has its tokens up to there, and is asked for no others.
+        """
+        anchor, begin = self._allocator.anchor(seq)
         self._matched[seq] = begin
         end = seq.num_tokens - 1
-        tokens = (end - begin) // self._page * self._page
-        if tokens < max(self._settings.threshold_tokens, self._page):
-            return
         if anchor.parent is not None and not anchor.on_host:
             return
         self._retries.cancel(seq)
-        if seq in self._expired or seq in self.lookups:
+        if self._deadlines.expired(seq) or seq in self.lookups:
+            return
+        assumed = known is not None and begin < known <= end
+        tokens = ((known if assumed and known else end) - begin) // self._page * self._page
+        if tokens < max(self._settings.threshold_tokens, self._page):
             return
         if self._asked_tokens >= self._tree.host_tokens // 2:
-            self._retries.missed(seq)
+            self._retries.missed(seq, known)
             return
-        content = allocator.slots(seq).content
+        content = self._allocator.slots(seq).content
         keys = list(self._keys.of(self._keys.last(anchor), content, begin, begin + tokens))
-        lookup = self.lookups[seq] = Prefetch(seq, anchor, begin, keys)
+        lookup = self.lookups[seq] = Prefetch(seq, anchor, begin, keys, assumed=assumed)
         if anchor.parent is not None:
             lookup.lock = self._tree.lock_host(anchor)
         self._asked_tokens += tokens
         query = StorageQuery(lookup, self._times, self._stored, self._answers.append, self._log)
         self._queries.submit(self._copies.now_ps, query)
 
+    def _answered(self, lookup: Prefetch) -> None:
+        """The pass takes note of an answer. SGLang knows a lookup by its request alone: the late
+        answer to one that was cut ends the next one of that request.
+        """
+        current = self.lookups.get(lookup.seq)
+        if current is lookup:
+            self._answer(lookup)
+        elif current is not None and lookup.cut:
+            self._close(current)
+            if self._settings.policy == "best_effort":
+                self._retries.missed(lookup.seq)
+
     def _answer(self, lookup: Prefetch) -> None:
         """Make room for what was found, or give up."""
-        tree, page = self._tree, self._page
+        tree, page, known = self._tree, self._page, None
         tokens = (lookup.found or 0) * page
         if tokens >= self._settings.threshold_tokens:
+            known = lookup.begin + tokens
             if tree.host_free < tokens:
                 self._allocator.backup.evict(tokens)
                 tokens = min(tokens, tree.host_free // page * page)
@@ -200,7 +211,7 @@ class Storage:
                 self._reads.submit(self._copies.now_ps, read)
                 return
         self._close(lookup)
-        self._retries.missed(lookup.seq)
+        self._retries.missed(lookup.seq, known)
 
     def _ended(self, lookup: Prefetch) -> None:
         """A read has ended, or stops."""
@@ -228,9 +239,9 @@ class Storage:
         lookup.cut = True
         self._close(lookup)
 
-    def _look_up_again(self, seq: Sequence) -> None:
+    def _look_up_again(self, seq: Sequence, known: int | None = None) -> None:
         self._retries.tried(seq)
-        self.look_up(seq)
+        self.look_up(seq, known)
 
     def came_back(self, seq: Sequence) -> None:
         """A retracted request waits anew."""
@@ -254,13 +265,12 @@ class Storage:
             return False
         if policy == "timeout":
             done = lookup.taken and lookup.read == lookup.taken
-            if not done and now_ps >= self._deadlines.get(seq, now_ps + 1):
-                self._expired.add(seq)
+            if not done and self._deadlines.passed(seq, now_ps):
+                self._deadlines.expire(seq)
                 self._retries.cancel(seq)
                 self._end(lookup)
                 return False
-            if seq not in self._deadlines:
-                self._deadlines[seq] = self._deadline_ps(lookup)
+            self._deadlines.start(seq, now_ps, len(lookup.keys) * self._page)
         if lookup.skipped_ps is None:
             lookup.skipped_ps = now_ps
         return True
@@ -282,8 +292,7 @@ class Storage:
         for seq in seqs:
             self._matched.pop(seq, None)
             self._retries.forget(seq)
-            self._deadlines.pop(seq, None)
-            self._expired.discard(seq)
+            self._deadlines.forget(seq)
             self.waits_ps.pop(seq, None)
 
     def left(self, seq: Sequence) -> None:

@@ -1,0 +1,46 @@
+"""How long admission passes over requests whose lookup in a storage is under way, where it waits no
+longer than a given time (mem_cache/unified_radix_cache.py, SGLang 0.5.23).
+"""
+
+from collections.abc import Iterable
+from math import ceil
+
+from kvsim.engine.hicache.settings import StorageSettings
+from kvsim.sequence import Sequence
+
+
+class LookupDeadlines:
+    """tick_ps: a deadline is a whole number of them after its begin."""
+
+    def __init__(self, settings: StorageSettings, tick_ps: int) -> None:
+        self._settings, self._tick_ps = settings, tick_ps
+        self._ends: dict[Sequence, int] = {}  # of requests passed over
+        self._expired: set[Sequence] = set()
+
+    def start(self, seq: Sequence, now_ps: int, tokens: int) -> None:
+        """A request that asks for so many tokens is passed over; later times change nothing."""
+        if seq not in self._ends:
+            settings, tick_ps = self._settings, self._tick_ps
+            waits_ps = settings.timeout_ps + tokens * settings.timeout_ps_per_ki_token / 1024
+            self._ends[seq] = now_ps + ceil(waits_ps / tick_ps) * tick_ps
+
+    def passed(self, seq: Sequence, now_ps: int) -> bool:
+        """Whether `seq` was passed over long enough."""
+        return now_ps >= self._ends.get(seq, now_ps + 1)
+
+    def expire(self, seq: Sequence) -> None:
+        """`seq` is looked up no more until it is admitted."""
+        self._expired.add(seq)
+
+    def expired(self, seq: Sequence) -> bool:
+        """Whether that is so."""
+        return seq in self._expired
+
+    def forget(self, seq: Sequence) -> None:
+        """`seq` is admitted."""
+        self._ends.pop(seq, None)
+        self._expired.discard(seq)
+
+    def of(self, seqs: Iterable[Sequence]) -> list[int]:
+        """The deadlines of those that have one."""
+        return [self._ends[seq] for seq in seqs if seq in self._ends]
