@@ -12,6 +12,8 @@
 # make gpu    all that a session with a GPU is for, in out/gpu
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests start thousands of processes: what one of them has imported, the next need not compile.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test installed quick docs screens check install compile bench fuzz mutants soak lowest gpu clean
 

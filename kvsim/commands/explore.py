@@ -22,6 +22,9 @@ def explore(
     from kvsim.plumbing.extras import need
 
     need("dash", where="kvsim explore")
+    from kvsim.explore.processes import start_loading
+
+    start_loading()  # while this process loads the server
     from kvsim.explore.hosts import is_loopback
     from kvsim.explore.server import serve
 

@@ -15,7 +15,7 @@ from kvsim.explore.layout import make_layout
 from kvsim.explore.page_context import PageContext
 from kvsim.plumbing.shipped import package_folder
 from kvsim.report.filled_page import map_page, whole_page
-from kvsim.report.template import style_sheet
+from kvsim.report.template import plotly_script, style_sheet
 
 # The browser itself refuses whatever would leave this machine.
 POLICY = (
@@ -38,6 +38,7 @@ $style
 {%config%}
 {%scripts%}
 {%renderer%}
+<script src="/plotly.js"></script>
 </body>
 </html>
 """)
@@ -84,6 +85,11 @@ def make_app(context: PageContext, host: str, token: str) -> Flask:
     )
     server: Flask = app.server
     _guard(server, host, token)
+
+    @server.get("/plotly.js")
+    def plotly() -> Response:
+        """Dash draws by this, where it has been loaded, and else by a file of 4.8 MB."""
+        return Response(plotly_script(), mimetype="text/javascript")
 
     @server.get("/runs/<key>/<page>.html")
     def single(key: str, page: str) -> Response:

@@ -94,6 +94,11 @@ def register(app: Dash, context: PageContext) -> None:
         return _shown(new, old, context, widgets_stay=turned)
 
 
+def make_once(context: PageContext) -> None:
+    """Make the widgets of the default: what they need is loaded before a page asks for them."""
+    _controls(context.starting_points[context.default].table)
+
+
 def _clicked(visit: PageVisit, context: PageContext, cause: dict[str, Any]) -> PageVisit:
     part = cause["part"]
     if part == ADD:

@@ -61,6 +61,7 @@ def _serve(
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     from kvsim.explore.app import TOKEN_KEY, make_app
+    from kvsim.explore.editing import make_once
 
     class Quiet(WSGIRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
@@ -72,6 +73,7 @@ def _serve(
     server = make_server(host, port, app, threaded=True, request_handler=Quiet, fd=bound.fileno())
     name = f"[{host}]" if ":" in host else host
     ready(f"http://{name}:{port}/?{TOKEN_KEY}={token}")
+    threading.Thread(target=make_once, args=(context,), daemon=True).start()
     if stop is None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # an end like any other
     else:

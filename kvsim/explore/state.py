@@ -41,9 +41,19 @@ class ScenarioState(NamedTuple):
 
     @property
     def key(self) -> str:
-        """A name that two states share where they are the same."""
-        text = json.dumps([self.base, self.table], sort_keys=True)
+        """A name that two states share where they are the same. 3.0 is 3: a browser that holds the
+        state makes no difference between both.
+        """
+        text = json.dumps([self.base, _whole_as_int(self.table)], sort_keys=True)
         return sha256(text.encode()).hexdigest()[:20]
+
+
+def _whole_as_int(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _whole_as_int(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_whole_as_int(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def started(base: StartingPoint, settings: list[str] | None = None) -> ScenarioState:

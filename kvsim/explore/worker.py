@@ -20,7 +20,7 @@ def work(line: Connection) -> None:
     import kvsim.report.page
     import kvsim.simulation  # noqa: F401 - while nobody waits yet
 
-    os.nice(5)  # the page comes first
+    os.nice(10)  # the page comes first
     while True:
         try:
             task, confirmed = line.recv()

@@ -1,6 +1,5 @@
 """Worker processes and their jobs. A job that is cancelled ends at once, with its process."""
 
-import multiprocessing
 import threading
 import time
 from collections import OrderedDict
@@ -11,6 +10,7 @@ from queue import SimpleQueue
 from typing import Any, Literal
 
 from kvsim.explore.confined import ASK, MOST_SECONDS, check_amount
+from kvsim.explore.processes import start_loading
 from kvsim.explore.task import WorkerTask
 from kvsim.explore.worker import work
 from kvsim.plumbing.errors import InputError
@@ -60,15 +60,17 @@ class Job:
 
 
 class WorkerPool:
-    """A pool of `size` processes, started before their jobs. An owner has one job at a time."""
+    """A pool of `size` processes, which start before their jobs and while the caller goes on. An
+    owner has one job at a time.
+    """
 
     def __init__(self, size: int = 2) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._lock = threading.Lock()
         self._free: SimpleQueue[_Worker] = SimpleQueue()
-        for _ in range(size):
-            self._free.put(_Worker())
         self._threads = ThreadPoolExecutor(max(size, 1))  # a thread follows a worker's job
+        for _ in range(size):
+            self._threads.submit(self._add_worker)
 
     def ask(self, owner: str, key: str, task: WorkerTask, *, confirmed: bool = False) -> Job:
         """The job of this key, started if it is new, failed or was cancelled; the owner's earlier
@@ -114,6 +116,9 @@ class WorkerPool:
         while not self._free.empty():
             self._free.get().end()
 
+    def _add_worker(self) -> None:
+        self._free.put(_Worker())
+
     def _leave(self, owner: str, but: str | None) -> None:
         for job in self._jobs.values():
             if job.key != but:
@@ -141,7 +146,7 @@ class _Worker:
     """A process that waits for tasks, and the pipe to it."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = start_loading()
         self.pipe, there = context.Pipe()
         self._process = context.Process(target=work, args=(there,), daemon=True)
         self._process.start()

@@ -1,6 +1,7 @@
 """Pages out of their templates: one look, one head, nothing of a user's text is markup."""
 
 import re
+import zlib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +67,19 @@ class Carried:
         here = files(HERE)
         made = []
         if self.num_figures:
-            library = (here / "plotly" / PLOTLY).read_bytes()
-            made.append(_element('type="text/plain" id="plotly"', in_letters(library)))
+            made.append(_element('type="text/plain" id="plotly"', in_letters(_library())))
         texts = ((here / "scripts" / f"{name}.js").read_text("utf-8") for name in names)
         made += [_element("", f"\n{text}") for text in texts]
         return Markup("\n").join(made)
+
+
+def plotly_script() -> bytes:
+    """The library that draws the figures: a script of 1.1 MB, with what they need."""
+    return zlib.decompress(_library())
+
+
+def _library() -> bytes:
+    return (files(HERE) / "plotly" / PLOTLY).read_bytes()
 
 
 def _element(attributes: str, text: str) -> "Markup":

@@ -31,6 +31,7 @@ def start(profile: Path) -> Any:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     service = webdriver.ChromeService(DRIVER, log_output=os.devnull)
     driver = webdriver.Chrome(options=options, service=service)
+    driver.get("about:blank")  # a new browser loads a page of its own
     driver.execute_cdp_cmd("Network.enable", {})
     driver.set_script_timeout(LONGEST_S)
     return driver
