@@ -1,13 +1,17 @@
 """Notes on a scenario's pool that stand before anything runs."""
 
+from functools import partial
+
 from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.options import WAYS, MemoryOptions
 from kvsim.capacity.pool import SizedPool
 from kvsim.device import Device
 from kvsim.engine.policies.victims.lowest_priority import LowestPriority
+from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.memory.paged.eviction.priorities import Priorities
 from kvsim.model import Model
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.probing import decides
 from kvsim.pool import ScenarioPool, pool_of
 from kvsim.scenario import Scenario
 
@@ -53,11 +57,23 @@ def known_before(
     return tuple(found)
 
 
+def cache_left_off(options: AllocatorOptions, memory: MemorySpec) -> tuple[tuple[str, str], ...]:
+    """The note on a prefix cache that the engine's version leaves off for this model, unasked."""
+    key = "enable_prefix_caching"
+    if not getattr(options, key, False) or getattr(options.resolved(memory), key):
+        return ()
+    name = memory.rules.name
+    if not memory.rules.keeps_states:
+        return (("prefix-cache", f"Prefix caching is off: {name} has none for recurrent layers"),)
+    only = f"{name} caches prefixes of this model only where allocator.{key} = true"
+    return (("prefix-cache", f"Prefix caching is off: {only}"),)
+
+
 def idle_memory_keys(
     scenario: Scenario, model: Model, device: Device, drafter: Drafter | None
 ) -> tuple[str, ...]:
     """The keys of [memory] that were given and change nothing of the pool, nor of what its version
-    does with chunks of local attention.
+    does with chunks of local attention, and would not with another value.
     """
     memory, left_out, shape = scenario.memory, _left_out(scenario), scenario.model
     in_chunks = shape.layout(model, by_chunk=True) != shape.layout(model)
@@ -68,13 +84,18 @@ def idle_memory_keys(
         return held, in_chunks and options.version.sizing.frees_chunks
 
     given = decided(memory)
-    idle = []
-    for key, value in left_out.items():
-        if key in WAYS or getattr(memory, key) == value:
-            continue
-        if decided(memory.model_copy(update={key: value})) == given:
-            idle.append(key)
-    return tuple(idle)
+
+    def differs(key: str, value: object) -> bool:
+        return decided(memory.model_copy(update={key: value})) != given
+
+    return tuple(
+        key
+        for key, value in left_out.items()
+        if key not in WAYS
+        and getattr(memory, key) != value
+        and not differs(key, value)
+        and not (key != "engine_version" and decides(getattr(memory, key), partial(differs, key)))
+    )
 
 
 def _heeds_priorities(scenario: Scenario) -> bool:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kvsim.engine.observer import Observer
@@ -11,7 +12,7 @@ from kvsim.engine.replica import assemble, clock, serve_all
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.fleet.members import AnyPart, FleetMember, FleetPart, MemberHooks, SingleReplica
 from kvsim.front_end import FrontEnd, behind
-from kvsim.known_before import known_before
+from kvsim.known_before import cache_left_off, known_before
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
@@ -106,11 +107,16 @@ class Simulation(SizedScenario):
 
     @cached_property
     def known_before(self) -> tuple[tuple[str, str], ...]:
-        """Notes on the pool that stand before any run."""
+        """Notes that stand before any run: on the pool, on keys, on a prefix cache left off."""
         asked, parts = self.stream.requests, (self.scenario, self.model, self.device, self.drafter)
         adapters = not asked or any(each.adapter is not None for each in asked)
         priorities = len({each.priority for each in asked}) > 1
-        return known_before(*parts, self.pool, adapters=adapters, priorities=priorities)
+        found = known_before(*parts, self.pool, adapters=adapters, priorities=priorities)
+        if self.stream.anonymous:
+            return found
+        every = self.scenario.allocator
+        off = (cache_left_off(each, self.replica_spec(each).memory_spec()) for each in every)
+        return (*found, *dict.fromkeys(chain.from_iterable(off)))
 
     def result(
         self,

@@ -42,6 +42,7 @@ POOLS: dict[str, Table] = {
 }
 ALLOCATORS = ("paged", "max-buffer", "radix")
 STREAM = {**SINGLE, "num_requests": 4}
+SHARED = [{"tokens": {"kind": "fixed", "tokens": 70}, "count": 2}]
 
 
 def ran(model: str, allocator: str, memory: Table, **asked: Any) -> tuple[str, str] | None:
@@ -86,7 +87,11 @@ def test_a_key_changes_a_run_or_is_named(model: str, pool: str, allocator: str) 
         for value in values if was is not None else ():
             now = ran(model, allocator, {**beside, key: value})
             if now is not None:
-                assert (now[0] == was[0]) == (f"memory.{key}" in now[1]), (key, value, now[1])
+                idle = now[0] == was[0]
+                if idle and isinstance(value, bool):  # it may be the default, written out
+                    other = ran(model, allocator, {**beside, key: not value})
+                    idle = other is not None and other[0] == was[0]
+                assert idle == (f"memory.{key}" in now[1]), (key, value, now[1])
 
 
 def test_both_sides_of_a_deployment_say_what_stands_before() -> None:
@@ -111,6 +116,44 @@ def test_a_server_without_graphs_has_the_times_of_one_with_them() -> None:
     assert "enforce_eager changes the size of the pool alone" in sized[1]
     assert "memory.enforce_eager changes nothing" in fixed[1]
     assert "of the pool alone" not in fixed[1]
+
+
+def test_a_key_with_the_value_of_the_default_is_not_called_idle() -> None:
+    """SGLang's 0.9, written out, was said to change nothing, beside 0.1 that changes the pool."""
+    sglang = {"mem_fraction_static": 0.8, "mamba_full_memory_ratio": 0.9}
+    said = ran("qwen3.5-4b", "radix", sglang)
+    assert said is not None
+    assert "mamba_full_memory_ratio" not in said[1]
+
+
+@pytest.mark.parametrize(
+    ("semantics", "caching", "told"),
+    [
+        ("vllm-0.22", None, "only where allocator.enable_prefix_caching = true"),
+        ("vllm-0.11", None, "Prefix caching is off"),
+        ("vllm-0.22", True, None),
+        ("vllm-0.22", False, None),
+        ("vllm-0.33", None, None),
+    ],
+)
+def test_a_prefix_cache_that_a_version_leaves_off_is_told(
+    semantics: str, caching: bool | None, told: str | None
+) -> None:
+    """Requests share prefixes, and an old version caches none of a hybrid model: it is said why."""
+    given = {} if caching is None else {"enable_prefix_caching": caching}
+    table = {
+        "model": {"name": "qwen3.5-4b", "max_model_len": 1024}, "device": {"name": "h100"},
+        "memory": {"kv_cache_bytes": 4_000_000_000}, "allocator": {"kind": "paged"} | given,
+        "step_time": {"kind": "roofline"}, "workload": STREAM | {"prefixes": SHARED},
+        "scheduler": {"kind": "continuous", "semantics": semantics},
+    }  # fmt: skip
+    (run,) = kvsim.simulate(table).runs
+    notes = [note.text for note in run.summary.notes or () if note.about == "prefix-cache"]
+    off = [text for text in notes if "Prefix caching is off" in text]
+    assert len(off) == (told is not None)
+    assert told is None or told in off[0]
+    (run,) = kvsim.simulate(table | {"workload": STREAM | {"prefixes": []}}).runs
+    assert all("is off" not in note.text for note in run.summary.notes or ())
 
 
 @pytest.mark.parametrize(

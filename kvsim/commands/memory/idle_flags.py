@@ -1,6 +1,7 @@
 """Options of `kvsim memory` that were given and change nothing of its answer."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -9,6 +10,7 @@ import typer
 from kvsim.commands.memory.engines import WAYS, flag, is_given
 from kvsim.commands.memory.flags import PANELS
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.probing import decides
 
 # A GPU is always named, and a way chooses the engine that answers.
 _ASKED = ("device", *WAYS)
@@ -17,15 +19,23 @@ _ASKED = ("device", *WAYS)
 def idle_notes(
     context: typer.Context, flags: Mapping[str, Any], answer: Callable[[Mapping[str, Any]], Any]
 ) -> list[str]:
-    """A note that names the options without which `answer` is the same; none, no note.
+    """A note that names the options without which `answer` is the same, and would be with another
+    value; none, no note.
 
     answer: every figure under some flags; InputError where there is none.
     """
     full, idle = answer(flags), []
+
+    def differs(name: str, value: Any) -> bool | None:
+        found = _answer_or_none(answer, {**flags, name: value})
+        return None if found is None else found != full
+
     for name, option in chain(*(panel.items() for panel in PANELS.values())):
         if name in _ASKED or not is_given(context, name) or flags[name] == option.default:
             continue
-        if _answer_or_none(answer, {**flags, name: option.default}) == full:
+        if differs(name, option.default) is False and not decides(
+            flags[name], partial(differs, name)
+        ):
             idle.append(flag(name))
     if not idle:
         return []
