@@ -84,16 +84,13 @@ class Storage:
     @property
     def next_ps(self) -> int | None:
         """When something ends next, or a request has waited long enough; None: nothing does."""
-        self._start()
+        for server in self.servers:
+            server.start()
         if any(lookup.assumed and not lookup.cut for lookup in self._answers):
             return self._copies.now_ps  # known without asking
         ends = [server.end_ps for server in self.servers if server.end_ps is not None]
         ends += self._deadlines.of(self.lookups)  # of none but under "timeout"
         return min((end for end in ends if end > self._copies.now_ps), default=None)
-
-    def _start(self) -> None:
-        for server in self.servers:
-            server.start()
 
     @property
     def totals(self) -> TierTotals:
@@ -124,8 +121,10 @@ class Storage:
             self._unread += (lookup.taken - lookup.read) * self._page
         self._stopped.clear()
         for lookup in self._read:
-            if not lookup.cut:
+            if self.lookups.get(lookup.seq) is lookup:
                 self._end(lookup)
+            elif not lookup.cut:
+                self._unread += lookup.taken * self._page
         self._read.clear()
         for lock in self._written:
             self._num_writes -= 1
@@ -184,19 +183,19 @@ class Storage:
         self._queries.submit(self._copies.now_ps, query)
 
     def _answered(self, lookup: Prefetch) -> None:
-        """The pass takes note of an answer. SGLang knows a lookup by its request alone: the late
-        answer to one that was cut ends the next one of that request.
+        """The pass takes note of an answer. SGLang knows a lookup by its request alone: what comes
+        late is taken as the answer to the next one of that request.
         """
         current = self.lookups.get(lookup.seq)
-        if current is lookup:
-            self._answer(lookup)
-        elif current is not None and lookup.cut:
+        if current is not None and lookup.cut:
             self._close(current)
             if self._settings.policy == "best_effort":
                 self._retries.missed(lookup.seq)
+        elif current is not None:
+            self._answer(lookup, current)
 
-    def _answer(self, lookup: Prefetch) -> None:
-        """Make room for what was found, or give up."""
+    def _answer(self, lookup: Prefetch, current: Prefetch) -> None:
+        """Make room for what was found, or give up the current lookup."""
         tree, page, known = self._tree, self._page, None
         tokens = (lookup.found or 0) * page
         if tokens >= self._settings.threshold_tokens:
@@ -210,7 +209,7 @@ class Storage:
                 read = StorageRead(lookup, self._times, self._ended, self._log)
                 self._reads.submit(self._copies.now_ps, read)
                 return
-        self._close(lookup)
+        self._close(current)
         self._retries.missed(lookup.seq, known)
 
     def _ended(self, lookup: Prefetch) -> None:
