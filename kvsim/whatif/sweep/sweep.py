@@ -1,13 +1,13 @@
 """A sweep from its axes to its table: what is finished is kept, the rest is run."""
 
 import copy
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.keys import item_index, put
+from kvsim.plumbing.toml import value_text
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.backends.backend import BackendOptions
@@ -205,8 +205,8 @@ class Sweep:
 
 
 def scalar(value: Any) -> Any:
-    """The value as a table's cell: scalars as they are, anything else as JSON."""
-    return value if isinstance(value, str | int | float | bool) else json.dumps(value, default=str)
+    """The value as a table's cell: scalars as they are, anything else as TOML on a line."""
+    return value if isinstance(value, str | int | float | bool) else value_text(value)
 
 
 def _labels(table: dict[str, Any], folder: Path) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kvsim.plumbing.reading.toml_text import value_of
 from kvsim.plumbing.toml import value_text
 from kvsim.report import numbers
 from kvsim.report.measures import Measure
@@ -65,9 +66,15 @@ def run_again(
     for _, members in groups:
         for top in best(members, by, 1):
             held = {k: v for k, v in top.setting.settings.items() if v is not None}
-            given = (shlex.quote(f"{key}={value_text(value)}") for key, value in held.items())
+            given = (shlex.quote(f"{key}={_typed(value)}") for key, value in held.items())
             lines.append(" ".join([run, *(f"--set {each}" for each in given)]))
     return [CommandText("Run the best setting", "", "\n".join(lines), lead=True)]
+
+
+def _typed(value: Any) -> str:
+    """A table's cell as it is typed behind a key: one that holds a list or a table is TOML."""
+    is_text = isinstance(value, str) and isinstance(value_of(value), list | dict)
+    return value if is_text else value_text(value)
 
 
 def short_names(keys: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import kvsim
 from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.reading.toml_text import value_of
 from kvsim.report.measures import MEASURES
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
@@ -29,6 +30,7 @@ from kvsim.whatif.sweep.ranking import best, by_load, pareto, settings_of
 from kvsim.whatif.sweep.sweep import Sweep
 from kvsim.whatif.sweep.sweep_figures import curves, heat_grids
 from kvsim.whatif.sweep.sweep_findings import sweep_findings, sweep_sentences
+from kvsim.whatif.sweep.sweep_leads import run_again
 from kvsim.whatif.task import TaskOutcome, flat, make_task, run_task
 
 AXES = [parse_axis("scheduler.max_num_seqs=4,16"), parse_axis("memory.kv_cache_tokens=1500,4000")]
@@ -309,6 +311,23 @@ def test_the_command_answers_in_json_and_writes_its_page(scenario: Path, tmp_pat
     page = (out / "sweep.html").read_text()
     assert "Pareto-optimal settings" in page
     assert "https://" not in page.split("<script>")[0]
+
+
+def test_the_best_setting_is_typed_as_it_is_read_where_a_table_varies(
+    table: dict[str, Any], tmp_path: Path
+) -> None:
+    table["allocator"] = [{"kind": "paged"}]
+    host = '[{kind = "vllm-offloading", kv_offloading_size = 1}]'
+    sweep = Sweep(table, tmp_path, [parse_axis(f"tier=[],{host}")])
+    with SweepJournal(tmp_path / "out") as journal:
+        frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
+    settings = settings_of(frame, sweep.keys)
+    typed = []
+    for each in settings:
+        (command,) = run_again([({}, [each, each])], MEASURES["e2e_p50"], "kvsim run file.toml")
+        _, word = shlex.split(command.text)[-2:]
+        typed.append(value_of(word.removeprefix("tier=")))
+    assert typed == [[], [{"kind": "vllm-offloading", "kv_offloading_size": 1}]]
 
 
 def test_a_setting_that_refuses_requests_is_not_called_the_best(
