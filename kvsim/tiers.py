@@ -18,7 +18,7 @@ def with_tiers(spec: ReplicaSpec, scenario: Scenario, device: Device) -> Replica
         raise InputError(
             "tiers behind prefill and decode replicas are not simulated",
             where="tier",
-            value=len(scenario.tier),
+            value=type(scenario.tier[0]).__name__,
             remedy="leave [[tier]] or disaggregation out",
         )
     first, *behind = scenario.tier
@@ -68,7 +68,7 @@ def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
         raise InputError(
             "tiers under tokens drafted ahead are not simulated",
             where="tier",
-            value=len(scenario.tier),
+            value=type(scenario.tier[0]).__name__,
             remedy="leave [[tier]] or speculative_config out",
         )
     groups, block_bytes = _groups(spec, options)

@@ -161,6 +161,10 @@ def test_files_keep_what_host_memory_gives_up() -> None:
     assert behind.offloading.tiers[1].loaded_bytes > 0
 
 
+DRAFTS = {"method": "ngram", "num_speculative_tokens": 2, "acceptance_rate": 0.5}
+PAIR = {"prefill": {"replicas": 1}, "decode": {"replicas": 1}}
+
+
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
@@ -172,6 +176,8 @@ def test_files_keep_what_host_memory_gives_up() -> None:
         ({"tier": [HOST], "allocator": [{"kind": "doubling"}]}, "allocator.kind"),
         ({"tier": [HOST], "allocator": [{"kind": "paged", "host_cache_gib": 1}]}, "allocator"),
         ({"tier": [HOST], "scheduler": {"kind": "orca"}}, "scheduler.kind"),
+        ({"tier": [HOST], "speculative_config": DRAFTS}, "tier"),
+        ({"tier": [HOST], "disaggregation": PAIR}, "tier"),
         ({"tier": [SIMPLE], "model": {"name": "gemma-3-27b"}}, "tier.0.kind"),
         ({"tier": [HOST], "model": {"name": "falcon-mamba-7b"}}, "model.name"),
         (
@@ -194,6 +200,8 @@ def test_what_no_engine_has_is_refused_in_one_line(changes: dict[str, Any], wher
     with pytest.raises(InputError) as refused:
         run(tables() | changes)
     assert refused.value.where == where
+    assert "\n" not in str(refused.value)
+    assert refused.value.remedy
 
 
 RADIX = {
