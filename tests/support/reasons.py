@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.extent import BLANK
+from kvsim.memory.paged.blocks import BLANK
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.parts import PARTS, bytes_by_name
 from kvsim.vllm.grouping import BlockGroup

@@ -1,25 +1,66 @@
-"""The hits of a waiting sequence, and the free blocks that it needs beside them."""
+"""The hits of a waiting sequence, and the free blocks that it needs beside them, for drafts too."""
 
 from collections import Counter
 from collections.abc import Sequence as Row
+from dataclasses import dataclass
+from typing import Self
 
 from kvsim.memory.allocator import Demand, Refusal
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.paged.extent import NOTHING_FOUND
+from kvsim.memory.paged.blocks import NOTHING_FOUND, Table
 from kvsim.memory.paged.forks import Forks
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.hybrid.state_chunks import StateChunks
-from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.shapes import reaches_of, skipped_blocks
-from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 from kvsim.vllm.grouping import BlockGroup
 from kvsim.vllm.sizes import Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Lookahead:
+    """Slots past the tokens of a step, for the drafts that follow it; all zero without drafts.
+
+    tokens: draft tokens of each sequence. slots: slots beyond those of a step. redrafted: last
+    tokens with slots that may be written again. depth: steps in flight.
+    """
+
+    speculates: bool
+    tokens: int
+    slots: int
+    redrafted: int
+    depth: int
+    max_model_len: int
+
+    @classmethod
+    def of(cls, memory: MemorySpec) -> Self:
+        """The lookahead of the drafter of `memory`."""
+        drafts, depth, longest = memory.speculation, 1 + memory.hash_lag, memory.max_model_len
+        if drafts is None:
+            return cls(False, 0, 0, 0, depth, longest)
+        slots, redrafted = drafts.lookahead_slots, drafts.redrafted_tokens
+        return cls(True, drafts.tokens, slots, redrafted, depth, longest)
+
+    def room(self, num_tokens: int) -> int:
+        """Slots to allocate for a step up to slot `num_tokens`, including those of the next drafts;
+        at most those of the longest sequence.
+        """
+        return min(num_tokens + self.slots, max(num_tokens, self.max_model_len))
+
+    def final_room(self, final_tokens: int) -> int:
+        """`room` for the last step of a sequence as it is scheduled: all drafts in flight count as
+        accepted.
+        """
+        return self.room(min(final_tokens + self.tokens * self.depth, self.max_model_len))
+
+    def unused(self, num_tokens: int, valid_tokens: int) -> int:
+        """Allocated slots that are not valid when the step has returned."""
+        return self.room(num_tokens) - valid_tokens if self.speculates else 0
 
 
 class AdmissionNeeds:

@@ -28,10 +28,10 @@ from kvsim.memory.ledger import Course
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly, PagedSettings
 from kvsim.memory.paged.blocked_head import BlockedHead
+from kvsim.memory.paged.blocks import Table
 from kvsim.memory.paged.books import BlockLedger
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.shape import BlockShape
-from kvsim.memory.paged.table import Table
 from kvsim.memory.paged.verifying import VerifyingMembers
 from kvsim.memory.timed import Timed
 from kvsim.plumbing.units import ceil_div

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from kvsim.memory.left_behind import LeftBehind
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.paged.admission import AdmissionNeeds
+from kvsim.memory.paged.admission import AdmissionNeeds, Lookahead
 from kvsim.memory.paged.behind import BehindInBlocks
 from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.decoding import Decoding
@@ -15,7 +15,6 @@ from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
 from kvsim.memory.paged.hybrid.retention import check_interval
 from kvsim.memory.paged.hybrid.state_chunks import StateChunks
-from kvsim.memory.paged.lookahead import Lookahead
 from kvsim.memory.paged.names import BlockNames
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from kvsim.memory.ledger import Course
 from kvsim.memory.left_behind import LeftBehind, WindowedDecoder
+from kvsim.memory.paged.blocks import Table
 from kvsim.memory.paged.decoders import Decoders
-from kvsim.memory.paged.table import Table
 from kvsim.memory.paged.tables import BlockTables
 from kvsim.sequence import Sequence
 

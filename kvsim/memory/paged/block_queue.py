@@ -10,8 +10,8 @@ cost of an operation grows with the extents that it touches, not with their bloc
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from kvsim.memory.paged.blocks import BLANK, NO_BLOCKS, PROMPT, Extent
 from kvsim.memory.paged.eviction.policy import Eviction
-from kvsim.memory.paged.extent import BLANK, NO_BLOCKS, PROMPT, Extent
 from kvsim.memory.paged.free_queue import BlankBlocks, FreeQueue, RankedQueue
 from kvsim.memory.paged.known_blocks import KnownBlocks
 from kvsim.plumbing.errors import InvariantError

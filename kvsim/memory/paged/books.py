@@ -6,9 +6,8 @@ from kvsim.memory.allocator import Allocator, Place
 from kvsim.memory.ledger import Usage, split_free, usage_of
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly
-from kvsim.memory.paged.extent import OUTPUT, STATE, WINDOW, Extent
+from kvsim.memory.paged.blocks import OUTPUT, STATE, WINDOW, Extent, Table
 from kvsim.memory.paged.shape import BlockShape
-from kvsim.memory.paged.table import Table
 from kvsim.memory.paged.verifying import VerifyingMembers
 from kvsim.memory.parts import (
     CACHED_OUTPUTS,

@@ -1,7 +1,7 @@
 """The change of the ledger of a pool of blocks while decoders take and free blocks."""
 
 from kvsim.memory.ledger import NOTHING, Course, Jumps, Usage, course_of, filling, usage_of
-from kvsim.memory.paged.extent import OUTPUT, STATE, WINDOW
+from kvsim.memory.paged.blocks import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.tables import BlockTables

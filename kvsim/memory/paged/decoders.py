@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from kvsim.memory.cohorts import Cohort, Cohorts
 from kvsim.memory.content_keys import KeyRuns
-from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.blocks import Table
 from kvsim.sequence import Sequence, by_order
 
 

@@ -1,13 +1,140 @@
-"""The blocks that decoders will take and free, step by step."""
+"""The blocks that decoders will take and free, step by step.
 
-from collections.abc import Iterator
+A decoder with a window of W tokens frees a block in the step that starts where (computed - W + 1)
+is a multiple of the block size, once a block lies below the window; computed is the number of its
+slots without those in flight. All decoders advance together, so these steps are periodic, and the
+decoders are kept by residue, as in cohorts.py. The other steps are kept by clock: the one in which
+a window first leaves the start of its sequence, the one after a prompt, which frees all blocks
+outside of the window at once, and those that start at the end of a chunk of local attention, with
+all blocks of the chunk.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 
 from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.pool import BlockPool
+from kvsim.memory.paged.shapes import Reach, skipped_blocks
 from kvsim.memory.paged.tables import BlockTables
-from kvsim.memory.paged.windows import Windows
 from kvsim.plumbing.units import ceil_div
+from kvsim.sequence import Sequence
 from kvsim.vllm.sizes import Sizes
+
+Bucket = dict[Sequence, None]
+Slide = tuple[Reach, int]  # a window, and tokens of a block there
+NEVER = 1 << 62
+
+
+class Windows:
+    """The decoders that free blocks, by clock; `base` is slots minus clock, as in cohorts.py."""
+
+    def __init__(self, reaches: Iterable[Reach | None], sizes: Iterable[int], lag: int) -> None:
+        self._lag = lag
+        self._groups: dict[Slide, list[int]] = {}  # groups by slide
+        self._first_of: dict[Slide, int] = {}  # one group of each window and chunk
+        self._chunk_ends: dict[int, dict[int, Bucket]] = {}  # by tokens of a chunk and clock
+        for g, (reach, size) in enumerate(zip(reaches, sizes, strict=True)):
+            if reach is None:
+                continue
+            self._first_of.setdefault((reach, size), g)
+            if reach.chunked:
+                self._chunk_ends.setdefault(reach.tokens, {})
+            else:
+                self._groups.setdefault((reach, size), []).append(g)
+        self._rhythm: dict[Slide, list[Bucket]] = {
+            slide: [{} for _ in range(slide[1])] for slide in self._groups
+        }
+        self._ripening: list[tuple[int, int, int, Slide, int, Sequence]] = []
+        self._once: dict[int, Bucket] = {}
+
+    def join(self, seq: Sequence, base: int, clock: int, skipped: list[int]) -> None:
+        """`seq` decodes from the step at `clock` on. skipped: blocks that it has freed, by
+        group.
+        """
+        for nth, slide in enumerate(self._groups):
+            ripe = slide[0].tokens + self._lag - base
+            if ripe <= clock:
+                self._bucket(slide, base)[seq] = None
+            else:
+                heappush(self._ripening, (ripe, seq.order, nth, slide, base, seq))
+        for chunk_tokens, ends in self._chunk_ends.items():
+            end = clock + (self._lag - base - clock) % chunk_tokens
+            ends.setdefault(end, {})[seq] = None
+        if any(
+            skipped_blocks(reach, base + clock, size) > skipped[g]
+            for (reach, size), g in self._first_of.items()
+        ):
+            for late in range(self._lag + 1):
+                self._once.setdefault(clock + late, {})[seq] = None
+
+    def leave(self, seq: Sequence, base: int) -> None:
+        """`seq` stops decoding."""
+        for slide in self._groups:
+            self._bucket(slide, base).pop(seq, None)
+        for buckets in (self._once, *self._chunk_ends.values()):
+            for bucket in buckets.values():
+                bucket.pop(seq, None)
+
+    def _bucket(self, slide: Slide, base: int) -> Bucket:
+        window, size = slide
+        return self._rhythm[slide][(base - self._lag - window.kept_tokens) % size]
+
+    def givers(self, clock: int) -> Bucket:
+        """Sequences that may free blocks in the step at `clock`."""
+        self._ripen(clock)
+        found: Bucket = dict(self._once.get(clock, ()))
+        for ends in self._chunk_ends.values():
+            found.update(ends.get(clock, ()))
+        for buckets in self._rhythm.values():
+            found.update(buckets[-clock % len(buckets)])
+        return found
+
+    def passed(self, clock: int) -> None:
+        """The step at `clock` is over."""
+        self._once.pop(clock, None)
+        for chunk_tokens, ends in self._chunk_ends.items():
+            ended = ends.pop(clock, None)
+            if ended:
+                ends.setdefault(clock + chunk_tokens, {}).update(ended)
+
+    def num_given(self, clock: int) -> int:
+        """Blocks freed periodically in the step at `clock`, if none is shared."""
+        return sum(
+            len(buckets[-clock % len(buckets)]) * len(self._groups[slide])
+            for slide, buckets in self._rhythm.items()
+        )
+
+    def irregular(self, clock: int) -> bool:
+        """Whether a sequence frees blocks out of its period in the step at `clock`."""
+        return any(buckets.get(clock) for buckets in (self._once, *self._chunk_ends.values()))
+
+    def steady_steps(self, clock: int) -> int:
+        """Number of steps from `clock` on with the present periods; the first may differ."""
+        self._ripen(clock)
+        ripening = self._ripening
+        while ripening and not _stands(ripening[0]):
+            heappop(ripening)
+        next_clock = NEVER
+        for buckets in (self._once, *self._chunk_ends.values()):
+            ahead = [later for later, bucket in buckets.items() if later > clock and bucket]
+            next_clock = min(next_clock, *ahead, NEVER)
+        if ripening:
+            next_clock = min(next_clock, ripening[0][0])
+        return next_clock - clock
+
+    def _ripen(self, clock: int) -> None:
+        """Sequences whose window has left the start by `clock` become periodic."""
+        while self._ripening and self._ripening[0][0] <= clock:
+            entry = heappop(self._ripening)
+            if _stands(entry):
+                _, _, _, slide, base, seq = entry
+                self._bucket(slide, base)[seq] = None
+
+
+def _stands(entry: tuple[int, int, int, Slide, int, Sequence]) -> bool:
+    """Whether an entry is of a current decoder, which may have left and joined again."""
+    _, order, _, _, base, seq = entry
+    return seq.decoding and seq.order == order and seq.memory.base == base
 
 
 class Forecast:

@@ -15,10 +15,9 @@ tokens from one computation. It starts when the prompt is computed, and is preem
 are counted, a block each; they take no time.
 """
 
+from kvsim.memory.paged.blocks import NOTHING_FOUND, Extent, Found, Table
 from kvsim.memory.paged.decoders import Decoders
-from kvsim.memory.paged.extent import NOTHING_FOUND, Extent, Found
 from kvsim.memory.paged.pool import BlockPool
-from kvsim.memory.paged.table import Table
 from kvsim.memory.paged.tables import BlockTables
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence, by_order

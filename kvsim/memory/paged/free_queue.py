@@ -4,8 +4,8 @@ order of their return, or of an eviction policy.
 
 from collections.abc import Iterator, Sequence
 
+from kvsim.memory.paged.blocks import BLANK, NO_BLOCKS, Extent, Found, Part
 from kvsim.memory.paged.eviction.policy import Eviction
-from kvsim.memory.paged.extent import BLANK, NO_BLOCKS, Extent, Found, Part
 from kvsim.memory.paged.session_hint import SessionHint
 
 

@@ -14,10 +14,9 @@ v1/core/kv_cache_coordinator.py and v1/core/single_type_kv_cache_manager.py.
 from collections.abc import Sequence
 
 from kvsim.memory.content_keys import KeyRuns
-from kvsim.memory.paged.extent import INSIDE, NOTHING_FOUND, Found
+from kvsim.memory.paged.blocks import INSIDE, NOTHING_FOUND, Found, Table
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.shapes import Reach, reaches_of, skipped_blocks
-from kvsim.memory.paged.table import Table
 from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.grouping import BlockGroup
 from kvsim.vllm.sizes import Sizes

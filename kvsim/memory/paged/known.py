@@ -6,7 +6,7 @@ once the older ones are evicted.
 """
 
 from kvsim.memory.content_keys import LONGEST_RUN, KeyRuns
-from kvsim.memory.paged.extent import NO_EXTENTS, Extent
+from kvsim.memory.paged.blocks import NO_EXTENTS, Extent
 from kvsim.plumbing.errors import InvariantError
 
 

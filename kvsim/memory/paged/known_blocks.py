@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from kvsim.memory.content_keys import KeyRuns
-from kvsim.memory.paged.extent import (
+from kvsim.memory.paged.blocks import (
     NAMELESS,
     NO_BLOCKS,
     NO_EXTENTS,

@@ -11,11 +11,10 @@ from kvsim.memory.loading import FreeBlock, NamedState
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import PagedSettings
-from kvsim.memory.paged.extent import NOTHING_FOUND, OUTPUT, Extent, Found
+from kvsim.memory.paged.blocks import NOTHING_FOUND, OUTPUT, Extent, Found, Table
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.session_hint import NO_HINT
 from kvsim.memory.paged.shape import BlockShape
-from kvsim.memory.paged.table import Table
 from kvsim.memory.parts import ARRIVING, KEPT_FOR_READERS, Parts
 from kvsim.sequence import Sequence
 from kvsim.vllm.grouping import BlockGroup, Grouping

@@ -8,13 +8,12 @@ last place where a hit can end, in all groups; groups with hits that lose a bloc
 from collections.abc import Sequence
 
 from kvsim.memory.content_keys import KeyRuns
-from kvsim.memory.paged.extent import runs_of
+from kvsim.memory.paged.blocks import Table, runs_of
 from kvsim.memory.paged.hits import Hits, Kind, Lookup
 from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
 from kvsim.memory.paged.hybrid.inside import Inside
 from kvsim.memory.paged.hybrid.retention import Retention
 from kvsim.memory.paged.pool import BlockPool
-from kvsim.memory.paged.table import Table
 from kvsim.vllm.sizes import Sizes
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from kvsim.memory.paged.block_queue import BlockQueue
-from kvsim.memory.paged.extent import (
+from kvsim.memory.paged.blocks import (
     BLANK,
     NAMELESS,
     NO_BLOCKS,

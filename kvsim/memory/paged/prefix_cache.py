@@ -7,12 +7,12 @@ its sequence runs; when this is preempted, it gets keys to find its own blocks a
 """
 
 from kvsim.memory.content_keys import NO_KEYS, ContentKeys, KeyRuns
+from kvsim.memory.paged.blocks import Table
 from kvsim.memory.paged.decoders import Filling
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.names import BlockNames
 from kvsim.memory.paged.session_hint import hint_of
-from kvsim.memory.paged.table import Table
 from kvsim.memory.prefix import CacheTotals
 from kvsim.sequence import Sequence
 from kvsim.speculation import Speculation

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.blocks import Table
 from kvsim.plumbing.units import ceil_div
 from kvsim.speculation import Speculation
 from kvsim.vllm.grouping import BlockGroup

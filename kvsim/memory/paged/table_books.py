@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-from kvsim.memory.paged.extent import (
+from kvsim.memory.paged.blocks import (
     OUTPUT,
     STATE,
     WINDOW,
     Extent,
     Part,
+    Table,
     extents_of,
     num_leading_shared,
 )
@@ -15,7 +16,6 @@ from kvsim.memory.paged.hybrid.copies import Copies
 from kvsim.memory.paged.names import BlockNames
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.shapes import TableShapes
-from kvsim.memory.paged.table import Table
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.speculation import Speculation

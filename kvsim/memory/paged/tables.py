@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from kvsim.memory.paged.extent import NO_BLOCKS, NO_PARTS, OUTPUT, Extent
+from kvsim.memory.paged.blocks import NO_BLOCKS, NO_PARTS, OUTPUT, Extent, Table
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.hybrid.states import grown_states, retired_states
 from kvsim.memory.paged.shapes import GroupsOfOneShape
-from kvsim.memory.paged.table import Table
 from kvsim.memory.paged.table_books import TableBooks
 from kvsim.plumbing.units import ceil_div
 

@@ -6,8 +6,7 @@ Content is made on first use: tokens of a request without ids of their own get u
 from collections import Counter
 from collections.abc import Collection
 
-from kvsim.memory.radix.content import Content
-from kvsim.memory.radix.node import Node
+from kvsim.memory.radix.node import Content, Node
 from kvsim.memory.radix.tree import NO_MATCH, Match, RadixTree
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from kvsim.memory.radix.content import Content, cut
-from kvsim.memory.radix.node import Node, NodeKeeper, TreeListener
+from kvsim.memory.radix.node import Content, Node, NodeKeeper, TreeListener, cut
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import TokenRuns
 

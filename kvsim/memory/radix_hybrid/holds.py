@@ -1,7 +1,7 @@
 """The holds of each sequence on a tree with a second pool."""
 
-from kvsim.memory.radix.content import Content
 from kvsim.memory.radix.holds import Holds, Slots
+from kvsim.memory.radix.node import Content
 from kvsim.memory.radix_hybrid.node import HybridNode
 from kvsim.memory.radix_hybrid.tree import HybridTree, hybrid
 from kvsim.sequence import Sequence

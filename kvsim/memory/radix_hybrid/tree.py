@@ -7,8 +7,7 @@ what its part says.
 
 from typing import NamedTuple
 
-from kvsim.memory.radix.content import Content
-from kvsim.memory.radix.node import Node
+from kvsim.memory.radix.node import Content, Node
 from kvsim.memory.radix.tree import LEVELS, NO_MATCH, Match, RadixTree
 from kvsim.memory.radix_hybrid.node import HybridNode
 from kvsim.memory.radix_hybrid.part import Places, SecondPool

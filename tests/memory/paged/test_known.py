@@ -1,6 +1,6 @@
 """Known content by runs of keys, where a block repeats a key within a longer run."""
 
-from kvsim.memory.paged.extent import Extent
+from kvsim.memory.paged.blocks import Extent
 from kvsim.memory.paged.known import KnownContent
 
 

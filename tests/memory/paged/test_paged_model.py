@@ -15,7 +15,7 @@ from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import Demand
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.extent import BLANK, NAMELESS, extents_of
+from kvsim.memory.paged.blocks import BLANK, NAMELESS, extents_of
 from kvsim.memory.paged.options import Paged
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.plumbing.units import ceil_div

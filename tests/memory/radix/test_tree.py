@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.memory.ledger import Jumps
-from kvsim.memory.radix.content import Content, cut
+from kvsim.memory.radix.node import Content, cut
 from kvsim.memory.radix.tree import RadixTree
 
 # Few ids, so that sequences share beginnings and runs meet in the middle.

@@ -9,7 +9,7 @@ of the free queue until the step is decided (vLLM 0.33, v1/core/sched/scheduler.
 
 from collections.abc import Iterable, Sequence
 
-from kvsim.memory.paged.extent import OUTPUT, Extent
+from kvsim.memory.paged.blocks import OUTPUT, Extent
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.session_hint import SessionHint
 

@@ -8,8 +8,7 @@ are null. The running state is followed by the scratch states, on which drafts a
 
 from collections.abc import Sequence
 
-from kvsim.memory.paged.extent import Extent, Part
-from kvsim.memory.paged.table import Table
+from kvsim.memory.paged.blocks import Extent, Part, Table
 
 
 def grown_states(

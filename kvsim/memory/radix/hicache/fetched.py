@@ -1,8 +1,8 @@
 """What a storage has brought into host memory becomes part of the tree."""
 
-from kvsim.memory.radix.content import Content
 from kvsim.memory.radix.hicache.node import TierNode
 from kvsim.memory.radix.hicache.tree import HicacheTree
+from kvsim.memory.radix.node import Content
 
 
 def hang(tree: HicacheTree, anchor: TierNode, content: Content, begin: int, end: int) -> int:

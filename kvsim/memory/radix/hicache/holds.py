@@ -1,11 +1,10 @@
 """Which part of a tree over two memories each sequence locks, and what it files there."""
 
-from kvsim.memory.radix.content import Content
 from kvsim.memory.radix.hicache.backup import Backup
 from kvsim.memory.radix.hicache.node import TierNode, tier_node
 from kvsim.memory.radix.hicache.tree import HicacheTree
 from kvsim.memory.radix.holds import Holds, Slots
-from kvsim.memory.radix.node import Node
+from kvsim.memory.radix.node import Content, Node
 from kvsim.sequence import Sequence
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from kvsim.memory.radix.content import Content
 from kvsim.memory.radix.hicache.node import TierNode, tier_node
+from kvsim.memory.radix.node import Content
 from kvsim.request import TokenRuns
 
 

@@ -8,10 +8,9 @@ is a copy (demoted), and is forgotten where there is none (dropped).
 
 from heapq import heappop, heappush
 
-from kvsim.memory.radix.content import Content
 from kvsim.memory.radix.hicache.node import TierNode, tier_node
 from kvsim.memory.radix.hicache.tiers import TierTree
-from kvsim.memory.radix.node import Node
+from kvsim.memory.radix.node import Content, Node
 from kvsim.request import TokenRuns
 
 

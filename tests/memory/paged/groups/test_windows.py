@@ -1,9 +1,9 @@
 """When decoders free blocks behind their windows."""
 
 from kvsim.memory.content_keys import KeyRuns
+from kvsim.memory.paged.blocks import Table
+from kvsim.memory.paged.forecast import Windows
 from kvsim.memory.paged.shapes import Reach
-from kvsim.memory.paged.table import Table
-from kvsim.memory.paged.windows import Windows
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
