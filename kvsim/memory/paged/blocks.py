@@ -73,6 +73,11 @@ class Extent:
         """The key after that of the last block."""
         return self.key + self.num
 
+    @property
+    def waits(self) -> bool:
+        """Whether the blocks wait in the free queue, behind the blank ones."""
+        return not self.owners and self.later is not None
+
     def cut(self, num: int) -> "Extent":
         """Keep the first `num` blocks, and return the others as an extent with the same owners or,
         if free, just before this one in the queue.

@@ -7,6 +7,7 @@ from kvsim.memory.ledger import Usage, split_free, usage_of
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly
 from kvsim.memory.paged.blocks import OUTPUT, STATE, WINDOW, Extent, Table
+from kvsim.memory.paged.invariants import check_slots, check_tables
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.verifying import VerifyingMembers
 from kvsim.memory.parts import (
@@ -153,10 +154,10 @@ class BlockLedger(Allocator):
         for seq in self._live:
             self._decoding.catch_up(seq)
         live = ((self._slots(seq), seq.memory) for seq in self._live)
-        self._tables.check(live, self._held_by_copies())
+        check_tables(self._tables, live, self._held_by_copies())
         forks = self._forks if self._forks is not None else ()
         own = ((seq.memory, seq.final_tokens) for seq in self._live if seq not in forks)
-        self._tables.check_slots(own, sum(map(self._drafts_of, self._live)))
+        check_slots(self._tables, own, sum(map(self._drafts_of, self._live)))
 
     def _held_by_copies(self) -> list[Extent]:
         """Blocks that copies to host memory hold, once for each copy."""

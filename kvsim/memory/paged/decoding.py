@@ -14,10 +14,9 @@ from kvsim.memory.cohorts import Cohort
 from kvsim.memory.ledger import Course
 from kvsim.memory.paged.behind import BehindInBlocks
 from kvsim.memory.paged.blocks import Table
-from kvsim.memory.paged.course import BlockMoves
 from kvsim.memory.paged.decoders import Decoders
-from kvsim.memory.paged.forecast import Forecast, Windows
 from kvsim.memory.paged.forks import Forks
+from kvsim.memory.paged.moves import BlockMoves, Forecast, Windows
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape

@@ -80,6 +80,19 @@ class FreeQueue:
         later = extent.later
         return None if later is self._ring else later
 
+    def block(self, number: int) -> Extent | None:
+        """The extent of one block `number`; None: it is not there."""
+        return next((each for each in self if each.blocks[0] == number), None)
+
+    def after(self, extent: Extent | None, most: int) -> list[Extent]:
+        """At most `most` extents that leave after `extent`; None: from the first on."""
+        found: list[Extent] = []
+        each = self.first if extent is None else self.behind(extent)
+        while each is not None and len(found) < most:
+            found.append(each)
+            each = self.behind(each)
+        return found
+
     def append(self, extent: Extent) -> None:
         """Put an extent behind all others."""
         ring = self._ring

@@ -180,21 +180,21 @@ class HoldingAllocator(LoadingAllocator):
         return [None if block is None or block.key < 0 else (block.key, block) for block in blocks]
 
     def still_free(self, block: FreeBlock) -> FreeBlock | None:
-        if block.block is not None and self.pool.waits(block.block):
+        if block.block is not None and block.block.waits:
             return block
-        if block.number in self.pool.blank_numbers():
+        if block.number in self.pool.front.numbers():
             return FreeBlock(block.number, -1, None)
-        extent = self.pool.waiting_block(block.number)
+        extent = self.pool.back.block(block.number)
         return None if extent is None else _free(extent)
 
     def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
         found: list[FreeBlock] = []
         if after is None or after.block is None:
-            blank = self.pool.blank_numbers()
+            blank = self.pool.front.numbers()
             start = 0 if after is None else blank.index(after.number) + 1
             found = [FreeBlock(number, -1, None) for number in blank[start : start + most]]
         extent = None if after is None else after.block
-        behind = self.pool.waiting_behind(extent, most - len(found))
+        behind = self.pool.back.after(extent, most - len(found))
         return found + [_free(each) for each in behind]
 
     def hold(self, blocks: list[Extent]) -> None:

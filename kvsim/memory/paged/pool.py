@@ -1,8 +1,7 @@
-"""The pool of blocks and their owners. Free blocks and known content are in its base classes."""
+"""The pool of blocks and their owners. Free blocks and known content are in its base class."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
-from kvsim.memory.paged.block_queue import BlockQueue
 from kvsim.memory.paged.blocks import (
     BLANK,
     NAMELESS,
@@ -11,14 +10,13 @@ from kvsim.memory.paged.blocks import (
     Extent,
     Found,
     Part,
-    extents_of,
     runs_of,
 )
+from kvsim.memory.paged.cached_blocks import CachedBlocks
 from kvsim.memory.paged.session_hint import SessionHint
-from kvsim.plumbing.errors import InvariantError
 
 
-class BlockPool(BlockQueue):
+class BlockPool(CachedBlocks):
     """A pool for groups of layers. num_shared: owners beyond the first, summed over all blocks."""
 
     num_shared = 0
@@ -153,6 +151,61 @@ class BlockPool(BlockQueue):
             at = end
         return blank + blocks[at - start :]
 
+    def _count_kept(self, extent: Extent, sign: int) -> None:
+        if extent.why != PROMPT:
+            self.kept[extent.why] += sign * (extent.num - extent.num_prompt)
+
+    def given_back(self) -> None:
+        """A table has returned a set of blocks: notify the listener."""
+        if self.listener is not None:
+            self.listener.freed(self._freed, self._freed_blank)
+            self._freed, self._freed_blank = [], []
+
+    def _give_blank(self, count: int, blocks: list[int]) -> None:
+        if self.blank_first:
+            self.front.give(count, blocks)
+            self.num_free += count
+        else:
+            self._give_nameless(BLANK, count, 0, count, blocks)
+
+    def _give_nameless(
+        self, key: int, count: int, why: int, num_prompt: int, blocks: list[int]
+    ) -> None:
+        self.num_free += count
+        last = None if self.tracked else self.back.last
+        # The last blocks of an extent are evicted first: outputs, then a prompt.
+        in_order = last is not None and (num_prompt == count or not last.num_prompt)
+        if in_order and last is not None and last.key == key and last.why == why:
+            last.num += count
+            last.num_prompt += num_prompt
+            if why != PROMPT:
+                self.kept[why] += count - num_prompt
+            return
+        extent = Extent(key, count)
+        extent.blocks = blocks
+        extent.why, extent.num_prompt = why, num_prompt
+        self._count_kept(extent, 1)
+        self.back.append(extent)
+
+    def _give_named(self, extent: Extent, why: int, num_prompt: int) -> None:
+        """The last owner frees `extent`; later blocks of its run may be free already."""
+        extent.owners = 0
+        extent.after = None
+        extent.why, extent.num_prompt = why, min(num_prompt, extent.num)
+        self._count_kept(extent, 1)
+        last = self.back.last
+        if (
+            last is not None
+            and last.key == extent.end
+            and last.group == extent.group
+            and not (self.singly or last.is_younger or extent.is_younger)
+            and (extent.num_prompt == extent.num or not last.num_prompt)
+        ):
+            self.back.remove(last)
+            extent.num_prompt += last.num_prompt
+            self._known[extent.group].join(extent, last)
+        self.back.append(extent)
+
     # --- sharing -------------------------------------------------------------------------------
 
     def num_free_of(self, found: Found) -> int:
@@ -184,7 +237,7 @@ class BlockPool(BlockQueue):
                 in_use += num
             else:
                 if ranked is None:
-                    self._back.remove(extent)
+                    self.back.remove(extent)
                 else:
                     ranked.remove(extent)
                 self.num_free -= num
@@ -203,43 +256,3 @@ class BlockPool(BlockQueue):
         """One of several owners frees a block."""
         extent.owners -= 1
         self.num_shared -= 1
-
-    def check(
-        self, tables: Iterable[list[Part]], held: int, blocks: Iterable[list[int]] = ()
-    ) -> None:
-        """Raise InvariantError unless `held` blocks, as counted by tables, and the free ones are
-        all blocks, and all known content is in one of these. tables: parts of each table; blocks:
-        block numbers of each table.
-        """
-        if self.tracked:
-            free = self.numbers()
-            both = {block for each in blocks for block in each}.union(free)
-            if len(free) != self.num_free or both != set(range(1, self.num_blocks)):
-                raise InvariantError(f"a block of {self.num_blocks} is lost, or free and held")
-        owners: dict[Extent, int] = {}
-        for parts in tables:
-            for extent in extents_of(parts):
-                owners[extent] = owners.get(extent, 0) + 1
-        wrong = [extent.owners for extent, count in owners.items() if extent.owners != count]
-        shared = sum((count - 1) * extent.num for extent, count in owners.items())
-        if wrong or shared != self.num_shared:
-            raise InvariantError(f"{shared} blocks shared, counted {self.num_shared}: {wrong}")
-        waiting = list(self.waiting())
-        content = [extent for extent in waiting if extent.key != BLANK]
-        cached = sum(extent.num for extent in content)
-        num_free = self._front.num + sum(extent.num for extent in waiting)
-        if num_free != self.num_free or cached != self.num_cached_free:
-            raise InvariantError(f"{num_free} free blocks, {cached} cached, miscounted")
-        if any(extent.num < extent.num_prompt for extent in content):
-            raise InvariantError("more blocks of a prompt than blocks")
-        kept = [0, 0, 0, 0]
-        for extent in content:
-            if extent.why != PROMPT:
-                kept[extent.why] += extent.num - extent.num_prompt
-        if kept != self.kept:
-            raise InvariantError(f"cached blocks by reason are {kept}, counted {self.kept}")
-        if held - shared + num_free != self.num_blocks - 1:
-            raise InvariantError(f"{held - shared} held + {num_free} free blocks")
-        if any(extent.owners for extent in content) or any(map(owners.__contains__, content)):
-            raise InvariantError("an extent is held and free")
-        self._check_content((*content, *owners))

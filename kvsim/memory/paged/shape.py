@@ -1,6 +1,6 @@
 """The size of a block, and the number of blocks in a pool."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 from kvsim.memory.allocator import Refusal
@@ -13,7 +13,7 @@ class BlockShape:
     """A pool in blocks.
 
     block_size: slots (tokens) of a block. slot_bytes: bytes of a slot, all layers together.
-    block_bytes: bytes of a block, its slots and its padding (`pad_bytes`).
+    block_bytes: bytes of a block, its slots and its padding.
     num_blocks: whole blocks in the pool; usable_blocks: blocks that requests can have.
     metadata_bytes: bytes of the other blocks, and the remainder of the pool.
     """
@@ -24,11 +24,6 @@ class BlockShape:
     num_blocks: int
     usable_blocks: int
     metadata_bytes: int
-    pad_bytes: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        pad_bytes = self.block_bytes - self.block_size * self.slot_bytes
-        object.__setattr__(self, "pad_bytes", pad_bytes)
 
     def refusal(self, need: int, unit: str, beside: str = "") -> Refusal | None:
         """The refusal of a request that holds `need` blocks at once; None if the pool has them.

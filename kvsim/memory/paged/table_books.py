@@ -1,22 +1,19 @@
 """What block tables hold, in blocks and bytes."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from kvsim.memory.paged.blocks import (
     OUTPUT,
     STATE,
     WINDOW,
-    Extent,
     Part,
     Table,
-    extents_of,
     num_leading_shared,
 )
 from kvsim.memory.paged.hybrid.copies import Copies
 from kvsim.memory.paged.names import BlockNames
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.shapes import TableShapes
-from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.speculation import Speculation
 from kvsim.vllm.grouping import BlockGroup
@@ -231,59 +228,3 @@ class TableBooks(TableShapes):
         if self._singly[g] and g in self._shape_of:
             return [block for _, extent, _ in table.parts[g] for block in extent.blocks]
         return table.lists[g]
-
-    def check(self, live: Iterable[tuple[int, Table]], copied: Sequence[Extent] = ()) -> None:
-        """Raise InvariantError unless the totals equal those of `live`: pairs of valid slots and
-        table. copied: single blocks of the one table that copies to host memory hold.
-        """
-        ends = self.copies.ends
-        states = pad = 0
-        num_blocks, seen = len(ends), set[Extent]()
-        parts: list[list[Part]] = [[(0, extent, 1) for extent in ends]]
-        lists = [extent.blocks for extent in ends]
-        used = 0
-        valid: dict[Extent, int] = {}  # bytes of valid slots by block
-        for tokens, table in live:
-            held = self.held_blocks(table)
-            num_blocks += sum(held)
-            numbers = [self._numbers(table, g) for g in range(len(self.groups))]
-            lists += numbers
-            if self._tracked and held != [len(blocks) for blocks in numbers]:
-                raise InvariantError(f"{held} blocks held in lists of other lengths")
-            for g, group in enumerate(self.groups):
-                parts.append(table.parts[g])
-                extents = extents_of(table.parts[g])
-                shared = sum(extent.num for extent in extents if extent in seen)
-                seen.update(extents)
-                pad += (held[g] - shared) * self._pads[g]
-                states += (held[g] - shared) * group.state_bytes
-                if group.state_bytes:
-                    states -= self._scratch * group.state_bytes
-                elif self._singly[g]:
-                    for place, extent, _ in table.parts[g]:
-                        slots = min(group.block_size, tokens - place * group.block_size)
-                        valid[extent] = max(slots * group.slot_bytes, valid.get(extent, 0))
-                else:
-                    start = table.skipped[g] + shared
-                    used += (tokens - start * group.block_size) * group.slot_bytes
-        alone = len(set(copied) - seen)  # full blocks that no sequence holds
-        used += alone * self.groups[0].block_size * self.groups[0].slot_bytes
-        pad += alone * self._pads[0]
-        parts += [[(0, block, 1)] for block in copied]
-        lists += [block.blocks for block in copied]
-        self._pool.check(parts, num_blocks + len(copied), lists)
-        found = used + sum(valid.values()) + states, states, pad
-        booked = self.used_bytes, self.state_bytes, self.pad_bytes
-        if found != booked:
-            raise InvariantError(f"used, states and padding are {found} bytes, booked as {booked}")
-
-    def check_slots(self, tables: Iterable[tuple[Table, int]], draft_slots: int) -> None:
-        """Raise InvariantError unless the totals agree with these tables and final slots, and with
-        `draft_slots` slots of drafts.
-        """
-        over = sum(self.unfilled_bytes(table.count, final) for table, final in tables)
-        if (over, draft_slots) != (self.over_bytes, self.draft_slots):
-            raise InvariantError(
-                f"{over} over-provisioned bytes and {draft_slots} slots of drafts, booked as"
-                f" {self.over_bytes} and {self.draft_slots}"
-            )

@@ -273,7 +273,10 @@ class Harness:
                 assert (model.holders[model.content[block]][0] != block) == is_younger
         for seq in (*model.tables, *self.waiting):
             self.read_names(seq)
-        queue = [key for _, key in real.pool.free_queue()]
+        queue = [BLANK] * real.pool.front.num
+        for extent in real.pool.waiting():
+            keys = range(extent.key, extent.end) if extent.key >= 0 else [extent.key] * extent.num
+            queue += reversed(keys)
         assert len(queue) == len(model.free)
         for key, block in zip(queue, model.free, strict=True):
             content = model.content.get(block)

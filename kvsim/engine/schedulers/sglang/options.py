@@ -12,8 +12,7 @@ from kvsim.engine.policies.preemption import Recompute
 from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.engine.schedulers.sglang.inbox import Inbox
-from kvsim.engine.schedulers.sglang.queue import SglangQueue
+from kvsim.engine.schedulers.sglang.queue import Inbox, SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.radix.hicache.allocator import HicacheAllocator

@@ -1,4 +1,5 @@
-"""The waiting queue: first come first served, or by longest cached prefix (lpm).
+"""The requests sent and not received yet, and the waiting queue: first come first served, or by
+longest cached prefix (lpm).
 
 Both mark as recently used what waiting requests would hit, lpm all of it each time it sorts, fcfs
 now and then for those in front (managers/schedule_policy.py).
@@ -6,15 +7,62 @@ now and then for those in front (managers/schedule_policy.py).
 
 from collections.abc import Iterable, Iterator
 
-from kvsim.engine.schedulers.sglang.inbox import Inbox
 from kvsim.memory.prefix_room import PrefixRoom
 from kvsim.sequence import Sequence
 from kvsim.token_runs import beginning
 
+AFTER_PROMPTS = 1000
 REFRESH_EVERY = 32  # passes
 REFRESHED = 128  # requests at the head of the queue
 LPM_MOST = 128  # waiting requests; with more lpm acts as fcfs
 IN_BATCH_TOKENS = 32  # in common with one before it, and not cached: it waits for that one
+
+
+class Inbox:
+    """Requests sent to the scheduler and not received yet.
+
+    With `--scheduler-recv-interval` above 1 the scheduler receives requests only after so many
+    decode steps; a step with prompts counts as AFTER_PROMPTS of them
+    (managers/scheduler_recv_skipper.py, 0.5.23). An idle scheduler receives in every pass.
+
+    interval: decode steps from one receive to the next.
+    """
+
+    def __init__(self, interval: int) -> None:
+        self._interval = interval
+        self._steps = 0  # since the last receive
+        self._sent: list[Sequence] = []
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    @property
+    def always_open(self) -> bool:
+        """Whether every pass receives requests."""
+        return self._interval == 1
+
+    def send(self, seq: Sequence) -> None:
+        """Send `seq` to the scheduler."""
+        self._sent.append(seq)
+
+    def steps_to_receive(self, limit: int) -> int:
+        """Number of decode steps, at most `limit`, before a request is received."""
+        return min(limit, self._interval - self._steps - 1) if self._sent else limit
+
+    def decoded(self, steps: int) -> None:
+        """`steps` decode steps were scheduled in which no request was received."""
+        self._steps = (self._steps + steps) % self._interval
+
+    def receive(self, *, prompts: bool, idle: bool) -> list[Sequence]:
+        """The requests received in a new pass. prompts: whether the step before computed
+        prompts.
+        """
+        self._steps += AFTER_PROMPTS if prompts else 1
+        if self._steps < self._interval and not idle:
+            return []
+        self._steps = 0
+        received, self._sent = self._sent, []
+        return received
 
 
 class SglangQueue:

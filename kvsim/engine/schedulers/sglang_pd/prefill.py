@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from kvsim.engine.plan import Plan
 from kvsim.engine.policies.policies import Policies
-from kvsim.engine.schedulers.sglang.inbox import Inbox
-from kvsim.engine.schedulers.sglang.queue import SglangQueue
+from kvsim.engine.schedulers.sglang.queue import Inbox, SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.engine.schedulers.sglang_pd.budget import BUFFERS
 from kvsim.engine.schedulers.sglang_pd.moves import Moves

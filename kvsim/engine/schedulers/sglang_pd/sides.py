@@ -8,8 +8,8 @@ from kvsim.engine.plan import UNBOUNDED
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.preemption import Recompute
 from kvsim.engine.policies.victims.latest import Latest
-from kvsim.engine.schedulers.sglang.inbox import Inbox
 from kvsim.engine.schedulers.sglang.options import Sglang
+from kvsim.engine.schedulers.sglang.queue import Inbox
 from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler
 from kvsim.engine.schedulers.sglang_pd.prefill import PrefillQueue, SglangPrefillScheduler
 from kvsim.engine.schedulers.sglang_pd.queue import DecodeQueue

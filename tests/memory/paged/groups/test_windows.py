@@ -2,7 +2,7 @@
 
 from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.blocks import Table
-from kvsim.memory.paged.forecast import Windows
+from kvsim.memory.paged.moves import Windows
 from kvsim.memory.paged.shapes import Reach
 from kvsim.request import Request
 from kvsim.sequence import Sequence
