@@ -26,7 +26,10 @@ class WindowedDecoder(NamedTuple):
 
 
 class LeftBehind:
-    """The windows of a layout; false if it has none."""
+    """The windows of a layout; false if it has none.
+
+    least_tokens: most slots of a sequence of which no window leaves any behind.
+    """
 
     def __init__(self, layout: KVLayout) -> None:
         self._windows = [
@@ -34,14 +37,10 @@ class LeftBehind:
             for group in layout.groups
             if group.window_tokens is not None
         ]
+        self.least_tokens = min((window for window, _ in self._windows), default=0)
 
     def __bool__(self) -> bool:
         return bool(self._windows)
-
-    @property
-    def least_tokens(self) -> int:
-        """Most slots of a sequence of which no window leaves any behind."""
-        return min(window for window, _ in self._windows)
 
     def bytes(self, computed: int, shared: int = 0) -> int:
         """Bytes left behind by a sequence with `computed` slots before its last step, of which

@@ -92,10 +92,8 @@ class AdmissionNeeds:
         self._rules, self._shape, self._pool, self._groups = memory.rules, shape, pool, groups
         self._cache, self._drafts, self._chunks, self._forks = cache, drafts, chunks, forks
         self._watermark_blocks, self._one_table = watermark_blocks, one_table
-        self._reaches = reaches_of(groups, states_kept=False)
-        self._reach_of = {
-            group.bucket: reach for group, reach in zip(groups, self._reaches, strict=True)
-        }
+        reaches = reaches_of(groups, states_kept=False)
+        self._reach_of = {group.bucket: reach for group, reach in zip(groups, reaches, strict=True)}
         self._max_model_len, self._most_tokens = memory.max_model_len, memory.max_in_flight_tokens
         self._most_states, self._scratch = most_states, drafts.tokens
         # Whether hits end inside a block, which is then copied.
@@ -133,8 +131,6 @@ class AdmissionNeeds:
 
     def host_keys(self, seq: Sequence, hits: Hits) -> list[int]:
         """Keys of content of `seq` in the host tier, following its hits on the device."""
-        if not self._cache.has_host:
-            return []
         return self._cache.host_keys(seq, hits.tokens // self._shape.block_size)
 
     def cached_tokens(self, seq: Sequence) -> int:
@@ -158,7 +154,8 @@ class AdmissionNeeds:
         first, found = list(hits.first), list(hits.found)
         for g, group in enumerate(self._groups):
             size = group.block_size
-            start = min(skipped_blocks(self._reaches[g], num_tokens, size), hits.tokens // size)
+            skipped = skipped_blocks(self._reach_of[group.bucket], num_tokens, size)
+            start = min(skipped, hits.tokens // size)
             if found[g].num and not group.state_bytes and start > first[g]:
                 runs = table.runs_in(size // self._unit)
                 first[g] = start
@@ -206,10 +203,11 @@ class AdmissionNeeds:
 
     def _of_alone(self, tokens: int) -> int:
         """Blocks of a sequence that computes `tokens` tokens chunk by chunk, with any hits."""
-        need = sum(self._most_blocks(group, tokens) for group in self._groups)
+        kinds = self._group_kinds
+        need = sum(self._most_blocks(group, tokens) * times for group, times in kinds)
         if self._inside is None:
             return need
-        return max(need, sum(self._most_copied(group, tokens) for group in self._groups))
+        return max(need, sum(self._most_copied(group, tokens) * times for group, times in kinds))
 
     def _most_copied(self, group: BlockGroup, tokens: int) -> int:
         """`_most_blocks` if the sequence continues in a copy of its last hit block, both held."""
@@ -242,10 +240,8 @@ class AdmissionNeeds:
         slots of drafts behind the tokens; drafts take no states. loaded: tokens that are not
         computed; windows need no blocks behind them.
         """
-        if not (hits.tokens or self._scratch or loaded):
-            return self._of_fresh(tokens, states, whole=whole, lookahead=lookahead)
         need = 0
-        for g, group in enumerate(self._groups):
+        for group, times in self._group_kinds:
             size, hit = group.block_size, ceil_div(hits.tokens, group.block_size)
             most = ceil_div(tokens + lookahead, size)
             if group.state_bytes:  # however many it computes
@@ -253,20 +249,9 @@ class AdmissionNeeds:
             elif whole:
                 most = self._most_blocks(group, tokens)
                 if loaded:
-                    hit = max(hit, skipped_blocks(self._reaches[g], loaded, size))
-            need += max(most - hit, 0) + self._pool.num_free_of(hits.found[g])
-            need += hits.tokens % size > 0  # a copy of the last
-        return need
-
-    def _of_fresh(self, tokens: int, states: int, *, whole: bool, lookahead: int) -> int:
-        """`_of` without hits."""
-        need = 0
-        for group, times in self._group_kinds:
-            if group.state_bytes:
-                most = min(ceil_div(tokens, group.block_size), states)
-            elif whole:
-                most = self._most_blocks(group, tokens)
-            else:
-                most = ceil_div(tokens + lookahead, group.block_size)
-            need += most * times
+                    hit = max(hit, skipped_blocks(self._reach_of[group.bucket], loaded, size))
+            copied = hits.tokens % size > 0  # the last hit block
+            need += (max(most - hit, 0) + copied) * times
+        if hits.tokens:
+            need += sum(map(self._pool.num_free_of, hits.found))
         return need

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from kvsim.memory.left_behind import LeftBehind
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.admission import AdmissionNeeds, Lookahead
 from kvsim.memory.paged.behind import BehindInBlocks
@@ -141,9 +140,8 @@ class Assembly:
         if settings.forks:
             size, slot_bytes = shape.block_size, shape.slot_bytes
             self.forks = Forks(self.pool, self.tables, self.decoders, size, slot_bytes)
-        self.behind: BehindInBlocks | None = None
-        if self.one_table and (left := LeftBehind(memory.layout)):
-            self.behind = BehindInBlocks(left, self.tables, self.decoders)
+        behind = BehindInBlocks(memory.layout, self.tables, self.decoders)
+        self.behind = behind if self.one_table and behind else None
         self.decoding = Decoding(
             shape,
             self.pool,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kvsim.memory.ledger import Course
+from kvsim.layout import KVLayout
 from kvsim.memory.left_behind import LeftBehind, WindowedDecoder
 from kvsim.memory.paged.blocks import Table
 from kvsim.memory.paged.decoders import Decoders
@@ -10,17 +10,17 @@ from kvsim.memory.paged.tables import BlockTables
 from kvsim.sequence import Sequence
 
 
-class BehindInBlocks:
+class BehindInBlocks(LeftBehind):
     """`LeftBehind` for block tables, where shared slots are those of shared blocks."""
 
-    def __init__(self, behind: LeftBehind, tables: BlockTables, decoders: Decoders) -> None:
-        self._behind, self._least_tokens = behind, behind.least_tokens
+    def __init__(self, layout: KVLayout, tables: BlockTables, decoders: Decoders) -> None:
+        super().__init__(layout)
         self._tables, self._decoders = tables, decoders
 
-    def bytes(self, live: Iterable[Sequence]) -> int:
+    def of_all(self, live: Iterable[Sequence]) -> int:
         """Bytes left behind by all live sequences."""
         decoders = [self._decoder(seq) for seq in live if self._outgrows(seq)]
-        return sum(self._behind.bytes(computed, shared) for computed, _, shared in decoders)
+        return sum(self.bytes(computed, shared) for computed, _, shared in decoders)
 
     def decoders(self, live: Iterable[Sequence]) -> list[WindowedDecoder]:
         """The decoding sequences among `live`."""
@@ -28,13 +28,7 @@ class BehindInBlocks:
 
     def _outgrows(self, seq: Sequence) -> bool:
         """Whether the final length of the sequence exceeds the shortest window."""
-        return seq.final_tokens >= self._least_tokens
-
-    def during(self, course: Course, decoders: list[WindowedDecoder], steps: int) -> Course:
-        """`course` of `steps` decode steps of `decoders`, including the bytes left behind on the
-        way.
-        """
-        return self._behind.during(course, decoders, steps)
+        return seq.final_tokens >= self.least_tokens
 
     def _decoder(self, seq: Sequence) -> WindowedDecoder:
         """The slots of a live sequence."""

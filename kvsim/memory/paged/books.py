@@ -148,7 +148,7 @@ class BlockLedger(Allocator):
 
     def _left_bytes(self) -> int:
         """Bytes left behind by windows."""
-        return 0 if self._behind is None else self._behind.bytes(self._live)
+        return 0 if self._behind is None else self._behind.of_all(self._live)
 
     def check(self) -> None:
         for seq in self._live:

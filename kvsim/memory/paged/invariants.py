@@ -9,7 +9,7 @@ from kvsim.plumbing.errors import InvariantError
 
 
 def check_pool(
-    pool: BlockPool, tables: Iterable[list[Part]], held: int, blocks: Iterable[list[int]] = ()
+    pool: BlockPool, tables: Iterable[list[Part]], held: int, blocks: Iterable[list[int]]
 ) -> None:
     """Raise InvariantError unless `held` blocks, as counted by tables, and the free ones are
     all blocks, and all known content is in one of these. tables: parts of each table; blocks:
@@ -54,7 +54,7 @@ def check_pool(
 
 
 def check_tables(
-    tables: BlockTables, live: Iterable[tuple[int, Table]], copied: Sequence[Extent] = ()
+    tables: BlockTables, live: Iterable[tuple[int, Table]], copied: Sequence[Extent]
 ) -> None:
     """Raise InvariantError unless the totals equal those of `live`: pairs of valid slots and
     table. copied: single blocks of the one table that copies to host memory hold.

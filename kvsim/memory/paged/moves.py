@@ -224,7 +224,7 @@ class BlockMoves:
         tables: BlockTables,
         slope_bytes: int,
         *,
-        gives_back: bool = False,
+        gives_back: bool,
     ) -> None:
         self._shape, self._pool, self._tables = shape, pool, tables
         self._slope_bytes, self._gives_back = slope_bytes, gives_back

@@ -25,7 +25,7 @@ class BlockNames:
     blocks are freed, before which no lookup can ask for it, and none if its sequence has finished.
 
     kinds: the kinds of cached groups. step: tokens per unit of `register`. in_step: states that the
-    step being scheduled will compute, by `state_key`. late: whether the tables support
+    step being scheduled will compute, by key and group. late: whether the tables support
     `names_late`. drafts: whether tokens are drafted.
     """
 
@@ -41,7 +41,7 @@ class BlockNames:
         late: bool,
         drafts: bool,
     ) -> None:
-        self.in_step: set[int] = set()
+        self.in_step: set[tuple[int, int]] = set()
         self._pool, self._sizes, self._step = pool, sizes, step
         self._kinds, self._num, self._places = kinds, len(sizes.blocks), places
         below = places.counts_drops
@@ -175,7 +175,7 @@ class BlockNames:
                 tokens = (place + 1) * self._sizes.blocks[g]
                 self._named_states.append((g, table, block.blocks[0], tokens))
             if in_step and g in self._states:
-                self.in_step.add(self.state_key(runs.at(place), g))
+                self.in_step.add((runs.at(place), g))
 
     def tell_states(self) -> None:
         """Remember the states that get keys, until they are taken."""
@@ -198,10 +198,6 @@ class BlockNames:
             self._pool.register(g, parts, at, first, count, blocks)
             at += count
 
-    def state_key(self, key: int, g: int) -> int:
-        """The entry of a state of group g in `in_step`."""
-        return key * self._num + g
-
     def name_inside(self, table: Table, *, checkpoint: bool) -> None:
         """Register the content that ends inside a block with the last slot of a chunk. checkpoint:
         the chunk leaves a state on the way.
@@ -218,7 +214,7 @@ class BlockNames:
             if found.num:
                 extent, num = found.parts[-1]
                 before = found.before if len(found.parts) == 1 else 0
-                if self.state_key(extent.key + before + num - 1, g) in self.in_step:
+                if (extent.key + before + num - 1, g) in self.in_step:
                     return True
         return False
 

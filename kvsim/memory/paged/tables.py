@@ -166,7 +166,7 @@ class BlockTables(TableBooks):
         place, tokens = divmod(table.tokens, size)
         if any(extent is block for _, extent, _ in parts):
             key = self.copies.of_maker(block, copy, place, hint=table.hint)
-            self._names.in_step.add(self._names.state_key(key, g))
+            self._names.in_step.add((key, g))
         else:
             self.copies.of_hit(block, place, hint=table.hint)
             parts.append((place, copy, 1))

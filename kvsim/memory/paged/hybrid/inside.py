@@ -30,12 +30,12 @@ class Inside:
         sizes: Sizes,
         places: CheckpointRules,
         retention: Sequence[Retention | None],
-        in_step: set[int],
+        in_step: set[tuple[int, int]],
         *,
         drafts: bool,
     ) -> None:
         self._pool, self._sizes, self._places = pool, sizes, places
-        self._num, self._in_step = len(sizes.blocks), in_step
+        self._in_step = in_step
         self._tails = [
             kind
             for kind in kinds
@@ -91,7 +91,7 @@ class Inside:
             return False
         self._forget(g, block)
         self._pool.name(block, key)
-        self._in_step.add(key * self._num + g)
+        self._in_step.add((key, g))
         return True
 
     def _name_checkpoint(self, table: Table, g: int, retention: Retention) -> None:
@@ -112,5 +112,5 @@ class Inside:
     def _forget(self, g: int, block: Extent) -> bool:
         """Remove the keys of a block; returns whether it had any."""
         keys = self._pool.forget(block)
-        self._in_step.difference_update(key * self._num + g for key in keys)
+        self._in_step.difference_update((key, g) for key in keys)
         return bool(keys)

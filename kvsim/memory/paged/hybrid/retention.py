@@ -24,7 +24,7 @@ class Retention:
     """
 
     def __init__(
-        self, kind: Kind, aligned: int, interval_tokens: int | None, *, below_junctions: bool = True
+        self, kind: Kind, aligned: int, interval_tokens: int | None, *, below_junctions: bool
     ) -> None:
         assert kind.reach is not None
         size = kind.block_size

@@ -26,8 +26,8 @@ class StateChunks:
         checkpoint_alignment: int | None,
         *,
         every_chunk: bool,
-        cuts_at_blocks: bool = True,
-        stops_at_hits: bool = True,
+        cuts_at_blocks: bool,
+        stops_at_hits: bool,
     ) -> None:
         self._size, self._places = sizes.least, places
         self._alignment, self._every_chunk = checkpoint_alignment, every_chunk
