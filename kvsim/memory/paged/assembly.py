@@ -125,6 +125,7 @@ class Assembly:
                 stops_at_hits=rules.stops_at_hits,
             )
         self.cache = PrefixCache(
+            self.pool,
             self.names,
             step,
             sizes,

@@ -7,7 +7,6 @@ last place where a hit can end, in all groups; groups with hits that lose a bloc
 
 from collections.abc import Sequence
 
-from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.blocks import Table, runs_of
 from kvsim.memory.paged.hits import Hits, Kind, Lookup
 from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
@@ -24,9 +23,10 @@ class BlockNames:
     blocks while it runs; else when it is preempted. names_late: such content gets keys when its
     blocks are freed, before which no lookup can ask for it, and none if its sequence has finished.
 
-    kinds: the kinds of cached groups. step: tokens per unit of `register`. in_step: states that the
-    step being scheduled will compute, by key and group. late: whether the tables support
-    `names_late`. drafts: whether tokens are drafted.
+    kinds: the kinds of cached groups. lookup: finds the prefixes that all of them have. step:
+    tokens per unit of `register`. in_step: states that the step being scheduled will compute, by
+    key and group. late: whether the tables support `names_late`. drafts: whether tokens are
+    drafted.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class BlockNames:
     ) -> None:
         self.in_step: set[tuple[int, int]] = set()
         self._pool, self._sizes, self._step = pool, sizes, step
-        self._kinds, self._num, self._places = kinds, len(sizes.blocks), places
+        self._kinds, self.num_kinds, self._places = kinds, len(kinds), places
         below = places.counts_drops
-        self._lookup = Lookup(pool, kinds, sizes, beyond=below)
+        self.lookup = Lookup(pool, kinds, sizes, beyond=below)
         self._retention = [
             None
             if kind.reach is None or kind.reach.chunked
@@ -84,31 +84,10 @@ class BlockNames:
         ends = (prompt_tokens - 1) // whole * whole, prompt_tokens // whole * whole
         return max(0, ends[0] - whole), max(0, ends[1] - whole)
 
-    @property
-    def version(self) -> int:
-        return self._pool.version
-
-    def fresh(self, runs: KeyRuns, num_shareable: int) -> Table:
-        """An empty table."""
-        return Table(runs, num_shareable, self._num, len(self._kinds))
-
     def opened(self, table: Table, hit_tokens: int) -> None:
         """A table has taken over its hits, which count as registered."""
         table.registered = table.covered = hit_tokens // self._step
         table.named = [hit_tokens // kind.block_size for kind in self._kinds]
-
-    def find(self, table: Table, known: int, most: int) -> Hits:
-        """The longest prefix, at most `most` keys, from which every group can continue. known:
-        number of keys of existing tokens.
-        """
-        return self._lookup.find(table, known, most)
-
-    def may_move(self, table: Table, num_hits: int) -> bool:
-        """Only called if no table frees blocks while its sequence runs. Otherwise, while the head
-        of the queue has hits, runs of steps end when a block is taken or freed.
-        """
-        pool = self._pool
-        return pool.has_duplicate_free(pool.find(0, table.runs, 0, num_hits))
 
     def register(self, table: Table, full: int, *, in_step: bool) -> None:
         """Register the content of the first `full` units. in_step: the step being scheduled

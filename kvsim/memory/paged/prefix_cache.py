@@ -12,6 +12,7 @@ from kvsim.memory.paged.decoders import Filling
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.names import BlockNames
+from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.session_hint import hint_of
 from kvsim.memory.prefix import CacheTotals
 from kvsim.sequence import Sequence
@@ -38,6 +39,7 @@ class PrefixCache:
 
     def __init__(
         self,
+        pool: BlockPool,
         names: BlockNames,
         step: int,
         sizes: Sizes,
@@ -52,6 +54,7 @@ class PrefixCache:
         self.enabled = enabled
         self.lag = lag
         self._names, self._names_late = names, names.names_late
+        self._pool, self._lookup, self._num_groups = pool, names.lookup, len(sizes.blocks)
         self._size, self._same = step, sizes.same
         self._speculation = speculation
         self.lookahead = 0 if speculation is None else speculation.hash_lookahead
@@ -88,7 +91,7 @@ class PrefixCache:
         return table
 
     def _fresh(self, seq: Sequence, runs: KeyRuns, num_shareable: int) -> Table:
-        table = self._names.fresh(runs, num_shareable)
+        table = Table(runs, num_shareable, self._num_groups, self._names.num_kinds)
         if seq.request.session is not None or seq.request.priority:
             table.hint = hint_of(seq.request)
         return table
@@ -102,15 +105,15 @@ class PrefixCache:
     def hits(self, seq: Sequence) -> Hits:
         """The cached prefix of a waiting sequence, which ends before its last token."""
         memo = self._memo
-        if memo is not None and memo[0] is seq and memo[1] == self._names.version:
+        if memo is not None and memo[0] is seq and memo[1] == self._pool.version:
             return memo[2]
         table = self.table_of(seq)
         most = known = 0
         if table.num_shareable or seq.num_preemptions:
             most = (seq.num_tokens - max(1, self.lookahead)) // self._unit
             known = (seq.num_tokens - self.lookahead) // self._unit
-        found = self._names.find(table, known, most)
-        self._memo = (seq, self._names.version, found)
+        found = self._lookup.find(table, known, most)
+        self._memo = (seq, self._pool.version, found)
         return found
 
     def host_keys(self, seq: Sequence, num_blocks: int) -> list[int]:
@@ -140,8 +143,12 @@ class PrefixCache:
         block is being filled now, or a duplicate may replace one of its hits.
         """
         table = self.table_of(head)
-        if num_hits and self._names.may_move(table, num_hits):
-            return True
+        if num_hits:
+            # Asked only if no table frees blocks while its sequence runs: elsewhere, while the head
+            # has hits, runs of steps end when a block is taken or freed.
+            hits = self._pool.find(0, table.runs, 0, num_hits)
+            if self._pool.has_duplicate_free(hits):
+                return True
         if not self._filling.num:
             return False
         shareable = table.num_shareable // self.units
