@@ -1,7 +1,7 @@
 """Known content by runs of keys: for each key the oldest block that holds it.
 
-The keys of one name (see content.py) are covered by extents that do not overlap, in the order of
-their keys. If a sequence computes known content again, its blocks are younger: lookups find them
+The keys of one name (see content_keys.py) are covered by extents that do not overlap, in the order
+of their keys. If a sequence computes known content again, its blocks are younger: lookups find them
 once the older ones are evicted.
 """
 
