@@ -12,11 +12,11 @@ from kvsim.memory.paged.blocks import (
     Part,
     runs_of,
 )
-from kvsim.memory.paged.cached_blocks import CachedBlocks
+from kvsim.memory.paged.pool_contents import PoolContents
 from kvsim.memory.paged.session_hint import SessionHint
 
 
-class BlockPool(CachedBlocks):
+class BlockPool(PoolContents):
     """A pool for groups of layers. num_shared: owners beyond the first, summed over all blocks."""
 
     num_shared = 0

@@ -4,10 +4,10 @@ tree, filled by hand, gave what these tests expect.
 
 import pytest
 
-from kvsim.memory.radix.node import Content
 from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.memory.radix.hicache.fetched import hang
 from kvsim.memory.radix.hicache.node import tier_node
+from kvsim.memory.radix.node import Content
 
 
 @pytest.mark.parametrize(

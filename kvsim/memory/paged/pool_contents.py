@@ -42,7 +42,7 @@ class Listener(Protocol):
         """Blocks lost their last owner: `cached` keep their content, `blank` have none."""
 
 
-class CachedBlocks:
+class PoolContents:
     """The known content and the free blocks of a pool of `num_blocks` blocks, one of which is the
     null block. The content of a block is an integer key (see content_keys.py): equal keys mean
     equal content.
