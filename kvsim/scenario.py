@@ -3,7 +3,8 @@
 Every table of the TOML file is an Options class; `kind` chooses it where there are several.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -211,13 +212,19 @@ def load_tables(source: str | Path, overrides: Iterable[str] = ()) -> tuple[dict
     return table, path.parent
 
 
+@contextmanager
 def checked_tables(
     source: str | Path, overrides: Iterable[str] = ()
-) -> tuple[dict[str, Any], Path]:
-    """`load_tables` of a scenario that is sound; an InputError names the file and the line."""
+) -> Iterator[tuple[dict[str, Any], Path]]:
+    """`load_tables` of a scenario that is sound, for what is asked of it within; an InputError
+    about one of its keys, there or here, names the file and the line.
+    """
     overrides = tuple(overrides)
-    Scenario.load(source, overrides)
-    return load_tables(source, overrides)
+    scenario = Scenario.load(source, overrides)
+    try:
+        yield load_tables(source, overrides)
+    except InputError as error:
+        raise scenario.located(error) from None
 
 
 def no_workload() -> InputError:

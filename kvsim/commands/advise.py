@@ -42,10 +42,9 @@ def advise(
     from kvsim.whatif.advice.change import goal_named
 
     chosen = goal_named(goal)
-    table, folder = checked_tables(scenario, set_ or [])
     if out is not None:
         check_writable(out)
-    with task_runner(jobs) as runner:
+    with checked_tables(scenario, set_ or []) as (table, folder), task_runner(jobs) as runner:
         advice = Advisor(table, folder, chosen, runner, repeat=repeat).advise()
     findings = advice_findings(advice, folder, runner.num_runs)
     answer(findings, as_json=as_json, out=out, name="advice")

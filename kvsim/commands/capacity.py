@@ -78,11 +78,10 @@ def capacity(
         raise InputError(f"--find {find} looks for the highest rate itself", where="--rate")
     question = None if find in (*TUNED, FIND_GPUS) else question_named(find)
     objectives = complete([parse_objective(text) for text in slo])
-    table, folder = checked_tables(scenario, set_ or [])
     run = run_command(scenario, set_)
     if out is not None:
         check_writable(out)
-    with task_runner(jobs) as runner:
+    with checked_tables(scenario, set_ or []) as (table, folder), task_runner(jobs) as runner:
         asked = Capacity(table, folder, objectives, runner, repeat=repeat, tolerance=tolerance)
         if find == FIND_GPUS:
             findings = fewest_findings(asked, rate or (), run)

@@ -150,19 +150,19 @@ def _subjects(
         return
     if chosen["only"] is not None:
         raise InputError("is for a collection of runs", where="--only", value=chosen["only"])
-    table, folder = checked_tables(target, set_)
-    subject = subject_of(table, folder, label, *limits)
-    run = None if set_ or label else run_beside(find_scenario(target))
-    if run is not None:
-        subject = subject._replace(name=run.name, beside=beside_of(run, step_time))
-    elif step_time != "auto":
-        raise InputError(
-            "is for a real run",
-            where="--step-time",
-            value=step_time,
-            remedy="a scenario names its own in [step_time]",
-        )
-    yield iter([subject]), False
+    with checked_tables(target, set_) as (table, folder):
+        subject = subject_of(table, folder, label, *limits)
+        run = None if set_ or label else run_beside(find_scenario(target))
+        if run is not None:
+            subject = subject._replace(name=run.name, beside=beside_of(run, step_time))
+        elif step_time != "auto":
+            raise InputError(
+                "is for a real run",
+                where="--step-time",
+                value=step_time,
+                remedy="a scenario names its own in [step_time]",
+            )
+        yield iter([subject]), False
 
 
 def _file_name(name: str) -> str:

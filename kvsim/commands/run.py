@@ -101,5 +101,5 @@ def _check_served(result: "Result") -> None:
     raise InputError(
         f"no request was served under any allocator: {reason.rstrip('.')}",
         where="workload",
-        remedy="kvsim memory SCENARIO shows what fits the pool",
+        remedy="kvsim memory MODEL --device GPU shows what fits the pool",
     )

@@ -86,10 +86,25 @@ def sweep(
     check_writable(out)
     frame = _run(plan, out, options, retry_failed)
     if not (frame["status"] == "done").any():
-        raise InputError(f"every point failed, the first of them by: {frame['error'].iloc[0]}")
+        first = _located(scenario, set_ or [], str(frame["error"].iloc[0]))
+        raise InputError(f"every point failed, the first of them by: {first}")
     store.write(out, plan, frame)
     findings = sweep_findings(plan, frame, measure, top, run_command(scenario, set_))
     answer(findings, as_json=as_json, out=out, name="sweep")
+
+
+def _located(scenario: str, changes: list[str], said: str) -> str:
+    """The error of a point, with the file and the line if the scenario itself has this error."""
+    from kvsim.plumbing.errors import InputError
+    from kvsim.scenario import Scenario
+    from kvsim.simulation import Simulation
+
+    try:
+        Simulation(Scenario.load(scenario, changes))
+    except InputError as error:
+        if error.what in said and (error.value is None or str(error.value) in said):
+            return str(error)
+    return said
 
 
 def _run(plan: "Sweep", out: Path, options: "BackendOptions", retry_failed: bool) -> "pd.DataFrame":

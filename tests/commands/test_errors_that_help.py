@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
-from kvsim.cli import main
+from kvsim.cli import app, main
 from kvsim.commands.export import export
 from kvsim.commands.reference import markdown
 from kvsim.commands.torch_device import check_device
@@ -275,3 +276,50 @@ def test_options_lists_a_key_wherever_it_is(
     assert "max_num_seqs" not in listed
     assert called(monkeypatch, "options", "vctim") == 2
     assert "no such table, kind or key; got vctim; near: victim" in capsys.readouterr().err
+
+
+OF_A_SCENARIO = {  # every command that takes one, with what it cannot do without
+    "run": [],
+    "export": ["--out", "here"],
+    "doctor": ["--jobs", "1"],
+    "sweep": ["--vary", "workload.num_requests=3,4", "--out", "here", "--jobs", "1"],
+    "advise": ["--jobs", "1"],
+    "capacity": ["--slo", "ttft_s.p99=2", "--jobs", "1"],
+    "cache": [],
+    "attribute": [],
+    "speculation": [],
+    "observe": ["--out", "here"],
+}
+
+
+def test_every_command_that_takes_a_scenario_is_tried() -> None:
+    taking = {
+        name
+        for name, command in get_command(app).commands.items()  # type: ignore[attr-defined]
+        if any(str(each.metavar).startswith("SCENARIO") for each in command.params)
+        and not any(each.name == "sources" for each in command.params)
+    }
+    assert taking == OF_A_SCENARIO.keys()
+
+
+@pytest.mark.parametrize("command", OF_A_SCENARIO)
+def test_an_error_while_a_scenario_is_made_ready_has_file_and_line(
+    command: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`doctor`, `sweep`, `advise` and `capacity` named the key alone."""
+    monkeypatch.chdir(path.parent)
+    path.write_text(TEXT.replace("a100-40gb", "a1000-40gb"))
+    assert called(monkeypatch, command, path.name, *OF_A_SCENARIO[command]) == 2
+    assert "scenario.toml:5: device.name: unknown device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["doctor", "sweep", "advise", "capacity"])
+def test_a_key_that_the_command_line_sets_has_no_line(
+    command: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(path.parent)
+    words = [*OF_A_SCENARIO[command], "--set", 'device.name="a1000"']
+    assert called(monkeypatch, command, path.name, *words) == 2
+    said = capsys.readouterr().err
+    assert "device.name: unknown device" in said
+    assert "scenario.toml" not in said
