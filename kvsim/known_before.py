@@ -7,6 +7,7 @@ from kvsim.capacity.options import WAYS, MemoryOptions
 from kvsim.capacity.pool import SizedPool
 from kvsim.device import Device
 from kvsim.engine.policies.victims.lowest_priority import LowestPriority
+from kvsim.idle_keys import idle_keys
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.memory.paged.eviction.priorities import Priorities
 from kvsim.model import Model
@@ -36,8 +37,8 @@ def known_before(
     adapters: bool,
     priorities: bool,
 ) -> tuple[tuple[str, str], ...]:
-    """What each note is about, and its sentence: the device cannot hold the pool, keys of [memory]
-    change nothing, or not the times of steps. adapters: requests may ask for some.
+    """What each note is about, and its sentence: the device cannot hold the pool, keys change
+    nothing, or not the times of steps. adapters: requests may ask for some.
     priorities: those of requests differ.
     """
     found, over = [], pool.over_device(device.name)
@@ -50,6 +51,8 @@ def known_before(
         change = "changes" if len(idle) == 1 else "change"
         because = f": {pool.sized_by} fixes the pool" if pool.sized_by in _FIXED else ""
         found.append(("idle-keys", f"{', '.join(idle)} {change} nothing here{because}"))
+    for key, reason in idle_keys(scenario):
+        found.append(("idle-keys", f"{key} changes nothing here: {reason}"))
     if scenario.memory.enforce_eager and "memory.enforce_eager" not in idle:
         found.append(("step-time", _EAGER))
     if priorities and not _heeds_priorities(scenario):

@@ -1,8 +1,8 @@
 """The options of a deployment whose prompts are computed on other replicas than its outputs."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kvsim.fleet.routers import ROUTERS
 from kvsim.fleet.routers.options import RouterOptions
@@ -80,6 +80,12 @@ class DisaggregationOptions(Options):
     num_reserved_decode_tokens: int | None = Field(None, ge=0)
     decode_radix_cache: bool | None = None
     retraction_host_ratio: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _all_of_use(self) -> Self:
+        if self.kv_load_failure_policy is not None and self.failed_reads is None:
+            raise ValueError("kv_load_failure_policy changes nothing without failed_reads")
+        return self
 
     @property
     def link_bytes_per_s(self) -> int:

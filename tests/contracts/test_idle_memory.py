@@ -176,3 +176,51 @@ def test_priorities_that_nothing_goes_by_are_named(parts: Table, idle: bool) -> 
     (run,) = kvsim.simulate(table | parts).runs
     said = [note.text for note in run.summary.notes or () if "priorities of requests" in note.text]
     assert bool(said) == idle
+
+
+LINEAR = {"kind": "linear", "base_us": 100.0}
+DRAFTS = {"method": "ngram", "num_speculative_tokens": 2, "acceptance_rate": 0.5}
+ROOFLINE, FLEET = {"kind": "roofline"}, {"router": "cache-aware"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "key"),
+    [
+        ({"step_time": LINEAR | {"draft_token_us": 3.0}}, "step_time.draft_token_us"),
+        (
+            {"step_time": LINEAR | {"draft_token_us": 3.0}, "speculative_config": DRAFTS},
+            None,
+        ),
+        ({"step_time": LINEAR}, None),
+        ({"step_time": ROOFLINE | {"all_reduce_us": 40.0}}, "step_time.all_reduce_us"),
+        (
+            {
+                "step_time": ROOFLINE | {"all_reduce_us": 40.0},
+                "model": {"name": "opt-125m", "max_model_len": 1024, "tensor_parallel_size": 2},
+            },
+            None,
+        ),
+        ({"fleet": FLEET | {"replicas": 1}}, "fleet.router"),
+        ({"fleet": FLEET | {"replicas": 2}}, None),
+        ({"fleet": {"replicas": 1}}, None),
+    ],
+)
+def test_keys_of_other_tables_that_change_nothing_are_named(parts: Table, key: str | None) -> None:
+    table = {
+        "model": {"name": "opt-125m", "max_model_len": 1024}, "device": {"name": "h100"},
+        "memory": {"kv_cache_tokens": 14_000}, "allocator": "paged",
+        "step_time": ROOFLINE, "workload": STREAM | {"priorities": []},
+    }  # fmt: skip
+    for run in kvsim.simulate(table | parts).runs:
+        idle = [note.text for note in run.summary.notes or () if note.about == "idle-keys"]
+        assert len(idle) == (key is not None)
+        assert key is None or idle[0].startswith(f"{key} changes nothing here")
+
+
+def test_a_policy_for_failed_reads_needs_some() -> None:
+    table = {
+        "model": {"name": "opt-125m"}, "device": {"name": "h100"}, "allocator": "paged",
+        "workload": STREAM, "disaggregation": {"kv_load_failure_policy": "recompute"},
+    }  # fmt: skip
+    with pytest.raises(InputError, match="changes nothing without failed_reads"):
+        kvsim.simulate(table)
