@@ -19,6 +19,7 @@ from kvsim.readers.reader import Reader
 READERS: Registry[Reader] = Registry(
     "reader",
     {
+        "trtllm-config": "kvsim.readers.trtllm.config:TrtLlmConfig",
         "vllm-log": "kvsim.readers.vllm.log:VllmLog",
         "vllm-config": "kvsim.readers.vllm.config:VllmConfig",
         "vllm-command": "kvsim.readers.vllm.command:VllmCommand",

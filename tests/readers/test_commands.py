@@ -356,6 +356,54 @@ def test_tensorrts_flags_are_in_the_scenario() -> None:
     assert found.scenario["memory"] == {"free_gpu_memory_fraction": 0.5}
 
 
+OPTIONS = """\
+tensor_parallel_size: 1
+max_batch_size: 7
+max_seq_len: 900
+kv_cache_config:
+    free_gpu_memory_fraction: 0.6
+    enable_block_reuse: false
+    dtype: fp8
+    host_cache_size: 1000000
+    tokens_per_block: 64
+scheduler_config:
+    capacity_scheduler_policy: MAX_UTILIZATION
+moe_config:
+    backend: TRTLLM
+"""
+
+
+def test_tensorrts_options_in_yaml_are_in_the_scenario(tmp_path: Path) -> None:
+    path = tmp_path / "extra.yaml"
+    path.write_text(OPTIONS)
+    found = imported("trtllm-serve facebook/opt-125m", str(path))
+    assert [read.format for read in found.reads] == ["trtllm-command", "trtllm-config"]
+    wanted = {
+        "kind": "trt-llm", "max_num_seqs": 7, "capacity_scheduler_policy": "max-utilization",
+    }  # fmt: skip
+    assert held(found.scenario["scheduler"], wanted) == wanted
+    assert found.scenario["memory"] == {"free_gpu_memory_fraction": 0.6}
+    assert held(found.scenario["model"], {"kv_cache_dtype": 0, "max_model_len": 0}) == {
+        "kv_cache_dtype": "fp8", "max_model_len": 900,
+    }  # fmt: skip
+    (allocator,) = found.scenario["allocator"]
+    assert allocator["block_size"] == 64
+    assert allocator["enable_prefix_caching"] is False
+    (note,) = found.reads[1].description.notes
+    assert note == "options that are not read: kv_cache_config.host_cache_size, moe_config.backend"
+
+
+def test_tensorrts_limit_of_tokens_is_the_pool_and_said_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "extra.yaml"
+    path.write_text('kv_cache_config: {"max_tokens": 4096}\n')
+    found = imported("trtllm-serve facebook/opt-125m", str(path))
+    assert found.scenario["memory"] == {"num_gpu_blocks": 4096 // 32}
+    assert "max_tokens is taken as the pool" in found.reads[1].description.notes[0]
+    path.write_text("max_num_tokens: many\nkv_cache_config:\n  dtype: auto\n")
+    with pytest.raises(InputError, match="max_num_tokens"):
+        imported("trtllm-serve facebook/opt-125m", str(path))
+
+
 @pytest.mark.parametrize(
     "line",
     ["vllm", "vllm ", "sglang serve", "trtllm-serve", "docker run x", "python a.py",

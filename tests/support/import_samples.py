@@ -72,6 +72,16 @@ def trtllm_command(folder: Path) -> Path:
     )
 
 
+@sample("trtllm-config")
+def trtllm_config(folder: Path) -> Path:
+    return write(
+        folder / "extra.yaml",
+        f"# of `trtllm-serve --extra_llm_api_options`\nhf_token: {SECRET}\nmax_batch_size: 64\n"
+        "max_num_tokens: 2048\nkv_cache_config:\n  free_gpu_memory_fraction: 0.8  # as it is\n"
+        "  enable_block_reuse: false\n  dtype: fp8\ncuda_graph_config:\n  enable_padding: true\n",
+    )
+
+
 @sample("llama-command")
 def llama_command(folder: Path) -> Path:
     return write(

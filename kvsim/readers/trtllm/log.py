@@ -7,11 +7,8 @@ from typing import Any
 from kvsim.plumbing.counts import whole
 from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.reader import ENGINE_ITSELF, SERVER, Sniffed, Source
+from kvsim.readers.trtllm.args import POLICIES
 
-_POLICIES = {
-    "GUARANTEED_NO_EVICT": "guaranteed-no-evict",
-    "MAX_UTILIZATION": "max-utilization",
-}
 # Of lines that come twice, the later ones count: a first pool is made to profile in.
 _PATTERNS: tuple[tuple[str, re.Pattern[str], Callable[[str], Any]], ...] = (
     ("block_size", re.compile(r"[Nn]umber of tokens per block: (\d+)"), whole),
@@ -22,7 +19,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str], Callable[[str], Any]], ...] = (
     ("max_num_seqs", re.compile(r"\bmax_batch_size=(\d+)"), whole),
     ("max_model_len", re.compile(r"\bmaxSequenceLen: (\d+)"), whole),
     ("max_model_len", re.compile(r"\bmax_seq_len=(\d+)"), whole),
-    ("capacity_policy", re.compile(r"Capacity Scheduler Policy: (\w+)"), _POLICIES.get),
+    ("capacity_policy", re.compile(r"Capacity Scheduler Policy: (\w+)"), POLICIES.get),
     ("enable_prefix_caching", re.compile(r"KV cache block reuse is (enabled|disabled)"),
      lambda word: word == "enabled"),
     ("gpu_memory_gib", re.compile(r"device total memory ([\d.]+) GiB"), float),
