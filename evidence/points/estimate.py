@@ -7,6 +7,7 @@ one step. Where all answers have one length and prompts are computed in steps of
 prompts behind its own, half of them in the mean.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
@@ -14,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from kvsim.model import Experts, Model
+from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time.kernels.composed import KernelSteps
 from kvsim.step_time.kernels.form import KernelOptions
 from kvsim.step_time.kernels.host import LABELS, NOTHING
 from kvsim.step_time.options import Hardware
-from kvsim.validate.points.rows import Point
-from kvsim.validate.points.scenario import prepare
+from kvsim.validate.points.rows import Point, read_points
+from kvsim.validate.points.scenario import ENGINES, prepare
 
 PS_PER_MS = 1e9
 
@@ -30,8 +32,9 @@ PS_PER_MS = 1e9
 class Estimate:
     """Of one point, times in ms. kernels_ms: TPOT by kernels alone. prompts: computed by others for
     each token of one. layers: of the model. experts: layers of experts, divided by the GPUs that
-    share them. shared: 1 where several GPUs share a layer's attention, else 0. kind, method,
-    device, engine, version: as host.json has them.
+    share them. shared: 1 where several GPUs share a layer's attention, else 0. overlapped: whether
+    a step is scheduled while the last one runs. kind, method, device, engine, version: as host.json
+    has them.
     """
 
     point: Point
@@ -41,6 +44,7 @@ class Estimate:
     layers: int
     experts: float
     shared: int
+    overlapped: bool
     kind: str
     method: str
     device: str
@@ -103,6 +107,7 @@ class Estimator:
             sum(isinstance(layer.feed_forward, Experts) for layer in model.layers)
             / ready.split.gpus,
             int(ready.split.tensor_parallel > 1),
+            bool(scheduler.get("async_scheduling", False)),
             model.kind,
             model.weight_format.method,
             ready.table["device"]["name"],
@@ -132,3 +137,16 @@ class Estimator:
             form = scenario.step_time.build(hardware, NOTHING)
             self._forms[key] = (form, model)
         return self._forms[key]
+
+
+def estimates(path: Path) -> list[Estimate]:
+    """Of the table's fitting half; what is left out is written to stderr."""
+    estimator, points = Estimator(), []
+    for point in read_points(path):
+        if point.half != "fit" or point.mode != "agg" or point.backend not in ENGINES:
+            continue
+        try:
+            points.append(estimator.of(point))
+        except InputError as error:
+            sys.stderr.write(f"left out: {point.id}: {error}\n")
+    return points

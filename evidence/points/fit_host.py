@@ -10,7 +10,7 @@ errors is least (linear programming), constants are not negative, and a scale ot
 PRIOR a point. What entries for weights or architectures of any kind say must hold for servers that
 were not measured: they have a scale of 1 and no time of prompts, experts or workers, and each
 server's points are weighed by their number, so that one measured often counts no more than another.
-Rows that are judged are never read.
+vLLM's entries for an architecture are those of fit_sequences. Rows that are judged are never read.
 """
 
 import json
@@ -22,24 +22,23 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import linprog
 
-from evidence.points.estimate import Estimate, Estimator
+from evidence.points.estimate import Estimate, estimates
+from evidence.points.fit_sequences import ENGINE, sequence_entries
 from evidence.points.host_file import write
-from kvsim.plumbing.errors import InputError
 from kvsim.step_time.kernels.host import HOST_FILE
-from kvsim.validate.points.rows import read_points
-from kvsim.validate.points.scenario import ENGINES
 
 PRIOR = 0.15  # of relative error: what a scale of 0 would cost
 SCALES = (0.4, 1.8)
 Names = tuple[str, ...]
 Key = tuple[str | int, ...]
+KIND: Names = ("engine", "kind")
 # From the particular to the general: fields of an entry, and how many points one needs.
 LEVELS: tuple[tuple[Names, int], ...] = (
     (("engine", "since", "kind", "layers", "method", "device"), 6),
     (("engine", "since", "kind", "layers", "method"), 6),
     (("engine", "since", "kind", "method"), 6),
     (("engine", "kind", "method"), 6),
-    (("engine", "kind"), 6),
+    (KIND, 6),
     (("engine", "device"), 12),
     (("engine",), 12),
 )
@@ -95,10 +94,14 @@ def entries(
     """
     found: list[dict[str, object]] = []
     for fields, least in levels:
+        if fields == KIND:
+            found += sequence_entries(points)
         labels_of = [name for name in fields if name != "since"]
         wanted = None if like is None else {_key(each, labels_of) for each in like}
         groups: dict[Key, list[Estimate]] = {}
         for each in points:
+            if fields == KIND and each.engine == ENGINE:
+                continue
             if wanted is None or _key(each, labels_of) in wanted:
                 groups.setdefault(_key(each, fields), []).append(each)
         for key, group in sorted(groups.items()):
@@ -116,19 +119,6 @@ def entries(
 
 def _key(each: Estimate, fields: Sequence[str]) -> Key:
     return tuple(getattr(each, "version" if name == "since" else name) for name in fields)
-
-
-def estimates(path: Path) -> list[Estimate]:
-    """Of the table's fitting half; what is left out is written to stderr."""
-    estimator, points = Estimator(), []
-    for point in read_points(path):
-        if point.half != "fit" or point.mode != "agg" or point.backend not in ENGINES:
-            continue
-        try:
-            points.append(estimator.of(point))
-        except InputError as error:
-            sys.stderr.write(f"left out: {point.id}: {error}\n")
-    return points
 
 
 def main(path: Path, out: Path) -> None:

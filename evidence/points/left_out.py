@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from statistics import fmean, median
 
-from evidence.points.estimate import Estimate
-from evidence.points.fit_host import LEVELS, entries, estimates
+from evidence.points.estimate import Estimate, estimates
+from evidence.points.fit_host import LEVELS, entries
 from kvsim.step_time.kernels.expected import EXPECTED_FILE
 from kvsim.step_time.kernels.host import best_entry
 

@@ -29,10 +29,10 @@ def attention_parts(
         ]
     roofs = Roofs(kernels.device, bits_of(stored[0]))
     family = kernels.tables.required("decode_attention", stored)
-    decode = _windowed(family, shape, roofs.decode)
+    decode = _windowed(family, shape, roofs.decode, batched=True)
     pairs = [f"{arithmetic}/{cache}" for cache in stored for arithmetic in ARITHMETIC]
     family = kernels.tables.required("prefill_attention", pairs)
-    prefill = _windowed(family, shape, roofs.prefill)
+    prefill = _windowed(family, shape, roofs.prefill, batched=False)
     if mixer.chunk_tokens is not None:
         parts.local.append(LocalKernels(count, mixer.chunk_tokens, decode, prefill))
         return parts
@@ -41,12 +41,14 @@ def attention_parts(
     return parts
 
 
-def _windowed(family: KernelFamily, shape: Shape, work: Work) -> dict[int, KernelLine]:
+def _windowed(
+    family: KernelFamily, shape: Shape, work: Work, batched: bool
+) -> dict[int, KernelLine]:
     """The curves of this window, or those of all the context; of a head_dim that is not measured
-    those of the nearest.
+    those of the nearest. batched: see `heads_sheet`.
     """
     for equal_at in (ALIKE, (2,), ()):
-        lines = heads_sheet(family, shape, work, equal_at)
+        lines = heads_sheet(family, shape, work, equal_at, batched)
         if lines:
             return lines
     raise AssertionError("a family has a shape")

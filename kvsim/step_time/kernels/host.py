@@ -2,8 +2,9 @@
 
 The constants are fitted on served points (`calibration/kernels/host.json`, which names its source),
 by engine and version, architecture and its layers, weights and device. Of the entries that fit a
-server the most particular one counts, and of several versions the newest that is not newer than the
-server's.
+server the most particular one counts, one of its kind of weights before others, and of several
+versions the newest that is not newer than the server's. An entry with `before` is of versions
+before that one alone.
 """
 
 import json
@@ -68,7 +69,7 @@ def host_cost(engine: str, version: str | None, device: Device, model: Model) ->
     constants = {name: found[name] for name in HostCost._fields if name in found}
     served: Served = "model"
     if "kind" in found:
-        served = "own" if "device" in found else "device"
+        served = "own" if found.keys() >= set(LABELS) else "device"
     return HostCost(**constants, served=served)
 
 
@@ -76,21 +77,24 @@ def best_entry(
     entries: Sequence[dict[str, Any]], labels: Mapping[str, object], version: str | None
 ) -> dict[str, Any] | None:
     """The entry that fits a server best; None where none does."""
+    asked = version_key(version) if version else None
     fitting = [
         entry
         for entry in entries
         if all(entry[label] == labels[label] for label in LABELS if label in entry)
+        and ("before" not in entry or (asked is not None and asked < version_key(entry["before"])))
     ]
-    asked = version_key(version) if version else None
     return max(fitting, key=lambda entry: _rank(entry, asked), default=None)
 
 
 def _rank(entry: dict[str, Any], asked: tuple[int, ...] | None) -> tuple[Any, ...]:
-    """How well an entry fits: labels it names, then its version, old enough before too new."""
-    named = sum(label in entry for label in LABELS)
+    """How well an entry fits: whether it is of these weights, how much it names, then its version,
+    old enough before too new.
+    """
+    named = "method" in entry, sum(label in entry for label in (*LABELS, "before"))
     if "since" not in entry:
-        return named, False, False, ()
+        return *named, False, False, ()
     since = version_key(entry["since"])
     if asked is None or since <= asked:
-        return named, True, True, since
-    return named, True, False, tuple(-part for part in since)
+        return *named, True, True, since
+    return *named, True, False, tuple(-part for part in since)

@@ -1,4 +1,4 @@
-"""Attention of numbers of heads that were not measured: between the measured ones around them."""
+"""Attention of numbers of heads that were not measured: of the measured ones around them."""
 
 from itertools import product
 
@@ -71,6 +71,60 @@ def test_curves_end_where_one_of_both_was_measured_last():
     }
     (line,) = sheet(KernelFamily(lines), 32, 32).values()
     assert line.x == (0.0, 500.0, 1000.0)
+
+
+def test_decoding_with_more_kv_heads_is_a_larger_batch_of_fewer():
+    found = family((8, 8, 128, 0), (24, 24, 128, 0), (48, 48, 128, 0))
+    for batch in (8, 32):
+        found.lines[8, 8, 128, 0, batch] = KernelLine((1.0, 500.0), (batch, 3.0 * batch))
+    lines = heads_sheet(found, (32, 32, 128, 0), ROOFS.decode, ALIKE, batched=True)
+    assert list(lines) == [1, 8]
+    assert lines[8] == found.lines[8, 8, 128, 0, 32]
+    assert lines[1].x == (1.0, 500.0)  # 4 of 8 heads: 3 of 7 between batches of 1 and 8
+    one = found.lines[8, 8, 128, 0, 1]
+    assert lines[1].us == pytest.approx(
+        [(4 * one.at(x) + 3 * us) / 7 for x, us in ((1.0, 8.0), (500.0, 24.0))]
+    )
+
+
+def test_a_batch_is_never_made_of_heads_that_do_not_divide():
+    found = family((24, 24, 128, 0), (48, 48, 128, 0))
+    shape = (32, 32, 128, 0)
+    assert heads_sheet(found, shape, ROOFS.decode, ALIKE, batched=True) == sheet(found, 32, 32)
+
+
+def test_as_many_kv_heads_count_more_than_a_larger_batch():
+    found = family((8, 2, 128, 0), (16, 8, 128, 0), (64, 8, 128, 0))
+    shape = (32, 8, 128, 0)
+    assert heads_sheet(found, shape, ROOFS.decode, ALIKE, batched=True) == sheet(found, 32, 8)
+
+
+def test_a_single_measured_batch_is_scaled():
+    lines = {(8, 8, 128, 0, 1): KernelLine((1.0,), (10.0,))}
+    (line,) = heads_sheet(
+        KernelFamily(lines), (32, 32, 128, 0), ROOFS.decode, ALIKE, batched=True
+    ).values()
+    assert line.us == pytest.approx([40])
+
+
+def test_a_larger_batch_meets_the_measured_heads_better_than_their_neighbours():
+    """Of every device, attention of 8 and 48 heads with as many KV heads, each left out."""
+    errors: dict[bool, list[float]] = {True: [], False: []}
+    for path in sorted((shipped_folder("calibration") / "kernels").glob("*.npz")):
+        found = KernelTables(path, None).required("decode_attention", ("bfloat16",))
+        for heads, batched in product((8, 48), (True, False)):
+            shape = (heads, heads, 128, 0)
+            rest = {key: line for key, line in found.lines.items() if key[:-1] != shape}
+            lines = heads_sheet(KernelFamily(rest), shape, ROOFS.decode, ALIKE, batched)
+            for batch, line in lines.items():
+                measured = found.lines.get((*shape, batch))
+                if measured is not None:
+                    errors[batched] += [
+                        abs(us / measured.at(x) - 1) for x, us in zip(*line, strict=True)
+                    ]
+    half = {batched: sorted(found)[len(found) // 2] for batched, found in errors.items()}
+    assert min(map(len, errors.values())) > 500
+    assert half[True] < 0.03 < half[False]
 
 
 def test_fitted_rooflines_have_every_number_of_heads():
