@@ -26,10 +26,11 @@ class ResultColumn(NamedTuple):
     held: dict[str, Any]
 
 
-def drawn(columns: Sequence[ResultColumn], dark: bool, *, maps: bool = True) -> list[Component]:
+def drawn(columns: Sequence[ResultColumn], dark: bool, *, preview: bool = False) -> list[Component]:
     """All of it; the last column is the one that the controls belong to, those before are pinned.
-    Nothing of it was run: no columns. maps: whether there are pages of address maps; a preview has
-    none.
+    Nothing of it was run: no columns. preview: the last column has the first requests alone. It has
+    no pages of address maps, and shows what the first screen holds: every part that a browser must
+    build keeps the picture waiting.
     """
     if not columns:
         return []
@@ -41,13 +42,17 @@ def drawn(columns: Sequence[ResultColumn], dark: bool, *, maps: bool = True) -> 
     return [
         *_words(columns[-1].held),
         *(_pictures(name, columns, dark) for name in names if name == LEAD),
+        *([] if preview else [_classes(dark)]),
         *_story(columns[-1].held, dark),
+        *([] if preview else _rest(names, columns, dark)),
+    ]
+
+
+def _rest(names: Sequence[str], columns: Sequence[ResultColumn], dark: bool) -> list[Component]:
+    """What is below the first screen."""
+    return [
         _numbers(columns),
-        *(
-            [_row("map", "The address map", "", columns, [_map(each, dark) for each in columns])]
-            if maps
-            else []
-        ),
+        _row("map", "The address map", "", columns, [_map(each, dark) for each in columns]),
         *(_pictures(name, columns, dark) for name in names if name != LEAD),
     ]
 
@@ -162,10 +167,7 @@ def _pictures(name: str, columns: Sequence[ResultColumn], dark: bool) -> Compone
             keys.append(_classes_key(seen, dark))
         cells.append(html.Div([*keys, graph], className="picture"))
     figure = columns[-1].held["figures"][name]
-    row = _row(name, figure.title, figure.note, columns, cells)
-    if name == LEAD:
-        row.children.append(_classes(dark))
-    return row
+    return _row(name, figure.title, figure.note, columns, cells)
 
 
 def _classes_key(names: Sequence[str], dark: bool) -> Component:

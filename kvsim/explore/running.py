@@ -173,5 +173,5 @@ def _register_results(app: Dash, context: PageContext) -> None:
         if job is not None and (held_answer := job.answer or job.preview) is not None:
             columns.append(ResultColumn("now", job.key, held_answer))
         key = job.key if job is not None and job.answer is not None else None
-        found = drawn(columns, theme == "dark", maps=key is not None)
+        found = drawn(columns, theme == "dark", preview=key is None)
         return found, key is None, f"/runs/{key}/report.html", key is None
