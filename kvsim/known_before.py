@@ -1,10 +1,11 @@
 """Notes on a scenario's pool that stand before anything runs."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.options import WAYS, MemoryOptions
-from kvsim.capacity.pool import SizedPool
+from kvsim.capacity.pool import SizedPool, StageShare, unlike_stages
 from kvsim.device import Device
 from kvsim.engine.policies.victims.lowest_priority import LowestPriority
 from kvsim.idle_keys import idle_keys
@@ -30,21 +31,24 @@ _FIXED = ("kv_cache_bytes", "kv_cache_tokens", "num_gpu_blocks")
 def known_before(
     scenario: Scenario,
     model: Model,
-    device: Device,
+    devices: Sequence[Device],
     drafter: Drafter | None,
     pool: SizedPool,
+    stages: Sequence[StageShare] = (),
     *,
     adapters: bool,
     priorities: bool,
 ) -> tuple[tuple[str, str], ...]:
     """What each note is about, and its sentence: the device cannot hold the pool, keys change
-    nothing, or not the times of steps. adapters: requests may ask for some.
-    priorities: those of requests differ.
+    nothing, or not the times of steps. devices, stages: of a pipeline, of each stage.
+    adapters: requests may ask for some. priorities: those of requests differ.
     """
-    found, over = [], pool.over_device(device.name)
-    if over is not None:
-        found.append(("pool", over))
-    keys = idle_memory_keys(scenario, model, device, drafter)
+    found = [
+        ("pool", each)
+        for each in (pool.over_device(devices[0].name, stages), unlike_stages(stages))
+        if each is not None
+    ]
+    keys = idle_memory_keys(scenario, model, devices, drafter)
     limited = adapters and _limits_adapters(scenario)
     idle = [f"memory.{key}" for key in keys if key != "max_loras" or not limited]
     if idle:
@@ -73,7 +77,7 @@ def cache_left_off(options: AllocatorOptions, memory: MemorySpec) -> tuple[tuple
 
 
 def idle_memory_keys(
-    scenario: Scenario, model: Model, device: Device, drafter: Drafter | None
+    scenario: Scenario, model: Model, devices: Sequence[Device], drafter: Drafter | None
 ) -> tuple[str, ...]:
     """The keys of [memory] that were given and change nothing of the pool, nor of what its version
     does with chunks of local attention, and would not with another value.
@@ -82,7 +86,7 @@ def idle_memory_keys(
     in_chunks = shape.layout(model, by_chunk=True) != shape.layout(model)
 
     def decided(options: MemoryOptions) -> object:
-        found = _pool_under(scenario, options, model, device, drafter)
+        found = _pool_under(scenario, options, model, devices, drafter)
         held = found and (found.pool.simulated, found.stage, found.stages)
         return held, in_chunks and options.version.sizing.frees_chunks
 
@@ -129,10 +133,14 @@ def _limits_adapters(scenario: Scenario) -> bool:
 
 
 def _pool_under(
-    scenario: Scenario, memory: MemoryOptions, model: Model, device: Device, drafter: Drafter | None
+    scenario: Scenario,
+    memory: MemoryOptions,
+    model: Model,
+    devices: Sequence[Device],
+    drafter: Drafter | None,
 ) -> ScenarioPool | None:
     """The pool of the scenario under another [memory]; None where there is none."""
     try:
-        return pool_of(scenario.model_copy(update={"memory": memory}), model, device, drafter)
+        return pool_of(scenario.model_copy(update={"memory": memory}), model, devices, drafter)
     except InputError:
         return None

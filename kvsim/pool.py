@@ -1,5 +1,6 @@
 """The KV pool of a scenario, the same for all of its allocators."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvsim.capacity.drafter import MTP, Drafter
@@ -26,10 +27,13 @@ class ScenarioPool(NamedTuple):
 
 
 def pool_of(
-    scenario: Scenario, model: Model, device: Device, drafter: Drafter | None
+    scenario: Scenario, model: Model, devices: Sequence[Device], drafter: Drafter | None
 ) -> ScenarioPool:
-    """The pool that the engine of a scenario would make; InputError where it cannot."""
+    """The pool that the engine of a scenario would make; InputError where it cannot. devices: of
+    each stage of a pipeline.
+    """
     scenario.model.check_used(model)
+    device = devices[0]
     scheduler, allocators = scenario.scheduler, scenario.allocator
     limits = {
         key: getattr(scheduler, key)
@@ -82,6 +86,7 @@ def pool_of(
         scenario.model,
         block_size,
         drafter=drafter,
+        stage_devices=devices,
         exports_states=exports,
         as_logged=groups and scheduler.engine_version is not None,
         **limits,

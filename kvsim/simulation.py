@@ -108,10 +108,12 @@ class Simulation(SizedScenario):
     @cached_property
     def known_before(self) -> tuple[tuple[str, str], ...]:
         """Notes that stand before any run: on the pool, on keys, on a prefix cache left off."""
-        asked, parts = self.stream.requests, (self.scenario, self.model, self.device, self.drafter)
+        asked, parts = self.stream.requests, (self.scenario, self.model, self.devices, self.drafter)
         adapters = not asked or any(each.adapter is not None for each in asked)
         priorities = len({each.priority for each in asked}) > 1
-        found = known_before(*parts, self.pool, adapters=adapters, priorities=priorities)
+        found = known_before(
+            *parts, self.pool, self.stages, adapters=adapters, priorities=priorities
+        )
         if self.stream.anonymous:
             return found
         every = self.scenario.allocator

@@ -35,18 +35,20 @@ class SizedScenario:
     """A scenario whose pool is sized, the same for every allocator.
 
     held: of a pipeline, what the stage that decides the pool computes; else the model. layout: the
-    KV of it on one GPU. stages: of a pipeline. InputError where the pool or a layer cannot be.
+    KV of it on one GPU. devices: of each stage of a pipeline; device: of the one that decides.
+    stages: of a pipeline. InputError where the pool or a layer cannot be.
     """
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         options = scenario.model
         self.model = options.build(scenario.folder)
-        self.device = scenario.device.build()
+        self.devices = scenario.device.on_stages(options.pipeline_parallel_size)
         self.max_model_len = options.model_len(self.model)
         self.drafter = drafter_of(scenario.speculative_config, scenario.folder)
-        found = pool_of(scenario, self.model, self.device, self.drafter)
+        found = pool_of(scenario, self.model, self.devices, self.drafter)
         self.pool, self.stages, self._stage = found.pool, found.stages, found.stage
+        self.device = self.devices[found.stage]
         self.held = self.model
         if options.pipeline_parallel_size > 1:
             every = stages(self.model.layers, options.pipeline_parallel_size, options.stage_layers)
@@ -55,7 +57,7 @@ class SizedScenario:
         if options.decode_context_parallel_size > 1:
             self.layout = shared_layout(scenario, self.layout, drafted=self.drafter is not None)
         self.step_time = step_time_of(
-            scenario, self.model, self.device, self.layout, self.pool, self.drafter
+            scenario, self.model, self.devices, self.layout, self.pool, self.drafter
         )
         if self.drafter is not None:
             self.layout = self.drafter.layout(self.model, options)

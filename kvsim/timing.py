@@ -1,5 +1,8 @@
 """The step time of a scenario, the same for all of its allocators."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.pool import SizedPool
 from kvsim.capacity.stage import model_of, stages
@@ -21,19 +24,19 @@ SEND_US = 10  # latency of a copy between two GPUs, that of an all-reduce of the
 def step_time_of(
     scenario: Scenario,
     model: Model,
-    device: Device,
+    devices: Sequence[Device],
     layout: KVLayout,
     pool: SizedPool,
     drafter: Drafter | None,
 ) -> StepTime:
-    """The time of a step on this device, with the drafter's passes where there is a drafter.
-    layout: of the model without the drafter's layers.
+    """The time of a step, with the drafter's passes where there is a drafter. devices: of each
+    stage of a pipeline. layout: of the model without the drafter's layers.
     """
     options = scenario.model
     scheduler = scenario.scheduler_of(scenario.allocator[0])
     hardware = Hardware(
         model,
-        device,
+        devices[0],
         options.tensor_parallel_size,
         layout,
         scenario.folder,
@@ -44,15 +47,17 @@ def step_time_of(
         pool.capacity_bytes // max(1, layout.bytes_per_token),
     )
     if options.pipeline_parallel_size > 1:
-        return _staged(scenario, hardware)
+        return _staged(scenario, hardware, devices)
     form = scenario.step_time.build(hardware)
     if scenario.speculative_config is None or drafter is None:
         return form
     return drafted_time(form, scenario.speculative_config, drafter, scenario.step_time, hardware)
 
 
-def _staged(scenario: Scenario, hardware: Hardware) -> StageTimes:
-    """The times of the stages of a pipeline, each as its own layers take."""
+def _staged(scenario: Scenario, hardware: Hardware, devices: Sequence[Device]) -> StageTimes:
+    """The times of the stages of a pipeline, each as its own layers take on its own device. A copy
+    goes at the slower link of the two stages.
+    """
     options, model, form = scenario.model, hardware.model, scenario.step_time
     count = options.pipeline_parallel_size
     if not form.by_layers:
@@ -64,9 +69,11 @@ def _staged(scenario: Scenario, hardware: Hardware) -> StageTimes:
         )
     parts = [model_of(model, each) for each in stages(model.layers, count, options.stage_layers)]
     forms = [
-        form.build(hardware._replace(model=part, layout=options.layout(part))) for part in parts
+        form.build(hardware._replace(model=part, device=device, layout=options.layout(part)))
+        for part, device in zip(parts, devices, strict=True)
     ]
     bits = model.weight_format.plain(model.torch_dtype).other_bits
     token_bytes = SENT_TENSORS * model.hidden_size * bits / 8
-    token_fs = round(FS_PER_PS * token_bytes * PS_PER_S / hardware.device.peer_bytes_per_s)
+    rates = [min(one.peer_bytes_per_s, other.peer_bytes_per_s) for one, other in pairwise(devices)]
+    token_fs = [round(FS_PER_PS * token_bytes * PS_PER_S / rate) for rate in rates]
     return StageTimes(forms, SEND_US * PS_PER_US, token_fs)

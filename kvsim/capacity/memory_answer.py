@@ -19,6 +19,7 @@ SHORTEST_TOKENS = 512
 class MemoryQuestion(NamedTuple):
     """A model on a device, with vLLM's options.
 
+    devices: of each stage of a pipeline.
     block_size: tokens of a block asked for. max_num_seqs, max_num_batched_tokens: of a step; None
     for the engine's. num_tokens: lengths of sequences to fit; empty for powers of two.
     initial_tokens: of a first buffer under `doubling`. prefill_checkpoint_alignment: given where
@@ -26,7 +27,7 @@ class MemoryQuestion(NamedTuple):
     """
 
     model: ModelOptions
-    device: Device
+    devices: Sequence[Device]
     memory: MemoryOptions
     block_size: int
     max_num_seqs: int | None
@@ -37,11 +38,14 @@ class MemoryQuestion(NamedTuple):
 
 
 class MemoryAnswer(NamedTuple):
-    """sized: the pool of the GPU that has the least. fits: sequences by length."""
+    """sized: the pool of the GPU with the fewest blocks; device: its kind; devices: those of each
+    stage. fits: sequences by length.
+    """
 
     model: Model
     options: ModelOptions
     device: Device
+    devices: Sequence[Device]
     max_model_len: int
     sized: Sized
     fits: list[SequencesFit]
@@ -49,7 +53,7 @@ class MemoryAnswer(NamedTuple):
 
 def memory_answer(question: MemoryQuestion) -> MemoryAnswer:
     """The answer; InputError for what the engine would refuse."""
-    model, device, options = question.model.build(), question.device, question.model
+    model, device, options = question.model.build(), question.devices[0], question.model
     options.check_used(model)
     sizing = question.memory.version.sizing
     seqs, tokens = sizing.default_limits(device.memory_bytes, device.name)
@@ -62,6 +66,7 @@ def memory_answer(question: MemoryQuestion) -> MemoryAnswer:
         question.block_size,
         question.max_num_seqs or seqs,
         question.max_num_batched_tokens or tokens,
+        stage_devices=question.devices,
         exports_states=exports,
     )
     kept = sized.plan.caches_states
@@ -84,7 +89,8 @@ def memory_answer(question: MemoryQuestion) -> MemoryAnswer:
         )
         for length in _lengths(question.num_tokens, longest)
     ]
-    return MemoryAnswer(model, options, device, longest, sized, fits)
+    deciding = question.devices[sized.stage]
+    return MemoryAnswer(model, options, deciding, question.devices, longest, sized, fits)
 
 
 def _lengths(given: Sequence[int], longest: int) -> list[int]:

@@ -1,5 +1,6 @@
 """The pool of one GPU: how much device memory is left for KV, item by item, in bytes."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvsim.capacity.drafter import DrafterCost
@@ -55,29 +56,58 @@ class SizedPool(NamedTuple):
             max_concurrency=0.0,
         )
 
-    def over_device(self, device: str) -> str | None:
+    def over_device(self, device: str, stages: "Sequence[StageShare]" = ()) -> str | None:
         """The sentence on a pool that a user gave and the device cannot hold beside the weights;
-        None where it can.
+        None where it can. stages: those of a pipeline, each with a pool of its own.
         """
-        needed = self.weights_bytes + self.capacity_bytes
-        if needed <= self.total_bytes:
-            return None
-        return (
-            f"The pool ({self.sized_by}: {self.capacity_bytes / GIB:,.2f} GiB) and the weights "
-            f"({self.weights_bytes / GIB:,.2f} GiB) take {needed / GIB:,.2f} GiB, more than the "
-            f"{self.total_bytes / GIB:,.2f} GiB of one {device}: no server could have this pool"
-        )
+        for each in stages or (StageShare.of(0, device, self),):
+            needed = each.weights_bytes + each.pool_bytes
+            if needed > each.device_bytes:
+                return (
+                    f"The pool ({self.sized_by}: {each.pool_bytes / GIB:,.2f} GiB) and the weights "
+                    f"({each.weights_bytes / GIB:,.2f} GiB) take {needed / GIB:,.2f} GiB, more "
+                    f"than the {each.device_bytes / GIB:,.2f} GiB of one {each.device}: no server "
+                    "could have this pool"
+                )
+        return None
 
 
 class StageShare(NamedTuple):
-    """A stage of a pipeline: its layers, and of one of its GPUs the weights, the bytes left for KV
-    and the blocks that these hold.
+    """A stage of a pipeline: its layers, and of one of its GPUs the weights, the bytes left for KV,
+    the blocks that these hold, its kind and its memory.
     """
 
     layers: int
     weights_bytes: int
     pool_bytes: int
     num_gpu_blocks: int
+    device: str
+    device_bytes: int
+
+    @classmethod
+    def of(cls, layers: int, device: str, pool: SizedPool) -> "StageShare":
+        """The stage of so many layers whose GPUs have this pool."""
+        left = pool.capacity_bytes, pool.engine_num_gpu_blocks
+        return cls(layers, pool.weights_bytes, *left, device, pool.total_bytes)
+
+
+def unlike_stages(stages: Sequence[StageShare]) -> str | None:
+    """The sentence on which stage decides the blocks of all, with the room of the others; None
+    where their devices are alike.
+    """
+    if len({(each.device, each.device_bytes) for each in stages}) < 2:
+        return None
+    blocks = [each.num_gpu_blocks for each in stages]
+    fewest = blocks.index(min(blocks))
+    rooms = (
+        f"stage {at} has room for {each.num_gpu_blocks:,} ({each.device})"
+        for at, each in enumerate(stages, 1)
+        if at - 1 != fewest
+    )
+    return (
+        f"Stage {fewest + 1} ({stages[fewest].device}) decides the blocks of all stages: "
+        f"{blocks[fewest]:,}; {', '.join(rooms)}"
+    )
 
 
 class Sized(NamedTuple):

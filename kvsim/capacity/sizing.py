@@ -40,6 +40,7 @@ def size(
     max_num_seqs: int = 256,
     max_num_batched_tokens: int = 2048,
     drafter: Drafter | None = None,
+    stage_devices: Sequence[Device] = (),
     *,
     exports_states: bool = False,
     as_logged: bool = True,
@@ -48,7 +49,8 @@ def size(
 
     block_size: tokens in a block; the engine may replace the default. max_num_seqs,
     max_num_batched_tokens: the scheduler's limits, which size the profiling run. drafter: a drafter
-    that `memory` does not name. exports_states: see Serving. as_logged: num_gpu_blocks and
+    that `memory` does not name. stage_devices: of each stage of a pipeline, where they are not all
+    `device`. exports_states: see Serving. as_logged: num_gpu_blocks and
     kv_cache_tokens are what the engine of this version logs; else they lie in all layers.
     InputError if weights and reserves leave nothing.
     """
@@ -98,10 +100,9 @@ def size(
         if kept:  # a stage that keeps nothing holds any number of blocks
             last = end + (len(drafted) if stage.last else 0)
             own = plan(None if len(every) == 1 else range(start, last))
-            each = _size_stage(deployment, stage, kept, memory, own, block_size, as_logged)
-            pool = each.pool
-            left = pool.capacity_bytes, pool.engine_num_gpu_blocks
-            shares.append(StageShare(len(stage.layers), pool.weights_bytes, *left))
+            here = deployment._replace(device=stage_devices[place]) if stage_devices else deployment
+            each = _size_stage(here, stage, kept, memory, own, block_size, as_logged)
+            shares.append(StageShare.of(len(stage.layers), here.device.name, each.pool))
             sized.append(each._replace(stage=place))
     if not sized:
         raise InputError("the model keeps no KV cache", where="model", value=model.name)
@@ -150,8 +151,9 @@ def _size_stage(
                 deployment, "memory.gpu_memory_utilization", memory.utilization, items
             )
     else:
-        weights = deployment.model.weight_bytes(deployment.tp)
-        items = Items(weights if memory.weights_gib is None else items.weights, 0, 0, 0)
+        whole = stage.first and stage.last and memory.weights_gib is None
+        weights = deployment.model.weight_bytes(deployment.tp) if whole else items.weights
+        items = Items(weights, 0, 0, 0)
     check_capacity(capacity, block_size, block_bytes, sized_by)
     log = start_up(plan, plan.num_blocks(capacity), deployment.version)
     pool = SizedPool(

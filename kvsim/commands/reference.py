@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic.fields import FieldInfo
 
 from kvsim.capacity.options import MemoryOptions
-from kvsim.device import DeviceOptions
+from kvsim.device import DeviceOptions, StageDevice
 from kvsim.engine.connectors import TIERS
 from kvsim.engine.policies.victims import VICTIMS
 from kvsim.engine.schedulers import SCHEDULERS
@@ -55,6 +55,7 @@ TABLES: dict[str, type[Options]] = {
     "question": QuestionOptions,
     "front_end": FrontEndOptions,
     "fleet": FleetOptions,
+    "device.stage": StageDevice,
     "fleet.group": FleetGroup,
     "fleet.failure": FleetFailure,
     "allocator.hicache_storage_backend_extra_config": HicacheStorageConfig,

@@ -2,6 +2,16 @@
 
 from kvsim.device.catalogue import device_names, named_device, own_figures, sized_device
 from kvsim.device.device import Device
-from kvsim.device.options import DeviceOptions
+from kvsim.device.options import DeviceOptions, StageDevice
+from kvsim.device.stages import stage_devices
 
-__all__ = ["Device", "DeviceOptions", "device_names", "named_device", "own_figures", "sized_device"]
+__all__ = [
+    "Device",
+    "DeviceOptions",
+    "StageDevice",
+    "device_names",
+    "named_device",
+    "own_figures",
+    "sized_device",
+    "stage_devices",
+]

@@ -15,9 +15,9 @@ class Pipeline:
     def end_ps(self, shape: StepShape, from_ps: int) -> int:
         """The time at which a micro-batch that may start at from_ps leaves the last stage."""
         at_ps, free_ps = from_ps, self._free_ps
-        send_ps, last = self._times.send_ps(shape.num_tokens), len(free_ps) - 1
+        sends_ps = self._times.send_ps(shape.num_tokens)
         for stage, stage_ps in enumerate(self._times.stage_ps(shape)):
             at_ps = free_ps[stage] = max(at_ps, free_ps[stage]) + stage_ps
-            if stage < last:
-                at_ps += send_ps
+            if stage < len(sends_ps):
+                at_ps += sends_ps[stage]
         return at_ps

@@ -142,7 +142,7 @@ def _facts(result: Result) -> list[tuple[str, str]]:
         ("requests", count(requests.submitted)),
         ("workload", _name(scenario.get("workload"), "name", "path", "kind")),
         ("model", _name(scenario.get("model"), "name", "hf_config")),
-        ("device", _name(scenario.get("device"), "name")),
+        ("device", _devices(scenario.get("device"))),
         ("pool", f"{size(memory.capacity_bytes)}{room}"),
         ("scheduler", _name(scenario.get("scheduler"), "kind")),
         ("step time", _name(scenario.get("step_time"), "kind")),
@@ -157,6 +157,13 @@ def _together(result: Result) -> str:
     if result.fleets:
         names = [f"{plural(each.replicas, 'replica')} of {each.label}" for each in result.fleets]
     return listed(names) if len(names) <= _TITLE_LABELS else f"{len(names)} runs compared"
+
+
+def _devices(table: object) -> str:
+    """The GPU, and those of pipeline stages with another one."""
+    others = table.get("stage") or () if isinstance(table, dict) else ()
+    named = [f"{each.get('name', 'changed')} in stage {each['number']}" for each in others]
+    return ", ".join([_name(table, "name"), *named])
 
 
 def _name(table: object, *keys: str) -> str:

@@ -59,12 +59,12 @@ def test_a_scenario_has_that_pool_too() -> None:
     made = scenario("qwen3.5-4b", 60_000)
     model = made.model.build()
     cell = made.model.layout(model).bytes_per_token
-    pool = pool_of(made, model, named_device("h200"), None).pool
+    pool = pool_of(made, model, [named_device("h200")], None).pool
     assert pool.sized_by == "kv_cache_tokens"
     assert 1.85 < pool.capacity_bytes / (60_000 * cell) < 1.91
     both = (*made.allocator, Paged())
     beside = made.model_copy(update={"allocator": both})
-    pool = pool_of(beside, model, named_device("h200"), None).pool
+    pool = pool_of(beside, model, [named_device("h200")], None).pool
     assert pool.capacity_bytes == 60_000 * cell
 
 
@@ -75,6 +75,6 @@ def test_layers_count_as_sglang_keeps_them(model: str, share: float) -> None:
     """
     made = scenario(model, 60_000)
     built = made.model.build()
-    pool = pool_of(made, built, named_device("h200"), None).pool
+    pool = pool_of(made, built, [named_device("h200")], None).pool
     cell = made.model.layout(built).bytes_per_token
     assert pool.capacity_bytes == pytest.approx(60_000 * cell * share, abs=1)

@@ -47,7 +47,7 @@ def staged(tables: Any, stages: int, **parts: Any) -> dict[str, Any]:
 
 
 def test_micro_batches_pass_the_stages_one_behind_the_other() -> None:
-    times = StageTimes([Constant(30), Constant(50), Constant(20)], send_ps=5, token_fs=0)
+    times = StageTimes([Constant(30), Constant(50), Constant(20)], send_ps=5, token_fs=[0, 0])
     prompt = StepShape((Chunk(4, 0),), 0, 0, 0)
     pipeline = Pipeline(times)
     assert times.step_ps(prompt) == 30 + 5 + 50 + 5 + 20
@@ -56,7 +56,7 @@ def test_micro_batches_pass_the_stages_one_behind_the_other() -> None:
     assert pipeline.end_ps(prompt, 1000) == 1000 + 110 + 50
     assert pipeline.end_ps(prompt, 5000) == 5000 + 110
     # A token of 2,000 bytes more takes longer to send.
-    slow = StageTimes([Constant(30), Constant(50)], send_ps=5, token_fs=2000)
+    slow = StageTimes([Constant(30), Constant(50)], send_ps=5, token_fs=[2000])
     assert slow.step_ps(prompt) == 30 + 5 + 8 + 50
 
 

@@ -356,6 +356,21 @@ def test_flags_come_back_as_the_options_they_were(
     assert again.model.tensor_parallel_size == tensor_parallel_size
 
 
+def test_stages_on_unlike_gpus_are_set_before_the_command(tmp_path: Path) -> None:
+    model = {**TABLES["model"], "pipeline_parallel_size": 2, "pp_layer_partition": "5,7"}
+    device = {"name": "l40s", "stage": [{"number": 2, "name": "l4"}]}
+    made = {**TABLES, "model": model, "device": device, "step_time": {"kind": "roofline"}}
+    staged = Simulation(Scenario.from_table(made))
+    run = staged.run(staged.scenario.allocator[0], "paged")
+    written = write_all("vllm-serve", Exported(staged.resolved(), run), tmp_path / "s")
+    lines = (written / "serve.sh").read_text().splitlines()
+    assert lines[:3] == [
+        "# GPUs in the order of CUDA_VISIBLE_DEVICES, 1 a stage: l40s",
+        "# but in stage 2: l4",
+        "export VLLM_PP_LAYER_PARTITION=5,7",
+    ]
+
+
 @pytest.mark.parametrize(
     ("table", "changes", "where"),
     [

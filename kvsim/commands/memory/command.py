@@ -1,7 +1,7 @@
 """The options of `kvsim memory`, and the call of the library that answers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,6 +44,7 @@ def memory(
         answer_llamacpp(context, Path(model), flags, as_json=as_json_)
         return
     from kvsim.capacity.memory_answer import as_json, memory_answer
+    from kvsim.capacity.pool import unlike_stages
     from kvsim.commands.memory.engines import chosen_way
     from kvsim.commands.memory.idle_flags import idle_notes
     from kvsim.commands.memory.memory_tables import print_answer
@@ -65,8 +66,9 @@ def memory(
         answer_of(options, gpu, flags, notes, as_json=as_json_)
         return
     answer = memory_answer(_question(options, gpu, flags))
-    over = answer.sized.pool.over_device(gpu.name)
-    notes = [*([] if over is None else [f"{over}."]), *notes]
+    sized = answer.sized
+    beside = (sized.pool.over_device(gpu.name, sized.stages), unlike_stages(sized.stages))
+    notes = [*(f"{each}." for each in beside if each is not None), *notes]
     if as_json_:
         typer.echo(json.dumps({**as_json(answer), "notes": notes}, indent=2))
     else:
@@ -90,7 +92,7 @@ def _question(options: "ModelOptions", gpu: "Device", flags: Mapping[str, Any]) 
     off = {name: False for name in SWITCHED_OFF if flags[f"no_{name}"]}
     return MemoryQuestion(
         options,
-        gpu,
+        _on_stages(gpu, flags["stage_device"] or (), options.pipeline_parallel_size),
         MemoryOptions.parse(_fields(MemoryOptions, of_vllm(flags)) | off, "memory"),
         flags["block_size"],
         flags["max_num_seqs"],
@@ -99,6 +101,25 @@ def _question(options: "ModelOptions", gpu: "Device", flags: Mapping[str, Any]) 
         flags["initial_tokens"],
         flags["prefill_checkpoint_alignment"],
     )
+
+
+def _on_stages(gpu: "Device", given: Sequence[str], count: int) -> "Sequence[Device]":
+    """The GPU of each stage; InputError for what does not name a stage and its GPU."""
+    from kvsim.device import named_device, stage_devices
+    from kvsim.plumbing.errors import InputError
+
+    own = {}
+    for each in given:
+        number, equals, name = each.partition("=")
+        if not (equals and number.isdecimal()) or int(number) in own:
+            raise InputError(
+                "name each stage once, with its GPU",
+                where="--stage-device",
+                value=each,
+                remedy="for example 2=rtx-4090",
+            )
+        own[int(number)] = named_device(name, "--stage-device")
+    return stage_devices(gpu, own, count, "--stage-device")
 
 
 def _fields(options: "type[Options]", flags: Mapping[str, Any]) -> dict[str, Any]:

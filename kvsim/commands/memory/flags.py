@@ -44,6 +44,9 @@ PANELS: dict[str, dict[str, Flag]] = {
             float, None, "Memory of the GPU in GiB, if unlisted or other than listed.",
             more={"min": 0},
         ),
+        "stage_device": Flag(
+            list[str], None, "Pipeline stage of another GPU: 2=rtx-4090. Repeatable.", False
+        ),
     },
     "Parallelism": {
         "tensor_parallel_size": Flag(int, 1, "GPUs that share each layer."),

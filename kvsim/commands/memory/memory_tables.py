@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvsim.commands.terminal_tables import numbers_table
+from kvsim.device.stages import are_alike, kinds_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +25,9 @@ def print_answer(answer: "MemoryAnswer", notes: Sequence[str]) -> None:
     options = answer.options
     num = tp * options.pipeline_parallel_size * options.data_parallel_size
     gpus = f"{num} x {answer.device.name}, figures of one" if num > 1 else answer.device.name
+    if not are_alike(answer.devices):
+        words = kinds_in_words([each.name for each in answer.devices])
+        gpus = f"{num} GPUs ({words}), figures of one in stage {answer.sized.stage + 1}"
     console.print(f"{model.name}: {model.num_params / 1e9:.3g} B parameters{active}; on {gpus}")
     tables = [_groups(answer.sized.layout.groups), _pool(answer)]
     if len(answer.sized.stages) > 1:
@@ -99,10 +103,11 @@ def _groups(groups: "Sequence[KVGroup]") -> "Table":
 
 def _stages(answer: "MemoryAnswer") -> "Table":
     title = "Stages (the fewest blocks decide)"
-    table = numbers_table("stage", "layers", "weights", "KV pool", "blocks", title=title)
+    table = numbers_table("stage", "GPU", "layers", "weights", "KV pool", "blocks", title=title)
     for number, share in enumerate(answer.sized.stages, 1):
         sizes = size_words(share.weights_bytes), size_words(share.pool_bytes)
-        table.add_row(str(number), str(share.layers), *sizes, f"{share.num_gpu_blocks:,}")
+        counts = str(share.layers), *sizes, f"{share.num_gpu_blocks:,}"
+        table.add_row(str(number), share.device, *counts)
     return table
 
 

@@ -6,6 +6,7 @@ What vLLM has no flag for is refused, not left out.
 import json
 import shlex
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, ClassVar
 
 from kvsim.interchange.exports.export import Export, Exported
@@ -45,7 +46,7 @@ class VllmServe(Export):
     def files(self, exported: Exported) -> Iterator[tuple[str, Iterator[str]]]:
         _check(exported)
         words = ["vllm", "serve", exported.model, *_flags(exported)]
-        yield "serve.sh", iter([_folded(words)])
+        yield "serve.sh", chain(_before(exported), [_folded(words)])
 
 
 def _check(exported: Exported) -> None:
@@ -67,6 +68,21 @@ def _check(exported: Exported) -> None:
             named = value.get("kind") if isinstance(value, Mapping) else value
             if named not in (None, usual):
                 raise InputError("vLLM has no flag for it", where=f"{where}.{key}", value=named)
+
+
+def _before(exported: Exported) -> Iterator[str]:
+    """What vLLM takes from the environment: how the layers are dealt out to stages, and the order
+    of unlike GPUs.
+    """
+    model, device = exported.scenario["model"], exported.scenario["device"]
+    if others := device.get("stage"):
+        per_stage = model.get("tensor_parallel_size", 1)
+        usual = device["name"]
+        yield f"# GPUs in the order of CUDA_VISIBLE_DEVICES, {per_stage} a stage: {usual}\n"
+        for each in others:
+            yield f"# but in stage {each['number']}: {each.get('name', usual)}\n"
+    if layers := model.get("pp_layer_partition"):
+        yield f"export VLLM_PP_LAYER_PARTITION={layers}\n"
 
 
 def _flags(exported: Exported) -> Iterator[str]:

@@ -78,7 +78,7 @@ class VllmSchedule(Case):
 
     def step_time(self) -> StepTime:
         cost, stages = super().step_time(), self.engine.pipeline_parallel_size
-        return StageTimes([cost] * stages, 0, 0) if stages > 1 else cost
+        return StageTimes([cost] * stages, 0, [0] * (stages - 1)) if stages > 1 else cost
 
     def observer(self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool) -> VllmRows:
         by_group = self.engine.as_served and len(self.engine.kv_groups) > 1
