@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.local_attention import gives_chunks_back
 from kvsim.capacity.sglang.sizing import layout_under
 from kvsim.capacity.stage import model_of, stages
@@ -60,7 +61,7 @@ class SizedScenario:
             scenario, self.model, self.devices, self.layout, self.pool, self.drafter
         )
         if self.drafter is not None:
-            self.layout = self.drafter.layout(self.model, options)
+            self.layout = self._drafted_layout(self.drafter)
         self.labels = scenario.labels()
 
     def chosen(self, label: str | None) -> tuple[AllocatorOptions, str]:
@@ -87,6 +88,7 @@ class SizedScenario:
                 self._stage,
                 scheduler.block_rules,
                 by_chunk=self._by_chunk,
+                drafts=self.drafter is not None,
             ),
             states=self.pool.states,
             window_tokens=self.pool.window_tokens,
@@ -120,7 +122,12 @@ class SizedScenario:
 
     def _in_chunks(self) -> KVLayout:
         """The layers, chunks of local attention apart."""
-        options = self.scenario.model
         if self.drafter is not None:
-            return self.drafter.layout(self.model, options, by_chunk=True)
-        return options.layout(self.held, by_chunk=True)
+            return self._drafted_layout(self.drafter, by_chunk=True)
+        return self.scenario.model.layout(self.held, by_chunk=True)
+
+    def _drafted_layout(self, drafter: Drafter, *, by_chunk: bool = False) -> KVLayout:
+        """The layers with those of the drafter, which is on the last stage of a pipeline."""
+        options = self.scenario.model
+        last = self._stage == options.pipeline_parallel_size - 1
+        return drafter.layout(self.model, options, self.held, drafts=last, by_chunk=by_chunk)

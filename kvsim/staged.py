@@ -24,12 +24,13 @@ def staged_plan(
     rules: BlockRules,
     *,
     by_chunk: bool,
+    drafts: bool = False,
 ) -> Grouping | None:
     """The groups and blocks of this stage; None on one stage, and where one block table does for
     the layers of all stages.
 
-    by_chunk: blocks of local attention's chunks are given back. InputError where the stage has
-    no layer of one of the groups.
+    by_chunk: blocks of local attention's chunks are given back. drafts: a drafter has layers too.
+    InputError where the stage has no layer of one of the groups, or several with drafts.
     """
     if options.pipeline_parallel_size == 1 or not isinstance(allocator, Paged):
         return None
@@ -38,6 +39,14 @@ def staged_plan(
     one_table = is_uniform(options.layout(model, by_chunk=by_chunk))
     if one_table or allocator.disable_hybrid_kv_cache_manager:
         return None
+    if drafts:
+        raise InputError(
+            "drafts over pipeline stages are simulated where one block table does for all layers",
+            where="model.pipeline_parallel_size",
+            value=options.pipeline_parallel_size,
+            limit=1,
+            remedy="take tensor_parallel_size, or leave speculative_config out",
+        )
     if held.has_own_blocks:
         return allocator.grouping(held, rules)
     caches = options.caches(model)

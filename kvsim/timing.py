@@ -47,16 +47,18 @@ def step_time_of(
         pool.capacity_bytes // max(1, layout.bytes_per_token),
     )
     if options.pipeline_parallel_size > 1:
-        return _staged(scenario, hardware, devices)
+        return _staged(scenario, hardware, devices, drafter)
     form = scenario.step_time.build(hardware)
     if scenario.speculative_config is None or drafter is None:
         return form
     return drafted_time(form, scenario.speculative_config, drafter, scenario.step_time, hardware)
 
 
-def _staged(scenario: Scenario, hardware: Hardware, devices: Sequence[Device]) -> StageTimes:
+def _staged(
+    scenario: Scenario, hardware: Hardware, devices: Sequence[Device], drafter: Drafter | None
+) -> StageTimes:
     """The times of the stages of a pipeline, each as its own layers take on its own device. A copy
-    goes at the slower link of the two stages.
+    goes at the slower link of the two stages. The drafter is on the last stage.
     """
     options, model, form = scenario.model, hardware.model, scenario.step_time
     count = options.pipeline_parallel_size
@@ -72,6 +74,10 @@ def _staged(scenario: Scenario, hardware: Hardware, devices: Sequence[Device]) -
         form.build(hardware._replace(model=part, device=device, layout=options.layout(part)))
         for part, device in zip(parts, devices, strict=True)
     ]
+    config = scenario.speculative_config
+    if config is not None and drafter is not None:
+        there = hardware._replace(device=devices[-1])
+        forms[-1] = drafted_time(forms[-1], config, drafter, form, there)
     bits = model.weight_format.plain(model.torch_dtype).other_bits
     token_bytes = SENT_TENSORS * model.hidden_size * bits / 8
     rates = [min(one.peer_bytes_per_s, other.peer_bytes_per_s) for one, other in pairwise(devices)]

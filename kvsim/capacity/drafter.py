@@ -87,12 +87,23 @@ class Drafter(NamedTuple):
             return self.model.kv_caches(kv_cache_dtype, tp)
         return layer_caches([_module(target)], target.torch_dtype, kv_cache_dtype, tp)
 
-    def layout(self, target: Model, options: ModelOptions, *, by_chunk: bool = False) -> KVLayout:
-        """The KV cache of both together, on one GPU; by_chunk: as of `ModelOptions.layout`."""
+    def layout(
+        self,
+        target: Model,
+        options: ModelOptions,
+        held: Model | None = None,
+        *,
+        drafts: bool = True,
+        by_chunk: bool = False,
+    ) -> KVLayout:
+        """The KV cache of both together, on one GPU; by_chunk: as of `ModelOptions.layout`. held:
+        the part of the target on a stage of a pipeline; drafts: whether the drafter is there too.
+        """
         asked = options.kv_cache_dtype
         dtype = target.kv_cache_dtype if asked == "auto" else asked
-        drafted = self.caches(target, dtype, options.tensor_parallel_size)
-        return grouped(widened(options.caches(target), self.tokens), drafted, by_chunk=by_chunk)
+        drafted = self.caches(target, dtype, options.tensor_parallel_size) if drafts else ()
+        caches = widened(options.caches(held or target), self.tokens)
+        return grouped(caches, drafted, by_chunk=by_chunk)
 
     def cost(self, target: Model, caches: Sequence[LayerCache], dtype: str, tp: int) -> DrafterCost:
         """The memory it takes on one GPU, with a target of these layer caches and this dtype."""

@@ -1,5 +1,7 @@
 """The parts of a replica that are simulated together, and the refusal of others."""
 
+from kvsim.engine.speculation.acceptance import Acceptance
+from kvsim.engine.speculation.verifier import Verifier
 from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
@@ -10,7 +12,6 @@ def check_stages(
     stages: int,
     layout: KVLayout,
     *,
-    drafts: bool,
     connector: bool,
     hierarchical: bool,
     planned: bool,
@@ -18,8 +19,9 @@ def check_stages(
     """InputError for parts that are simulated on one pipeline stage alone. planned: the blocks of
     the groups of `layout` are known, so windows and states are simulated over stages too.
     """
+    if stages == 1:
+        return
     only_one = {
-        "drafted tokens": drafts,
         "a KV connector": connector,
         "a hierarchical cache": hierarchical,
         "layers with a window or a state": not planned and not _keeps_every_token(layout),
@@ -41,8 +43,17 @@ def _keeps_every_token(layout: KVLayout) -> bool:
     return not others and first.kind in ("full", "mla") and first.chunk_tokens is None
 
 
-def check_drafts(speculation: Speculation, allocator: AllocatorOptions) -> None:
-    """InputError for drafts that their method or the allocator does not have."""
+def verifier_of(
+    speculation: Speculation | None,
+    acceptance: Acceptance | None,
+    allocator: AllocatorOptions,
+    max_model_len: int,
+) -> Verifier | None:
+    """What verifies the drafts; None without drafts. InputError for drafts that their method or the
+    allocator does not have.
+    """
+    if speculation is None or acceptance is None:
+        return None
     speculation.check()
     if not allocator.speculates:
         raise InputError(
@@ -51,6 +62,7 @@ def check_drafts(speculation: Speculation, allocator: AllocatorOptions) -> None:
             value=type(allocator).__name__,
             remedy='kind = "paged", or leave speculative_config out',
         )
+    return Verifier(speculation, acceptance, max_model_len)
 
 
 def check_waves(*, connector: bool, hierarchical: bool, depth: int) -> None:

@@ -113,6 +113,7 @@ class Plan:
     start of the first.
     outside: the step time is extrapolated beyond the measured range.
     finishing: sequences that get their last token in the last step.
+    abandoned: sequences that got a token and lost their memory before it returned.
     """
 
     def __init__(self) -> None:
@@ -139,6 +140,7 @@ class Plan:
         self.copies: list[HostCopy] = []
         self.stalls: list[tuple[int, Usage]] = []
         self.finishing: list[Sequence] = []
+        self.abandoned = 0
         self.steps = 1
         self.start_ps = 0
         self.first_ps = 0
@@ -155,12 +157,13 @@ class Plan:
     @property
     def continues(self) -> bool:
         """Whether a sequence may go on from a token of this step: all but prompts that end with
-        their first token.
+        their first token, and those that lost their memory since.
         """
-        return self.num_decode > 0 or any(
+        tokens = self.num_decode + sum(
             chunk.samples and (chunk.is_decode or chunk.seq not in self.finishing)
             for chunk in self.chunks
         )
+        return tokens > self.abandoned
 
     @property
     def new_tokens(self) -> int:

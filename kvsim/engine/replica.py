@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvsim.engine.arrivals import Arrivals, Left
-from kvsim.engine.combinations import check_drafts, check_stages, check_waves
+from kvsim.engine.combinations import check_stages, check_waves, verifier_of
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.engine import Engine
 from kvsim.engine.link import Link
@@ -20,7 +20,6 @@ from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.speculation.acceptance import Acceptance
-from kvsim.engine.speculation.verifier import Verifier
 from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.plumbing.errors import InvariantError
@@ -127,20 +126,20 @@ class ReplicaSpec:
         """A new scheduler over a new allocator on an empty pool. InputError for options that do not
         fit the pool or cannot be combined.
         """
-        speculation = self._speculation
+        verifier = verifier_of(
+            self._speculation, self.acceptance, self.allocator, self.max_model_len
+        )
+        check_stages(
+            self.stages,
+            self.layout,
+            connector=self.connector is not None,
+            hierarchical=self.allocator.hierarchical,
+            planned=self.plan is not None,
+        )
+        allocator = self.allocator.build(self.memory_spec())
         if self.stages > 1:
-            check_stages(
-                self.stages,
-                self.layout,
-                drafts=self.speculation is not None,
-                connector=self.connector is not None,
-                hierarchical=self.allocator.hierarchical,
-                planned=self.plan is not None,
-            )
-            allocator = self.allocator.build(self.memory_spec())
-            return self.scheduler.staged(allocator, self.max_model_len, self.stages)
-        if speculation is None or self.acceptance is None:
-            allocator = self.allocator.build(self.memory_spec())
+            return self.scheduler.staged(allocator, self.max_model_len, self.stages, verifier)
+        if verifier is None:
             if self.connector is not None:
                 connector = self.connector(self.shared or Shared())
                 return self.scheduler.connected(allocator, self.max_model_len, connector)
@@ -150,9 +149,6 @@ class ReplicaSpec:
 
                 check_hierarchy(scheduler)
             return scheduler
-        check_drafts(speculation, self.allocator)
-        allocator = self.allocator.build(self.memory_spec())
-        verifier = Verifier(speculation, self.acceptance, self.max_model_len)
         return self.scheduler.speculating(allocator, self.max_model_len, verifier)
 
     def host_link(self) -> Link:

@@ -286,7 +286,7 @@ def test_the_pool_is_that_of_the_stage_with_the_fewest_blocks() -> None:
                     "acceptance_rate": 0.5,
                 }
             },
-            "drafted",
+            "scheduled before the token|schedules drafts before",
         ),
     ],
 )

@@ -139,6 +139,14 @@ class Continuous(SchedulerOptions):
     def speculating(
         self, allocator: Allocator, max_model_len: int, verifier: Verifier
     ) -> ContinuousScheduler:
+        self._check_drafts(verifier)
+        from kvsim.engine.schedulers.lockstep_scheduler import LockstepScheduler  # few runs draft
+
+        parts = self._parts(allocator, max_model_len, self._policies(allocator))
+        return LockstepScheduler(parts, verifier)
+
+    def _check_drafts(self, verifier: Verifier) -> None:
+        """InputError for options under which no drafts are simulated."""
         if not self._scheduling.speculates:
             raise InputError(
                 "it drafts tokens by other rules, which are not simulated",
@@ -168,10 +176,6 @@ class Continuous(SchedulerOptions):
                 limit=f"at least {verifier.input_slots + 1}",
                 remedy="raise it, or draft by another method",
             )
-        from kvsim.engine.schedulers.lockstep_scheduler import LockstepScheduler  # few runs draft
-
-        parts = self._parts(allocator, max_model_len, self._policies(allocator))
-        return LockstepScheduler(parts, verifier)
 
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
@@ -179,7 +183,9 @@ class Continuous(SchedulerOptions):
         parts = self._parts(allocator, max_model_len, policies)
         return self._limited(ContinuousScheduler, parts)
 
-    def staged(self, allocator: Allocator, max_model_len: int, stages: int) -> ContinuousScheduler:
+    def staged(
+        self, allocator: Allocator, max_model_len: int, stages: int, verifier: Verifier | None
+    ) -> ContinuousScheduler:
         if self.async_scheduling and self._version is not scheduled_as("vllm-0.33"):
             raise InputError(
                 "over several pipeline stages asynchronous scheduling is simulated as vLLM 0.33 "
@@ -195,9 +201,18 @@ class Continuous(SchedulerOptions):
                 value=self.preemption_mode,
                 remedy="recompute",
             )
+        parts = self._parts(allocator, max_model_len, self._policies(allocator))
+        if verifier is not None:
+            from kvsim.engine.schedulers.pipelined_speculating import (
+                PipelinedSpeculatingScheduler,
+                check_ahead,
+            )
+
+            self._check_drafts(verifier)
+            check_ahead(ahead=self.async_scheduling)
+            return PipelinedSpeculatingScheduler(parts, verifier, stages)
         from kvsim.engine.schedulers.pipelined import PipelinedScheduler  # few runs have stages
 
-        parts = self._parts(allocator, max_model_len, self._policies(allocator))
         stagger = stages if self.async_scheduling else 0
         knobs = replace(parts.knobs, decode_stagger=stagger)
         return self._limited(PipelinedScheduler, parts._replace(knobs=knobs))

@@ -140,8 +140,12 @@ class SchedulerOptions(Options):
             remedy='kind = "continuous"',
         )
 
-    def staged(self, allocator: Allocator, max_model_len: int, stages: int) -> Scheduler:
-        """The same over the stages of a pipeline; InputError from schedulers that know one."""
+    def staged(
+        self, allocator: Allocator, max_model_len: int, stages: int, verifier: Verifier | None
+    ) -> Scheduler:
+        """The same over the stages of a pipeline, perhaps with tokens drafted ahead; InputError
+        from schedulers that know one stage.
+        """
         raise InputError(
             "this scheduler is simulated on one pipeline stage",
             where="model.pipeline_parallel_size",

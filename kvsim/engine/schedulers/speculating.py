@@ -60,7 +60,7 @@ class SpeculatingScheduler(ContinuousScheduler):
             if prefilling and seq in prefilling:
                 going = self._continue_prompt(seq, plan, left, threshold)
             else:
-                step = verifier.next_step(seq, min(left, threshold or left))
+                step = self._next_step(seq, min(left, threshold or left))
                 going = step is None or self._verify(step, plan)
             if chunks and chunks[-1].seq is seq:
                 turned.add(seq)
@@ -75,6 +75,10 @@ class SpeculatingScheduler(ContinuousScheduler):
             decoding = (seq for seq in running if seq not in prefilling)
             plan.passed_over = self._without_step(plan, decoding)
         return budget - spent
+
+    def _next_step(self, seq: Sequence, most_tokens: int) -> NextStep | None:
+        """See `Verifier.next_step`."""
+        return self.verifier.next_step(seq, most_tokens)
 
     def _without_step(self, plan: Plan, decoding: Iterable[Sequence]) -> list[Sequence]:
         """Those of `decoding` that run, lack output tokens and have no step in `plan`."""

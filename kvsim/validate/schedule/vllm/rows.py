@@ -6,6 +6,7 @@ from typing import Any
 from kvsim.engine.limits.special import SpecialLimits
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.pipelined import PipelinedScheduler
+from kvsim.engine.schedulers.pipelined_speculating import PipelinedSpeculatingScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.memory.paged.allocator import PagedAllocator
@@ -39,7 +40,7 @@ class VllmRows(Rows):
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         if not plan.empty or plan.preempted:
             self._add_row(scheduler, plan, now_ps)
-        if isinstance(scheduler, PipelinedScheduler):
+        if isinstance(scheduler, PipelinedScheduler | PipelinedSpeculatingScheduler):
             return
         if self._open and self._open[0][0].empty and self._open[0][0] is not plan:
             # Two in flight: it returns one schedule later.
