@@ -57,6 +57,8 @@ class DecodeBatch:
         self._base_sum -= seq.base
         seq.num_computed = self._clock.slots(seq)
         seq.num_outputs = seq.num_computed - seq.prompt_tokens + 1
+        self._ends.leave(seq)
+        self._longest.leave(seq)
         self._allocator.leave(seq)
 
     # --- steps ----------------------------------------------------------------------------------
@@ -120,17 +122,29 @@ class MemberHeap:
         self._by_end = by_end
         self._heap: list[tuple[int, int, Sequence]] = []
         self._entered: dict[Sequence, int] = {}  # the number of its entry that counts
+        self._first: Sequence | None = None  # as last found, until members change
 
     def join(self, seq: Sequence) -> None:
         """`seq`, whose base is set, is a member."""
+        self._first = None
         number = self._number(seq)
         entered = self._entered.get(seq)
         if entered is None or number < entered:
             self._entered[seq] = number
             heappush(self._heap, (number, seq.order, seq))
 
+    def leave(self, seq: Sequence) -> None:
+        """`seq` is not a member any more."""
+        if seq is self._first:
+            self._first = None
+
     def first(self) -> Sequence | None:
         """The member with the smallest number; None if there is no member."""
+        if self._first is None:
+            self._first = self._find_first()
+        return self._first
+
+    def _find_first(self) -> Sequence | None:
         heap, entered = self._heap, self._entered
         while heap:
             number, _, seq = heap[0]
@@ -151,6 +165,7 @@ class MemberHeap:
         """Remove the entry of the first member."""
         _, _, seq = heappop(self._heap)
         del self._entered[seq]
+        self._first = None
 
     def _number(self, seq: Sequence) -> int:
         return seq.final_tokens - seq.base if self._by_end else -seq.base

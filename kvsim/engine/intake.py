@@ -38,12 +38,12 @@ class Intake:
         the next plan could differ because of it.
         """
         came_ps = now_ps if came_ps is None else came_ps
-        refusal = self.refusal(request)
+        request = self._cut(request)
+        refusal = self._refusal(request) if self._refuse else None
         if refusal is not None:
             self.turn_away(request, now_ps, refusal)
             return False
         self._recorder.arrived(came_ps)
-        request = self._cut(request)
         self._open[request.id] = request.n
         heads = [self._scheduler.add(seq) for seq in self._samples(request, came_ps)]
         return any(heads)

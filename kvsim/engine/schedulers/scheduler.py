@@ -243,9 +243,10 @@ class Scheduler:
         batch = self.batch
         limit = batch.steps_that_fit(min(limit, batch.steps_to_leave()))
         # The need of the head of the queue, which may have been skipped, splits the free bytes.
-        for head in dict.fromkeys((self._blocked_head(), self.waiting.head)):
-            if head is not None and limit:
-                limit = batch.steps_head_stays_blocked(head, limit, busy=bool(self.running))
+        blocked, head = self._blocked_head(), self.waiting.head
+        for each in (head,) if head is blocked else (blocked, head):
+            if each is not None and limit:
+                limit = batch.steps_head_stays_blocked(each, limit, busy=bool(self.running))
         return limit
 
     def _blocked_head(self) -> Sequence | None:
