@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.local_attention import gives_chunks_back
-from kvsim.capacity.sglang.sizing import layout_under
+from kvsim.capacity.sglang.sizing import context_of, layout_under, with_states
 from kvsim.capacity.stage import model_of, stages
 from kvsim.drafting import drafter_of
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.layout import KVLayout
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
+from kvsim.model import Model
 from kvsim.plumbing.errors import InputError
 from kvsim.pool import pool_of
 from kvsim.scenario import Scenario
@@ -92,7 +93,8 @@ class SizedScenario:
             ),
             states=self.pool.states,
             window_tokens=self.pool.window_tokens,
-            max_model_len=self.max_model_len,
+            pool_tokens=self._counted_tokens,
+            max_model_len=self._context_under(ALLOCATORS.name_of(options)),
             copy_bytes_per_s=self.device.bandwidth_bytes_per_s,
             host_bytes_per_s=self.device.host_bytes_per_s,
             max_steps=self.scenario.max_steps,
@@ -111,20 +113,33 @@ class SizedScenario:
             speculation=None if drafts is None else drafts.speculation,
         )
 
+    @property
+    def _counted_tokens(self) -> int | None:
+        """Tokens that SGLang counts where they take no memory, if they are given."""
+        tokens = self.scenario.memory.kv_cache_tokens
+        return None if self.layout.bytes_per_token else tokens
+
+    def _context_under(self, allocator_kind: str) -> int:
+        """The longest sequence that the engine of an allocator of this kind takes."""
+        if allocator_kind != "radix":
+            return self.max_model_len
+        return context_of(self.model, self.scenario.model)
+
     def _layout_under(self, allocator_kind: str) -> KVLayout:
         """The layers as an allocator of this kind takes them: vLLM's tables give chunks of local
         attention back where its version does.
         """
         by_chunk = self._by_chunk if allocator_kind == "paged" else allocator_kind == "radix"
+        held = with_states(self.held) if allocator_kind == "radix" else self.held
         return layout_under(
-            allocator_kind, self.model.kind, self._in_chunks() if by_chunk else self.layout
+            allocator_kind, self.model.kind, self._in_chunks(held) if by_chunk else self.layout
         )
 
-    def _in_chunks(self) -> KVLayout:
-        """The layers, chunks of local attention apart."""
+    def _in_chunks(self, held: Model) -> KVLayout:
+        """The layers of `held`, chunks of local attention apart."""
         if self.drafter is not None:
             return self._drafted_layout(self.drafter, by_chunk=True)
-        return self.scenario.model.layout(self.held, by_chunk=True)
+        return self.scenario.model.layout(held, by_chunk=True)
 
     def _drafted_layout(self, drafter: Drafter, *, by_chunk: bool = False) -> KVLayout:
         """The layers with those of the drafter, which is on the last stage of a pipeline."""

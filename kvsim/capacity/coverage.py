@@ -7,7 +7,7 @@ Exact: the model's kinds of layers have recorded schedules of that engine that a
 
 from typing import Literal, NamedTuple
 
-from kvsim.capacity.sglang.sizing import WINDOWED_KINDS
+from kvsim.capacity.sglang.sizing import STATE_KINDS, WINDOWED_KINDS
 from kvsim.model import Model
 
 Level = Literal["exact", "approximate", "sized"]
@@ -43,7 +43,9 @@ def _by_sglang(model: Model) -> Coverage:
     if layout.has_own_blocks:
         return Coverage("approximate", "a token keeps its windows and states: SGLang frees these")
     if kinds == {"recurrent"}:
-        return Coverage("sized", "SGLang's pool of states without KV is not followed")
+        if model.kind in STATE_KINDS:
+            return EXACT
+        return Coverage("approximate", "SGLang 0.5.23 does not serve it")
     if "sliding" in kinds and "recurrent" in kinds:
         return Coverage("sized", "windows and states have two pools beside the pages")
     if "sliding" in kinds and model.kind not in WINDOWED_KINDS:

@@ -46,7 +46,7 @@ class ReplicaSpec:
     host_bytes_per_s: bandwidth of the link to host memory.
     max_steps: most steps simulated at once; 1 gives the step-by-step run.
     speculation: method of speculative decoding, None without it; acceptance: how many drafts are
-    accepted. unwatched, states, window_tokens, plan: see `MemorySpec`.
+    accepted. unwatched, states, window_tokens, pool_tokens, plan: see `MemorySpec`.
     connector: makes the KV connector of the engine; None without one. copies_hold_blocks: copies of
     the connector keep blocks from being freed. shared: tiers that replicas on one clock have in
     common; None: the replica is alone. hicache: tiers behind the device under SGLang's scheduler;
@@ -68,6 +68,7 @@ class ReplicaSpec:
     unwatched: bool = False
     states: int | None = None
     window_tokens: int | None = None
+    pool_tokens: int | None = None
     plan: Grouping | None = None
     connector: "Callable[[Shared], Connector] | None" = None
     hicache: "Hierarchy | None" = None
@@ -112,6 +113,7 @@ class ReplicaSpec:
             unwatched=self.unwatched and (self.connector is None or not self.asks_blocks),
             states=self.states,
             window_tokens=self.window_tokens,
+            pool_tokens=self.pool_tokens,
             plan=self.plan,
             loads=self.connector is not None,
             holds=self.copies_hold_blocks,

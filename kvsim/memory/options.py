@@ -32,6 +32,7 @@ class MemorySpec(NamedTuple):
     states: number of recurrent states in a pool of their own beside this one; None without one.
     window_tokens: slots of a pool for sliding windows within this one; None: the allocator's
         options divide the pool.
+    pool_tokens: tokens that SGLang counts where no layer keeps any; None: the bytes decide.
     plan: the groups of layers and their blocks that an engine has planned; None: the allocator's
         options plan them.
     loads: sequences may load KV from outside of the device (see loading.py). holds: copies hold
@@ -50,6 +51,7 @@ class MemorySpec(NamedTuple):
     unwatched: bool = False
     states: int | None = None
     window_tokens: int | None = None
+    pool_tokens: int | None = None
     plan: Grouping | None = None
     loads: bool = False
     holds: bool = False

@@ -179,4 +179,4 @@ def _check_dtype(name: str | None, words: str) -> None:
 def _with_states(layer: Layer, dtype: str) -> Layer:
     if not isinstance(layer.mixer, Recurrence):
         return layer
-    return replace(layer, mixer=replace(layer.mixer, ssm_dtype=dtype))
+    return replace(layer, mixer=replace(layer.mixer, ssm_dtype=dtype, ssm_dtype_named=True))

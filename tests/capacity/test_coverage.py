@@ -6,7 +6,8 @@ import pytest
 
 import kvsim
 from kvsim.capacity.coverage import covered
-from kvsim.model import model_names, named_model
+from kvsim.capacity.sglang.sizing import sglang_layout
+from kvsim.model import ModelOptions, model_names, named_model
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 
@@ -41,7 +42,7 @@ def test_models_are_simulated_unless_they_are_sized_alone(tables: Any) -> None:
         ("lfm2-1.2b", "exact", "approximate"),
         ("llama-4-scout", "exact", "exact"),
         ("deepseek-v4-flash", "exact", "approximate"),
-        ("falcon-mamba-7b", "exact", "sized"),
+        ("falcon-mamba-7b", "exact", "exact"),
     ],
 )
 def test_levels_follow_the_layers(name: str, vllm: str, sglang: str) -> None:
@@ -65,3 +66,62 @@ def test_a_model_of_states_alone_runs_as_many_sequences_as_its_pool_has_states(t
     # Four run at a time: one block of the pool is the null block.
     assert memory.peak_allocated == pytest.approx(4 * state / (5 * state + 7))
     assert run.summary.requests.finished == 12
+
+
+def test_states_alone_under_sglang_are_served_by_the_tokens_it_counts(tables: Any) -> None:
+    """Tokens take no memory there, and yet 2,048 of them, the longest sequence of a config that
+    names none, are all that run at once (SGLang 0.5.23, `_zero_kv_max_tokens`).
+    """
+    made = tables(
+        model={"name": "mamba-2.8b"},
+        memory={"mem_fraction_static": 0.8},
+        allocator=[{"kind": "radix"}],
+        scheduler={"kind": "sglang"},
+    )
+    requests = [Request(str(i), 0, 400, 50, max_tokens=50) for i in range(12)]
+    requests.append(Request("long", 0, 2043, 5, max_tokens=5))
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.summary.requests.finished == 12
+    assert run.summary.requests.rejected == 1
+    assert run.summary.running_mean <= 4
+    many = made | {
+        "memory": {"kv_cache_tokens": 100_000},
+        "allocator": [{"kind": "radix", "max_mamba_cache_size": 36}],
+        "model": {"name": "mamba-2.8b", "max_model_len": 8192},
+    }
+    (run,) = kvsim.simulate(many, requests).runs
+    assert run.summary.requests.finished == 13
+    assert 8 < run.summary.running_mean <= 12  # three states each
+    state = 64 * 5120 * (16 * 4 + 3 * 2)  # float32, and the convolution in bfloat16
+    assert run.summary.memory.capacity_bytes == 37 * state
+
+
+@pytest.mark.parametrize(
+    ("memory", "allocator", "words"),
+    [
+        ({"kv_cache_tokens": 9000}, {}, "take no memory"),
+        ({"kv_cache_bytes": 1 << 34}, {"mamba_radix_cache_strategy": "extra_buffer"}, "beside"),
+        ({"kv_cache_bytes": 1 << 34}, {"page_size": 16}, "without buffers only"),
+    ],
+)
+def test_what_sglang_refuses_of_states_alone(
+    tables: Any, memory: dict[str, Any], allocator: dict[str, Any], words: str
+) -> None:
+    made = tables(
+        model={"name": "mamba-2.8b"},
+        memory=memory,
+        allocator=[{"kind": "radix", **allocator}],
+        scheduler={"kind": "sglang"},
+    )
+    with pytest.raises(InputError, match=words):
+        kvsim.simulate(made, [Request("r", 0, 100, 10)])
+
+
+def test_states_under_sglang_are_float32_unless_their_dtype_is_named() -> None:
+    options = ModelOptions(name="falcon-h1-34b")
+    model = options.build()
+    state = sum(group.state_bytes for group in options.layout(model).groups)
+    kept = sum(group.state_bytes for group in sglang_layout(model, options).groups)
+    named = ModelOptions(name="falcon-h1-34b", mamba_ssm_cache_dtype="bfloat16")
+    assert sum(g.state_bytes for g in sglang_layout(named.build(), named).groups) == state
+    assert 1.9 * state < kept < 2 * state

@@ -3,7 +3,9 @@
     sliding windows    T = bytes // (full cell + ratio * window cell), the windows' pool ratio * T;
                        without a radix cache and with max_running_requests given, as many as these
                        can hold at once, and what is left for T
-    recurrent states   bytes * r / (1 + r) for states, one of which is padding; the rest for KV
+    recurrent states   bytes * r / (1 + r) for states, one of which is padding; the rest for KV. A
+                       model of states alone leaves the rest unused, and counts as many tokens as
+                       its longest sequence has, or max_total_tokens
 
 Not recorded: the source says so (HybridSWAPoolConfigurator, SWARequestCapPoolConfigurator,
 `_handle_max_mamba_cache`, `resolve_max_num_reqs`).
@@ -58,7 +60,8 @@ def divide(
     kept = _kept(settings, windows, chunk)
     if kept is None:
         cell = full_cell + settings.swa_full_tokens_ratio * window_cell if full else window_cell
-        tokens = _whole(int(rest // cell), page) if cell else max_model_len
+        counted = settings.max_total_tokens or max_model_len  # where a token takes no bytes
+        tokens = _whole(int(rest // cell) if cell else counted, page)
     else:
         tokens = _whole((rest - kept * window_cell) // full_cell, page)
     if settings.max_total_tokens is not None:
@@ -75,7 +78,14 @@ def divide(
         window_bytes=(window_tokens or 0) * window_cell,
         states=slots,
         state_bytes=state_bytes,
-        max_running_requests=_requests(settings, tokens, max_model_len, slots),
+        max_running_requests=_requests(
+            settings,
+            tokens,
+            max_model_len,
+            None
+            if slots is None
+            else slots // settings.states_a_request(alone=not (full or windows)),
+        ),
     )
 
 
@@ -150,17 +160,18 @@ def _check_windows(windows: list[KVGroup], tokens: int, page: int) -> None:
 
 
 def _requests(settings: SglangSettings, tokens: int, max_model_len: int, states: int | None) -> int:
+    """Most requests at once. states: requests whose states have room; None: the model has none."""
     given = settings.max_running_requests
     if given is None:
         given = min(max(int(tokens / max_model_len * 512), FEWEST_REQUESTS), MOST_REQUESTS)
     most = min(given, tokens // 2)
     if states is not None:
-        most = min(most, states // settings.states_a_request)
+        most = min(most, states)
     if most < 1:
         raise InputError(
             "the pool serves no request",
             where="mem_fraction_static",
-            value=f"{tokens:,} tokens" + ("" if states is None else f", {states} states"),
+            value=f"{tokens:,} tokens" + ("" if states is None else f", states of {states}"),
             remedy="raise mem_fraction_static, or take a larger device",
         )
     return most

@@ -37,11 +37,11 @@ class SglangSettings(Options):
     max_mamba_cache_size: int | None = Field(None, ge=1)
     mamba_radix_cache_strategy: StrategyFlag = "auto"
 
-    @property
-    def states_a_request(self) -> int:
-        """States that each running request may need."""
+    def states_a_request(self, *, alone: bool) -> int:
+        """States that each running request may need. alone: the model keeps nothing else."""
         overlaps = not self.disable_overlap_schedule
-        strategy = resolved(self.mamba_radix_cache_strategy, self.page_size, overlaps=overlaps)
+        flag = self.mamba_radix_cache_strategy
+        strategy = resolved(flag, self.page_size, overlaps=overlaps, alone=alone)
         caching = not self.disable_radix_cache
         return states_a_request(strategy, overlaps=overlaps, caching=caching)
 

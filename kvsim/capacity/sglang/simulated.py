@@ -11,6 +11,7 @@ from kvsim.capacity.sglang.sizing import size_sglang
 from kvsim.device import Device
 from kvsim.layout import KVLayout
 from kvsim.model import Model, ModelOptions
+from kvsim.plumbing.errors import InputError
 
 
 def settings_of(memory: MemoryOptions, tables: Iterable[Any]) -> SglangSettings:
@@ -36,6 +37,8 @@ def bytes_of_tokens(layout: KVLayout, tokens: int, settings: SglangSettings) -> 
     windows = sum(group.bytes_per_token for group in layout.groups if group.kind == "sliding")
     full, state = layout.bytes_per_token - windows, sum(each.state_bytes for each in layout.groups)
     tokens = tokens // page * page or tokens  # less than a page: its allocator refuses it
+    if not full and not windows:
+        return _bytes_of_states(state, settings)
     if not full:
         return tokens * windows
     if windows:  # one byte more, as the quotient of floats may lie below a whole number
@@ -48,6 +51,18 @@ def bytes_of_tokens(layout: KVLayout, tokens: int, settings: SglangSettings) -> 
     return tokens * full + (slots + 1) * state
 
 
+def _bytes_of_states(state_bytes: int, settings: SglangSettings) -> int:
+    """Bytes of the pool of a model of states alone, whose tokens take none."""
+    if settings.max_mamba_cache_size is None:
+        raise InputError(
+            "tokens of a model that keeps recurrent states alone take no memory",
+            where="memory.kv_cache_tokens",
+            value="given alone",
+            remedy="give max_mamba_cache_size of [[allocator]] too, or mem_fraction_static",
+        )
+    return (settings.max_mamba_cache_size + 1) * state_bytes
+
+
 def sglang_pool(
     model: Model, device: Device, options: ModelOptions, settings: SglangSettings, block_size: int
 ) -> SizedPool:
@@ -56,7 +71,7 @@ def sglang_pool(
     """
     found = size_sglang(model, device, options, settings)
     pools, page = found.pools, found.page_size
-    beside = pools.state_bytes if settings.disable_radix_cache else 0
+    beside = pools.state_bytes if settings.disable_radix_cache and pools.kv_bytes else 0
     capacity = pools.kv_bytes + pools.window_bytes + pools.state_bytes - beside
     return SizedPool(
         sized_by="mem_fraction_static",

@@ -17,6 +17,7 @@ from kvsim.capacity.sglang.settings import SglangSettings
 from kvsim.device import Device
 from kvsim.layout import KVLayout
 from kvsim.model import LatentAttention, Model, ModelOptions
+from kvsim.model.layers.recurrence import Recurrence
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, MIB
 
@@ -27,6 +28,9 @@ WINDOWED_KINDS = ("gpt_oss", "gemma4_text", "mimo_v2", "mimo_v2_flash", "step3p5
 # Models whose chunks of local attention SGLang keeps as windows of a chunk's length
 # (model_runner_components/load_model_utils.py), and whose towers it does not load by default.
 CHUNKED_KINDS = ("llama4_text",)
+# Models of recurrent states alone (configs/model_config.py `PURE_SSM_ARCHITECTURES`).
+STATE_KINDS = ("mamba", "mamba2", "falcon_mamba")
+UNNAMED_CONTEXT = 2048  # of a config without a longest sequence (`get_context_length`)
 SHORT_KINDS = ("gpt_oss", "gemma4_text")  # the cache counts their window as a token less
 
 
@@ -87,7 +91,7 @@ def size_sglang(
             remedy=f"raise {'it or ' if weights < free else ''}tensor_parallel_size, or quantise "
             "the weights",
         )
-    chunk, longest = chunk_of(settings, device_mib, copies), options.model_len(model)
+    chunk, longest = chunk_of(settings, device_mib, copies), context_of(model, options)
     pools = divide(
         budget,
         sglang_layout(model, options),
@@ -137,6 +141,17 @@ def _check(model: Model, options: ModelOptions, settings: SglangSettings) -> Non
         )
 
 
+def context_of(model: Model, options: ModelOptions) -> int:
+    """The longest sequence: as given, else as the model's config says. Those of models of states
+    alone do not say it, and a server takes a longer one with
+    SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 alone.
+    """
+    longest = options.model_len(model)
+    if options.max_model_len is None and model.kind in STATE_KINDS:
+        return min(longest, UNNAMED_CONTEXT)
+    return longest
+
+
 def cached_layout(model_kind: str, layout: KVLayout) -> KVLayout:
     """The layers as SGLang's pools take them: windows that it keeps whole are full attention, those
     of gpt-oss and Gemma 4 end one token earlier than the model says, and chunks are windows.
@@ -158,7 +173,21 @@ def cached_layout(model_kind: str, layout: KVLayout) -> KVLayout:
 
 def sglang_layout(model: Model, options: ModelOptions) -> KVLayout:
     """The layers of the model on one GPU, as SGLang's pools take them."""
+    model = with_states(model)
     return cached_layout(model.kind, options.layout(model, by_chunk=model.kind in CHUNKED_KINDS))
+
+
+def with_states(model: Model) -> Model:
+    """The model with recurrent states as SGLang keeps them: in float32, unless their dtype is named
+    (configs/mamba_utils.py, `mamba2_state_dtype`).
+    """
+    layers = []
+    for layer in model.layers:
+        mixer = layer.mixer
+        if isinstance(mixer, Recurrence) and not mixer.ssm_dtype_named:
+            layer = replace(layer, mixer=replace(mixer, ssm_dtype="float32"))
+        layers.append(layer)
+    return replace(model, layers=tuple(layers))
 
 
 def layout_under(allocator_kind: str, model_kind: str, layout: KVLayout) -> KVLayout:

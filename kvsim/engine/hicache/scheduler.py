@@ -17,8 +17,6 @@ from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.results.tier_hits import TierHit
 from kvsim.sequence import Sequence
 
-OUT_OF_MEMORY = "the engine ran out of memory, and no other request could be retracted (500)"
-
 
 class HicacheScheduler(SglangScheduler):
     """pages: the allocator. copies: between device and host memory, and storage: behind it, if
@@ -134,14 +132,11 @@ class HicacheScheduler(SglangScheduler):
         super()._compute_prompts(plan, more, taken)
 
     def _retract(self, seq: Sequence, plan: Plan) -> None:
-        if len(self.decoders) == 1:  # copies hold what it would need, and nobody else can give way
-            self._end_with_error(seq, plan, OUT_OF_MEMORY)
-            if self.storage is not None:
-                self.storage.left(seq)
-            return
+        lone = len(self.decoders) == 1  # it ends, as nobody else can give way
         super()._retract(seq, plan)
         if self.storage is not None:
-            self.storage.came_back(seq)
+            note = self.storage.left if lone else self.storage.came_back
+            note(seq)
 
     def _leave(self, seq: Sequence) -> None:
         super()._leave(seq)

@@ -32,7 +32,8 @@ class PageLedger(Allocator):
     """The reading half of a radix allocator; admission, growth and release are in a subclass.
 
     caching: finished content is cached. free: tokens of free pages. tree: known content; unlocked
-    content counts as cached. keeper: notified of pages that change owner.
+    content counts as cached. keeper: notified of pages that change owner. pool_tokens: slots of the
+    pool; not given: as many as the bytes hold.
     """
 
     def __init__(
@@ -43,13 +44,16 @@ class PageLedger(Allocator):
         *,
         caching: bool,
         max_sequences: int | None = None,
+        pool_tokens: int | None = None,
     ) -> None:
         self.capacity_bytes = capacity_bytes
         self.token_bytes = token_bytes
         self.page_tokens = page_size
         self.keeps_prefixes = caching
         self.max_sequences = max_sequences
-        self.pool_tokens = capacity_bytes // (page_size * token_bytes) * page_size
+        if pool_tokens is None:
+            pool_tokens = capacity_bytes // (page_size * token_bytes) * page_size
+        self.pool_tokens = pool_tokens
         self.free = self.pool_tokens
         self.tree = RadixTree(page_size)
         self.keeper: Keeper | None = None

@@ -103,16 +103,10 @@ class Radix(HicacheOptions):
                 value="radix, with windows and recurrent states",
                 remedy="use paged",
             )
-        if not memory.layout.bytes_per_token:
-            raise InputError(
-                "SGLang's pool of a model whose layers keep states alone is not followed",
-                where="allocator.kind",
-                value="radix",
-                remedy="use paged",
-            )
         if "sliding" in kinds:
             return self._over_windows(memory)
-        if "recurrent" in kinds and not (self.disable_radix_cache and memory.states is not None):
+        beside = self.disable_radix_cache and memory.states is not None
+        if "recurrent" in kinds and not (beside and memory.layout.bytes_per_token):
             return self._over_states(memory)
         token_bytes = memory.layout.bytes_per_token
         self._check_page(memory.capacity_bytes // token_bytes)
@@ -164,7 +158,8 @@ class Radix(HicacheOptions):
         pools = state_pools(memory, self.page_size, self.max_mamba_cache_size)
         self._check_page(pools.tokens)
         overlaps = memory.hash_lag > 0
-        strategy = resolved(self.mamba_radix_cache_strategy, self.page_size, overlaps=overlaps)
+        flag, alone = self.mamba_radix_cache_strategy, not memory.layout.bytes_per_token
+        strategy = resolved(flag, self.page_size, overlaps=overlaps, alone=alone)
         if strategy == "no_buffer" and not self.disable_radix_cache:
             self.refuse_idle(
                 "allocator",

@@ -78,6 +78,7 @@ class HybridAllocator(RadixAllocator):
             page_size,
             caching=caching,
             max_sequences=max_sequences,
+            pool_tokens=pool.pool_tokens,
         )
         self.capacity_bytes = pool.capacity_bytes
         self.part = part

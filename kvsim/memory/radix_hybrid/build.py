@@ -1,7 +1,9 @@
 """The two pools in the bytes of one, and the allocator over them.
 
     windows   T = bytes // (full cell + ratio * window cell) tokens, and T * ratio of windows
-    states    slots in bytes * r / (1 + r), one more for padding; KV in what is left
+    states    slots in bytes * r / (1 + r), one more for padding; KV in what is left. A model of
+              states alone has no bytes in its pages, which SGLang still counts; it computes
+              without buffers even where steps overlap.
 
 (model_executor/pool_configurator.py, mem_cache/kv_cache_configurator.py, 0.5.23)
 """
@@ -87,12 +89,15 @@ class TwoPools(NamedTuple):
         """The allocator of pages and states; InputError if no request could be served."""
         strategy = flags.strategy if flags.caching else "no_buffer"
         lag = memory.hash_lag
-        if flags.caching and strategy == "no_buffer" and (lag or flags.page_size > 1):
+        overlaps = bool(lag) and self.token_bytes > 0
+        if flags.caching and strategy == "no_buffer" and (overlaps or flags.page_size > 1):
             raise InputError(
                 "states are cached without buffers only at each token, one step after the other",
                 where="allocator.mamba_radix_cache_strategy",
                 value=strategy,
-                remedy="take extra_buffer, or page_size = 1 and disable_overlap_schedule = true",
+                remedy="take extra_buffer, or page_size = 1 and disable_overlap_schedule = true"
+                if self.token_bytes
+                else "take page_size = 1, or disable_radix_cache = true",
             )
         lazily = strategy == "extra_buffer_lazy"
         if lazily and not lag:
@@ -141,7 +146,10 @@ def window_pools(memory: MemorySpec, page: int, ratio: float) -> TwoPools:
 
 
 def state_pools(memory: MemorySpec, page: int, most: int | None) -> TwoPools:
-    """TwoPools of pages and of states; InputError where states leave no room for KV."""
+    """TwoPools of pages and of states; InputError where states leave no room for KV. Pages of a
+    model of states alone take no bytes: their number is given, else the longest sequence fills them
+    (pool_configurator.py, `_zero_kv_max_tokens`).
+    """
     groups, capacity = memory.layout.groups, memory.capacity_bytes
     cell = memory.layout.bytes_per_token
     state = sum(group.state_bytes for group in groups)
@@ -157,4 +165,5 @@ def state_pools(memory: MemorySpec, page: int, most: int | None) -> TwoPools:
             limit=f"{capacity:,} bytes for states and KV",
             remedy="give the pool more memory, or ask for fewer states",
         )
-    return TwoPools(rest // cell // page * page, cell, slots, state)
+    counted = memory.pool_tokens or memory.max_model_len
+    return TwoPools((rest // cell if cell else counted) // page * page, cell, slots, state)

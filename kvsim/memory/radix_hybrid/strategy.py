@@ -4,19 +4,30 @@ arg_groups/overrides.py, mem_cache/allocation_sizing.py).
 
 from typing import Literal
 
+from kvsim.plumbing.errors import InputError
+
 STATES_RATIO = 0.9  # bytes of states for each byte of KV, by default
 
 Strategy = Literal["no_buffer", "extra_buffer", "extra_buffer_lazy"]
 StrategyFlag = Literal["auto", "no_buffer", "extra_buffer", "extra_buffer_lazy"]
 
 
-def resolved(flag: StrategyFlag, page_size: int, *, overlaps: bool) -> Strategy:
+def resolved(flag: StrategyFlag, page_size: int, *, overlaps: bool, alone: bool) -> Strategy:
     """The strategy that "auto" stands for. overlaps: a step is scheduled before the one before it
-    has returned.
+    has returned. alone: the model keeps nothing but states; SGLang starts no server that buffers
+    them (model_hook.py: "needs mamba state"). InputError for one that would.
     """
+    if alone and flag not in ("auto", "no_buffer"):
+        raise InputError(
+            "SGLang 0.5.23 keeps buffers for states beside attention only",
+            where="allocator.mamba_radix_cache_strategy",
+            value=flag,
+            limit="no_buffer where all layers keep recurrent states",
+            remedy="leave it out",
+        )
     if flag != "auto":
         return flag
-    return "extra_buffer" if overlaps or page_size > 1 else "no_buffer"
+    return "extra_buffer" if not alone and (overlaps or page_size > 1) else "no_buffer"
 
 
 def states_a_request(strategy: Strategy, *, overlaps: bool, caching: bool) -> int:

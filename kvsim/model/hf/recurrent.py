@@ -5,6 +5,8 @@ The states follow arXiv 2312.00752 (Jamba's), 2405.21060 (Bamba, Granite and Nem
 of a convolution, and the state of the recurrence.
 """
 
+from dataclasses import replace
+
 from kvsim.model.hf.keys import Keys
 from kvsim.model.layers import Recurrence
 from kvsim.model.weights import DTYPE_BYTES
@@ -14,6 +16,11 @@ from kvsim.plumbing.units import ceil_div
 
 def recurrence(keys: Keys, dtype: str) -> Recurrence:
     """The mixer of a "linear_attention" layer; `dtype` is the model's."""
+    named = keys.get("mamba_ssm_dtype", default=None) is not None
+    return replace(_recurrence(keys, dtype), ssm_dtype_named=named)
+
+
+def _recurrence(keys: Keys, dtype: str) -> Recurrence:
     ssm_dtype = str(keys.get("mamba_ssm_dtype", "mamba_ssm_cache_dtype", default=dtype))
     if ssm_dtype not in DTYPE_BYTES:
         raise InputError("unknown mamba_ssm_dtype", where=keys.where, value=ssm_dtype)

@@ -11,7 +11,8 @@ class Recurrence:
 
     linear_params, other_params: its parameters; conv_elements, ssm_elements: of its state;
     ssm_dtype: dtype of the second part (the first is in the model's dtype). conv_width: channels of
-    the convolution, which keeps one more input of each for every drafted token.
+    the convolution, which keeps one more input of each for every drafted token. ssm_dtype_named:
+    whether the config (mamba_ssm_dtype) or the user says that dtype; else it is vLLM's default.
     """
 
     linear_params: int
@@ -20,6 +21,7 @@ class Recurrence:
     ssm_elements: int
     ssm_dtype: str
     conv_width: int = 0
+    ssm_dtype_named: bool = False
 
     def weights(self, hidden: int, tp: int) -> Weights:
         """In, out and time-step projections; convolution and decay among the others."""

@@ -21,8 +21,10 @@ from kvsim.engine.schedulers.sglang.outputs import (
 )
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.ledger import Usage
-from kvsim.memory.prefix_room import prefix_room
+from kvsim.memory.prefix_room import PrefixRoom, prefix_room
 from kvsim.sequence import Sequence
+
+OUT_OF_MEMORY = "the engine ran out of memory, and no other request could be retracted (500)"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -127,11 +129,16 @@ class DecodingScheduler(Scheduler):
 
     def _retract(self, seq: Sequence, plan: Plan) -> None:
         """Take its memory from `seq`, but for what the cache has of it; its token under way, if
-        there is one, is lost, unless `seq` was the last to decode.
+        there is one, is lost. The last to decode ends with an error: what it would need is held by
+        prompts under way, or by copies (schedule_batch.py, `retract_decode`).
         """
-        # A lone sequence goes only where its buffer has to grow in place and cannot (SGLang has no
-        # such memory). It keeps its token: without it it would come back no longer, for ever.
-        lost = self._in_flight.has_token_of(seq) and len(self.decoders) > 1
+        lone = len(self.decoders) == 1
+        if lone and isinstance(self.allocator, PrefixRoom):
+            self._end_with_error(seq, plan, OUT_OF_MEMORY)
+            return
+        # A buffer that has to grow in place and cannot (SGLang has no such memory) comes back. It
+        # keeps its token: without it it would come back no longer, for ever.
+        lost = self._in_flight.has_token_of(seq) and not lone
         self._take_memory(seq, plan, lost=lost)
 
     def _end_with_error(self, seq: Sequence, plan: Plan, why: str) -> None:

@@ -15,12 +15,15 @@ from kvsim.validate.schedule.sglang.request import LARGEST_POOL
 
 
 class PoolBeside(NamedTuple):
-    """A pool beside the pages: its layers, its bytes, the allocator's flags that make it."""
+    """A pool beside the pages: its layers, its bytes, the allocator's flags that make it. alone: no
+    layer keeps what pages count.
+    """
 
     groups: tuple[KVGroup, ...] = ()
     capacity_bytes: int = 0
     window_tokens: int | None = None
     flags: Mapping[str, Any] = {}
+    alone: bool = False
 
 
 class SglangEngine(Options):
@@ -48,6 +51,7 @@ class SglangEngine(Options):
     def replica_spec(self) -> ReplicaSpec:
         """The engine that these settings make, one step at a time; a token is one byte."""
         second = self.second_pool
+        pages = () if second.alone else (KVGroup("full", 1, 1),)
         return ReplicaSpec(
             Radix.parse(
                 {
@@ -69,8 +73,9 @@ class SglangEngine(Options):
                 },
                 "engine",
             ),
-            capacity_bytes=self.max_total_tokens + second.capacity_bytes,
-            layout=KVLayout((KVGroup("full", 1, 1), *second.groups)),
+            capacity_bytes=len(pages) * self.max_total_tokens + second.capacity_bytes,
+            layout=KVLayout((*pages, *second.groups)),
+            pool_tokens=self.max_total_tokens if second.alone else None,
             window_tokens=second.window_tokens,
             max_model_len=self.context_length,
             copy_bytes_per_s=1,

@@ -37,7 +37,6 @@ class HicacheRows(SglangRows):
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         assert isinstance(scheduler, HicacheScheduler)
-        self._aborted += [seq.id for seq, _ in plan.failed]
         super().planned(scheduler, plan, scheduler.copies.now_ps)
         if plan.empty:
             return

@@ -58,7 +58,8 @@ class WindowsEngine(SglangEngine):
 
 class StatesEngine(SglangEngine):
     """max_mamba_cache_size: slots of states. mamba_strategy: the flag --mamba-radix-cache-strategy;
-    the other keys are flags by their names. expect_running: requests that may run at once.
+    the other keys are flags by their names. states_alone: no layer keeps tokens, which are counted
+    all the same. expect_running: requests that may run at once.
     """
 
     kind: Literal["mamba"]
@@ -66,6 +67,7 @@ class StatesEngine(SglangEngine):
     mamba_strategy: Strategy
     mamba_track_interval: int = Field(256, ge=1)
     mamba_max_states_per_path: int = Field(-1, ge=-1)
+    states_alone: bool = False
     expect_running: int | None = None
 
     @property
@@ -77,7 +79,10 @@ class StatesEngine(SglangEngine):
             flags["mamba_max_states_per_path"] = self.mamba_max_states_per_path
             if self.mamba_strategy != "no_buffer":
                 flags["mamba_track_interval"] = self.mamba_track_interval
-        return PoolBeside((KVGroup("recurrent", 1, 0, state_bytes=1),), states + 1, flags=flags)
+        if self.states_alone:  # there is one strategy
+            flags.pop("mamba_radix_cache_strategy", None)
+        beside = (KVGroup("recurrent", 1, 0, state_bytes=1),)
+        return PoolBeside(beside, states + 1, flags=flags, alone=self.states_alone)
 
 
 class HybridSchedule(Case):

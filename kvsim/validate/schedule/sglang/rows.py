@@ -21,11 +21,12 @@ class SglangRows(Rows):
         super().__init__(by_step)
         self._evicted = 0
         self._retracted: list[str] = []
-        self._aborted: list[str] = []  # what a pool alone would abort is refused on arrival
+        self._aborted: list[str] = []
         self._begun: set[Sequence] = set()
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         self._retracted += [seq.id for seq in plan.preempted]
+        self._aborted += [seq.id for seq, _ in plan.failed]
         if scheduler.engine_faults:
             raise InputError(
                 "SGLang 0.5.23 cuts a second prompt in one pass here, and then takes the first for "
