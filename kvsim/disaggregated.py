@@ -17,7 +17,7 @@ from kvsim.fleet.prefill_decode import DeploymentSide, PrefillDecode, PrefillDec
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.pooled_replicas import Pooled
-from kvsim.results.link_copies import TRANSFERS
+from kvsim.results.link_copies import TRANSFERS, tier_links
 from kvsim.results.metrics import summarise
 from kvsim.results.recorder import Recorder
 from kvsim.results.result import Run
@@ -30,10 +30,12 @@ REPLACED = ("memory",)  # whose keys exclude each other
 
 
 def side_scenario(scenario: Scenario, side: str) -> Scenario:
-    """The scenario of one side's replicas alone."""
+    """The scenario of one side's replicas alone; the tiers are those of prefill replicas."""
     options = scenario.disaggregation
     assert options is not None
     elsewhere = ("disaggregation", "fleet", "workload", "window")
+    if side == "decode":
+        elsewhere = (*elsewhere, "tier")
     tables = {key: table for key, table in scenario.given.items() if key not in elsewhere}
     chosen: SideOptions = getattr(options, side)
     for name, table in chosen.tables().items():
@@ -42,6 +44,26 @@ def side_scenario(scenario: Scenario, side: str) -> Scenario:
         else:
             tables[name] = _overlaid(tables.get(name, {}), table, name)
     return Scenario.from_table(tables, scenario.folder)
+
+
+def _check_tiers(scenario: Scenario) -> None:
+    """Raise InputError for tiers that prefill replicas cannot have."""
+    for place, tier in enumerate(scenario.tier):
+        if not tier.beside_transfers:
+            raise InputError(
+                "this tier is not simulated behind prefill replicas",
+                where=f"tier.{place}.kind",
+                value=type(tier).__name__,
+                limit="vllm-offloading, and file-system behind it",
+                remedy='kind = "vllm-offloading", or leave [[tier]] or disaggregation out',
+            )
+        if tier.is_shared:
+            raise InputError(
+                "prefill replicas share no tier",
+                where=f"tier.{place}.shared",
+                value=True,
+                remedy="leave it or disaggregation out",
+            )
 
 
 def _overlaid(table: Mapping[str, Any] | str, over: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -76,6 +98,7 @@ class DisaggregatedRuns:
         self._scenario = scenario
         self._options: DisaggregationOptions = scenario.disaggregation
         self._sides: list[list[ReadySide]] = [[] for _ in scenario.allocator]
+        _check_tiers(scenario)
         for side in SIDES:
             try:
                 alone = side_scenario(scenario, side)
@@ -204,7 +227,8 @@ class DisaggregatedRuns:
             runs.append(Run.recorded(replace(summary, pool_of=side), pool.recorder))
         moved = _transfers(deployment, decode.recorder)
         run, beside = runs
-        run = run.with_links([(TRANSFERS, deployment.handoff.network.log)])
+        links = [(TRANSFERS, deployment.handoff.network.log), *tier_links(prefill.tiers)]
+        run = run.with_links(links)
         return replace(run, summary=replace(run.summary, transfers=moved), beside=(beside,))
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.limits.limit import NO_LIMITS, ChunkLimits
 from kvsim.engine.replica import RunningReplica
 from kvsim.memory.prefix import CacheTotals
@@ -40,11 +41,11 @@ class PooledScheduler:
 
 @dataclass
 class Pooled:
-    """Replicas of one side as one. tiers: none behind their devices."""
+    """Replicas of one side as one. tiers: those behind all of their devices."""
 
     scheduler: PooledScheduler
     recorder: Recorder
-    tiers: None = None
+    tiers: RunTotals | None
 
     @classmethod
     def of(cls, replicas: list[RunningReplica]) -> "Pooled":
@@ -72,4 +73,5 @@ class Pooled:
                 sum(each.engine_faults for each in schedulers),
             ),
             merged([each.recorder for each in replicas]),
+            RunTotals.together([each.tiers for each in replicas]),
         )

@@ -14,13 +14,6 @@ def with_tiers(spec: ReplicaSpec, scenario: Scenario, device: Device) -> Replica
     """The same replica with the scenario's tiers behind it; InputError where it can have none."""
     if not scenario.tier:
         return spec
-    if scenario.disaggregation is not None:
-        raise InputError(
-            "tiers behind prefill and decode replicas are not simulated",
-            where="tier",
-            value=type(scenario.tier[0]).__name__,
-            remedy="leave [[tier]] or disaggregation out",
-        )
     first, *behind = scenario.tier
     plan = first.connector(_site(spec, scenario, device), behind)
     return spec.with_connector(plan.build, copies_hold_blocks=plan.holds)

@@ -48,7 +48,7 @@ class ConnectedEngine(Engine):
         self._left = 0  # waiting sequences that the last schedule() left; later ones came since
         self._ended = False  # sequences have ended that no schedule() has named to the workers yet
         self._leaps = parts.max_steps != 1 and parts.observer is None
-        self._connector.woken = self._rouse
+        self._connector.on_news(self._rouse)
         self._num_waits = self._wait_ps = self._held_up_ps = 0
         self._tier_books: TierBooks | None = None
         if self._connector.totals():

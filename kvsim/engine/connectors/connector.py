@@ -57,13 +57,15 @@ class Report(NamedTuple):
 
     loaded: sequences whose blocks have their content. failed: those whose load failed. sent:
     finished sequences whose blocks the connector kept and needs no more. jobs: further copies, as
-    the connector numbers them.
+    the connector numbers them. parts: the reports of several connectors that it is put together
+    from, in their order.
     """
 
     loaded: tuple[Sequence, ...] = ()
     failed: tuple[Sequence, ...] = ()
     sent: tuple[Sequence, ...] = ()
     jobs: tuple[int, ...] = ()
+    parts: "tuple[Report, ...]" = ()
 
 
 NOTHING = Report()
@@ -139,7 +141,7 @@ class DeviceBlocks(Protocol):
 
 
 class Connector(ABC):
-    """One connector of one engine. device: set by the scheduler before anything runs.
+    """One connector of one engine. device: what `attach` gave, before anything runs.
 
     loads: KV comes to this engine: with two steps in flight blocks that one of them may write are
     not freed. recomputes_failed: a sequence whose load failed is computed (kv_load_failure_policy
@@ -154,13 +156,21 @@ class Connector(ABC):
     circles: bool = False
     journal: ConnectorJournal | None = None
     device: DeviceBlocks
-    woken: Callable[[], None] = staticmethod(lambda: None)  # set by the engine
+    woken: Callable[[], None] = staticmethod(lambda: None)
     idle_ps: int = 10**9  # vllm/v1/engine/core.py: 1 ms
     poll_ps: int = 0
 
     def record(self, journal: ConnectorJournal) -> None:
         """Write into `journal` from now on."""
         self.journal = journal
+
+    def attach(self, device: DeviceBlocks) -> None:
+        """The scheduler is there, and answers about the device."""
+        self.device = device
+
+    def on_news(self, woken: Callable[[], None]) -> None:
+        """The engine is there; call `woken` when something comes that a poll may find."""
+        self.woken = woken
 
     # --- the scheduler half ---------------------------------------------------------------------
 

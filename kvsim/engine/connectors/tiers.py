@@ -65,6 +65,11 @@ class TierOptions(Options):
         """Whether the replicas of a fleet have this tier in common."""
         return False
 
+    @property
+    def beside_transfers(self) -> bool:
+        """Whether prefill replicas, whose prompts decode replicas read, have it too."""
+        return False
+
     def behind_host(
         self, chunk_bytes: int, chunk_tokens: tuple[int, ...], shared: "Shared"
     ) -> "Disk":

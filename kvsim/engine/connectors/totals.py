@@ -1,5 +1,6 @@
 """What tiers and their links did in a run."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvsim.engine.copy_log import CopyLog
@@ -23,6 +24,18 @@ class TierTotals(NamedTuple):
     failed_stores: int = 0
     copies: tuple[tuple[str, CopyLog], ...] = ()
 
+    @classmethod
+    def together(cls, same: "Sequence[TierTotals]") -> "TierTotals":
+        """The same tier of several replicas: all in sum, without a limit where one has none."""
+        sizes = [each.capacity_bytes for each in same]
+        counts = zip(*(each[2:7] for each in same), strict=True)
+        return cls(
+            same[0].kind,
+            None if None in sizes else sum(size or 0 for size in sizes),
+            *map(sum, counts),
+            copies=tuple(named for each in same for named in each.copies),
+        )
+
 
 class RunTotals(NamedTuple):
     """Of all tiers. hit_tokens: found in them and not on the device, of sequences that started for
@@ -41,3 +54,13 @@ class RunTotals(NamedTuple):
     held_up_ps: int
     storage_hit_tokens: int = 0
     recompute_ps: int = 0
+
+    @classmethod
+    def together(cls, parts: "Sequence[RunTotals | None]") -> "RunTotals | None":
+        """Of several replicas, each with tiers of its own; None without any."""
+        found = [each for each in parts if each is not None]
+        if not found:
+            return None
+        tiers = zip(*(each.tiers for each in found), strict=True)
+        counts = zip(*(each[1:] for each in found), strict=True)
+        return cls(tuple(map(TierTotals.together, tiers)), *map(sum, counts))

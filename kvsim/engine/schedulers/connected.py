@@ -42,7 +42,7 @@ class ConnectedScheduler(ContinuousScheduler):
         self._blocks: LoadingPromise = allocator
         self.connector = connector
         self.device = ConnectedDevice(allocator, self._computed_tokens, self.batch)
-        connector.device = self.device
+        connector.attach(self.device)
         self.kept: dict[Sequence, None] = {}
         self._overlaps = overlaps
         self._defers_frees = overlaps and connector.loads

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import cast
 
 from kvsim.engine.connected_engine import ConnectedEngine
+from kvsim.engine.connectors.multi import MultiConnector
 from kvsim.engine.connectors.nixl.consumer import NixlConsumer, ReadGroup
 from kvsim.engine.connectors.nixl.producer import NixlProducer
 from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
@@ -89,9 +90,17 @@ class NixlHandoff(Handoff):
             )
 
     def prefill_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
+        """With tiers, both connectors are those of a MultiConnector, whose role is kv_both."""
         self._prompts = RemotePrompts()
         self._producers: list[NixlProducer] = []
-        return spec.with_connector(self._producer, asks_blocks=False)
+        tiers = spec.connector
+        if tiers is None:
+            return spec.with_connector(self._producer, asks_blocks=False)
+
+        def both(shared: Shared) -> MultiConnector:
+            return MultiConnector((self._producer(shared), tiers(shared)), loads=True)
+
+        return spec.with_connector(both, copies_hold_blocks=spec.copies_hold_blocks)
 
     def decode_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
         self._consumers: list[NixlConsumer] = []

@@ -38,6 +38,10 @@ class FileSystemTier(TierOptions):
     def is_shared(self) -> bool:
         return self.shared
 
+    @property
+    def beside_transfers(self) -> bool:
+        return True
+
     def behind_host(self, chunk_bytes: int, chunk_tokens: tuple[int, ...], shared: Shared) -> Disk:
         folder = self._folder(chunk_bytes, chunk_tokens, shared)
         return Disk(

@@ -54,6 +54,10 @@ class VllmOffloading(HostTierOptions):
             raise ValueError("max_tracker_size changes nothing without store_threshold = 2 or more")
         return self
 
+    @property
+    def beside_transfers(self) -> bool:
+        return True
+
     def chunk_bytes(self, site: TierSite) -> int:
         """Of a slot of host memory, for all ranks."""
         num_bytes = site.block_bytes * site.ranks * self.blocks_per_chunk

@@ -22,7 +22,7 @@ class ConnectedRows(VllmRows):
 
     overlaps: of an engine with two steps in flight. Its rows count frees that were put off; outputs
     here end at max_tokens, so that there are none. lists: the fields that a connector writes;
-    kept_for: those for which a row without tokens is kept. names: of content, by its key.
+    kept_for: those for which a row without tokens is kept.
     """
 
     lists: tuple[str, ...] = LISTS
@@ -38,7 +38,6 @@ class ConnectedRows(VllmRows):
     ) -> None:
         super().__init__(by_step, stall_once=stall_once, by_group=by_group)
         self.journal = ConnectorJournal()
-        self.names: dict[int, str] = {}
         self._overlaps, self._watching = overlaps, False
 
     def watch(self, connector: Connector) -> None:

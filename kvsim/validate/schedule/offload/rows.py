@@ -3,51 +3,31 @@
 from typing import Any
 
 from kvsim.engine.connectors.connector import Connector
-from kvsim.engine.connectors.offloading.chunk import HostChunk
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.validate.schedule.offload.connected_rows import KEPT_FOR, LISTS, ConnectedRows
+from kvsim.validate.schedule.offload.host_rows import HostRows
 from kvsim.validate.schedule.rows import Row
 
 
 class OffloadRows(ConnectedRows):
-    """Chunks are called after the sequence that stored their content first."""
+    """Rows with what host memory did."""
 
-    _connector: OffloadingConnector | None = None
+    _host: HostRows | None = None
 
     def watch(self, connector: Connector) -> None:
         assert isinstance(connector, OffloadingConnector)
-        self._connector = connector
-        connector.pool.on_evict = self._evicted_from_host
-
-    def _evicted_from_host(self, chunk: HostChunk) -> None:
-        self.journal.add("cpu_evicted", self.names[chunk.key])
+        self._host = HostRows(connector, self.journal, by_group=self._by_group)
 
     def connector_counts(self) -> dict[str, Any]:
-        assert self._connector is not None
-        pool = self._connector.pool
-        return {"cpu": [pool.num_used, pool.writing, pool.pinned]}
+        assert self._host is not None
+        return self._host.counts()
 
     def further(self, scheduler: Scheduler, plan: Plan, events: dict[str, list[Any]]) -> Row:
-        for entry in events.get("stores", ()):
-            for chunk in entry[2]:
-                self.names.setdefault(chunk.key, self._called(entry[1], chunk))
-        for key, place in (("stores", 2), ("loads", 2), ("tier", 3)):
-            for entry in events.get(key, ()):
-                entry[place] = [self.names[chunk.key] for chunk in entry[place]]
-        for entry in events.get("promote", ()):
-            entry[1] = self.names[entry[1]]
-            if entry[2] is not None:
-                entry[2] = [self.names[chunk.key] for chunk in entry[2]]
+        assert self._host is not None
+        self._host.name(events)
         return {}
-
-    def _called(self, seq_id: str, chunk: HostChunk) -> str:
-        assert self._connector is not None
-        content = chunk.content
-        size = self._connector.settings.groups[content.group].chunk_tokens
-        name = f"{seq_id}#{content.end // size - 1}"
-        return f"{name}/{content.group}" if self._by_group else name
 
 
 class DiskRows(OffloadRows):

@@ -12,13 +12,16 @@ from kvsim.validate.schedule.rows import Row
 
 
 class SimpleRows(ConnectedRows):
-    """Blocks are called after the request that had their content first."""
+    """Blocks are called after the request that had their content first. names: of content, by its
+    key.
+    """
 
+    names: dict[int, str]
     _simple: SimpleConnector | None = None
 
     def watch(self, connector: Connector) -> None:
         assert isinstance(connector, SimpleConnector)
-        self._simple = connector
+        self._simple, self.names = connector, {}
 
     def connector_counts(self) -> dict[str, Any]:
         assert self._simple is not None

@@ -5,14 +5,17 @@ other reads their KV over a link, after a proxy has passed the request on.
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from kvsim.engine.arrivals import Arrivals
 from kvsim.engine.connected_engine import ConnectedEngine
 from kvsim.engine.connectors.connector import Connector
+from kvsim.engine.connectors.multi import MultiConnector
 from kvsim.engine.connectors.nixl.consumer import NixlConsumer, ReadGroup
 from kvsim.engine.connectors.nixl.producer import NixlProducer
 from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
+from kvsim.engine.connectors.offloading.connector import OffloadingConnector
+from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.moments import EngineClock
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.connected import ConnectedScheduler
@@ -22,12 +25,14 @@ from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
 from kvsim.validate.schedule.case import LATEST, by_arrival, check_of_two_engines
+from kvsim.validate.schedule.offload.costs import TransferCost
+from kvsim.validate.schedule.offload.native import NativeOffload, TransferParams
 from kvsim.validate.schedule.recording import RecordedCase
 from kvsim.validate.schedule.rows import Row
 from kvsim.validate.schedule.ticks import MOST_TICKS, TICK_PS, CaseCost, TickCost
 from kvsim.validate.schedule.vllm.engine_settings import VllmEngine
 from kvsim.validate.schedule.vllm.schedule import VllmRequest
-from kvsim.validate.schedule.vllm_pd.rows import PairRows
+from kvsim.validate.schedule.vllm_pd.rows import PairRows, TieredPairRows
 
 SIDES = ("prefill", "decode")
 
@@ -35,7 +40,7 @@ SIDES = ("prefill", "decode")
 class RecordedNixl(Options):
     """The connector's settings, as vLLM resolved them; times in ticks."""
 
-    role: Literal["kv_producer", "kv_consumer"]
+    role: Literal["kv_producer", "kv_consumer", "kv_both"]
     block_bytes: tuple[int, ...]
     lease: int = Field(ge=0)
     heartbeat_interval: int = Field(ge=0)
@@ -46,9 +51,12 @@ class RecordedNixl(Options):
 
 
 class PairedEngine(VllmEngine):
-    """pd: the connector's settings."""
+    """pd: the connector's settings, of a MultiConnector with its role. offload: those of the
+    offloading connector beside it; None: there is none.
+    """
 
     pd: RecordedNixl
+    offload: NativeOffload | None = None
 
 
 class PairedEngines(Options):
@@ -91,13 +99,14 @@ class TickReads:
 class PairRequest(VllmRequest):
     """gone: the client leaves after the prompt was computed. delay: ticks before it comes to the
     decode engine, beside the proxy's. fail_read: its read fails. direct: it goes to the decode
-    engine alone.
+    engine alone. kv_transfer_params: as the client sends them to the prefill engine.
     """
 
     gone: bool = False
     delay: int = Field(0, ge=0, le=LATEST)
     fail_read: bool = False
     direct: bool = False
+    kv_transfer_params: TransferParams | None = None
 
     @field_validator("gone", "fail_read", "direct", mode="before")
     @classmethod
@@ -109,6 +118,7 @@ class VllmPairCase(RecordedCase):
     """A schedule of two engines of vLLM's, rows of the prefill engine before those of the other.
 
     proxy: ticks from the answer of the prefill engine to the arrival at the decode engine.
+    transfer: how long copies of host memory behind the prefill engine take.
     """
 
     recognised_by: ClassVar[str] = "engine.prefill"
@@ -117,10 +127,20 @@ class VllmPairCase(RecordedCase):
     prefill: dict[str, Any] | None = None
     decode: dict[str, Any] | None = None
     link: PairLink
+    transfer: TransferCost | None = None
     proxy: int = Field(0, ge=0, le=MOST_TICKS)
     engine: PairedEngines
     cost: CaseCost
     requests: tuple[PairRequest, ...]
+
+    @model_validator(mode="after")
+    def _host_memory_is_of_prefill(self) -> "VllmPairCase":
+        offload = self.engine.prefill.offload
+        if self.engine.decode.offload is not None or (offload is not None and offload.tiers):
+            raise ValueError("host memory alone, behind the prefill engine, is replayed")
+        if offload is not None and self.transfer is None:
+            raise ValueError("an engine with host memory behind it needs transfer")
+        return self
 
     @field_validator("requests")
     @classmethod
@@ -156,13 +176,14 @@ class PairReplay:
         self._whole = {request.id: request for request in timed}
         self._arrivals.submit = self._submit
         self._rows = {side: self._rows_of(side) for side in SIDES}
-        self._prefill = self._engine("prefill", self._producer())
+        self._prefill = self._engine("prefill", self._tiered(self._producer()))
         self._consumer = self._reader()
         self._decode = self._engine("decode", self._consumer)
 
     def _rows_of(self, side: str) -> PairRows:
         engine: PairedEngine = getattr(self._case.engine, side)
-        return PairRows(
+        kind = PairRows if engine.offload is None else TieredPairRows
+        return kind(
             by_group=len(engine.kv_groups) > 1,
             defers=engine.pd.deferred_frees,
             fails=engine.pd.load_failure == "fail",
@@ -204,6 +225,22 @@ class PairReplay:
             pd.lease * TICK_PS,
             pd.lease_extension * TICK_PS,
         )
+
+    def _tiered(self, producer: NixlProducer) -> Connector:
+        """The connector of the prefill engine, with host memory behind it where it has that."""
+        engine, transfer = self._case.engine.prefill, self._case.transfer
+        rows = self._rows["prefill"]
+        if engine.offload is None or transfer is None or not isinstance(rows, TieredPairRows):
+            return producer
+        limits = {
+            name: request.kv_transfer_params.limits
+            for name, request in self._asked.items()
+            if request.kv_transfer_params is not None
+        }
+        host = engine.offload.builder(engine, transfer, limits)(Shared())
+        assert isinstance(host, OffloadingConnector)
+        rows.watch(host)
+        return MultiConnector((producer, host), loads=engine.pd.role != "kv_producer")
 
     def _reader(self) -> NixlConsumer:
         engine = self._case.engine.decode
