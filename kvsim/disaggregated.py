@@ -33,9 +33,9 @@ def side_scenario(scenario: Scenario, side: str) -> Scenario:
     """The scenario of one side's replicas alone; the tiers are those of prefill replicas."""
     options = scenario.disaggregation
     assert options is not None
-    elsewhere = ("disaggregation", "fleet", "workload", "window")
+    elsewhere = {"disaggregation", "fleet", "workload", "window"}
     if side == "decode":
-        elsewhere = (*elsewhere, "tier")
+        elsewhere.add("tier")
     tables = {key: table for key, table in scenario.given.items() if key not in elsewhere}
     chosen: SideOptions = getattr(options, side)
     for name, table in chosen.tables().items():

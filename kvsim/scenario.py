@@ -52,7 +52,8 @@ class Scenario(Options):
     seed: of everything random. max_steps: most steps the engine takes at once (1: one by one; the
     results are the same to the last bit). workload: may be left out where requests are given.
     speculative_config: tokens drafted ahead; without the table none are. tier: memory behind the
-    device, nearest first; without such tables there is none.
+    device, nearest first; without such tables there is none. With disaggregation each prefill
+    replica has them.
     disaggregation: prompts are computed on other replicas than outputs; without the table one
     replica does both.
     window: the part of the run that is measured beside the whole. question: what the scenario was

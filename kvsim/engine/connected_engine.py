@@ -39,6 +39,7 @@ class ConnectedEngine(Engine):
         self._connected = scheduler
         self._connector: Connector = scheduler.connector
         self._reports: dict[Plan, Report] = {}
+        self._unpolled: dict[Plan, int] = {}  # launches still ahead, and when they will be polled
         self._free_ps = 0  # when the thread of the engine goes on
         self.idles = False
         self._computed_ps = 0  # when all that was launched has computed
@@ -57,6 +58,7 @@ class ConnectedEngine(Engine):
 
     def _run(self) -> Generator[simpy.Event, None, None]:
         while not self.stopped:
+            self._poll_due()
             self._connector.begin(self.now_ps)
             plan = self._plan()
             self._left = len(self.scheduler.waiting)
@@ -125,6 +127,7 @@ class ConnectedEngine(Engine):
         """Sleep up to the next poll that may find something, or that a message or an arrival comes
         before; polls without a result are left out, unless there is an observer.
         """
+        self._poll_due()
         now, connector = self.now_ps, self._connector
         if self._quiet and not connector.busy and not self._connected.kept:
             self._connected.queues.check_deadlock()
@@ -241,15 +244,33 @@ class ConnectedEngine(Engine):
 
     def _launched(self, plan: Plan, launch_ps: int, end_ps: int) -> None:
         """The step computes until end_ps; the copies are asked for right after its launch."""
-        connector = self._connector
+        connector, now = self._connector, self.now_ps
         connector.launched(launch_ps, end_ps)
         self._free_ps = launch_ps + connector.poll_ps
-        self._reports[plan] = connector.poll(self._free_ps)
+        if not connector.hears or launch_ps == now:
+            self._reports[plan] = connector.poll(self._free_ps)
+            return
+        self._unpolled[plan] = self._free_ps  # messages come while the launch waits
+        wait = self.env.timeout(self._free_ps - now)
+        wait.callbacks.append(lambda _: self._poll_due())
+
+    def _poll_due(self) -> None:
+        """Poll for launches that have waited until now."""
+        now = self.now_ps
+        for plan in [plan for plan, at_ps in self._unpolled.items() if at_ps <= now]:
+            self._poll_late(plan)
+
+    def _poll_late(self, plan: Plan) -> None:
+        self._reports[plan] = self._connector.poll(self._unpolled.pop(plan))
+        if self._observer is not None:
+            self._observer.polled(self.scheduler, plan)
 
     # --- what returns ---------------------------------------------------------------------------
 
     def _return(self, plan: Plan, now_ps: int) -> None:
         super()._return(plan, now_ps)
+        if plan in self._unpolled:
+            self._poll_late(plan)
         report = self._reports.pop(plan)
         failed = self._connected.returned(report, now_ps)
         self._news = self._news or any(report) or not plan.empty
@@ -265,6 +286,8 @@ class ConnectedEngine(Engine):
         super()._commit(plan, steps)
 
     def _repeatable(self, plan: Plan) -> int:
-        if self._reports[plan].jobs or any(report.jobs for report in self._reports.values()):
+        if plan in self._unpolled or self._reports[plan].jobs:
+            return 0
+        if any(report.jobs for report in self._reports.values()):
             return 0
         return super()._repeatable(plan)

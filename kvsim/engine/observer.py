@@ -27,6 +27,9 @@ class Observer:
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         """`plan` has been scheduled; its memory is taken."""
 
+    def polled(self, scheduler: Scheduler, plan: Plan) -> None:
+        """The launch of `plan` waited for copies; a poll after `planned` has asked for others."""
+
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         """The outputs of `plan` are processed; finished sequences have freed their memory."""
 

@@ -11,6 +11,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 
 NATIVE, SIMPLE = "OffloadingConnector", "SimpleCPUOffloadConnector"
+MULTI = "MultiConnector"
 _KINDS = {NATIVE: "vllm-offloading", SIMPLE: "vllm-simple-offloading"}
 # Keys of kv_connector_extra_config that a tier has by the same name.
 _EXTRA = (
@@ -29,6 +30,8 @@ def tiers_of(
             return [], []
         return [{"kind": _KINDS[NATIVE], "kv_offloading_size": size_gib}], []
     name = transfer.get("kv_connector")
+    if name == MULTI:
+        return _tiers_among(size_gib, transfer)
     extra = transfer.get("kv_connector_extra_config") or {}
     num_bytes = extra.get("cpu_bytes_to_use")
     gib = num_bytes / GIB if num_bytes else size_gib
@@ -46,6 +49,23 @@ def tiers_of(
         threads = {key: tier[key] for key in _THREADS if key in tier}
         tiers.append({"kind": "file-system"} | threads)
     return tiers, notes
+
+
+def _tiers_among(
+    size_gib: float | None, transfer: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The same of the connectors of a MultiConnector, of which one may keep tiers."""
+    extra = transfer.get("kv_connector_extra_config") or {}
+    found: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for each in extra.get("connectors") or ():
+        keeps = each.get("kv_connector") in _KINDS
+        if keeps and found:
+            notes.append(f"kv_transfer_config: {each['kv_connector']} is a second one, not read")
+            continue
+        tiers, more = tiers_of(size_gib if keeps else None, each)
+        found, notes = found + tiers, notes + more
+    return found, notes
 
 
 def flags_of(tiers: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -56,6 +56,19 @@ def test_a_command_line_is_imported_with_its_tiers(
     assert "host_cache_gib" not in imported.scenario["allocator"][0]
 
 
+def test_tiers_among_several_connectors_are_read() -> None:
+    (_, text) = flags_of(CHAINS[4])
+    nixl = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
+    both = {
+        "kv_connector": "MultiConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": {"connectors": [nixl, json.loads(text)]},
+    }
+    tiers, notes = tiers_of(None, both)
+    assert tiers == CHAINS[4]
+    assert notes == ["kv_transfer_config: the connector NixlConnector is not simulated from flags"]
+
+
 def test_a_tier_that_is_not_vllms_has_no_flags() -> None:
     with pytest.raises(InputError, match=r"tier\.0\.kind.*lmcache"):
         list(flags_of([{"kind": "lmcache", "max_local_cpu_size": 1.0}]))

@@ -148,12 +148,14 @@ class Connector(ABC):
     "recompute"); else it ends with an error ("fail"). journal: written for whoever compares rows of
     a recording; None: nobody does. idle_ps: how long the engine sleeps after an iteration without
     tokens while copies are under way. poll_ps: between the launch of a step and its poll, during
-    which the engine is busy. circles: without requests its copies would go on for ever.
+    which the engine is busy. circles: without requests its copies would go on for ever. hears:
+    messages of other engines come to it, also while a launch waits for copies.
     """
 
     loads: bool = True
     recomputes_failed: bool = False
     circles: bool = False
+    hears: bool = False
     journal: ConnectorJournal | None = None
     device: DeviceBlocks
     woken: Callable[[], None] = staticmethod(lambda: None)

@@ -28,12 +28,15 @@ class TierTotals(NamedTuple):
     def together(cls, same: "Sequence[TierTotals]") -> "TierTotals":
         """The same tier of several replicas: all in sum, without a limit where one has none."""
         sizes = [each.capacity_bytes for each in same]
-        counts = zip(*(each[2:7] for each in same), strict=True)
         return cls(
             same[0].kind,
             None if None in sizes else sum(size or 0 for size in sizes),
-            *map(sum, counts),
-            copies=tuple(named for each in same for named in each.copies),
+            sum(each.stored_bytes for each in same),
+            sum(each.loaded_bytes for each in same),
+            sum(each.store_busy_ps for each in same),
+            sum(each.load_busy_ps for each in same),
+            sum(each.failed_stores for each in same),
+            tuple(named for each in same for named in each.copies),
         )
 
 
@@ -62,5 +65,13 @@ class RunTotals(NamedTuple):
         if not found:
             return None
         tiers = zip(*(each.tiers for each in found), strict=True)
-        counts = zip(*(each[1:] for each in found), strict=True)
-        return cls(tuple(map(TierTotals.together, tiers)), *map(sum, counts))
+        return cls(
+            tuple(map(TierTotals.together, tiers)),
+            sum(each.hit_tokens for each in found),
+            sum(each.awaited_hit_tokens for each in found),
+            sum(each.num_waits for each in found),
+            sum(each.wait_ps for each in found),
+            sum(each.held_up_ps for each in found),
+            sum(each.storage_hit_tokens for each in found),
+            sum(each.recompute_ps for each in found),
+        )

@@ -177,7 +177,16 @@ PAIR = {"prefill": {"replicas": 1}, "decode": {"replicas": 1}}
         ({"tier": [HOST], "allocator": [{"kind": "paged", "host_cache_gib": 1}]}, "allocator"),
         ({"tier": [HOST], "scheduler": {"kind": "orca"}}, "scheduler.kind"),
         ({"tier": [HOST], "speculative_config": DRAFTS}, "tier"),
-        ({"tier": [HOST], "disaggregation": PAIR}, "tier"),
+        ({"tier": [SIMPLE], "disaggregation": PAIR}, "tier.0.kind"),
+        ({"tier": [LMCACHE], "disaggregation": PAIR}, "tier.0.kind"),
+        (
+            {
+                "tier": [HOST, FILES | {"shared": True}],
+                "disaggregation": PAIR,
+                "fleet": {"replicas": 2},
+            },
+            "tier.1.shared",
+        ),
         ({"tier": [SIMPLE], "model": {"name": "gemma-3-27b"}}, "tier.0.kind"),
         ({"tier": [HOST], "model": {"name": "falcon-mamba-7b"}}, "model.name"),
         (

@@ -122,22 +122,21 @@ class NixlConsumer(Connector):
     def launched(self, now_ps: int, end_ps: int) -> None:
         at_ps = now_ps + self.poll_ps
         asked, self._asked = self._asked, []
-        early, self._delayed = self._delayed, []
-        late = []
+        delayed = []
         for read in asked:
             keeper = read.prompt.keeper
             if keeper not in self._known:
                 self._known[keeper] = at_ps + self._link.handshake_ps
             if self._known[keeper] > at_ps:
-                late.append(read)
+                delayed.append(read)
             else:
                 self._post(read, at_ps)
-        for read in early:
+        for read in self._delayed:
             if self._known[read.prompt.keeper] > at_ps:
-                self._delayed.append(read)
+                delayed.append(read)
             else:
                 self._post(read, at_ps)
-        self._delayed += late
+        self._delayed = delayed
 
     def _post(self, read: PromptRead, at_ps: int) -> None:
         """Read what the device lacks of a prompt."""

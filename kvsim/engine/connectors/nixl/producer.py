@@ -14,6 +14,7 @@ class NixlProducer(Connector):
     """
 
     loads = False
+    hears = True
 
     def __init__(
         self, prompts: RemotePrompts, clock: Clock, lease_ps: int, extension_ps: int

@@ -1,4 +1,4 @@
-"""The settings of vLLM's OffloadingConnector in a recorded schedule, and the connector they make."""
+"""The settings of vLLM's OffloadingConnector in a recorded schedule, and what they make."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal

@@ -64,6 +64,11 @@ class PairRows(VllmRows):
                 row["g0"] = (plan.start_ps + plan.stall_ps) // TICK_PS
                 row["g1"] = (plan.start_ps + plan.first_ps) // TICK_PS
 
+    def polled(self, scheduler: Scheduler, plan: Plan) -> None:
+        late = self.journal.take()
+        for row in (row for opened, row in self._open if opened is plan):
+            row.update({key: row[key] + found for key, found in late.items()})
+
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         for opened, row in self._open:
             if opened is plan:
