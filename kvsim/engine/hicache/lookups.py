@@ -22,8 +22,8 @@ class Prefetch:
 
     assumed: an earlier lookup found all of it, so that the storage is not asked.
     lock: keeps the anchor in host memory. found: leading pages that are there, None before the
-    answer. taken: pages of host memory that it has for them; read: into these. cut: the request
-    goes on without the rest. skipped_ps: when admission first passed over it.
+    answer. taken: pages of host memory that it has for them; read: into these. cut_ps: when the
+    request went on without the rest. skipped_ps: when admission first passed over it.
     """
 
     def __init__(
@@ -38,8 +38,19 @@ class Prefetch:
         self.found: int | None = None
         self.taken = 0
         self.read = 0
-        self.cut = False
+        self.cut_ps: int | None = None
         self.skipped_ps: int | None = None
+
+    @property
+    def cut(self) -> bool:
+        """Whether the request went on without the rest."""
+        return self.cut_ps is not None
+
+    def cut_by(self, now_ps: int) -> bool:
+        """Whether that was so at that time. A pass that waits for copies cuts later than it began,
+        and what the servers began in between goes on.
+        """
+        return self.cut_ps is not None and self.cut_ps <= now_ps
 
 
 class StorageQuery(StorageOperation):
@@ -62,11 +73,11 @@ class StorageQuery(StorageOperation):
         self._log = log
         self._asked = False
 
-    def next_ps(self) -> int | None:
+    def next_ps(self, start_ps: int) -> int | None:
         if self._asked:
             return None
         self._asked, lookup = True, self._lookup
-        if lookup.cut or lookup.assumed:
+        if lookup.cut_by(start_ps) or lookup.assumed:
             lookup.found = len(lookup.keys)
             self._answered(lookup)
             return None
@@ -94,10 +105,11 @@ class StorageRead(StorageOperation):
         self._times = times
         self._ended = ended
         self._log = log
+        self._done = 0
 
-    def next_ps(self) -> int | None:
+    def next_ps(self, start_ps: int) -> int | None:
         lookup = self._lookup
-        self.pages = 0 if lookup.cut else min(BATCH_PAGES, lookup.taken - lookup.read)
+        self.pages = 0 if lookup.cut_by(start_ps) else min(BATCH_PAGES, lookup.taken - self._done)
         if not self.pages:
             self._ended(lookup)
             return None
@@ -105,6 +117,7 @@ class StorageRead(StorageOperation):
 
     def done(self, end_ps: int) -> None:
         lookup = self._lookup
+        self._done += self.pages
         self._log(["get", end_ps, self.pages, self.pages])
         if not lookup.cut:
             lookup.read += self.pages
@@ -132,7 +145,7 @@ class StorageWrite(StorageOperation):
         self._log = log
         self._done = 0
 
-    def next_ps(self) -> int | None:
+    def next_ps(self, start_ps: int) -> int | None:
         self.pages = min(BATCH_PAGES, len(self._keys) - self._done)
         return self._times.store_ps(self.pages) if self.pages else None
 

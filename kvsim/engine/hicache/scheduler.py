@@ -33,6 +33,7 @@ class HicacheScheduler(SglangScheduler):
         super().__init__(allocator, *rest, **options)
         self.pages = allocator
         self._arrived: list[Sequence] = []
+        self._retracted: list[Sequence] = []  # in this pass, and not looked up since
         self._skipped = False  # somebody was passed over in this pass
 
     @property
@@ -94,6 +95,7 @@ class HicacheScheduler(SglangScheduler):
         if storage is not None:
             storage.begin(self._queue, self.waiting.head)
         plan = super().schedule()
+        self._look_up_retracted()  # of a pass in which nobody decodes
         if self.tier_books is not None:
             self._book(plan, self.tier_books)
         if storage is not None:
@@ -134,9 +136,20 @@ class HicacheScheduler(SglangScheduler):
     def _retract(self, seq: Sequence, plan: Plan) -> None:
         lone = len(self.decoders) == 1  # it ends, as nobody else can give way
         super()._retract(seq, plan)
+        if not lone:
+            self._retracted.append(seq)
+        elif self.storage is not None:
+            self.storage.left(seq)
+
+    def _room_made(self) -> None:
+        # They wait again once all are retracted that must be, and what that evicts is gone by then.
+        self._look_up_retracted()
+
+    def _look_up_retracted(self) -> None:
         if self.storage is not None:
-            note = self.storage.left if lone else self.storage.came_back
-            note(seq)
+            for seq in self._retracted:
+                self.storage.came_back(seq)
+        self._retracted.clear()
 
     def _leave(self, seq: Sequence) -> None:
         super()._leave(seq)

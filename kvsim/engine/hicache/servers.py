@@ -10,8 +10,8 @@ class StorageOperation:
     pages = 0
 
     @abstractmethod
-    def next_ps(self) -> int | None:
-        """How long the next batch takes; None: there is none."""
+    def next_ps(self, start_ps: int) -> int | None:
+        """How long the next batch takes, from start_ps on; None: there is none."""
 
     @abstractmethod
     def done(self, end_ps: int) -> None:
@@ -57,7 +57,7 @@ class StorageServer:
                 return
 
     def _begin(self, start_ps: int, operation: StorageOperation) -> bool:
-        batch_ps = operation.next_ps()
+        batch_ps = operation.next_ps(start_ps)
         if batch_ps is None:
             return False
         self.busy_ps += batch_ps

@@ -235,7 +235,7 @@ class Storage:
             begin = lookup.begin
             new = hang(self._tree, lookup.anchor, content, begin, begin + tokens)
             self.brought[lookup.seq] = self.brought.get(lookup.seq, 0) + new
-        lookup.cut = True
+        lookup.cut_ps = self._copies.now_ps
         self._close(lookup)
 
     def _look_up_again(self, seq: Sequence, known: int | None = None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kvsim.engine.connectors.lane import Lane
+from kvsim.engine.hicache import lookups
 from kvsim.engine.hicache.contents import StorageContents
 from kvsim.engine.hicache.copies import HostLink, TierCopies
 from kvsim.engine.hicache.settings import StorageSettings
@@ -140,3 +141,32 @@ def test_room_of_what_was_not_read_is_free_only_after_the_answers_of_its_pass() 
     bench.storage.look_up(second)
     bench.begin(2 * QUERY_PS + READ_PS)
     assert (bench.storage.lookups, tree.host_free) == ({}, 28)
+
+
+@pytest.mark.parametrize(("waited_ps", "asked"), [(0, []), (1, [7])])
+def test_a_query_that_began_before_its_pass_cut_it_goes_on(waited_ps: int, asked: Any) -> None:
+    """waited_ps: for a copy, between the begin of the pass and its admission."""
+    bench = Bench("best_effort")
+    bench.begin(0)
+    bench.storage.look_up(bench.seqs[1])
+    bench.copies.now_ps += waited_ps
+    assert not bench.storage.passes_over(bench.seqs[1])
+    bench.begin(READ_PS)
+    assert (bench.times.asked, bench.storage.lookups) == (asked, {})
+
+
+def test_a_read_goes_on_until_the_pass_cuts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three batches of one page. The pass takes note of ends when it begins, in the first, and
+    waits for a copy until the third would begin.
+    """
+    monkeypatch.setattr(lookups, "BATCH_PAGES", 1)
+    bench = Bench("best_effort")
+    seq, tree = bench.seqs[1], bench.pool.tiers
+    bench.storage.look_up(seq)
+    bench.begin(QUERY_PS)
+    bench.begin(QUERY_PS + READ_PS // 2)
+    bench.copies.now_ps = QUERY_PS + 2 * READ_PS
+    assert not bench.storage.passes_over(seq)
+    bench.passes(2, QUERY_PS + 9 * READ_PS)
+    assert bench.storage.servers[1].pages == 2
+    assert (bench.storage.brought, tree.host_free) == ({}, 40)

@@ -95,6 +95,7 @@ class DecodingScheduler(Scheduler):
             room.make_room(need)
             if need > room.tokens_for_step():
                 return False
+            self._room_made()
             unreturned = int(self._in_flight.unreturned_tokens[0])
             room.begin_decode(stopping, unreturned=unreturned, rides=rides)
             room.make_room((batch.num + len(stopping)) * allocator.page_tokens)
@@ -105,11 +106,16 @@ class DecodingScheduler(Scheduler):
                 for seq in allocator.must_extend():
                     if not self._extend(seq, plan, batch.slots(seq) + 1):
                         return False
+        else:
+            self._room_made()
         for seq in stopping:
             start = seq.num_computed
             plan.chunks.append(ScheduledChunk(seq, last, start, False, True, start, start + last))
             seq.num_computed += last
         return True
+
+    def _room_made(self) -> None:
+        """There is room for the next token of each that decodes, and none of it is taken."""
 
     def _retract_until_it_fits(self, plan: Plan) -> None:
         """Retract one, and more until the next token of those left fits. They stay in the order in
