@@ -115,6 +115,15 @@ class HicacheAllocator(RadixAllocator):
             self.host_hit_tokens += self.slots(seq).loaded
         return admission
 
+    @property
+    def steps_on_its_own(self) -> bool:
+        return self._writes_back and bool(self.tiers.evictable)
+
+    def tokens_for_step(self) -> int:
+        # What could be evicted was, when room was made; other tokens may count as evictable, but
+        # have something below them that a copy needs.
+        return self.free
+
     def _take(self, tokens: int) -> None:
         try:
             super()._take(tokens)
