@@ -1,6 +1,7 @@
 """The page of published figures: the paper's figure 2, ours, today's, and every check.
 
-Bars are plain HTML boxes: the page is a few kilobytes, runs no script and loads nothing.
+Bars are plain HTML boxes: the page is a few kilobytes, loads nothing, and its one script makes it
+light or dark.
 """
 
 from statistics import fmean

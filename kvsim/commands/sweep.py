@@ -22,7 +22,8 @@ def sweep(
         list[str] | None,
         typer.Option(
             metavar="A.B=VALUES",
-            help="Values of one key: 1,2,4, or lo:hi:n, or lo:hi:nlog. Repeatable.",
+            help="Values of one key: 1,2,4, or lo:hi:n, or lo:hi:nlog. Whole ends give whole "
+            "values. Repeatable.",
         ),
     ] = None,
     zip_: Annotated[

@@ -88,7 +88,8 @@ def _balance(fleet: FleetSummary, result: Result) -> Iterator[str]:
     sent = _sent(fleet, result)
     most = max(range(len(sent)), key=sent.__getitem__)
     if uneven < UNEVEN:
-        yield f"Each replica got {count(min(sent))} to {count(max(sent))} requests."
+        fewest = "" if min(sent) == max(sent) else f"{count(min(sent))} to "
+        yield f"Each replica got {fewest}{count(max(sent))} requests."
         return
     yield (
         f"Replica {most} got {count(sent[most])} requests, {uneven:.2g} times the mean; "

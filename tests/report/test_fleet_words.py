@@ -22,6 +22,7 @@ def test_a_price_is_told_per_million_output_tokens(tables: Any, output: Any) -> 
     (text,) = fleet_paragraphs(result)
     assert summary.cost == pytest.approx(2.5 * summary.gpu_hours)
     assert f"at {summary.cost:,.4g}" in text
+    assert "Each replica got 15 requests." in text
     if output == "none":
         assert "per million" not in text
     else:
