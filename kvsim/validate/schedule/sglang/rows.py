@@ -24,9 +24,13 @@ class SglangRows(Rows):
         self._aborted: list[str] = []
         self._begun: set[Sequence] = set()
 
+    def aborted(self, scheduler: Scheduler, plan: Plan) -> list[str]:
+        """The ids of sequences that ended with an error in the pass that made `plan`."""
+        return [seq.id for seq, _ in plan.failed]
+
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         self._retracted += [seq.id for seq in plan.preempted]
-        self._aborted += [seq.id for seq, _ in plan.failed]
+        self._aborted += self.aborted(scheduler, plan)
         if scheduler.engine_faults:
             raise InputError(
                 "SGLang 0.5.23 cuts a second prompt in one pass here, and then takes the first for "

@@ -37,6 +37,9 @@ class SideRows(SglangRows):
         self._aborted: list[str] = []
         self._ended: list[str] = []
 
+    def aborted(self, scheduler: Scheduler, plan: Plan) -> list[str]:
+        return list(self.moves(scheduler).failed)
+
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         self._last = scheduler
         moves = self.moves(scheduler)
@@ -47,7 +50,6 @@ class SideRows(SglangRows):
                 moved.append(each if isinstance(each, str) else list(each))
                 self._last_ps = now_ps
         if moves.failed:
-            self._aborted += moves.failed
             self._last_ps = now_ps
         self._before = dict(self._side(scheduler, plan))
         if not plan.empty:
