@@ -6,11 +6,11 @@ from kvsim.capacity.drafter import Drafter
 from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.model import Model
 from kvsim.model.find import find_model
-from kvsim.model.target_reader import DFLASH, TargetReader
+from kvsim.model.target_reader import TargetReader
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.speculation import TABLE
-from kvsim.step_time.drafted import DraftingPasses, MeasuredDrafting, drafted
+from kvsim.step_time.drafted import BlockPass, DraftingPasses, MeasuredDrafting, drafted
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.linear import Linear
 from kvsim.step_time.options import Hardware, StepTimeOptions
@@ -26,20 +26,21 @@ def drafter_of(config: SpeculativeConfig | None, folder: Path) -> Drafter | None
         model = find_model(config.model, f"{TABLE}.model")
     elif config.hf_config is not None:
         model = Model.from_hf(folder / config.hf_config)
-    if model is not None and model.target_reader is not None:
+    if model is not None:
         _check_method(config, model.target_reader)
     return Drafter(model, config.speculation)
 
 
-def _check_method(config: SpeculativeConfig, reader: TargetReader) -> None:
+def _check_method(config: SpeculativeConfig, reader: TargetReader | None) -> None:
     """InputError unless the drafter is served by this method: vLLM takes it by the config."""
-    if reader.method == DFLASH:
+    if reader is None and config.speculation.rules.block_queries:
         raise InputError(
-            "drafts of DFlash are not simulated",
+            f"the drafter is no model of {config.method}",
             where=f"{TABLE}.hf_config" if config.hf_config else f"{TABLE}.model",
-            remedy="`kvsim memory --drafter` sizes the pool with it",
+            value=repr(str(config.hf_config or config.model)),
+            remedy=f"the config.json of a drafter that was trained for {config.method}",
         )
-    if reader.method != config.method:
+    if reader is not None and reader.method != config.method:
         raise InputError(
             "the drafter reads hidden states of its target",
             where=f"{TABLE}.method",
@@ -66,4 +67,7 @@ def drafted_time(
     passes = roofline.model_copy(update={"overhead_us": 0.0})  # the target's step has it
     model = drafter.as_model(hardware.model)
     form = passes.build(hardware._replace(model=model, layout=None))
-    return drafted(target, DraftingPasses(form, drafter.tokens))
+    queries = drafter.speculation.queries_per_seq
+    return drafted(
+        target, BlockPass(form, queries) if queries else DraftingPasses(form, drafter.tokens)
+    )

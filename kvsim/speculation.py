@@ -9,10 +9,35 @@ from typing import NamedTuple
 
 from kvsim.plumbing.errors import InputError
 
-# Drafters whose layers stand in the target's own cache and read its hidden states.
-CHAINED = ("eagle", "eagle3", "mtp")
-METHODS = (*CHAINED, "draft_model", "ngram")
 TABLE = "speculative_config"
+
+
+class Method(NamedTuple):
+    """What one method asks of schedulers and caches, as vLLM 0.33 has it.
+
+    reads_target: its layers stand in the target's own cache and read its hidden states.
+    keys_read_ahead: keys and values of a token follow from the next token too, so that hashes cover
+    that, or hits lose their last block. looks_up: no layer drafts. block_queries: all drafts are
+    queries of one pass, behind one more of the newest token, and no step has more of them than
+    max_num_batched_tokens. input_slots: input positions a request takes beside its tokens.
+    """
+
+    reads_target: bool = False
+    keys_read_ahead: bool = False
+    looks_up: bool = False
+    block_queries: bool = False
+    input_slots: int = 0
+
+
+_HEAD = Method(reads_target=True, keys_read_ahead=True)
+METHODS = {
+    "eagle": _HEAD,
+    "eagle3": _HEAD,
+    "mtp": _HEAD,
+    "draft_model": Method(input_slots=1),
+    "ngram": Method(looks_up=True),
+    "dflash": Method(reads_target=True, block_queries=True),
+}
 
 
 class Speculation(NamedTuple):
@@ -51,26 +76,31 @@ class Speculation(NamedTuple):
             )
 
     @property
-    def chained(self) -> bool:
-        """Whether the drafter reads the target's hidden states."""
-        return self.method in CHAINED
+    def rules(self) -> Method:
+        """What its method asks."""
+        return METHODS[self.method]
+
+    @property
+    def queries_per_seq(self) -> int:
+        """Queries of each sequence in the drafter's one pass; 0 where it drafts token by token."""
+        return self.tokens + 1 if self.rules.block_queries else 0
 
     @property
     def lookahead_slots(self) -> int:
         """Slots reserved past the scheduled tokens."""
-        return 0 if self.method == "ngram" else self.tokens
+        return 0 if self.rules.looks_up else max(self.tokens, self.queries_per_seq)
 
     @property
     def hash_lookahead(self) -> int:
         """Tokens after a unit that its hash covers too."""
-        return self.prefill_lookahead if self.hashes_ahead else 0
+        return self.prefill_lookahead if self.hashes_ahead and self.rules.keys_read_ahead else 0
 
     @property
     def prefill_lookahead(self) -> int:
         """Tokens of the prompt that the drafter reads ahead."""
         if self.method == "mtp" and min(self.modules, self.tokens) > 1:
             return self.tokens
-        return int(self.chained)
+        return int(self.rules.reads_target)
 
     @property
     def redrafted_tokens(self) -> int:
@@ -82,9 +112,9 @@ class Speculation(NamedTuple):
     @property
     def drops_last_block(self) -> bool:
         """Whether a hit loses its last unit."""
-        return self.chained and not self.hashes_ahead
+        return self.rules.keys_read_ahead and not self.hashes_ahead
 
     @property
     def draft_input_slots(self) -> int:
         """Input positions a request takes beside its tokens."""
-        return int(self.method == "draft_model" and self.counts_inputs)
+        return self.rules.input_slots if self.counts_inputs else 0

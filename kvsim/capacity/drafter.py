@@ -67,7 +67,7 @@ class Drafter(NamedTuple):
     @property
     def looks_up(self) -> bool:
         """Whether no layer drafts."""
-        return self.speculation.method == "ngram"
+        return self.speculation.rules.looks_up
 
     def weight_bytes(self, target: Model, tp: int) -> int:
         """Bytes on one of tp GPUs."""

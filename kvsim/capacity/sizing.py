@@ -26,7 +26,6 @@ from kvsim.device import Device
 from kvsim.model import Model, ModelOptions
 from kvsim.model.find import find_model, is_of_file
 from kvsim.model.kv_cache import LayerCache, grouped, layer_caches, widened
-from kvsim.model.target_reader import EAGLE_3
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 
@@ -245,7 +244,7 @@ def _drafter(memory: MemoryOptions, configured: Drafter | None) -> Drafter | Non
     else:
         model = find_model(memory.drafter, "memory.drafter")
     reader = model.target_reader
-    method = EAGLE_3 if reader is not None and reader.method == EAGLE_3 else "draft_model"
+    method = "draft_model" if reader is None else reader.method
     return Drafter(model, Speculation(method, tokens))
 
 

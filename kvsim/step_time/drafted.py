@@ -4,7 +4,8 @@
 
 The target's form counts the drafts that it verifies among its tokens. The drafter's first pass
 computes what the target has just computed (its own keys and values must follow), each further one
-a token of every sequence that goes on. A method that looks its drafts up in the text has no passes;
+a token of every sequence that goes on. A drafter of blocks has one pass instead, over all drafts of
+every sequence and its newest token. A method that looks its drafts up in the text has no passes;
 and where the time of drafting was measured, that stands for all of them.
 """
 
@@ -46,6 +47,24 @@ class DraftingPasses:
             return first_ps
         context = shape.context_tokens + shape.prefill_context_tokens
         return first_ps + self._more * self._drafter.step_ps(StepShape((), sequences, context))
+
+
+class BlockPass:
+    """One pass of a drafter with a form of its own. queries: of each sequence; all of them see its
+    context and each other. The projection of the target's states to keys and values takes no time.
+    """
+
+    def __init__(self, drafter: StepTime, queries: int) -> None:
+        self._drafter = drafter
+        self._queries = queries
+
+    def draft_ps(self, shape: StepShape) -> int:
+        sequences = shape.num_decode + len(shape.chunks)
+        if not sequences:
+            return 0
+        context = shape.context_tokens + shape.prefill_context_tokens + sequences * self._queries
+        more = sequences * (self._queries - 1)
+        return self._drafter.step_ps(StepShape((), sequences, context, num_drafts=more))
 
 
 class DraftedTime:

@@ -113,5 +113,9 @@ def test_its_method_is_that_of_its_config(tmp_path):
     assert config(EAGLE_3, "eagle3").method == "eagle3"
     with pytest.raises(InputError, match=r"method: the drafter reads hidden states.*'eagle3'"):
         config(EAGLE_3, "draft_model")
-    with pytest.raises(InputError, match="drafts of DFlash are not simulated"):
+    with pytest.raises(InputError, match=r"method: the drafter reads hidden states.*'dflash'"):
         config(DFLASH, "draft_model")
+    assert config(DFLASH, "dflash").method == "dflash"
+    alone = {**DFLASH, "architectures": ["Qwen3ForCausalLM"]}
+    with pytest.raises(InputError, match="hf_config: the drafter is no model of dflash"):
+        config(alone, "dflash")

@@ -1,7 +1,9 @@
 """Ways to draft tokens ahead, and schedulers that verify them."""
 
+from pathlib import Path
 from typing import Any
 
+_BLOCKS = str(Path(__file__).parent / "tiny_dflash.json")
 METHODS: list[dict[str, Any]] = [
     {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7},
     {"method": "eagle3", "num_speculative_tokens": 5, "acceptance_pattern": [5, 0, 2, 1],
@@ -10,6 +12,7 @@ METHODS: list[dict[str, Any]] = [
     {"method": "draft_model", "model": "opt-125m", "num_speculative_tokens": 2,
      "synthetic_acceptance_length": 2.2},
     {"method": "ngram", "num_speculative_tokens": 4, "acceptance_rate": 0.3},
+    {"method": "dflash", "hf_config": _BLOCKS, "num_speculative_tokens": 7, "acceptance_rate": 0.6},
 ]  # fmt: skip
 SCHEDULERS: list[dict[str, Any]] = [
     {"kind": "continuous", "max_num_seqs": 8, "max_num_batched_tokens": 256},
@@ -25,8 +28,9 @@ SCHEDULERS: list[dict[str, Any]] = [
 
 
 def suits(config: dict[str, Any], scheduler: dict[str, Any]) -> bool:
-    """Whether the scheduler knows the drafts in time, and of their hashes."""
-    if "semantics" in scheduler and "disable_lookahead_block_hashes" in config:
+    """Whether the scheduler knows the method, the drafts in time, and of their hashes."""
+    newest = config["method"] == "dflash" or "disable_lookahead_block_hashes" in config
+    if "semantics" in scheduler and newest:
         return False
     return config["method"] != "ngram" or not scheduler.get("async_scheduling")
 

@@ -12,6 +12,7 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.queue import Order
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.continuous_parts import ContinuousParts
+from kvsim.engine.schedulers.draft_rules import check_drafts, most_drafted_seqs
 from kvsim.engine.schedulers.knobs import Knobs
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.speculation.verifier import Verifier
@@ -139,43 +140,18 @@ class Continuous(SchedulerOptions):
     def speculating(
         self, allocator: Allocator, max_model_len: int, verifier: Verifier
     ) -> ContinuousScheduler:
-        self._check_drafts(verifier)
         from kvsim.engine.schedulers.lockstep_scheduler import LockstepScheduler  # few runs draft
 
-        parts = self._parts(allocator, max_model_len, self._policies(allocator))
-        return LockstepScheduler(parts, verifier)
+        return LockstepScheduler(self._drafted_parts(allocator, max_model_len, verifier), verifier)
 
-    def _check_drafts(self, verifier: Verifier) -> None:
-        """InputError for options under which no drafts are simulated."""
-        if not self._scheduling.speculates:
-            raise InputError(
-                "it drafts tokens by other rules, which are not simulated",
-                where="scheduler.semantics",
-                value=self.semantics,
-                remedy="vllm-0.27 or vllm-0.33, or leave speculative_config out",
-            )
-        if self.preemption_mode == "swap":
-            raise InputError(
-                "sequences with tokens drafted ahead are recomputed, not swapped",
-                where="scheduler.preemption_mode",
-                value=self.preemption_mode,
-                remedy="recompute",
-            )
-        if self.async_scheduling and verifier.method == "ngram":
-            raise InputError(
-                "drafts found in the text itself are known too late for the next step",
-                where="scheduler.async_scheduling",
-                value=True,
-                remedy="false, or another method",
-            )
-        if self.max_num_batched_tokens <= verifier.input_slots:
-            raise InputError(
-                "a step takes a token and what its drafter reads beside it",
-                where="scheduler.max_num_batched_tokens",
-                value=self.max_num_batched_tokens,
-                limit=f"at least {verifier.input_slots + 1}",
-                remedy="raise it, or draft by another method",
-            )
+    def _drafted_parts(
+        self, allocator: Allocator, max_model_len: int, verifier: Verifier
+    ) -> ContinuousParts:
+        """The parts of a scheduler with drafts; InputError where none are simulated."""
+        check_drafts(self, verifier)
+        parts = self._parts(allocator, max_model_len, self._policies(allocator))
+        most = most_drafted_seqs(self.max_num_seqs, self.max_num_batched_tokens, verifier)
+        return parts._replace(knobs=replace(parts.knobs, max_num_seqs=most))
 
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
@@ -201,18 +177,18 @@ class Continuous(SchedulerOptions):
                 value=self.preemption_mode,
                 remedy="recompute",
             )
-        parts = self._parts(allocator, max_model_len, self._policies(allocator))
         if verifier is not None:
             from kvsim.engine.schedulers.pipelined_speculating import (
                 PipelinedSpeculatingScheduler,
                 check_ahead,
             )
 
-            self._check_drafts(verifier)
+            drafted = self._drafted_parts(allocator, max_model_len, verifier)
             check_ahead(ahead=self.async_scheduling)
-            return PipelinedSpeculatingScheduler(parts, verifier, stages)
+            return PipelinedSpeculatingScheduler(drafted, verifier, stages)
         from kvsim.engine.schedulers.pipelined import PipelinedScheduler  # few runs have stages
 
+        parts = self._parts(allocator, max_model_len, self._policies(allocator))
         stagger = stages if self.async_scheduling else 0
         knobs = replace(parts.knobs, decode_stagger=stagger)
         return self._limited(PipelinedScheduler, parts._replace(knobs=knobs))

@@ -23,11 +23,12 @@ WAYS = (
 class SpeculativeConfig(Options):
     """Tokens drafted ahead and verified together, as vLLM 0.33 schedules them.
 
-    method: eagle, eagle3, mtp, draft_model or ngram. The first three are heads in the target's own
-    cache. draft_model is a second model. ngram looks drafts up in the text itself.
+    method: eagle, eagle3, mtp, draft_model, dflash or ngram. The first three are heads in the
+    target's own cache. draft_model is a second model. dflash is a model that reads hidden states of
+    the target and drafts all tokens in one pass. ngram looks drafts up in the text itself.
     num_speculative_tokens: drafted of each sequence for each of its steps.
-    model, hf_config: the drafter, by its name or the path of its config.json; draft_model needs
-    one. Without, a head (eagle, eagle3, mtp) is one layer like the target's last.
+    model, hf_config: the drafter, by its name or the path of its config.json; draft_model
+    and dflash need one. Without, a head (eagle, eagle3, mtp) is one layer like the target's last.
     disable_lookahead_block_hashes: a block's hash does not cover the tokens behind it, and a hit
     loses its last block instead. It is for eagle, eagle3 and mtp. All versions before 0.33 work so.
 
@@ -47,7 +48,7 @@ class SpeculativeConfig(Options):
     times.
     """
 
-    method: Literal["eagle", "eagle3", "mtp", "ngram", "draft_model"]
+    method: Literal["eagle", "eagle3", "mtp", "ngram", "draft_model", "dflash"]
     num_speculative_tokens: int = Field(ge=1, le=1000)
     model: str | None = None
     hf_config: Path | None = None
@@ -75,11 +76,11 @@ class SpeculativeConfig(Options):
         if self.model is not None and self.hf_config is not None:
             raise ValueError("give one of model and hf_config")
         named = self.model is not None or self.hf_config is not None
-        if self.method == "draft_model" and not named:
-            raise ValueError("draft_model needs model or hf_config")
+        if self.method in ("draft_model", "dflash") and not named:
+            raise ValueError(f"{self.method} needs model or hf_config")
         if self.method in ("mtp", "ngram") and named:
             raise ValueError(f"{self.method} has no model beside the target")
-        if self.disable_lookahead_block_hashes and not self.speculation.chained:
+        if self.disable_lookahead_block_hashes and not self.speculation.rules.keys_read_ahead:
             raise ValueError(f"disable_lookahead_block_hashes changes nothing for {self.method}")
         return self
 

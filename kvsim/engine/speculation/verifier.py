@@ -53,7 +53,8 @@ class Verifier:
         self.num_verifications = 0
         self.num_drafts = 0
         self.num_accepted = 0
-        self.method = speculation.method
+        self.rules = speculation.rules
+        self.queries_per_seq = speculation.queries_per_seq
         self.most_tokens = 1 + speculation.tokens
         self.input_slots = speculation.draft_input_slots
         self.lookahead_slots = speculation.lookahead_slots

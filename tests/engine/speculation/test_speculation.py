@@ -20,6 +20,8 @@ from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.sequence import Sequence
 from kvsim.simulation import Simulation
+from kvsim.step import Chunk, StepShape
+from kvsim.step_time.drafted import BlockPass, DraftingPasses
 from kvsim.whatif.speculation import cost_sentence as sentence
 from kvsim.whatif.speculation import speculation_costs
 
@@ -204,6 +206,69 @@ def test_a_step_takes_a_token_and_what_its_drafter_reads_beside_it(tables: Any) 
     assert served(10, max_num_batched_tokens=2) == 1
     whole = {"max_num_batched_tokens": 64, "enable_chunked_prefill": False}
     assert [served(tokens, **whole) for tokens in (63, 64)] == [1, 0]
+
+
+def test_a_drafter_of_blocks_has_its_queries_within_the_budget(tables: Any) -> None:
+    """7 drafts are 8 queries of each sequence; with 24 tokens a step, 3 sequences run."""
+    requests = [Request(f"r{i}", 0, 8, 60) for i in range(6)]
+
+    def run(most_tokens: int, **scheduler: Any) -> Any:
+        scheduler = {"kind": "continuous", "max_num_batched_tokens": most_tokens, **scheduler}
+        return kvsim.simulate(made(tables, METHODS[5], scheduler=scheduler), requests).runs[0]
+
+    def most_at_once(most_tokens: int) -> int:
+        rows = run(most_tokens).requests
+        starts, ends = rows.scheduled_ps, rows.finish_ps
+        return max(int(((starts <= now) & (ends > now)).sum()) for now in starts)
+
+    most = {tokens: most_at_once(tokens) for tokens in (15, 16, 24, 512)}
+    assert most == {15: 1, 16: 2, 24: 3, 512: 6}
+    with pytest.raises(InputError, match=r"max_num_batched_tokens.*got 8; limit at least 9"):
+        run(8)
+    with pytest.raises(InputError, match=r"as vLLM 0\.33 has it"):
+        run(64, semantics="vllm-0.27")
+    with pytest.raises(InputError, match="disable_lookahead_block_hashes changes nothing"):
+        kvsim.simulate(
+            made(tables, {**METHODS[5], "disable_lookahead_block_hashes": True}), requests
+        )
+    without = {key: value for key, value in METHODS[5].items() if key != "hf_config"}
+    with pytest.raises(InputError, match="dflash needs model or hf_config"):
+        kvsim.simulate(made(tables, without), requests)
+
+
+def test_a_drafter_of_blocks_has_one_pass() -> None:
+    class Written:
+        """A form that keeps the shapes it is asked for."""
+
+        def __init__(self) -> None:
+            self.shapes: list[StepShape] = []
+
+        def step_ps(self, shape: StepShape) -> int:
+            self.shapes.append(shape)
+            return 5 * shape.num_tokens
+
+    drafter: Any = Written()
+    target = StepShape((Chunk(30, 10),), 2, 100, num_drafts=14)
+    assert BlockPass(drafter, 8).draft_ps(target) == 5 * 3 * 8
+    assert drafter.shapes == [StepShape((), 3, 100 + 40 + 24, num_drafts=21)]
+    assert BlockPass(drafter, 8).draft_ps(StepShape((), 0, 0)) == 0
+    before = len(drafter.shapes)
+    DraftingPasses(drafter, 7).draft_ps(target)
+    assert [shape.num_tokens for shape in drafter.shapes[before:]] == [30 + 2 + 14, 3]
+
+
+def test_tokens_behind_a_block_do_not_count_for_a_drafter_of_blocks(tables: Any) -> None:
+    """Its keys follow from the target's states alone. EAGLE's follow from the next token too, so
+    that the last of four shared blocks, which other tokens follow, is not hit.
+    """
+    config = {**METHODS[5], "num_speculative_tokens": 2}
+    requests = [Request(f"r{i}", 10**12 * i, 65, 4, prompt_runs=((1 << 40, 64), (i << 20, 1)))
+                for i in range(3)]  # fmt: skip
+    hits = {}
+    for name, drafts in {"dflash": config, "eagle": METHODS[0]}.items():
+        (run,) = kvsim.simulate(made(tables, drafts), requests).runs
+        hits[name] = int(run.requests.cached_tokens.iloc[1:].sum())
+    assert hits == {"dflash": 128, "eagle": 96}
 
 
 def test_what_it_costs_is_told(tables: Any) -> None:
