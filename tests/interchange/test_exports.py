@@ -369,6 +369,28 @@ def test_stages_on_unlike_gpus_are_set_before_the_command(tmp_path: Path) -> Non
         "# but in stage 2: l4",
         "export VLLM_PP_LAYER_PARTITION=5,7",
     ]
+    assert "--pipeline-parallel-size 2" in " ".join(lines)
+
+
+SHARED = {
+    "tensor_parallel_size": 4,
+    "data_parallel_size": 2,
+    "decode_context_parallel_size": 2,
+    "enable_expert_parallel": True,
+}
+
+
+def test_gpus_that_share_a_model_are_flags_of_the_command(tmp_path: Path) -> None:
+    model = {"name": "deepseek-v2-lite", "max_model_len": 4096, **SHARED}
+    made = {**TABLES, "model": model, "step_time": {"kind": "roofline"}}
+    made["allocator"] = [{"kind": "paged"}]
+    shared = Simulation(Scenario.from_table(made))
+    run = shared.run(shared.scenario.allocator[0], "paged")
+    written = write_all("vllm-serve", Exported(shared.resolved(), run), tmp_path / "s")
+    told = (written / "serve.sh").read_text().replace("\\\n", " ").split()
+    for flag, size in (("tensor", 4), ("data", 2), ("decode-context", 2)):
+        assert told[told.index(f"--{flag}-parallel-size") + 1] == str(size)
+    assert "--enable-expert-parallel" in told
 
 
 @pytest.mark.parametrize(

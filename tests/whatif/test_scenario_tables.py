@@ -51,3 +51,11 @@ def test_an_8_bit_cache_doubles_the_tokens_of_a_counted_pool(given: dict[str, in
 def test_a_pool_in_bytes_or_by_share_stays_as_it_is(given: dict[str, Any]) -> None:
     today = scenario(given)
     assert sized_in_bytes(today, Path()) is today
+
+
+def test_a_command_tells_the_stages() -> None:
+    table = scenario({"gpu_memory_utilization": 0.9})
+    model = {**table["model"], "pipeline_parallel_size": 2}
+    lines = command({**table, "model": model}, Path()).splitlines()
+    assert lines[0].startswith("vllm serve")
+    assert "--pipeline-parallel-size 2" in " ".join(lines)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from kvsim.interchange.exports.export import Export, Exported
 from kvsim.interchange.vllm_tiers import flags_of
 from kvsim.plumbing.errors import InputError
+from kvsim.vllm.parallel import parallel_flags, stage_environment
 
 _SCHEDULER = {
     "max_num_seqs": "--max-num-seqs",
@@ -27,7 +28,6 @@ _SWITCHES = {
     "scheduler_reserve_full_isl": "scheduler-reserve-full-isl",
 }
 _MODEL = {
-    "tensor_parallel_size": "--tensor-parallel-size",
     "max_model_len": "--max-model-len",
     "dtype": "--dtype",
     "kv_cache_dtype": "--kv-cache-dtype",
@@ -81,18 +81,17 @@ def _before(exported: Exported) -> Iterator[str]:
         yield f"# GPUs in the order of CUDA_VISIBLE_DEVICES, {per_stage} a stage: {usual}\n"
         for each in others:
             yield f"# but in stage {each['number']}: {each.get('name', usual)}\n"
-    if layers := model.get("pp_layer_partition"):
-        yield f"export VLLM_PP_LAYER_PARTITION={layers}\n"
+    if layers := stage_environment(model):
+        yield f"export {layers}\n"
 
 
 def _flags(exported: Exported) -> Iterator[str]:
     model, scheduler = exported.scenario["model"], exported.scenario["scheduler"]
+    yield from chain.from_iterable(parallel_flags(model))
     for key, flag in _MODEL.items():
         value = model.get(key)
         if value not in (None, "auto"):
             yield from (flag, _KV_DTYPES.get(str(value), str(value)))
-    if (stages := model.get("pipeline_parallel_size", 1)) > 1:
-        yield from ("--pipeline-parallel-size", str(stages))
     if model.get("quantization") == "fp8":
         yield from ("--quantization", "fp8")
     yield from _pool(exported)

@@ -5,6 +5,7 @@ from typing import Any
 
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
+from kvsim.vllm.parallel import parallel_flags, stage_environment
 from kvsim.whatif.advice.change import value_text
 from kvsim.whatif.advice.knobs import KNOBS
 from kvsim.whatif.servers.flags import hub_id, written
@@ -19,7 +20,7 @@ def command_of(simulation: Simulation, table: dict[str, Any]) -> str:
     """The same for a simulation that these tables have made."""
     tables = simulation.resolved()
     model = tables["model"]
-    flags = [f"--tensor-parallel-size {model['tensor_parallel_size']}", *_pool(simulation)]
+    flags = [*(" ".join(each) for each in parallel_flags(model)), *_pool(simulation)]
     comments = []
     for knob in KNOBS:
         part, *rest = knob.key.split(".")
@@ -31,7 +32,7 @@ def command_of(simulation: Simulation, table: dict[str, Any]) -> str:
         elif rest and rest[-1] in _as_given(table, part):
             comments.append(f"# no flag sets {knob.key} = {value_text(value)}")
     name = str(Path(model["hf_config"]).parent) if "hf_config" in model else hub_id(model["name"])
-    return written(f"vllm serve {name}", flags, comments)
+    return written(f"{stage_environment(model)} vllm serve {name}".lstrip(), flags, comments)
 
 
 def _pool(simulation: Simulation) -> list[str]:

@@ -30,8 +30,9 @@ RECORDED = [
     for case in sorted(folder.glob("*/*.json"))
     if re.search('"(serve|kv_groups)":', text := case.read_text())
     and '"speculative_config":' not in text
-    # Other connectors ask for block ids.
-    and (not re.search('"(kv_transfer_config|offload)":', text) or '"pd":' in text)
+    # Connectors with tiers ask for block ids.
+    and '"offload":' not in text
+    and ('"kv_transfer_config":' not in text or '"pd":' in text)
 ]
 
 
