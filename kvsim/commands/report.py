@@ -1,5 +1,6 @@
 """`kvsim report DIR...`: make the reports of stored results anew, in several forms."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -53,5 +54,5 @@ def report(
                 path = out if single else out / f"{place}.{name}"
             check_writable(path.parent)
             made = maker.make(result)
-            replace_file(path, lambda temporary, made=made: temporary.write_bytes(made))  # type: ignore[misc]
+            replace_file(path, partial(Path.write_bytes, data=made))
             typer.echo(str(path))

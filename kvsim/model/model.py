@@ -25,7 +25,8 @@ class Model:
     extra_params: final norm, learned positions, biases of the head.
     source: where the figures come from. kind: the config's model_type ("" if it has none).
     tower_params: of the towers that see and hear, which the GPUs of a group share. rotary_elements:
-    of the tables that positions are rotated by; 0: positions are none or learned.
+    of the tables that positions are rotated by; 0: positions are none or learned. mrope: positions
+    are of time, height and width, for which vLLM may make longer tables.
     hidden_streams: residual states a token has (DeepSeek-V4's hyper-connections).
     kv_cache_dtype: that the checkpoint asks for, "auto" if none (then it is torch_dtype).
     target_reader: of a drafter that reads hidden states of its target, and has its embedding.
@@ -44,6 +45,7 @@ class Model:
     kind: str = ""
     tower_params: int = 0
     rotary_elements: int = 0
+    mrope: bool = False
     kv_cache_dtype: str = "auto"
     hidden_streams: int = 1
     target_reader: TargetReader | None = None

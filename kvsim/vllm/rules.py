@@ -17,6 +17,8 @@ Packing = Literal["repeats", "sizes", "widest"]
 SecondRunner = Literal["none", "qwen3", "listed", "dense", "all"]
 LISTED_KINDS = ("qwen3", "deepseek_v2", "qwen2_moe", "granitemoe", "llama", "mistral")
 LISTED_SPARSE_KINDS = ("deepseek_v2", "qwen2_moe", "granitemoe")
+# Positions in a video may exceed the tokens that it takes (layers/rotary_embedding/mrope.py).
+MROPE_FACTOR = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,8 @@ class SizingRules:
     frees_chunks: local attention frees the blocks before the current chunk
         (VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE).
     exports_states: prefill kernels may write recurrent states out within a chunk.
+    short_mrope_kinds: models with mrope whose positions never exceed the tokens of a sequence, so
+        that their tables of cosines are no longer (model_executor/models/qwen3_vl.py).
     """
 
     default_utilization: float = 0.9
@@ -185,6 +189,11 @@ class SizingRules:
     heeds_kv_cache_dtype: bool = False
     frees_chunks: bool = False
     exports_states: bool = False
+    short_mrope_kinds: tuple[str, ...] = ()
+
+    def rotary_factor(self, kind: str, mrope: bool) -> int:
+        """Rows of the tables of cosines for each position of a model of this model_type."""
+        return MROPE_FACTOR if mrope and kind not in self.short_mrope_kinds else 1
 
     def on_second_runner(self, kind: str, sparse: bool, quantized: bool) -> bool:
         """Whether the second runner serves a model of this model_type; sparse: it has experts."""

@@ -197,11 +197,13 @@ V0_28 = VllmVersion(
     replace(V0_27.sizing, large_batch_bytes=160 * GIB),
 )
 V0_29 = VllmVersion("0.29", replace(V0_28.sizing, runner="all", runner_estimates_graphs=True))
+_SHORT_MROPE = ("qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_5_text", "qwen3_5_moe_text")
+V0_32 = VllmVersion("0.32", replace(V0_29.sizing, short_mrope_kinds=_SHORT_MROPE))
 # The sampler's second pass, with every parameter set, is profiled as well.
-V0_33 = VllmVersion("0.33", replace(V0_29.sizing, runner_bytes_per_logit=14.0, exports_states=True))
+V0_33 = VllmVersion("0.33", replace(V0_32.sizing, runner_bytes_per_logit=14.0, exports_states=True))
 VERSIONS = (
     *(V0, V0_8, V0_9, V0_11, V0_12, V0_13, V0_14, V0_17, V0_18),
-    *(V0_20, V0_21, V0_22, V0_24, V0_25, V0_26, V0_27, V0_28, V0_29, V0_33),
+    *(V0_20, V0_21, V0_22, V0_24, V0_25, V0_26, V0_27, V0_28, V0_29, V0_32, V0_33),
 )
 NEWEST = V0_33
 _NUMBER = re.compile(r"v?(\d+)\.(\d+)(?:[.\w+-]*)?")

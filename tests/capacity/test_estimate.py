@@ -4,6 +4,8 @@ Figures of vLLM 0.19.0 on H100s at 8,192 tokens a step: DEBUG logs of github.com
 llm-d-planner, accuracy/results (Apache-2.0); others with their source beside them.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from kvsim.capacity.deployment import Deployment
@@ -165,6 +167,26 @@ def test_stages_hold_the_whole_model_between_them():
     assert it.model.rotary_elements == it.model.max_position_embeddings * 128
     again = 3 * (it.model.rotary_elements + 4096) * 2  # positions, the final norm
     assert sum(parts) - again == weight_bytes(it, whole(it))
+
+
+# vLLM's wheels 0.31.0 and 0.32.0: rows of cosines for a position of a video.
+@pytest.mark.parametrize(
+    ("model", "version", "rows"),
+    [
+        ("qwen3-vl-2b", "0.31.0", 4),
+        ("qwen3-vl-2b", "0.32.0", 1),
+        ("qwen3.5-4b", "0.19.0", 4),
+        ("qwen3.5-4b", "0.33.0", 1),
+        ("qwen2.5-vl-7b", "0.33.0", 4),
+        ("qwen3-8b", "0.19.0", 1),
+    ],
+)
+def test_tables_of_video_positions_are_longer(model, version, rows):
+    it = deployment(model, version=version)
+    plain = it._replace(model=replace(it.model, mrope=False))
+    more = weight_bytes(it, whole(it)) - weight_bytes(plain, whole(plain))
+    rotated = {"qwen3.5-4b": 64}.get(model, 128)
+    assert more == (rows - 1) * it.model.max_position_embeddings * rotated * 2
 
 
 def test_experts_are_split_over_copies_too():

@@ -1,5 +1,7 @@
 """Ceilings of the device: bandwidth and FLOP/s that no sample may exceed."""
 
+from functools import partial
+
 import torch
 
 from kvsim.backend.measure.timing import StepClock, clock_of
@@ -44,8 +46,8 @@ def _links(clock: StepClock, device: str) -> dict[str, object]:
     to_device, to_host = [], []
     for size in LINK_BYTES:
         near, far = host[:size], there[:size]
-        up = clock.time(lambda near=near, far=far: far.copy_(near, non_blocking=True))  # type: ignore[misc]
-        down = clock.time(lambda near=near, far=far: near.copy_(far, non_blocking=True))  # type: ignore[misc]
+        up = clock.time(partial(far.copy_, near, non_blocking=True))
+        down = clock.time(partial(near.copy_, far, non_blocking=True))
         to_device.append([size, up.seconds])
         to_host.append([size, down.seconds])
     return {"host_to_device": to_device, "device_to_host": to_host}

@@ -31,7 +31,7 @@ def weight_bytes(deployment: Deployment, stage: Stage) -> int:
         experts = _expert_params(deployment, layer)
         total += Weights(one.linear, experts, one.other, one.mixer)
     element = DTYPE_BYTES[model.torch_dtype]
-    made = model.rotary_elements
+    made = model.rotary_elements * deployment.version.rotary_factor(model.kind, model.mrope)
     made += sum(_absorbed(layer) for layer in stage.layers) // tp
     return model.weight_format.num_bytes(total) + made * element
 

@@ -10,7 +10,7 @@ from kvsim.model.hf.extras import model_extras
 from kvsim.model.hf.keys import Keys
 from kvsim.model.hf.kv_dtype import AUTO, stored_kv_dtype
 from kvsim.model.hf.quantization import weight_format
-from kvsim.model.hf.rotary import rotary_elements
+from kvsim.model.hf.rotary import has_mrope, rotary_elements
 from kvsim.model.hf.target_reader import target_reader
 from kvsim.model.hf.towers import tower_params
 from kvsim.model.hf.well_formed import MOST, check_kinds
@@ -75,6 +75,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         "extra_params": model_extras(keys, len(layers)),
         "tower_params": tower_params(content, keys.hidden),
         "rotary_elements": rotary_elements(keys, longest),
+        "mrope": has_mrope(keys),
         "source": where,
         "kind": keys.kind,
         "hidden_streams": keys.integer("hc_mult") if keys.architecture.compressed else 1,

@@ -19,6 +19,12 @@ def rotary_elements(keys: Keys, longest: int) -> int:
     return rows * _rotated(keys)
 
 
+def has_mrope(keys: Keys) -> bool:
+    """Whether a position is three numbers: of time, height and width in an image or a video."""
+    tables = (keys.inner("rope_scaling"), keys.inner("rope_parameters"))
+    return any(table.get("mrope_section", default=None) is not None for table in tables)
+
+
 def _rotated(keys: Keys) -> int:
     """Elements of one head that a position rotates."""
     if keys.kind in UNROTATED or keys.get("num_attention_heads", "n_head", default=None) is None:

@@ -315,7 +315,8 @@ def test_the_collected_logs():
     summary = summarise([compare(row) for row in read_rows(LOGS)])
     assert summary.answered >= 0.95
     assert summary.pool.median <= 0.01
-    assert summary.pool.p90 <= 0.04
+    assert summary.described.p90 <= 0.03
+    assert summary.pool.p90 <= 0.05  # the utilisation of the worst ones is a guess
     assert summary.tokens.p90 <= 0.001
 
 
