@@ -26,13 +26,14 @@ CARDS = (
 
 class CardLine(NamedTuple):
     """The number of one run. place: of the run in its result. share: of the best one, for a bar
-    that is longer where the number reads better. best: whether it is best.
+    that is longer where the number reads better; None where the run has no such number, and no bar.
+    best: whether it is best.
     """
 
     place: int
     label: str
     text: str
-    share: float
+    share: float | None
     best: bool
 
 
@@ -54,10 +55,11 @@ def cards(result: Result) -> list[Card]:
     for measure in CARDS:
         top = best(measure, runs)
         rivals = {at: run for at, run in enumerate(runs) if run.pool_of != "prefill"}
-        values = {at: measure.value(run) or 0.0 for at, run in rivals.items()}
-        shares = {at: _share(measure, value, list(values.values())) for at, value in values.items()}
+        values = {at: measure.value(run) for at, run in rivals.items()}
+        known = {at: value for at, value in values.items() if value is not None}
+        shares = {at: _share(measure, value, list(known.values())) for at, value in known.items()}
         lines = tuple(
-            CardLine(at, run.label, measure.text(run), shares[at], at in top)
+            CardLine(at, run.label, measure.text(run), shares.get(at), at in top)
             for at, run in rivals.items()
         )
         made.append(Card(measure.title, measure.meaning, lines, measure.better is not None))

@@ -16,7 +16,7 @@ from kvsim.report.figures import FIGURES
 from kvsim.report.filled_page import Drawn, whole_page
 from kvsim.report.measures import MEASURES, best, shown
 from kvsim.report.names import called
-from kvsim.report.numbers import count, listed, plural, size
+from kvsim.report.numbers import count, listed, percent, plural, size
 from kvsim.report.parts import part_rows
 from kvsim.report.remarks import remarks
 from kvsim.report.request_list import request_list
@@ -54,6 +54,7 @@ def contents(result: Result, names: Iterable[str] = FIGURES) -> dict[str, Any]:
             for look in LOOKS
             if any(run.memory.time_mean.of(look.name) >= _SEEN for run in runs)
         ],
+        "seen": percent(_SEEN),
         "next": _next(result),
         "is_fleet": bool(result.fleets),
         "bars_mean": "" if result.fleets else how_to_read(cards(result)),

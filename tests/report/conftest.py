@@ -270,6 +270,12 @@ def result() -> Result:
 
 
 @pytest.fixture(scope="session")
+def one_of_two() -> Result:
+    """A run that served requests and one that served none."""
+    return ODD_RESULTS["one of two ran"]
+
+
+@pytest.fixture(scope="session")
 def hostile() -> Result:
     """A run whose label would like to be HTML."""
     return ODD_RESULTS["hostile label"]

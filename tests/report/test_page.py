@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.pages import figures, letters_of, text_of
 
 from kvsim.plumbing.toml import to_toml
-from kvsim.report import address_map, request_list
+from kvsim.report import address_map, numbers, request_list
 from kvsim.report.address_map import address_maps
 from kvsim.report.cards import CARDS, cards
 from kvsim.report.classes import LOOKS
@@ -178,6 +178,31 @@ def test_a_longer_bar_of_a_card_is_better(traced):
     assert said in make_page(traced)
     alone = Result(traced.scenario, traced.runs[:1])
     assert "A longer bar" not in make_page(alone)
+
+
+def test_a_run_without_a_number_has_no_bar_and_the_others_are_scaled_among_themselves(
+    one_of_two,
+):
+    """Once a run that served nothing had the full bar, the best one, for its missing latency."""
+    ran, empty = one_of_two.runs
+    assert empty.summary.ttft_s.p50 is None
+    first_token = cards(one_of_two)[1]
+    assert [(line.text, line.share) for line in first_token.lines] == [
+        (numbers.seconds(ran.summary.ttft_s.p50), 1.0),
+        (numbers.NOTHING, None),
+    ]
+    page = make_page(one_of_two)
+    nothing = sum(line.share is None for card in cards(one_of_two) for line in card.lines)
+    assert page.count('<span class="bar none"></span>') == nothing
+    assert page.count('<span class="bar"><span') == 8 - nothing
+
+
+def test_classes_below_the_threshold_are_not_said_to_be_absent(traced):
+    """Once a class that took 0.05 % stood under classes "which no run had"."""
+    page = make_page(traced)
+    said = "The other classes, which took less than 0.1 % on average or did not occur"
+    assert said in page
+    assert "which no run had" not in page
 
 
 def embedded(page):

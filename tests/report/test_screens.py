@@ -109,6 +109,12 @@ COPIED = (
     " getSelection().removeAllRanges();"
     " return [copied, [...part.children].map(line => line.textContent).join('\\n')]})"
 )
+# Names in the cards that end in an ellipsis.
+CUT = (
+    "return [...document.querySelectorAll('.card .label')]"
+    ".filter(t => t.scrollWidth > t.clientWidth + 1 || t.scrollHeight > t.clientHeight + 1)"
+    ".map(t => t.textContent)"
+)
 SMALL = (
     "return [...document.querySelectorAll('svg text, td, th, p')].filter(t => t.textContent.trim()"
     " && parseFloat(getComputedStyle(t).fontSize) < 9).map(t => t.textContent)"
@@ -177,7 +183,7 @@ def test_a_page_is_whole_and_can_be_read(
         target.write_bytes(base64.b64decode(shot["data"]))
     wide, room = browser.execute_script(WIDE)
     assert wide <= room
-    for script in (TABLES, OUTSIDE, SMALL):
+    for script in (TABLES, OUTSIDE, CUT, SMALL):
         assert browser.execute_script(script) == []
     begins = browser.execute_script(FIRST)
     assert begins
