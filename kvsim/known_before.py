@@ -25,6 +25,7 @@ _UNHEEDED = (
     "priorities of requests change nothing here: neither the scheduler's policy, nor its victim, "
     "nor an eviction policy goes by them"
 )
+_ROOM = "give memory.max_loras instead of scheduler.max_loras"
 _FIXED = ("kv_cache_bytes", "kv_cache_tokens", "num_gpu_blocks")
 
 
@@ -48,6 +49,8 @@ def known_before(
         for each in (pool.over_device(devices[0].name, stages), unlike_stages(stages))
         if each is not None
     ]
+    if pool.sized_by == "gpu_memory_utilization" and (most := _without_room(scenario)):
+        found.append(("pool", f"The pool was sized without room for {most} LoRA adapters: {_ROOM}"))
     keys = idle_memory_keys(scenario, model, devices, drafter)
     limited = adapters and _limits_adapters(scenario)
     idle = [f"memory.{key}" for key in keys if key != "max_loras" or not limited]
@@ -123,6 +126,12 @@ def _left_out(scenario: Scenario) -> dict[str, object]:
     version = scenario.scheduler_of(scenario.allocator[0]).engine_version
     found = {key: field.default for key, field in fields.items()}
     return found if version is None else {**found, "engine_version": version}
+
+
+def _without_room(scenario: Scenario) -> int:
+    """Adapters that run at once, of a scenario whose [memory] keeps room for none."""
+    schedulers = (scenario.scheduler_of(each) for each in scenario.allocator)
+    return 0 if scenario.memory.max_loras else max(each.most_adapters for each in schedulers)
 
 
 def _limits_adapters(scenario: Scenario) -> bool:

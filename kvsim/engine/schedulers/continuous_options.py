@@ -70,9 +70,13 @@ class Continuous(SchedulerOptions):
 
     @model_validator(mode="after")
     def _host_keeps_what_runs(self) -> "Continuous":
-        if self.max_cpu_loras is not None and self.max_cpu_loras < (self.max_loras or 1):
+        if not self._host_keeps(self.max_loras or 1):
             raise ValueError("max_cpu_loras must be at least max_loras")
         return self
+
+    def _host_keeps(self, adapters: int) -> bool:
+        """Whether host memory keeps as many adapters as run."""
+        return self.max_cpu_loras is None or self.max_cpu_loras >= adapters
 
     @property
     def serves_special(self) -> bool:
@@ -83,8 +87,24 @@ class Continuous(SchedulerOptions):
         return self.max_loras or 0
 
     def with_adapters(self, max_loras: int) -> Self:
-        if self.max_loras is not None or not max_loras:
+        if not max_loras or self.max_loras == max_loras:
             return self
+        if self.max_loras is not None:
+            raise InputError(
+                "vLLM has one --max-loras: the pool keeps room for the adapters that run at once",
+                where="scheduler.max_loras",
+                value=self.max_loras,
+                limit=f"memory.max_loras = {max_loras}",
+                remedy="leave one of them out, or give both the same number",
+            )
+        if not self._host_keeps(max_loras):
+            raise InputError(
+                "max_cpu_loras must be at least max_loras",
+                where="scheduler.max_cpu_loras",
+                value=self.max_cpu_loras,
+                limit=f"memory.max_loras = {max_loras}",
+                remedy="raise it, or lower memory.max_loras",
+            )
         return self.model_copy(update={"max_loras": max_loras})
 
     @model_validator(mode="after")

@@ -96,7 +96,9 @@ class SchedulerOptions(Options):
         return 0
 
     def with_adapters(self, max_loras: int) -> Self:
-        """The same options with as many adapters at once, unless they say how many."""
+        """The same options with as many adapters at once as the pool keeps room for; 0: it does not
+        say. InputError where they say otherwise.
+        """
         return self
 
     def drafting(self, speculation: Speculation) -> Speculation:

@@ -250,6 +250,53 @@ def test_what_is_not_served_is_refused_before_the_run(
         kvsim.simulate(made, [request_])
 
 
+@pytest.mark.parametrize(
+    ("own", "named"),
+    [
+        ({"max_loras": 16}, "scheduler.max_loras: .* got 16; limit memory.max_loras = 4"),
+        ({"max_loras": 2, "max_cpu_loras": 9}, "scheduler.max_loras: .* got 2"),
+        ({"max_loras": 0}, "scheduler.max_loras: .* got 0"),
+        ({"max_cpu_loras": 2}, "scheduler.max_cpu_loras: .* got 2; limit memory.max_loras = 4"),
+    ],
+    ids=str,
+)
+def test_adapters_that_run_are_those_that_the_pool_has_room_for(
+    tables: Any, own: dict[str, int], named: str
+) -> None:
+    made = tables(
+        allocator=[{"kind": "paged"}],
+        memory={"kv_cache_tokens": 14_000, "max_loras": 4},
+        scheduler={"kind": "continuous", **own},
+        step_time=STEP,
+    )
+    with pytest.raises(InputError, match=named):
+        kvsim.simulate(made, [Request("a", 0, 9, 1, adapter=0)])
+
+
+@pytest.mark.parametrize("beside", [{}, {"max_loras": 4}, {"max_cpu_loras": 4}], ids=str)
+def test_the_pools_adapters_and_equal_keys_of_the_scheduler_go_together(
+    tables: Any, beside: dict[str, int]
+) -> None:
+    made = tables(
+        allocator=[{"kind": "paged"}],
+        memory={"kv_cache_tokens": 14_000, "max_loras": 4},
+        scheduler={"kind": "continuous", **beside},
+        step_time=STEP,
+    )
+    requests = [Request(str(n), n, 9, 1, adapter=n) for n in range(6)]
+    (run,) = kvsim.simulate(made, requests).runs
+    assert run.summary["adapters"]["activated"] == 6
+
+
+def test_a_pool_that_was_sized_without_room_for_adapters_says_so(tables: Any) -> None:
+    made = tables(allocator=[{"kind": "paged"}], scheduler={"kind": "continuous", "max_loras": 3})
+    made |= {"memory": {}, "step_time": STEP}
+    requests = [Request("a", 0, 9, 1, adapter=0)]
+    (run,) = kvsim.simulate(made, requests).runs
+    assert any("without room for 3 LoRA adapters" in note.text for note in run.summary.notes or ())
+    assert run.summary["adapters"]["activated"] == 1
+
+
 def test_the_time_of_the_encoder_and_of_copies_of_adapters_comes_before_the_step(
     tables: Any,
 ) -> None:
