@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kvsim.engine.connectors.shared import Shared
+from kvsim.engine.observer import Observer
 from kvsim.fleet.cells import FleetCell, cells_of
 from kvsim.fleet.checks import check_changes
 from kvsim.fleet.members import AnyPart, FleetMember
@@ -117,9 +118,11 @@ class FleetSimulation:
         *,
         addresses: bool = False,
         spread: Spread | None = None,
+        observer_of: Callable[[int], Observer] | None = None,
     ) -> FleetRuns:
         """The fleet under one allocator, over all requests; a group with an allocator of its own
-        keeps it. spread: serves the cells elsewhere.
+        keeps it. spread: serves the cells elsewhere. observer_of: who watches the replica of a
+        number; addresses are then not logged.
         """
         began_s = time.perf_counter()
         shares = any(shared_by(kind.scenario) for kind, _ in self._kinds)
@@ -130,7 +133,11 @@ class FleetSimulation:
             served = []
             for cell in cells:
                 moved = progress and _further(progress, served, len(stream.requests))
-                served.append(self.cell(options, label, cell, moved, addresses=addresses))
+                served.append(
+                    self.cell(
+                        options, label, cell, moved, addresses=addresses, observer_of=observer_of
+                    )
+                )
         by_number = {
             number: run
             for cell, each in zip(cells, served, strict=True)
@@ -165,6 +172,7 @@ class FleetSimulation:
         progress: Callable[[str, int, int], None] | None = None,
         *,
         addresses: bool = False,
+        observer_of: Callable[[int], Observer] | None = None,
     ) -> CellRuns:
         """One cell under one allocator; see `runs`."""
         chosen = [self._kinds[number] for number in cell.numbers]
@@ -176,12 +184,20 @@ class FleetSimulation:
             logs.append(_address_log())
             return logs[number]
 
+        def place_of(number: int) -> int:
+            return cell.numbers[number] if number < len(cell.numbers) else number
+
+        def watch_of(number: int) -> Observer:
+            return log_of(number) if observer_of is None else observer_of(place_of(number))
+
+        watched, addresses = addresses or observer_of is not None, addresses and observer_of is None
+
         served = serve_fleet(
             self.options,
             [kind.part(each) for kind, each in zip(kinds, own, strict=True)],
             stream,
             self._seed,
-            observer_of=log_of if addresses else None,
+            observer_of=watch_of if watched else None,
             like=self._like,
             progress=progress and partial(progress, label),
         )
@@ -190,11 +206,10 @@ class FleetSimulation:
         single = len(self._kinds) == len(members) == 1
         for number, member in enumerate(members):
             like = number if changes is None else changes.lives[number].like
-            place = cell.numbers[number] if number < len(cell.numbers) else number
             run = kinds[like].recorded(
                 member,
                 own[like],
-                label if single else f"{label} #{place}",
+                label if single else f"{label} #{place_of(number)}",
                 served.num_requests[number],
                 served.began_s,
                 shareable=not stream.anonymous,

@@ -27,6 +27,7 @@ from kvsim.memory.options import AllocatorOptions
 from kvsim.memory.paged.options import Paged
 from kvsim.results.summary import RunSummary
 from kvsim.simulation import Simulation
+from kvsim.whatif.deployments import check_alike, served
 from kvsim.whatif.findings import Findings, FindingsTable, as_data
 
 Progress = Callable[[str, str], None]
@@ -76,6 +77,7 @@ def attribute(
 ) -> tuple[Attribution, ...]:
     """Every allocator of the scenario. progress: called with its label and what is simulated."""
     scenario = simulation.scenario
+    check_alike(scenario, "attribute")
     return tuple(
         _attribute(simulation, options, label, progress)
         for options, label in zip(scenario.allocator, scenario.labels(), strict=True)
@@ -86,20 +88,20 @@ def _attribute(
     simulation: Simulation, options: AllocatorOptions, label: str, progress: Progress
 ) -> Attribution:
     progress(label, "as it is")
-    run = simulation.run(options, label)
-    before = actual = _outcome(run.summary)
-    wasted = run.summary.memory.time_mean
+    summary = served(simulation, options, label)
+    before = actual = _outcome(summary)
+    wasted = summary.memory.time_mean
     costs = []
     for classes, without in options.removals():
         if without is not None and not any(wasted.of(name) for name in classes):
             continue  # there is nothing of it to remove
         progress(label, f"without {', '.join(classes)}")
-        after = _outcome(simulation.run(without or IDEAL, label).summary)
+        after = _outcome(served(simulation, without or IDEAL, label))
         tokens = after.tokens_per_s - before.tokens_per_s
         gpus = tokens / actual.tokens_per_s if actual.tokens_per_s else 0.0
         costs.append(WasteCost(classes, after.running - before.running, tokens, gpus, after))
         before = after
-    return Attribution(run.kind, label, actual, tuple(costs))
+    return Attribution(summary.allocator, label, actual, tuple(costs))
 
 
 IDEAL = Paged(block_size=1, enable_prefix_caching=False, watermark=0.0)

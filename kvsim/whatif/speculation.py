@@ -15,6 +15,7 @@ from kvsim.report.numbers import count, number, percent, seconds, size
 from kvsim.results.summary import SpeculationSummary
 from kvsim.simulation import Simulation
 from kvsim.speculation import TABLE
+from kvsim.whatif.deployments import check_alone
 from kvsim.whatif.findings import Findings, FindingsTable, as_data
 
 
@@ -67,6 +68,7 @@ class SpeculationCost(NamedTuple):
 def speculation_costs(simulation: Simulation) -> tuple[SpeculationCost, ...]:
     """Every allocator of the scenario; InputError for a scenario that drafts nothing."""
     scenario = simulation.scenario
+    check_alone(scenario, "speculation")
     config = scenario.speculative_config
     if config is None:
         raise InputError(

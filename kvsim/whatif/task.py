@@ -24,7 +24,7 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.version import VERSION
 from kvsim.whatif.notes import WORKLOAD
-from kvsim.whatif.watch import QueueWatch
+from kvsim.whatif.watch import QueueWatch, QueueWatches
 from kvsim.workload.options import WorkloadOptions
 
 Row = dict[str, Any]
@@ -126,7 +126,8 @@ def _fleet_rows(task: Task, simulation: Simulation, fleet: FleetSimulation) -> l
     """The numbers of the whole fleet, an allocator each."""
     rows = []
     for options, label in zip(simulation.scenario.allocator, simulation.labels, strict=True):
-        served = fleet.runs(options, label, simulation.stream)
+        watch = QueueWatches(simulation.scenario.scheduler_of(options)) if task.waits else None
+        served = fleet.runs(options, label, simulation.stream, observer_of=watch)
         row = flat(served.summary.simulated())
         recorders = [run.recorder for run in served.runs if run.recorder is not None]
         row["saturated"] = any(map(_saturated, served.runs))
@@ -135,6 +136,9 @@ def _fleet_rows(task: Task, simulation: Simulation, fleet: FleetSimulation) -> l
             everyone = served.summary.requests.submitted
             kept = sum(within(Departures.of(each), task.limits_s) for each in recorders)
             row["within"] = kept / everyone if everyone else 0.0
+        if watch is not None:
+            spent_ps = sum(each.waiting_sum + each.running_sum for each in recorders)
+            row.update(flat(watch.waits(spent_ps)._asdict(), "waits."))
         rows.append(row)
     return rows
 

@@ -90,3 +90,21 @@ class QueueWatch(Observer):
         if self._most_tokens is not None and plan.new_tokens >= self._most_tokens:
             return "step"
         return "holes" if scheduler.usage().external else "memory"
+
+
+class QueueWatches:
+    """The queues of several engines with these options of their scheduler; called for each one."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._watches: list[QueueWatch] = []
+
+    def __call__(self, number: int) -> QueueWatch:
+        watch = QueueWatch(self._options)
+        self._watches.append(watch)
+        return watch
+
+    def waits(self, whole_ps: int) -> QueueWaits:
+        """The waits of all together, as shares of `whole_ps` picoseconds."""
+        shares = [each.waits(whole_ps) for each in self._watches]
+        return QueueWaits(*map(sum, zip(*shares, strict=True)))

@@ -26,6 +26,7 @@ from kvsim.simulation import Simulation
 from kvsim.whatif.advice.change import Advice, Change, Goal, value_text
 from kvsim.whatif.advice.knobs import KNOBS, Knob
 from kvsim.whatif.advice.survey import Survey
+from kvsim.whatif.deployments import check_alike, num_replicas
 from kvsim.whatif.intervals import Ratio
 from kvsim.whatif.notes import noted
 from kvsim.whatif.pairs import Trials, more_refused, ratios
@@ -44,6 +45,9 @@ class Advisor:
     def __init__(
         self, table: Table, folder: Path, goal: Goal, runner: TaskRunner, *, repeat: int = 5
     ) -> None:
+        scenario = Scenario.from_table(table, folder)
+        check_alike(scenario, "advise")
+        self.num_replicas = num_replicas(scenario)
         self.folder, self.goal, self.trials = folder, goal, Trials(runner, folder)
         self.label, alone = paged_alone(table, folder)
         longest = Simulation(Scenario.from_table(alone, folder), []).max_model_len
@@ -79,8 +83,16 @@ class Advisor:
             reported,
             also,
             Survey(self.trials, self.replicates, self.folder, self.goal).of(self.table, best),
-            tuple(noted(rows)),
+            (*self._fleet_note(), *noted(rows)),
         )
+
+    def _fleet_note(self) -> list[str]:
+        if self.num_replicas == 1:
+            return []
+        return [
+            f"All numbers are of the {self.num_replicas:,} replicas together. Each replica starts "
+            "with these flags."
+        ]
 
     def _check_today(self) -> None:
         """InputError unless the goal has a value at today's settings: no other can be compared."""

@@ -59,6 +59,11 @@ def _sizes_table(answer: CacheAnswer) -> FindingsTable:
         *(("on the device", "in a tier", "tier, GiB") if tiers else ()),
     )
     note = f"Of {count(answer.query_tokens)} prompt tokens, in blocks of {answer.block_tokens:,}."
+    if answer.replicas > 1:
+        note += (
+            f" Each of the {count(answer.replicas)} replicas has a cache of this size, for the "
+            "prompts that the router sends to it."
+        )
     if tiers:
         note += " A cache larger than the pool is a tier that copies all that is computed."
     note = "\n".join(filter(None, [note, answer.why]))
@@ -105,6 +110,7 @@ def _data(answer: CacheAnswer) -> dict[str, Any]:
         "block_tokens": answer.block_tokens,
         "query_tokens": answer.query_tokens,
         "pool_tokens": answer.pool_tokens,
+        **({"replicas": answer.replicas} if answer.replicas > 1 else {}),
         "token_bytes": answer.token_bytes,
         "unlimited": answer.unlimited,
         "unlimited_tokens": answer.unlimited_tokens,

@@ -8,7 +8,7 @@ last to use is always one stretch of its path, down to its end; the blocks used 
 later prompts of what is left of theirs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +42,24 @@ class HitCurve(NamedTuple):
     def unlimited(self) -> float:
         """The share that a cache finds which forgets nothing."""
         return self.ratio(len(self.hit_tokens) * self.block_tokens)
+
+    @classmethod
+    def together(cls, curves: Sequence["HitCurve"]) -> "HitCurve":
+        """The hits of several caches of one size, each with prompts of its own."""
+        longest = max(len(each.hit_tokens) for each in curves)
+
+        def summed(parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
+            total = np.zeros(longest, dtype=np.int64)
+            for part in parts:
+                total += np.pad(part, (0, longest - len(part)), "edge")
+            return total
+
+        return cls(
+            summed(each.hit_tokens for each in curves),
+            summed(each.hit_blocks for each in curves),
+            sum(each.query_tokens for each in curves),
+            curves[0].block_tokens,
+        )
 
 
 def lru_curve(

@@ -10,12 +10,13 @@ from kvsim.plumbing.errors import InputError
 from kvsim.shared_sequences import BLOCK_SIZE
 from kvsim.simulation import Simulation
 from kvsim.whatif.cache_curve.belady import belady_hits
-from kvsim.whatif.cache_curve.lru import lru_curve
+from kvsim.whatif.cache_curve.lru import HitCurve, lru_curve
 from kvsim.whatif.cache_curve.matching import Matching, matching, unit_to_try, why
-from kvsim.whatif.cache_curve.order import in_order
+from kvsim.whatif.cache_curve.order import each_in_order
 from kvsim.whatif.cache_curve.policies import PolicyRun, caching_paged, compare_policies
 from kvsim.whatif.cache_curve.prompt_ends import found_at_ends
 from kvsim.whatif.cache_curve.retention import RetentionRun, compare_retention
+from kvsim.whatif.deployments import check_alike, check_alone
 from kvsim.whatif.tier_sizes import all_ranks_bytes
 
 
@@ -74,7 +75,8 @@ class CacheAnswer(NamedTuple):
     pool, and pool_ratio: the share that a cache as large finds. unlimited: the share that a cache
     of any size finds; unlimited_tokens: the size that finds it. token_bytes: of one token's KV on
     all tensor-parallel ranks. why: a sentence where long blocks
-    are why little is found.
+    are why little is found. replicas: caches of each size, one a replica, each with the prompts
+    that come to it; pool_tokens is of one.
     """
 
     block_tokens: int
@@ -88,6 +90,7 @@ class CacheAnswer(NamedTuple):
     why: str | None
     policies: tuple[PolicyRun, ...]
     retention: tuple[RetentionRun, ...]
+    replicas: int = 1
 
 
 def cache_answer(
@@ -96,6 +99,7 @@ def cache_answer(
     progress: Callable[[str], None] = lambda _: None,
 ) -> CacheAnswer:
     """The answer to a checked question. progress: called with each full run as it begins."""
+    _check_engines(simulation, question)
     retained: list[RetentionRun] = []
     if question.retention:
         paged = caching_paged(simulation.scenario.allocator)
@@ -103,25 +107,38 @@ def cache_answer(
     policies: tuple[PolicyRun, ...] = ()
     if question.policies:
         policies = tuple(compare_policies(simulation, question.jobs, progress))
-    requests = in_order(simulation)
+    streams = each_in_order(simulation)
+    prompts = [sum(each.prompt_tokens for each in requests) for requests in streams]
     planned = None if question.block_tokens else _planned(simulation)
     block = question.block_tokens or (planned and planned.block_tokens) or _block_size(simulation)
-    kept = {"outputs": question.outputs, "partial": question.partial}
+
+    def curve_of(size: int) -> HitCurve:
+        kept = {"outputs": question.outputs, "partial": question.partial}
+        return HitCurve.together([lru_curve(requests, size, **kept) for requests in streams])
+
     pool = simulation.layout.tokens_in(simulation.pool.capacity_bytes)
-    curve = lru_curve(requests, block, **kept)
+    curve = curve_of(block)
     reason = None
     if planned is not None and block > BLOCK_SIZE:
-        fine = lru_curve(requests, BLOCK_SIZE, **kept).unlimited
+        fine = curve_of(BLOCK_SIZE).unlimited
         if planned.is_to_blame(curve.unlimited, fine):
             unit, inside = unit_to_try(planned), None
             if unit is not None:
-                inside = found_at_ends(requests, block, unit, outputs=question.outputs)
+                shares = [
+                    found_at_ends(requests, block, unit, outputs=question.outputs)
+                    for requests in streams
+                ]
+                found = sum(share * of for share, of in zip(shares, prompts, strict=True))
+                inside = found / sum(prompts) if sum(prompts) else 0.0
             reason = why(planned, curve.unlimited, fine, BLOCK_SIZE, inside)
 
     def most(size: int) -> float | None:
         if not question.belady:
             return None
-        hits = belady_hits(requests, size // block, block, outputs=question.outputs)
+        hits = sum(
+            belady_hits(requests, size // block, block, outputs=question.outputs)
+            for requests in streams
+        )
         return hits / curve.query_tokens if curve.query_tokens else 0.0
 
     def behind(size: int) -> float | None:
@@ -141,7 +158,16 @@ def cache_answer(
         reason,
         policies,
         tuple(retained),
+        len(streams),
     )
+
+
+def _check_engines(simulation: Simulation, question: CacheQuestion) -> None:
+    """InputError for engines that are not alike, and for runs that look into one engine alone."""
+    check_alike(simulation.scenario, "cache")
+    for name in ("policies", "retention"):
+        if getattr(question, name):
+            check_alone(simulation.scenario, f"cache --{name}")
 
 
 def _planned(simulation: Simulation) -> Matching | None:

@@ -60,12 +60,13 @@ def doctor_findings(diagnosis: Diagnosis) -> Findings:
         [
             *([("run", subject.name)] if subject.name else []),
             ("allocator", case.label),
+            *([] if case.number is None else [("replica", f"#{case.number}")]),
             ("requests", numbers.count(case.num_requests)),
             ("runs", str(diagnosis.runs)),
         ],
         doctor_sentences(diagnosis),
         sections,
-        case.simulation.resolved(),
+        case.whole.resolved(),
         _data(diagnosis),
         suspicions(diagnosis),
     )
@@ -161,6 +162,7 @@ def _data(diagnosis: Diagnosis) -> dict[str, Any]:
     subject = diagnosis.subject
     return {
         "label": diagnosis.case.label,
+        "replica": diagnosis.case.number,
         "run": subject.name or None,
         "real": [{**each._asdict(), "difference": each.difference} for each in subject.beside],
         "healthy": diagnosis.healthy,

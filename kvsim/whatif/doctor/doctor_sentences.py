@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from kvsim.report import numbers
+from kvsim.whatif.deployments import num_replicas
 from kvsim.whatif.doctor.diagnosis import CauseFinding, Diagnosis
 from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
+from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.intervals import ratio_text
 
 OUTCOMES = {
@@ -44,8 +46,18 @@ def doctor_sentences(diagnosis: Diagnosis) -> list[str]:
         ),
         *(f"Beware: {text}." for text in _cautions(diagnosis)),
         _basis(diagnosis),
-        *(f"Note: {note}." for note in diagnosis.subject.notes),
+        *(f"Note: {note}." for note in (*diagnosis.subject.notes, *_replica(diagnosis.case))),
     ]
+
+
+def _replica(case: ExaminedRun) -> Iterator[str]:
+    """The replica of a fleet whose ledger was read."""
+    if case.number is not None:
+        yield (
+            f"of {num_replicas(case.whole.scenario):,} replicas the busiest, #{case.number}, was "
+            "examined"
+        )
+        yield "the effect of a cure is that of its flags on every replica, over all requests"
 
 
 def suspicions(diagnosis: Diagnosis) -> list[str]:

@@ -21,6 +21,7 @@ from kvsim.simulation import Simulation
 from kvsim.vllm.grouping import is_uniform
 from kvsim.whatif.cache_curve.lru import HitCurve, lru_curve
 from kvsim.whatif.cache_curve.order import in_order
+from kvsim.whatif.deployments import busiest
 from kvsim.whatif.scenario_tables import Table
 from kvsim.whatif.slot_watch import SlotWatch
 from kvsim.whatif.watch import SUBSTANTIAL, Preempted, QueueWaits, QueueWatch
@@ -28,21 +29,27 @@ from kvsim.whatif.watch import SUBSTANTIAL, Preempted, QueueWaits, QueueWatch
 
 class ExaminedRun:
     """One allocator of a scenario, simulated once. table, folder: the scenario with this allocator
-    alone. simulation: of these tables. run: its run. slots: the watch on llama-server's slots.
+    alone. whole: the simulation of these tables. simulation: of the engine that is examined and of
+    the requests that came to it, in a fleet its busiest replica, `number`. run: its run. slots: the
+    watch on llama-server's slots.
     """
 
     def __init__(self, table: Table, folder: Path) -> None:
         self.table, self.folder = table, folder
-        self.simulation = Simulation(Scenario.from_table(table, folder))
-        scenario = self.simulation.scenario
+        self.whole = Simulation(Scenario.from_table(table, folder))
+        scenario = self.whole.scenario
         self.allocator = scenario.allocator[0]
         self.scheduler = scenario.scheduler_of(self.allocator)
-        self.label = self.simulation.labels[0]
-        self.slots: SlotWatch | None = None
+        self.label = self.whole.labels[0]
+        examined, self.watch = busiest(self.whole, self.allocator, self.label, self._watch)
+        self.simulation, self.number = examined.simulation, examined.number
+        self.run: Run = examined.run
+        self.slots = self.watch if isinstance(self.watch, SlotWatch) else None
+
+    def _watch(self) -> QueueWatch:
         if isinstance(self.scheduler, LlamaServer):
-            self.slots = SlotWatch(self.scheduler, self.simulation.layout)
-        self.watch = self.slots or QueueWatch(self.scheduler)
-        self.run: Run = self.simulation.run(self.allocator, self.label, observer=self.watch)
+            return SlotWatch(self.scheduler, self.whole.layout)
+        return QueueWatch(self.scheduler)
 
     @property
     def summary(self) -> RunSummary:
@@ -63,7 +70,7 @@ class ExaminedRun:
 
     @property
     def num_requests(self) -> int:
-        """The requests of the stream, refused ones included."""
+        """The requests that came to the engine, refused ones included."""
         return len(self.simulation.stream.requests)
 
     def option(self, part: Options, name: str) -> Any:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
+from kvsim.whatif.deployments import check_alike, num_replicas
 from kvsim.whatif.doctor.real import Beside
 from kvsim.whatif.doctor.shorten import shortened
 from kvsim.whatif.scenario_tables import Table, allocator_alone, is_paged
@@ -31,6 +32,8 @@ def subject_of(
     """The allocator of this label, its stream shortened (`shortened`); for None the first paged
     one, or the first there is. InputError where there is none.
     """
+    scenario = Scenario.from_table(table, folder)
+    check_alike(scenario, "doctor")
     found = None
     if label is None:
         found = allocator_alone(table, folder, lambda options, _: is_paged(options))
@@ -42,10 +45,11 @@ def subject_of(
             "no allocator of that label",
             where="--allocator",
             value=label,
-            remedy=f"labels: {', '.join(Scenario.from_table(table, folder).labels())}",
+            remedy=f"labels: {', '.join(scenario.labels())}",
         )
     name, alone = found
-    alone, cut = shortened(alone, folder, most_requests, stretches)
-    others = len(Scenario.from_table(table, folder).allocator) - 1
+    most = most_requests * num_replicas(scenario)
+    alone, cut = shortened(alone, folder, most, stretches)
+    others = len(scenario.allocator) - 1
     notes = [f"of {others + 1} allocators {name} was examined"] if others else []
     return DoctorSubject(alone, folder, tuple([*notes, cut] if cut else notes))

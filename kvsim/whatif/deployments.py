@@ -1,0 +1,103 @@
+"""Scenarios with several engines: those that a what-if takes, and their numbers."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kvsim.memory.options import AllocatorOptions
+from kvsim.plumbing.errors import InputError
+from kvsim.results.result import Run
+from kvsim.results.summary import RunSummary
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+from kvsim.whatif.cache_curve.order import came_to
+from kvsim.whatif.watch import QueueWatch
+
+
+def check_alike(scenario: Scenario, command: str) -> None:
+    """InputError unless the scenario is one engine, or replicas of [fleet] that are all alike."""
+    if scenario.disaggregation is not None:
+        raise scenario.located(
+            InputError(
+                f"kvsim {command} looks into engines that are alike, and these are of two kinds",
+                where="disaggregation",
+                remedy="leave the table out, or ask `kvsim capacity`, which takes both kinds",
+            )
+        )
+    fleet = scenario.fleet
+    for key, remedy in (
+        ("group", "give fleet.replicas instead"),
+        ("autoscaler", "leave it out, and give fleet.replicas"),
+    ):
+        if fleet is not None and getattr(fleet, key):
+            raise scenario.located(
+                InputError(
+                    f"kvsim {command} looks into a fleet of so many equal replicas",
+                    where=f"fleet.{key}",
+                    remedy=remedy,
+                )
+            )
+
+
+def check_alone(scenario: Scenario, command: str) -> None:
+    """InputError unless the scenario is one engine."""
+    check_alike(scenario, command)
+    if scenario.fleet is not None:
+        raise scenario.located(
+            InputError(
+                f"kvsim {command} looks into one engine",
+                where="fleet",
+                remedy="leave the table out, or run `kvsim sweep` over the whole fleet",
+            )
+        )
+
+
+def num_replicas(scenario: Scenario) -> int:
+    """The equal replicas that serve the scenario's requests: 1 without [fleet]."""
+    return 1 if scenario.fleet is None else scenario.fleet.replicas or 1
+
+
+def served(simulation: Simulation, options: AllocatorOptions, label: str) -> RunSummary:
+    """The numbers of all that serve the requests: of the one engine, or of a whole fleet."""
+    if simulation.fleet is None:
+        return simulation.run(options, label).summary
+    return simulation.fleet.runs(options, label, simulation.stream).summary
+
+
+class WatchedReplica(NamedTuple):
+    """One engine watched. simulation: of it and of the requests that came to it. number: in its
+    fleet, from 0; None: it is alone.
+    """
+
+    simulation: Simulation
+    run: Run
+    number: int | None
+
+
+def busiest(
+    simulation: Simulation,
+    options: AllocatorOptions,
+    label: str,
+    watch: Callable[[], QueueWatch],
+) -> tuple[WatchedReplica, QueueWatch]:
+    """The replica in which requests spent the most time, as its fleet has it, and its watch."""
+    if simulation.fleet is None:
+        alone = watch()
+        run = simulation.run(options, label, observer=alone)
+        return WatchedReplica(simulation, run, None), alone
+    watches: dict[int, QueueWatch] = {}
+
+    def watch_of(number: int) -> QueueWatch:
+        watches[number] = watch()
+        return watches[number]
+
+    runs = simulation.fleet.runs(options, label, simulation.stream, observer_of=watch_of).runs
+    number = max(range(len(runs)), key=lambda at: _spent_ps(runs[at]))
+    scenario = simulation.scenario.model_copy(update={"fleet": None})
+    own = Simulation(scenario, [], in_fleet=True)
+    own.stream = came_to(runs[number], simulation.stream)
+    return WatchedReplica(own, runs[number], number), watches[number]
+
+
+def _spent_ps(run: Run) -> int:
+    assert run.recorder is not None  # it has just been simulated
+    return int(run.recorder.waiting_sum + run.recorder.running_sum)
