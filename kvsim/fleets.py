@@ -1,7 +1,7 @@
 """Scenarios with replicas: each kind of replica is a scenario of its own; all share requests."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -38,6 +38,8 @@ class ReplicaKind(Protocol):
     def num_gpus(self) -> int: ...
 
     def part(self, options: AllocatorOptions) -> AnyPart: ...
+
+    def resolved(self) -> dict[str, Any]: ...
 
     def recorded(
         self,
@@ -98,6 +100,11 @@ class FleetSimulation:
         before = 0 if fleet.autoscaler is None else fleet.autoscaler.group
         self._like = sum(count for count, _ in groups[:before])  # what an autoscaler's are like
         self.gpus = [kind.num_gpus for kind, _ in self._kinds]
+
+    @property
+    def kinds(self) -> Sequence[tuple[ReplicaKind, bool]]:
+        """Each replica, and whether its allocator is its own."""
+        return self._kinds
 
     def check(self) -> None:
         """Raise InputError for a router that this fleet cannot have, and for replicas that cannot

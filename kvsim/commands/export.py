@@ -8,7 +8,10 @@ import typer
 from kvsim.commands.arguments import Changes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kvsim.interchange.exports.export import Export, Exported
+    from kvsim.interchange.served import Server
 
 TORCH = "torch-snapshot"
 
@@ -67,6 +70,7 @@ def export(
         _torch(scenario, out, allocator, at_s, options, set_ or [])
         return
     from kvsim.interchange.exports import EXPORTS
+    from kvsim.interchange.exports.export import ServerExport
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.writing import check_file_writable, check_writable
 
@@ -74,9 +78,16 @@ def export(
         raise InputError(f"the {to} format is of the whole run", where="--at", value=at_s)
     form = EXPORTS.get(to, "--to", beside=(TORCH,)).parse(options, f"--to {to}")
     (check_writable if form.folder else check_file_writable)(out)
+    if isinstance(form, ServerExport):
+        server = _server(scenario, allocator, set_ or [])
+        _write(form, form.server_files(server), out)
+        typer.echo(f"{out}: {server.label} as {to}")
+        for line in form.told(server):
+            typer.echo(f"note: {line}")
+        return
     exported = _exported(form, scenario, allocator, set_ or [])
-    _write(form, exported, out)
-    typer.echo(f"{out}: {exported.run.label} as {to}")
+    _write(form, form.files(exported), out)
+    typer.echo(f"{out}: {exported.what} as {to}")
 
 
 def _torch(
@@ -104,6 +115,24 @@ def _torch(
     typer.echo(f"{out}: {label} at {at_s:.3f} s")
 
 
+def _server(scenario: str, allocator: str | None, overrides: list[str]) -> "Server":
+    """The server of one allocator, or of one replica under it; nothing is simulated."""
+    from kvsim.interchange.served import server_of
+    from kvsim.scenario import Scenario
+
+    _check_unchanged(scenario, overrides)
+    loaded = Scenario.load(scenario, overrides)
+    return server_of(loaded, allocator)
+
+
+def _check_unchanged(scenario: str, overrides: list[str]) -> None:
+    """InputError for changes to a result."""
+    from kvsim.plumbing.errors import InputError
+
+    if Path(scenario).is_dir() and overrides:
+        raise InputError("a result has been simulated already", where="--set")
+
+
 def _exported(
     form: "Export", scenario: str, allocator: str | None, overrides: list[str]
 ) -> "Exported":
@@ -115,9 +144,8 @@ def _exported(
     from kvsim.simulation import Simulation
     from kvsim.sized_scenario import place_of
 
+    _check_unchanged(scenario, overrides)
     if Path(scenario).is_dir():
-        if overrides:
-            raise InputError("a result has been simulated already", where="--set")
         result = store.read(Path(scenario))
     else:
         simulation = Simulation(Scenario.load(scenario, overrides))
@@ -141,10 +169,10 @@ def _exported(
     return Exported(result.scenario, first, tuple(others))
 
 
-def _write(form: "Export", exported: "Exported", out: Path) -> None:
+def _write(form: "Export", written: "Iterator[tuple[str, Iterator[str]]]", out: Path) -> None:
     from kvsim.plumbing.writing import lines_writer, replace_files
 
-    files = {name: lines_writer(lines) for name, lines in form.files(exported)}
+    files = {name: lines_writer(lines) for name, lines in written}
     if form.folder:
         replace_files(out, files)
     else:

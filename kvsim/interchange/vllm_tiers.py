@@ -68,6 +68,18 @@ def _tiers_among(
     return found, notes
 
 
+def without_flag_of(tiers: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Keys of a scenario's tiers that no flag sets, with their values, where they are not at their
+    defaults.
+    """
+    told = {"kind", "kv_offloading_size", *_EXTRA, *_THREADS}
+    for at, tier in enumerate(tiers):
+        usual = TIERS.get(tier["kind"]).model_fields
+        for key, value in tier.items():
+            if key not in told and value != usual[key].default:
+                yield f"tier.{at}.{key}", value
+
+
 def flags_of(tiers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The flags of a scenario's tiers; `tiers` have their defaults written out or not."""
     if not tiers:

@@ -13,12 +13,18 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 from typer.testing import CliRunner
 
+from kvsim.capacity.options import WAYS, MemoryOptions
 from kvsim.cli import app
+from kvsim.engine.schedulers import SCHEDULERS
+from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.interchange.exports import EXPORTS
 from kvsim.interchange.exports.export import Exported
 from kvsim.interchange.imported import Imported, import_sources, write_imported
+from kvsim.memory import ALLOCATORS
+from kvsim.model import ModelOptions
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.options import Options
 from kvsim.plumbing.toml import to_toml
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.readers.detect import read_sources
@@ -411,6 +417,142 @@ def test_what_vllm_has_no_flag_for_is_refused(
         changed[table] = [{**changed[table][0], **changes}]
     with pytest.raises(InputError, match=f"{where}: vLLM has no flag for it"):
         text_of("vllm-serve", Exported(changed, exported.run))
+
+
+# A value other than the default for each key of the tables that describe a server.
+SET: dict[str, dict[str, Any]] = {
+    "model": {
+        "dtype": "float32", "quantization": "int4", "weight_bytes_per_param": 0.5,
+        "kv_cache_dtype": "fp8", "kv_scale_group_size": 64, "kv_scale_bytes": 2,
+        "mamba_ssm_cache_dtype": "float32", "tensor_parallel_size": 2,
+        "pipeline_parallel_size": 2, "pp_layer_partition": "5,7", "data_parallel_size": 2,
+        "enable_expert_parallel": True, "decode_context_parallel_size": 2, "max_model_len": 1024,
+        "name": "opt-350m",
+    },
+    "memory": {
+        "weights_gib": 1.0, "activation_gib": 1.0, "other_gib": 1.0, "engine_version": "0.27",
+        "enforce_eager": True, "max_cudagraph_capture_size": 8, "enable_prefix_caching": False,
+        "drafter": "opt-125m", "num_speculative_tokens": 3, "max_loras": 5, "max_lora_rank": 64,
+        "flashinfer_sampler": False, "num_gpu_blocks": 99,
+    },
+    "allocator": {
+        "block_size": 32, "enable_prefix_caching": False, "watermark": 0.1,
+        "sharing": "copy-on-write", "host_cache_gib": 4.0, "eviction_policy": {"kind": "fifo"},
+        "disable_hybrid_kv_cache_manager": True, "prefix_cache_retention_interval": 64,
+        "prefix_match_unit": 8, "prefill_checkpoint_alignment": 64,
+    },
+    "scheduler": {
+        "max_num_seqs": 7, "max_num_batched_tokens": 99, "enable_chunked_prefill": False,
+        "long_prefill_token_threshold": 9, "policy": "priority",
+        "scheduler_reserve_full_isl": False, "async_scheduling": True, "max_cpu_loras": 9,
+        "max_tokens_per_mm_item": 9, "max_num_encoder_input_tokens": 9, "encoder_cache_size": 9,
+        "disable_chunked_mm_input": True, "limit_mm_per_prompt": 3, "encoder_us_per_token": 2.0,
+        "lora_load_ms": 15.0, "semantics": "vllm-0.27", "victim": {"kind": "least-computed"},
+        "preemption_mode": "swap",
+    },
+    "speculative_config": {
+        "method": "ngram", "num_speculative_tokens": 5, "model": "qwen3-0.6b",
+        "hf_config": "/drafter/config.json", "disable_lookahead_block_hashes": True,
+        "acceptance_rate": 0.5, "synthetic_acceptance_rates": [0.5, 0.4],
+        "synthetic_acceptance_length": 2.0, "acceptance_pattern": [1], "draft_us": 9.0,
+    },
+}  # fmt: skip
+# Of a pool that is given in another way, as bytes; of the swap space of what is refused; of slots
+# that are those of [memory].
+ELSEWHERE = {
+    "model": {"hf_config"},
+    "memory": set(WAYS) - {"num_gpu_blocks"} | {"mamba_full_memory_ratio"},
+    "allocator": {"label"},
+    "scheduler": {"swap_space_gib", "swap_latency_us", "max_loras"},
+    "speculative_config": set(),
+}
+OPTIONS: dict[str, type[Options]] = {
+    "model": ModelOptions,
+    "memory": MemoryOptions,
+    "allocator": ALLOCATORS.get("paged"),
+    "scheduler": SCHEDULERS.get("continuous"),
+    "speculative_config": SpeculativeConfig,
+}
+
+
+@pytest.mark.parametrize("table", OPTIONS)
+def test_no_key_of_a_server_is_left_out_in_silence(table: str, exported: Exported) -> None:
+    assert SET[table].keys() | ELSEWHERE[table] == OPTIONS[table].model_fields.keys()
+    drafts = {"method": "eagle", "num_speculative_tokens": 2}
+    loras = {**exported.scenario["memory"], "max_loras": 4}
+    base = {**exported.scenario, "memory": loras, "speculative_config": drafts}
+
+    def written(changes: dict[str, Any]) -> str:
+        old = base["allocator"][0] if table == "allocator" else base[table]
+        new: Any = {**old, **changes}
+        parts = base | {table: [new] if table == "allocator" else new}
+        try:
+            return text_of("vllm-serve", Exported(parts, exported.run))
+        except InputError as refused:
+            return str(refused.where)
+
+    before = written({})
+    for key, value in SET[table].items():
+        found = written({key: value})
+        assert found != before, key
+        assert found.startswith("#") or "vllm serve" in found or found == f"{table}.{key}"
+
+
+def test_adapters_are_flags_that_come_back(tmp_path: Path) -> None:
+    tables = {**TABLES, "memory": {"max_loras": 4, "max_lora_rank": 64}}
+    tables["allocator"] = [{"kind": "paged"}]
+    tables["scheduler"] = {"kind": "continuous", "max_cpu_loras": 8, "lora_load_ms": 15}
+    del tables["workload"]  # a server needs none
+    path = tmp_path / "lora.toml"
+    path.write_text(to_toml(tables))
+    out = tmp_path / "serve.sh"
+    said = CliRunner().invoke(app, ["export", str(path), "--to", "vllm-serve", "--out", str(out)])
+    assert "note: no flag sets scheduler.lora_load_ms = 15.0" in said.output
+    again = imported(out, tmp_path).scenario
+    assert again["memory"]["max_loras"] == again["scheduler"]["max_loras"] == 4
+    assert again["memory"]["max_lora_rank"] == 64
+    assert again["scheduler"]["max_cpu_loras"] == 8
+
+
+def test_a_replica_of_a_group_has_the_flags_of_its_group(tmp_path: Path) -> None:
+    group = {"replicas": 2, "model": {"quantization": "fp8"}, "device": {"name": "l4"}}
+    group["scheduler"] = {"kind": "continuous", "max_num_seqs": 32}
+    tables = {**TABLES, "allocator": [{"kind": "paged"}], "step_time": {"kind": "roofline"}}
+    tables["fleet"] = {"group": [{"replicas": 1}, group]}
+    path = tmp_path / "fleet.toml"
+    path.write_text(to_toml(tables))
+
+    def written(*more: str) -> str:
+        out = tmp_path / "serve.sh"
+        asked = ["export", str(path), "--to", "vllm-serve", "--out", str(out), *more]
+        said = CliRunner().invoke(app, asked)
+        return str(said.exception) if said.exit_code else out.read_text()
+
+    assert "the replicas differ" in written()
+    assert "no replica or allocator" in written("--allocator", "paged #3")
+    first, second = written("--allocator", "paged #0"), written("--allocator", "paged #2")
+    assert "--max-num-seqs 16" in first
+    assert "--quantization" not in first
+    assert "--max-num-seqs 32" in second
+    assert "--quantization fp8" in second
+
+
+def test_equal_replicas_have_one_command_and_ranks_are_a_flag(tmp_path: Path) -> None:
+    tables = {**TABLES, "allocator": [{"kind": "paged"}]}
+    tables["fleet"] = {"replicas": 4, "router": {"kind": "vllm-dp"}, "cells": 2}
+    path, out = tmp_path / "fleet.toml", tmp_path / "serve.sh"
+    path.write_text(to_toml(tables))
+    CliRunner().invoke(app, ["export", str(path), "--to", "vllm-serve", "--out", str(out)])
+    assert "--data-parallel-size 2" in out.read_text()
+
+
+def test_a_head_that_vllm_needs_and_the_scenario_does_not_name_is_told(exported: Exported) -> None:
+    drafts = {"method": "eagle3", "num_speculative_tokens": 2, "acceptance_rate": 0.7}
+    text = text_of(
+        "vllm-serve", Exported({**exported.scenario, "speculative_config": drafts}, exported.run)
+    )
+    assert "# vLLM needs the eagle3 head" in text
+    assert "# no flag sets speculative_config.acceptance_rate = 0.7" in text
 
 
 def test_drafts_and_retention_are_flags_too(exported: Exported) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsim.interchange.served import Server
 from kvsim.model.catalogue import first_id
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import PS_PER_S
@@ -30,6 +31,12 @@ class Exported(NamedTuple):
     def replicas(self) -> "list[Exported]":
         """Each replica by itself."""
         return [Exported(self.scenario, run) for run in (self.run, *self.others)]
+
+    @property
+    def what(self) -> str:
+        """What is exported: a run, or the replicas of a fleet, by its label."""
+        count, label = len(self.replicas), self.run.label
+        return label if count == 1 else f"{label.rpartition(' #')[0]}, {count} replicas,"
 
     @property
     def model(self) -> str:
@@ -125,6 +132,22 @@ class Export(Options):
 
         InputError for a run that the format cannot tell.
         """
+
+
+class ServerExport(Export):
+    """A format of what is served, which needs no run."""
+
+    @abstractmethod
+    def server_files(self, server: Server) -> Iterator[tuple[str, Iterator[str]]]:
+        """The same of a server."""
+
+    @abstractmethod
+    def told(self, server: Server) -> list[str]:
+        """Sentences on what the format does not say of this server."""
+
+    def files(self, exported: Exported) -> Iterator[tuple[str, Iterator[str]]]:
+        server = Server(exported.scenario, exported.allocator, exported.run.label)
+        return self.server_files(server)
 
 
 def answered(run: Run) -> Answered:

@@ -1,108 +1,169 @@
 """The scenario as a command line of vLLM: what to start for a server like the simulated one.
 
-What vLLM has no flag for is refused, not left out.
+What vLLM does otherwise is refused. Of what no flag sets (figures, times, what the checkpoint is),
+a comment below the command tells the value.
 """
 
 import json
 import shlex
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from pathlib import Path
 from typing import Any, ClassVar
 
-from kvsim.interchange.exports.export import Export, Exported
-from kvsim.interchange.vllm_tiers import flags_of
+from kvsim.capacity.options import MemoryOptions
+from kvsim.engine.schedulers import SCHEDULERS
+from kvsim.interchange.exports.export import ServerExport
+from kvsim.interchange.served import Server
+from kvsim.interchange.vllm_tiers import flags_of, without_flag_of
+from kvsim.model.catalogue import first_id
 from kvsim.plumbing.errors import InputError
-from kvsim.vllm.parallel import parallel_flags, stage_environment
+from kvsim.plumbing.options import Options
+from kvsim.vllm.parallel import parallel_flags
+from kvsim.vllm.serve_flags import (
+    drafter_missing,
+    drafting_flags,
+    environment,
+    option_flags,
+    without_flag,
+)
+from kvsim.vllm.versions import NEWEST
 
 _SCHEDULER = {
     "max_num_seqs": "--max-num-seqs",
     "max_num_batched_tokens": "--max-num-batched-tokens",
     "long_prefill_token_threshold": "--long-prefill-token-threshold",
-    "policy": "--scheduling-policy",
-    "max_loras": "--max-loras",
-    "max_cpu_loras": "--max-cpu-loras",
 }
 _SWITCHES = {
     "enable_chunked_prefill": "enable-chunked-prefill",
     "async_scheduling": "async-scheduling",
     "scheduler_reserve_full_isl": "scheduler-reserve-full-isl",
 }
-_MODEL = {
-    "max_model_len": "--max-model-len",
-    "dtype": "--dtype",
-    "kv_cache_dtype": "--kv-cache-dtype",
-}
 # What vLLM does in one way: the value that says so.
-_ITS_OWN = {"victim": "latest", "preemption_mode": "recompute", "sharing": "cache"}
-_SPECULATION = ("method", "num_speculative_tokens", "model", "disable_lookahead_block_hashes")
+_ITS_OWN = {
+    "victim": "latest",
+    "preemption_mode": "recompute",
+    "sharing": "cache",
+    "eviction_policy": "lru",
+}
 _KV_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
-class VllmServe(Export):
+class VllmServe(ServerExport):
     """`vllm serve MODEL --flags`, the pool included."""
 
     what: ClassVar[str] = "a `vllm serve` command line"
 
-    def files(self, exported: Exported) -> Iterator[tuple[str, Iterator[str]]]:
-        _check(exported)
-        words = ["vllm", "serve", exported.model, *_flags(exported)]
-        yield "serve.sh", chain(_before(exported), [_folded(words)])
+    def server_files(self, server: Server) -> Iterator[tuple[str, Iterator[str]]]:
+        _check(server)
+        words = ["vllm", "serve", _model(server.scenario), *_flags(server)]
+        yield "serve.sh", chain(_before(server), [_folded(words)], map(_comment, self.told(server)))
+
+    def told(self, server: Server) -> list[str]:
+        return list(_told(server))
 
 
-def _check(exported: Exported) -> None:
+def _model(tables: Mapping[str, Any]) -> str:
+    """The model's id, or the folder of its config.json."""
+    model = tables["model"]
+    if "name" in model:
+        return first_id(model["name"])
+    config = Path(model["hf_config"])
+    return str(config.parent if config.suffix == ".json" else config)
+
+
+def _check(server: Server) -> None:
     """Refuse what vLLM is not."""
-    kind = exported.run.kind
+    kind, tables = server.allocator["kind"], server.scenario
     if kind != "paged":
-        allocators = exported.scenario["allocator"]
+        allocators = tables["allocator"]
         paged = [each.get("label") or "paged" for each in allocators if each["kind"] == "paged"]
         remedy = f"--allocator {paged[0]!r} exports vLLM's" if paged else "vLLM's is 'paged'"
         raise InputError(
             "vLLM has no such allocator", where="[[allocator]]", value=kind, remedy=remedy
         )
-    scheduler = exported.scenario["scheduler"]
+    scheduler = server.scheduler
     if scheduler["kind"] != "continuous":
         raise InputError("vLLM has no such scheduler", where="[scheduler]", value=scheduler["kind"])
-    for table, where in ((scheduler, "scheduler"), (exported.allocator, "allocator")):
+    for table, where in ((scheduler, "scheduler"), (server.allocator, "allocator")):
         for key, usual in _ITS_OWN.items():
             value = table.get(key)
             named = value.get("kind") if isinstance(value, Mapping) else value
             if named not in (None, usual):
                 raise InputError("vLLM has no flag for it", where=f"{where}.{key}", value=named)
+    if tables.get("disaggregation"):
+        raise InputError(
+            "prefill and decode replicas are started by commands of their own",
+            where="disaggregation",
+            remedy="leave the table out",
+        )
 
 
-def _before(exported: Exported) -> Iterator[str]:
-    """What vLLM takes from the environment: how the layers are dealt out to stages, and the order
-    of unlike GPUs.
-    """
-    model, device = exported.scenario["model"], exported.scenario["device"]
+def _before(server: Server) -> Iterator[str]:
+    """What vLLM takes from the environment, and the order of unlike GPUs."""
+    model, device = server.scenario["model"], server.scenario["device"]
     if others := device.get("stage"):
         per_stage = model.get("tensor_parallel_size", 1)
         usual = device["name"]
         yield f"# GPUs in the order of CUDA_VISIBLE_DEVICES, {per_stage} a stage: {usual}\n"
         for each in others:
             yield f"# but in stage {each['number']}: {each.get('name', usual)}\n"
-    if layers := stage_environment(model):
-        yield f"export {layers}\n"
+    for variable in environment(model, server.scenario["memory"]):
+        yield f"export {variable}\n"
 
 
-def _flags(exported: Exported) -> Iterator[str]:
-    model, scheduler = exported.scenario["model"], exported.scenario["scheduler"]
+def _comment(text: str) -> str:
+    return f"# {text}\n"
+
+
+def _told(server: Server) -> Iterator[str]:
+    """Of this server, what no flag says."""
+    tables, scheduler = server.scenario, server.scheduler
+    schedules = str(scheduler.get("semantics", f"vllm-{NEWEST.name}")).removeprefix("vllm-")
+    for key, version in (
+        ("scheduler.semantics", schedules),
+        ("memory.engine_version", tables["memory"].get("engine_version", NEWEST.name)),
+    ):
+        if version != NEWEST.name:
+            yield f"the flags are of vLLM {NEWEST.name}, {key} is {version}"
+    drafts = tables.get("speculative_config")
+    if (missing := drafter_missing(drafts)) is not None:
+        yield missing
+    parts = {
+        "model": (tables["model"], {}),
+        "memory": (tables["memory"], _usual(MemoryOptions)),
+        "allocator": (server.allocator, {}),
+        "scheduler": (scheduler, _usual(SCHEDULERS.get(scheduler["kind"]))),
+        "speculative_config": (drafts or {}, {}),
+    }
+    for name, (options, usual) in parts.items():
+        for key, value in without_flag(name, options, usual):
+            yield f"no flag sets {key} = {json.dumps(value)}"
+    caches, planned = server.allocator.get("enable_prefix_caching", True), tables["memory"]
+    if planned.get("enable_prefix_caching") not in (None, caches):
+        yield f"no flag sets memory.enable_prefix_caching = {json.dumps(not caches)} beside it"
+    for key, value in without_flag_of(tables.get("tier") or ()):
+        yield f"no flag sets {key} = {json.dumps(value)}"
+
+
+def _usual(options: type[Options]) -> dict[str, Any]:
+    return {name: field.default for name, field in options.model_fields.items()}
+
+
+def _flags(server: Server) -> Iterator[str]:
+    tables, scheduler, options = server.scenario, server.scheduler, server.allocator
+    model = tables["model"]
     yield from chain.from_iterable(parallel_flags(model))
-    for key, flag in _MODEL.items():
-        value = model.get(key)
-        if value not in (None, "auto"):
-            yield from (flag, _KV_DTYPES.get(str(value), str(value)))
-    if model.get("quantization") == "fp8":
-        yield from ("--quantization", "fp8")
-    yield from _pool(exported)
-    options = exported.allocator
+    if model.get("max_model_len") is not None:
+        yield from ("--max-model-len", str(model["max_model_len"]))
+    if (kv := model.get("kv_cache_dtype")) not in (None, "auto"):
+        yield from ("--kv-cache-dtype", _KV_DTYPES.get(str(kv), str(kv)))
+    yield from _pool(server)
     yield from ("--block-size", str(options.get("block_size", 16)))
     yield _switch("enable-prefix-caching", bool(options.get("enable_prefix_caching", True)))
     if options.get("host_cache_gib") is not None:
         yield from ("--kv-offloading-size", str(options["host_cache_gib"]))
-    yield from flags_of(exported.scenario.get("tier") or ())
-    if options.get("disable_hybrid_kv_cache_manager"):
-        yield "--disable-hybrid-kv-cache-manager"
+    yield from flags_of(tables.get("tier") or ())
     if options.get("watermark") is not None:
         yield from ("--watermark", str(options["watermark"]))
     retention = options.get("prefix_cache_retention_interval")
@@ -112,39 +173,28 @@ def _flags(exported: Exported) -> Iterator[str]:
     for key, flag in _SCHEDULER.items():
         if scheduler.get(key) is not None:
             yield from (flag, str(scheduler[key]))
-    if scheduler.get("max_loras"):
-        yield "--enable-lora"
-    if scheduler.get("disable_chunked_mm_input"):
-        yield "--disable-chunked-mm-input"
-    if scheduler.get("limit_mm_per_prompt") is not None:
-        yield from (
-            "--limit-mm-per-prompt",
-            json.dumps({"image": scheduler["limit_mm_per_prompt"]}),
-        )
     for key, name in _SWITCHES.items():
         if scheduler.get(key) is not None:
             yield _switch(name, scheduler[key])
-    drafting = exported.scenario.get("speculative_config")
-    if drafting:
-        config = {key: drafting[key] for key in _SPECULATION if drafting.get(key)}
-        yield from ("--speculative-config", json.dumps(config))
+    yield from option_flags(model, tables["memory"], options, scheduler)
+    drafts = tables.get("speculative_config")
+    if drafts and drafts.get("model"):
+        drafts = {**drafts, "model": first_id(drafts["model"])}
+    yield from drafting_flags(drafts)
 
 
-def _pool(exported: Exported) -> Iterator[str]:
+def _pool(server: Server) -> Iterator[str]:
     """As the scenario gives it; what it gives in tokens as bytes, and blocks too where the layers
     share one table, which vLLM would count otherwise.
     """
-    memory: Mapping[str, Any] = exported.scenario["memory"]
-    one_table = exported.allocator.get("disable_hybrid_kv_cache_manager")
+    memory: Mapping[str, Any] = server.scenario["memory"]
+    one_table = server.allocator.get("disable_hybrid_kv_cache_manager")
     if memory.get("gpu_memory_utilization") is not None:
         yield from ("--gpu-memory-utilization", str(memory["gpu_memory_utilization"]))
     elif memory.get("num_gpu_blocks") is not None and not one_table:
         yield from ("--num-gpu-blocks-override", str(memory["num_gpu_blocks"]))
     else:
-        capacity = exported.run.summary.memory.capacity_bytes
-        yield from ("--kv-cache-memory-bytes", str(capacity))
-    if memory.get("enforce_eager"):
-        yield "--enforce-eager"
+        yield from ("--kv-cache-memory-bytes", str(server.capacity_bytes))
 
 
 def _switch(name: str, on: bool) -> str:

@@ -175,7 +175,7 @@ KNOBS = (
         lambda tokens: f"--prefix-cache-retention-interval {str(tokens).capitalize()}",
     ),
     Knob("allocator.0.eviction_policy", _evictions, None),
-    Knob("allocator.0.watermark", lambda _: (0.0, 0.01, 0.05), None),
+    Knob("allocator.0.watermark", lambda _: (0.0, 0.01, 0.05), _flag("watermark")),
     Knob("scheduler.max_num_seqs", _around("max_num_seqs", 256, 1024), _flag("max-num-seqs")),
     Knob(
         "scheduler.max_num_batched_tokens",
@@ -193,7 +193,11 @@ KNOBS = (
         _flag("long-prefill-token-threshold"),
     ),
     Knob("scheduler.async_scheduling", lambda _: (True, False), _switch("async-scheduling")),
-    Knob("scheduler.scheduler_reserve_full_isl", lambda _: (True, False), None),
+    Knob(
+        "scheduler.scheduler_reserve_full_isl",
+        lambda _: (True, False),
+        _switch("scheduler-reserve-full-isl"),
+    ),
     Knob("scheduler.preemption_mode", lambda _: ("recompute", "swap"), None),
     Knob("scheduler.victim", lambda _: tuple({"kind": name} for name in VICTIMS), None),
 )

@@ -5,10 +5,11 @@ from typing import Any
 
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.vllm.parallel import parallel_flags, stage_environment
+from kvsim.vllm.parallel import parallel_flags
+from kvsim.vllm.serve_flags import drafting_flags, environment, option_flags
 from kvsim.whatif.advice.change import value_text
 from kvsim.whatif.advice.knobs import KNOBS
-from kvsim.whatif.servers.flags import hub_id, written
+from kvsim.whatif.servers.flags import hub_id, together, written
 
 
 def command(table: dict[str, Any], folder: Path) -> str:
@@ -21,6 +22,9 @@ def command_of(simulation: Simulation, table: dict[str, Any]) -> str:
     tables = simulation.resolved()
     model = tables["model"]
     flags = [*(" ".join(each) for each in parallel_flags(model)), *_pool(simulation)]
+    memory, allocator, scheduler = tables["memory"], tables["allocator"][0], tables["scheduler"]
+    told = option_flags(model, memory, allocator, allocator.get("scheduler", scheduler))
+    flags += together((*told, *drafting_flags(tables.get("speculative_config"))))
     comments = []
     for knob in KNOBS:
         part, *rest = knob.key.split(".")
@@ -32,7 +36,8 @@ def command_of(simulation: Simulation, table: dict[str, Any]) -> str:
         elif rest and rest[-1] in _as_given(table, part):
             comments.append(f"# no flag sets {knob.key} = {value_text(value)}")
     name = str(Path(model["hf_config"]).parent) if "hf_config" in model else hub_id(model["name"])
-    return written(f"{stage_environment(model)} vllm serve {name}".lstrip(), flags, comments)
+    program = " ".join((*environment(model, memory), "vllm serve", name))
+    return written(program, flags, comments)
 
 
 def _pool(simulation: Simulation) -> list[str]:

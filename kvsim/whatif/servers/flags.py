@@ -1,6 +1,7 @@
 """Flags of a server's command line from the options of a scenario."""
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -35,6 +36,17 @@ def flags(options: Options, names: Mapping[str, str], where: str) -> tuple[list[
         else:
             found.append(f"--{flag} {value:g}" if isinstance(value, float) else f"--{flag} {value}")
     return found, left
+
+
+def together(words: Iterable[str]) -> list[str]:
+    """Each flag with its value, as a shell reads it."""
+    found: list[str] = []
+    for word in words:
+        if word.startswith("--"):
+            found.append(word)
+        else:
+            found[-1] += f" {shlex.quote(word)}"
+    return found
 
 
 def written(program: str, arguments: Iterable[str], comments: Iterable[str]) -> str:

@@ -165,6 +165,18 @@ def test_the_flags_say_what_the_tables_say(tables: Any) -> None:
     )
 
 
+def test_the_command_of_today_has_adapters_and_other_flags_without_a_knob(tables: Any) -> None:
+    made = tables(
+        allocator=[{"kind": "paged"}],
+        memory={"max_loras": 4, "max_lora_rank": 64, "enforce_eager": True},
+        scheduler={"kind": "continuous", "policy": "priority"},
+    )
+    said = " ".join(command(made, Path()).split())
+    for flag in ("--enable-lora", "--max-loras 4", "--max-lora-rank 64", "--enforce-eager"):
+        assert f"{flag} \\" in said or said.endswith(flag)
+    assert "--scheduling-policy priority" in said
+
+
 def test_the_command_prints_both_settings_and_answers_in_json(tables: Any, tmp_path: Path) -> None:
     table = chats(tables, scheduler={"kind": "continuous", "max_num_seqs": 2})
     table["workload"]["num_requests"] = 40

@@ -1,0 +1,76 @@
+"""The server of a scenario, for exports that need no run: of a fleet, one of its replicas."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kvsim.fleet.routers import ROUTERS
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+_RANKS = "vllm-dp"  # the balancer before the data-parallel ranks of one server
+
+
+class Server(NamedTuple):
+    """scenario: resolved, as of this replica alone. allocator: its table of it. label: how a run
+    of it is called.
+    """
+
+    scenario: Mapping[str, Any]
+    allocator: Mapping[str, Any]
+    label: str
+
+    @property
+    def scheduler(self) -> Mapping[str, Any]:
+        """The allocator's own scheduler, or the scenario's."""
+        found: Mapping[str, Any] = self.allocator.get("scheduler") or self.scenario["scheduler"]
+        return found
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Of the pool of one GPU."""
+        return int(self.scenario["provenance"]["pool"]["capacity_bytes"])
+
+
+def server_of(scenario: Scenario, label: str | None) -> Server:
+    """The server that one allocator stands for. label: the allocator's or a replica's; None: the
+    first allocator. InputError where replicas differ and none is named.
+    """
+    simulation = Simulation(scenario, [])
+    if simulation.fleet is None:
+        _, label = simulation.chosen(label)
+        return _taken(simulation.resolved(), simulation.labels.index(label), label)
+    kinds = simulation.fleet.kinds
+    places = {
+        f"{each} #{number}": (at, number)
+        for at, each in enumerate(simulation.labels)
+        for number in range(len(kinds))
+    }
+    if scenario.fleet is not None and not scenario.fleet.group:
+        places |= {each: (at, 0) for at, each in enumerate(simulation.labels)}
+        label = label or simulation.labels[0]
+    if label not in places:
+        raise InputError(
+            "the replicas differ, and a command is of one of them"
+            if label is None
+            else "no replica or allocator has this label",
+            where="--allocator",
+            value=label,
+            remedy=f"name one: {', '.join(places)}",
+        )
+    at, number = places[label]
+    kind, its_own = kinds[number]
+    return _taken(_with_ranks(kind.resolved(), scenario), 0 if its_own else at, label)
+
+
+def _taken(tables: dict[str, Any], at: int, label: str) -> Server:
+    return Server(tables, tables["allocator"][at], label)
+
+
+def _with_ranks(tables: dict[str, Any], scenario: Scenario) -> dict[str, Any]:
+    """The tables of a replica that is a data-parallel rank, with the number of ranks."""
+    fleet = scenario.fleet
+    if fleet is None or fleet.group or ROUTERS.name_of(fleet.router) != _RANKS:
+        return tables
+    ranks = (fleet.replicas or 1) // fleet.cells
+    return {**tables, "model": {**tables["model"], "data_parallel_size": ranks}}
