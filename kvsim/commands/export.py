@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kvsim.interchange.exports.export import Export, Exported
-    from kvsim.interchange.served import Server
+    from kvsim.interchange.served import ServedScenario
 
 TORCH = "torch-snapshot"
 
@@ -115,7 +115,7 @@ def _torch(
     typer.echo(f"{out}: {label} at {at_s:.3f} s")
 
 
-def _server(scenario: str, allocator: str | None, overrides: list[str]) -> "Server":
+def _server(scenario: str, allocator: str | None, overrides: list[str]) -> "ServedScenario":
     """The server of one allocator, or of one replica under it; nothing is simulated."""
     from kvsim.interchange.served import server_of
     from kvsim.scenario import Scenario

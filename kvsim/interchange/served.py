@@ -11,7 +11,7 @@ from kvsim.simulation import Simulation
 _RANKS = "vllm-dp"  # the balancer before the data-parallel ranks of one server
 
 
-class Server(NamedTuple):
+class ServedScenario(NamedTuple):
     """scenario: resolved, as of this replica alone. allocator: its table of it. label: how a run
     of it is called.
     """
@@ -32,7 +32,7 @@ class Server(NamedTuple):
         return int(self.scenario["provenance"]["pool"]["capacity_bytes"])
 
 
-def server_of(scenario: Scenario, label: str | None) -> Server:
+def server_of(scenario: Scenario, label: str | None) -> ServedScenario:
     """The server that one allocator stands for. label: the allocator's or a replica's; None: the
     first allocator. InputError where replicas differ and none is named.
     """
@@ -63,8 +63,8 @@ def server_of(scenario: Scenario, label: str | None) -> Server:
     return _taken(_with_ranks(kind.resolved(), scenario), 0 if its_own else at, label)
 
 
-def _taken(tables: dict[str, Any], at: int, label: str) -> Server:
-    return Server(tables, tables["allocator"][at], label)
+def _taken(tables: dict[str, Any], at: int, label: str) -> ServedScenario:
+    return ServedScenario(tables, tables["allocator"][at], label)
 
 
 def _with_ranks(tables: dict[str, Any], scenario: Scenario) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsim.interchange.served import Server
+from kvsim.interchange.served import ServedScenario
 from kvsim.model.catalogue import first_id
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import PS_PER_S
@@ -138,15 +138,15 @@ class ServerExport(Export):
     """A format of what is served, which needs no run."""
 
     @abstractmethod
-    def server_files(self, server: Server) -> Iterator[tuple[str, Iterator[str]]]:
+    def server_files(self, server: ServedScenario) -> Iterator[tuple[str, Iterator[str]]]:
         """The same of a server."""
 
     @abstractmethod
-    def told(self, server: Server) -> list[str]:
+    def told(self, server: ServedScenario) -> list[str]:
         """Sentences on what the format does not say of this server."""
 
     def files(self, exported: Exported) -> Iterator[tuple[str, Iterator[str]]]:
-        server = Server(exported.scenario, exported.allocator, exported.run.label)
+        server = ServedScenario(exported.scenario, exported.allocator, exported.run.label)
         return self.server_files(server)
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from kvsim.capacity.options import MemoryOptions
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.interchange.exports.export import ServerExport
-from kvsim.interchange.served import Server
+from kvsim.interchange.served import ServedScenario
 from kvsim.interchange.vllm_tiers import flags_of, without_flag_of
 from kvsim.model.catalogue import first_id
 from kvsim.plumbing.errors import InputError
@@ -54,12 +54,12 @@ class VllmServe(ServerExport):
 
     what: ClassVar[str] = "a `vllm serve` command line"
 
-    def server_files(self, server: Server) -> Iterator[tuple[str, Iterator[str]]]:
+    def server_files(self, server: ServedScenario) -> Iterator[tuple[str, Iterator[str]]]:
         _check(server)
         words = ["vllm", "serve", _model(server.scenario), *_flags(server)]
         yield "serve.sh", chain(_before(server), [_folded(words)], map(_comment, self.told(server)))
 
-    def told(self, server: Server) -> list[str]:
+    def told(self, server: ServedScenario) -> list[str]:
         return list(_told(server))
 
 
@@ -72,7 +72,7 @@ def _model(tables: Mapping[str, Any]) -> str:
     return str(config.parent if config.suffix == ".json" else config)
 
 
-def _check(server: Server) -> None:
+def _check(server: ServedScenario) -> None:
     """Refuse what vLLM is not."""
     kind, tables = server.allocator["kind"], server.scenario
     if kind != "paged":
@@ -99,7 +99,7 @@ def _check(server: Server) -> None:
         )
 
 
-def _before(server: Server) -> Iterator[str]:
+def _before(server: ServedScenario) -> Iterator[str]:
     """What vLLM takes from the environment, and the order of unlike GPUs."""
     model, device = server.scenario["model"], server.scenario["device"]
     if others := device.get("stage"):
@@ -116,7 +116,7 @@ def _comment(text: str) -> str:
     return f"# {text}\n"
 
 
-def _told(server: Server) -> Iterator[str]:
+def _told(server: ServedScenario) -> Iterator[str]:
     """Of this server, what no flag says."""
     tables, scheduler = server.scenario, server.scheduler
     schedules = str(scheduler.get("semantics", f"vllm-{NEWEST.name}")).removeprefix("vllm-")
@@ -150,7 +150,7 @@ def _usual(options: type[Options]) -> dict[str, Any]:
     return {name: field.default for name, field in options.model_fields.items()}
 
 
-def _flags(server: Server) -> Iterator[str]:
+def _flags(server: ServedScenario) -> Iterator[str]:
     tables, scheduler, options = server.scenario, server.scheduler, server.allocator
     model = tables["model"]
     yield from chain.from_iterable(parallel_flags(model))
@@ -183,7 +183,7 @@ def _flags(server: Server) -> Iterator[str]:
     yield from drafting_flags(drafts)
 
 
-def _pool(server: Server) -> Iterator[str]:
+def _pool(server: ServedScenario) -> Iterator[str]:
     """As the scenario gives it; what it gives in tokens as bytes, and blocks too where the layers
     share one table, which vLLM would count otherwise.
     """
