@@ -1,10 +1,12 @@
 """Means over the steps that start within a window of time, exact at both edges."""
 
-from kvsim.memory.ledger import CLASSES, Course, Usage
+from kvsim.memory.course import Course
+from kvsim.memory.ledger import CLASSES, Usage
 from kvsim.memory.parts import NO_PARTS, Parts
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ratio
-from kvsim.results.recorder import SERIES_COLUMNS, Recorder
+from kvsim.results.recorder import Recorder
+from kvsim.results.series import SERIES_COLUMNS
 
 
 class WindowRecorder(Recorder):
@@ -14,8 +16,8 @@ class WindowRecorder(Recorder):
     with weight one.
     Runs of steps must not cross an edge: the caller cuts them there (`Engine.cut`).
 
-    window_steps: number of steps that count. window_sum: bytes * steps of each class.
-    window_running: sequences running * steps.
+    window_steps: number of steps that count. window_rows: rows of the series, from the first to the
+    last. window_running: sequences running * steps.
     """
 
     def __init__(self, capacity_bytes: int, start_ps: int, end_ps: int) -> None:
@@ -23,7 +25,7 @@ class WindowRecorder(Recorder):
         self.start_ps, self.last_ps = start_ps, end_ps
         self.window_steps = 0
         self.window_running = 0
-        self.window_sum = [0] * len(CLASSES)
+        self.window_rows = 0, 0
 
     @property
     def closed(self) -> bool:
@@ -52,7 +54,7 @@ class WindowRecorder(Recorder):
         inside = self.start_ps <= start_ps <= self.last_ps
         if start_ps < self.start_ps <= last or start_ps <= self.last_ps < last:
             raise InvariantError("a run of steps crosses the edge of a window")
-        before = self.step_sum.copy() if inside else []
+        row = self.num_rows
         super().interval(
             start_ps,
             steps,
@@ -68,17 +70,14 @@ class WindowRecorder(Recorder):
         if inside:
             self.window_steps += steps
             self.window_running += num_running * steps
-            self.window_sum = [
-                total + after - was
-                for total, after, was in zip(self.window_sum, self.step_sum, before, strict=True)
-            ]
+            first = self.window_rows[0] if self.window_rows[1] else row
+            self.window_rows = first, self.num_rows
 
     def shares(self) -> dict[str, float]:
         """Each class's share of the capacity, the mean over the window's steps (at least one)."""
         whole = self.capacity_bytes * self.window_steps
-        return {
-            name: ratio(total, whole) for name, total in zip(CLASSES, self.window_sum, strict=True)
-        }
+        sums = self.step_sum_of(*self.window_rows)
+        return {name: ratio(total, whole) for name, total in zip(CLASSES, sums, strict=True)}
 
     def running_mean(self) -> float:
         """Sequences running, the mean over the window's steps (at least one)."""

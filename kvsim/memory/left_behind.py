@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kvsim.layout import KVLayout
-from kvsim.memory.ledger import Course, Jumps, Usage
+from kvsim.memory.course import Course, Jumps
+from kvsim.memory.ledger import OVERPROVISIONED, USED
 from kvsim.memory.parts import LEFT_BEHIND
 
 
@@ -63,14 +64,6 @@ class LeftBehind:
                 if start <= steps:
                     jumps.repeat(token_bytes, start, 1, steps - start + 1)
         return course._replace(
-            jumps=_left(course.jumps, jumps.total),
-            first=_left(course.first, jumps.first),
-            second=_left(course.second, jumps.second),
+            moves=(*course.moves, *jumps.move(USED, OVERPROVISIONED)),
             parts=(*course.parts, *jumps.part(LEFT_BEHIND)),
         )
-
-
-def _left(usage: Usage, num_bytes: int) -> Usage:
-    return usage._replace(
-        used=usage.used - num_bytes, overprovisioned=usage.overprovisioned + num_bytes
-    )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kvsim.memory.ledger import CLASSES
+from kvsim.memory.ledger import CLASSES, IDLE
 from kvsim.plumbing.units import PS_PER_S, seconds_from_ps
 from kvsim.results.departures import Departures, within
 from kvsim.results.gaps import TokenGaps
@@ -184,12 +184,10 @@ def _memory(
             for each, recorder in zip(lives, recorders, strict=False)
         ]
     whole = sum(each.capacity_bytes * ps for each, ps in zip(recorders, spans_ps, strict=True))
-    time_sum, step_sum = [0] * len(CLASSES), [0] * len(CLASSES)
+    time_sum = list(map(sum, zip(*(each.time_sum for each in recorders), strict=True)))
+    step_sum = list(map(sum, zip(*(each.step_sum for each in recorders), strict=True)))
     for each, span_ps in zip(recorders, spans_ps, strict=True):
-        for at in range(len(CLASSES)):
-            time_sum[at] += each.time_sum[at]
-            step_sum[at] += each.step_sum[at]
-        time_sum[CLASSES.index("idle")] += each.capacity_bytes * (span_ps - each.total_ps)
+        time_sum[IDLE] += each.capacity_bytes * (span_ps - each.total_ps)
     steps = sum(each.capacity_bytes * each.steps for each in recorders)
     parts: Counter[str] = Counter()
     for summary, recorder in zip(summaries, recorders, strict=True):

@@ -109,16 +109,17 @@ def _marks(recorder: Recorder) -> tuple[NDArray[np.int64], NDArray[np.int64], ND
     """Times (n + 1,) of the marks and of the end, sequences running between them (n,), and the ps
     booked before each time (n + 1,).
     """
-    marks = np.frombuffer(recorder.marks, dtype=np.int64).reshape(-1, 3)
-    times = np.append(marks[:, 0], recorder.end_ps)
-    return times, marks[:, 1], np.append(marks[:, 2], recorder.total_ps)
+    rows = recorder.rows()
+    marked = np.frombuffer(recorder.marks, dtype=np.int64)
+    booked = np.concatenate([[0], np.cumsum(rows[:, 1] - rows[:, 0])])
+    times = np.append(rows[marked, 0], recorder.end_ps)
+    return times, rows[marked, 3], np.append(booked[marked], recorder.total_ps)
 
 
 def _sums(recorder: Recorder, mark: int) -> NDArray[np.float64]:
     """(classes,) bytes * ps up to a mark, or up to the end."""
-    first = mark * len(CLASSES)
-    booked = recorder.mark_sums[first : first + len(CLASSES)]
-    return np.array(booked or [float(total) for total in recorder.time_sum])
+    row = recorder.marks[mark] if mark < len(recorder.marks) else recorder.num_rows
+    return np.array([float(total) for total in recorder.time_sum_before(row)])
 
 
 def queue_grew(recorder: Recorder) -> tuple[int, int] | None:

@@ -6,15 +6,42 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kvsim.memory.ledger import CLASSES
+from kvsim.memory.ledger import CLASSES, IDLE
+from kvsim.results.class_sums import weighted_sums
 from kvsim.results.departed import Finished
-from kvsim.results.recorder import SERIES_COLUMNS, Recorder
+from kvsim.results.recorder import Recorder
+from kvsim.results.series import SERIES_COLUMNS
 
 Rows = NDArray[np.int64]
 FIRST = SERIES_COLUMNS.index(f"{CLASSES[0]}_bytes")
 LAST = FIRST + len(CLASSES)
 HELD = ("used", "reserved", "overprovisioned", "rounding", "transient")
-IDLE, METADATA = CLASSES.index("idle"), CLASSES.index("metadata")
+METADATA = CLASSES.index("metadata")
+
+
+class MergedRecorder(Recorder):
+    """A recorder whose series is linear between its rows. time_totals, step_totals: of each class,
+    exact. time_before: (rows, classes) bytes * ps before each row, as the series has them.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        super().__init__(capacity_bytes)
+        self.time_totals = [0] * len(CLASSES)
+        self.step_totals = [0] * len(CLASSES)
+        self.time_before = np.zeros((0, len(CLASSES)))
+
+    @property
+    def time_sum(self) -> list[int]:
+        return self.time_totals
+
+    @property
+    def step_sum(self) -> list[int]:
+        return self.step_totals
+
+    def time_sum_before(self, row: int) -> list[int]:
+        if row >= len(self.time_before):
+            return self.time_totals
+        return [round(total) for total in self.time_before[row].tolist()]
 
 
 def merged(recorders: Sequence[Recorder]) -> Recorder:
@@ -23,9 +50,9 @@ def merged(recorders: Sequence[Recorder]) -> Recorder:
     """
     if len(recorders) == 1:
         return recorders[0]
-    found = Recorder(sum(each.capacity_bytes for each in recorders))
+    found = MergedRecorder(sum(each.capacity_bytes for each in recorders))
     begins = [each.first_arrival_ps for each in recorders if each.first_arrival_ps >= 0]
-    rows = [_rows(each) for each in recorders]
+    rows = [each.rows() for each in recorders]
     ends = [int(each[-1, 1]) for each in rows if len(each)]
     found.first_arrival_ps = min(begins, default=-1)
     found.end_ps = max(each.end_ps for each in recorders)
@@ -45,16 +72,15 @@ def merged(recorders: Sequence[Recorder]) -> Recorder:
         found.failures += each.failures
         if each.tier_hits is not None:
             found.tier_hits = (found.tier_hits or {}) | each.tier_hits
-        for at, total in enumerate(each.part_sums):
-            found.part_sums[at] += total
-        for at, total in enumerate(each.step_sum):
-            found.step_sum[at] += total
+        for sums, own in (
+            (found.part_sums, each.part_sums),
+            (found.time_totals, each.time_sum),
+            (found.step_totals, each.step_sum),
+        ):
+            for at, total in enumerate(own):
+                sums[at] += total
     _departures(found, recorders)
     return found
-
-
-def _rows(recorder: Recorder) -> Rows:
-    return np.frombuffer(recorder.series, dtype=np.int64).reshape(-1, len(SERIES_COLUMNS))
 
 
 def _filled(recorder: Recorder, rows: Rows, start: int, end: int) -> tuple[Rows, list[int]]:
@@ -80,7 +106,7 @@ def _filled(recorder: Recorder, rows: Rows, start: int, end: int) -> tuple[Rows,
 
 
 def _books(
-    found: Recorder, recorders: Sequence[Recorder], rows: Sequence[Rows], start: int, end: int
+    found: MergedRecorder, recorders: Sequence[Recorder], rows: Sequence[Rows], start: int, end: int
 ) -> None:
     """The ledger over time."""
     filled = [_filled(each, own, start, end) for each, own in zip(recorders, rows, strict=True)]
@@ -100,9 +126,9 @@ def _books(
         series[:, 2] += np.where(edges[:-1] == mine[:, 0], mine[:, 2], 0)
         series[:, 3:5] += mine[:, 3:5]
         empty = own[np.array(numbers) < 0]
-        for index, total in enumerate(recorder.time_sum):
-            lasts = empty[:, 1] - empty[:, 0]
-            found.time_sum[index] += total + int((empty[:, FIRST + index] * lasts).sum())
+        nothing = weighted_sums(empty[:, FIRST:LAST], empty[:, 1] - empty[:, 0])
+        for place, total in enumerate(nothing):
+            found.time_totals[place] += total
         for name, held in recorder.part_series.items():
             values = np.append(np.array(held, dtype=np.int64), 0)
             row = np.array(numbers)[at]
@@ -120,9 +146,9 @@ def _books(
     lasts = series[:, 1] - series[:, 0]
     means = (series[:, FIRST:LAST] + series[:, LAST:]) / 2.0
     sums = np.vstack([np.zeros(len(CLASSES)), np.cumsum(means * lasts[:, None], axis=0)])[:-1]
-    marks = np.stack([series[:, 0], series[:, 3], series[:, 0] - start], axis=1)
-    found.marks.frombytes(np.ascontiguousarray(marks).tobytes())
-    found.mark_sums.frombytes(np.ascontiguousarray(sums).tobytes())
+    found.time_before = sums
+    found.marks.extend(range(len(series)))
+    found.num_rows = len(series)
 
 
 def _departures(found: Recorder, recorders: Sequence[Recorder]) -> None:

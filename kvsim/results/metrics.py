@@ -164,7 +164,8 @@ def memory(
     """
     capacity = recorder.capacity_bytes
     whole = capacity * recorder.total_ps
-    sums = dict(zip(CLASSES, recorder.time_sum, strict=True))
+    time_sum = recorder.time_sum
+    sums = dict(zip(CLASSES, time_sum, strict=True))
     parts = dict(zip(PARTS, recorder.part_sums, strict=True))
     if pads_blocks:
         parts["block_padding"] = sums["rounding"]
@@ -176,7 +177,7 @@ def memory(
     return MemorySummary(
         capacity_bytes=capacity,
         capacity_tokens=capacity // token_bytes if token_bytes else 0,
-        time_mean=_shares(recorder.time_sum, whole),
+        time_mean=_shares(time_sum, whole),
         parts={name: total / whole for name, total in parts.items() if total},
         step_mean=_shares(recorder.step_sum, capacity * recorder.steps),
         peak_used=recorder.peak_used / capacity,

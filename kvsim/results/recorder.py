@@ -7,42 +7,28 @@ weighs one, as the PagedAttention paper averages).
 from array import array
 from collections.abc import Iterable
 from struct import Struct
+from typing import Final
 
+import numpy as np
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.ledger import (
-    CLASSES,
-    NOTHING,
-    Course,
-    Usage,
-    allocated,
-    check_sum,
-    filed,
-    usage_of,
-)
+from kvsim.memory.course import Course, filed
+from kvsim.memory.ledger import Usage, allocated, check_sum, usage_of
 from kvsim.memory.parts import NO_PARTS, PARTS, Parts
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request
+from kvsim.results.class_sums import Integers, class_sums
 from kvsim.results.departed import Finished
+from kvsim.results.series import LOW_BITS, MOVE_COLUMNS, SERIES_COLUMNS
 from kvsim.results.tier_hits import TierHits
 from kvsim.sequence import Sequence
 
-SERIES_COLUMNS: tuple[str, ...] = (
-    "start_ps",
-    "end_ps",
-    "steps",
-    "num_running",
-    "num_waiting",
-    *(f"{name}_bytes" for name in CLASSES),
-    *(f"{name}_end_bytes" for name in CLASSES),
-)
-
 # Rows as the arrays hold them: to pack one takes half as long as to append its numbers.
+_move_row = Struct("8q").pack
+_LOW: Final = (1 << LOW_BITS) - 1
 _series_row = Struct(f"{len(SERIES_COLUMNS)}q").pack
-_mark_row = Struct("3q").pack
 _gap_row = Struct("4q").pack
-_sums_row = Struct(f"{len(CLASSES)}d").pack
 
 LATEST_PS = (1 << 63) - 1  # 106 days of picoseconds, what the tables hold
 
@@ -51,26 +37,26 @@ LATEST_PS = (1 << 63) - 1  # 106 days of picoseconds, what the tables hold
 class Recorder:
     """Books intervals, tokens and departures of one run.
 
-    series: rows of SERIES_COLUMNS, flat. time_sum, step_sum: of each class, bytes * ps and bytes *
-    steps. running_sum, waiting_sum: sequences running and waiting * ps; waiting_sum changes at the
-    moments of arrival and admission, the series at the beginning of a row.
+    series, moves: rows of SERIES_COLUMNS and of MOVE_COLUMNS, flat, from which the sums of
+    bytes over time and over steps are taken. running_sum, waiting_sum: sequences running and
+    waiting * ps; waiting_sum changes at the moments of arrival and admission, the series at the
+    beginning of a row.
     saved_sum: bytes saved by sharing * ps. part_sums: of each part of a class (`PARTS`), bytes *
     ps. part_series: of each part that occurred, bytes in the first step of each row, up to the last
     row where it occurred.
     outside_steps: steps beyond those that the step time was measured on.
     gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, or all at once
     after a pause, flat. late_gaps: single gaps in ps.
-    marks: (moment, sequences running from then on, ps booked before it), flat. A mark stands where
-    the number of running sequences changed or a sequence had finished: the same moments however
-    many steps were taken at once. mark_sums: time_sum at each mark.
+    marks: rows of the series before which the number of running sequences changed or a sequence had
+    finished: the same moments however many steps were taken at once.
     tier_hits: by the ids of sequences that found something in tiers; None without tiers.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
         self.series = array("q")
-        self.time_sum = [0] * len(CLASSES)
-        self.step_sum = [0] * len(CLASSES)
+        self.moves = array("q")
+        self.num_rows = 0
         self.total_ps = 0
         self.running_sum = 0
         self.waiting_sum = 0
@@ -94,7 +80,6 @@ class Recorder:
         self._failed_ids: set[str] = set()
         self.tier_hits: dict[str, TierHits] | None = None
         self.marks = array("q")
-        self.mark_sums = array("d")
         self._marked_running = -1
 
     def interval(
@@ -130,15 +115,11 @@ class Recorder:
             if duration_ps <= 0:
                 return
         if num_running != self._marked_running:
-            self._mark(start_ps, num_running)
-        time_sum, step_sum = self.time_sum, self.step_sum
-        for i, held in enumerate(usage):
-            if held:
-                time_sum[i] += held * duration_ps
-                step_sum[i] += held * steps
+            self._marked_running = num_running
+            self.marks.append(self.num_rows)
         end = usage
         if course is not None and steps > 1:
-            end = self._integrate(usage, filed(course, usage), steps, first_ps, growth_ps)
+            end = self._move(usage, filed(course, usage), steps, first_ps, growth_ps)
         self.steps += steps
         self.total_ps += duration_ps
         self.running_sum += num_running * duration_ps
@@ -155,12 +136,13 @@ class Recorder:
             self.end_ps = end_ps
         self.peak_used = max(self.peak_used, end.used)
         self.peak_allocated = max(self.peak_allocated, allocated(end))
+        self.num_rows += 1
         row: tuple[int, ...] = start_ps, end_ps, steps, num_running, num_waiting
         self.series.frombytes(_series_row(*(row + usage + end)))  # one tuple is not copied
 
     def _book_parts(self, parts: Parts, duration_ps: int) -> None:
         """Parts as they stood in the first step of the row that is written next."""
-        row = len(self.series) // len(SERIES_COLUMNS)
+        row = self.num_rows
         for place, held in parts:
             self.part_sums[place] += held * duration_ps
             rows = self._part_rows[place]
@@ -171,38 +153,66 @@ class Recorder:
                 rows.frombytes(bytes(8 * missing))
             rows.append(held)
 
-    def _integrate(
+    def _move(
         self, usage: Usage, course: Course, steps: int, first_ps: int, growth_ps: int
     ) -> Usage:
         """Book what `course` adds to `usage` over the steps; returns the ledger in the last."""
         pairs = steps * (steps - 1) // 2
         duration_ps = first_ps * steps + growth_ps * pairs
         weighted_ps = first_ps * pairs + growth_ps * (pairs * (2 * steps - 1) // 3)
-        time_sum, step_sum = self.time_sum, self.step_sum
         moved = list(usage)
-        for i, slope in enumerate(course.slope):
+        for source, target, unit_bytes, slope, count, first, second in course.moves:
+            units, unit_steps, unit_ps = count, 0, 0
             if slope:
-                time_sum[i] += slope * weighted_ps
-                step_sum[i] += slope * pairs
-                moved[i] += slope * (steps - 1)
-        if course.first is not NOTHING:
-            jumps, firsts, seconds = course.jumps, course.first, course.second
-            for i in range(len(moved)):
-                count, first, second = jumps[i], firsts[i], seconds[i]
-                if count or first or second:
-                    time_sum[i] += count * duration_ps - first * first_ps - second * growth_ps
-                    step_sum[i] += count * steps - first
-                    moved[i] += count
+                units += slope * (steps - 1)
+                unit_steps, unit_ps = slope * pairs, slope * weighted_ps
+            if count or first or second:
+                unit_steps += count * steps - first
+                unit_ps += count * duration_ps - first * first_ps - second * growth_ps
+            moved[source] -= units * unit_bytes
+            moved[target] += units * unit_bytes
+            row = _move_row(
+                self.num_rows,
+                source,
+                target,
+                unit_bytes,
+                unit_steps & _LOW,
+                unit_steps >> LOW_BITS,
+                unit_ps & _LOW,
+                unit_ps >> LOW_BITS,
+            )
+            self.moves.frombytes(row)
         end = usage_of(tuple(moved))
         check_sum(end, self.capacity_bytes)
         self.peak_used = max(self.peak_used, usage.used + course.used_rise)
         self.peak_allocated = max(self.peak_allocated, allocated(usage) + course.allocated_rise)
         return end
 
-    def _mark(self, now_ps: int, num_running: int) -> None:
-        self._marked_running = num_running
-        self.marks.frombytes(_mark_row(now_ps, num_running, self.total_ps))
-        self.mark_sums.frombytes(_sums_row(*self.time_sum))
+    @property
+    def time_sum(self) -> list[int]:
+        """Bytes * ps of each class."""
+        return self.time_sum_before(self.num_rows)
+
+    @property
+    def step_sum(self) -> list[int]:
+        """Bytes * steps of each class."""
+        return self.step_sum_of(0, self.num_rows)
+
+    def time_sum_before(self, row: int) -> list[int]:
+        """Bytes * ps of each class in all rows before `row`."""
+        return class_sums(self.rows(), self.moves_made(), 0, row, over="ps")
+
+    def step_sum_of(self, first: int, last: int) -> list[int]:
+        """Bytes * steps of each class in the rows first <= row < last."""
+        return class_sums(self.rows(), self.moves_made(), first, last, over="steps")
+
+    def rows(self) -> Integers:
+        """The series as (rows, SERIES_COLUMNS)."""
+        return np.frombuffer(self.series, dtype=np.int64).reshape(-1, len(SERIES_COLUMNS))
+
+    def moves_made(self) -> Integers:
+        """The moves as (moves, MOVE_COLUMNS)."""
+        return np.frombuffer(self.moves, dtype=np.int64).reshape(-1, len(MOVE_COLUMNS))
 
     def queue(self, now_ps: int, num_waiting: int) -> None:
         """Book that num_waiting sequences wait from now on."""

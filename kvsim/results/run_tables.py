@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvsim.memory.parts import PARTS
-from kvsim.results.recorder import SERIES_COLUMNS, Recorder
+from kvsim.results.recorder import Recorder
+from kvsim.results.series import SERIES_COLUMNS
 from kvsim.results.tier_hits import NO_HITS
 
 REQUEST_COLUMNS = (

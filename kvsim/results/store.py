@@ -33,10 +33,10 @@ from kvsim.plumbing.writing import replace_files, text_writer
 from kvsim.results.addresses import ADDRESS_COLUMNS, EVENT_COLUMNS, HOLE_COLUMNS, NODE_COLUMNS
 from kvsim.results.link_copies import LINK_COLUMNS
 from kvsim.results.parquet import table_writer
-from kvsim.results.recorder import SERIES_COLUMNS
 from kvsim.results.result import Result, Run, Table
 from kvsim.results.result_summary import ResultSummary
 from kvsim.results.run_tables import REQUEST_COLUMNS, TIER_COLUMNS
+from kvsim.results.series import SERIES_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd

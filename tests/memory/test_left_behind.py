@@ -12,7 +12,8 @@ from support.cases import streams
 import kvsim
 from kvsim.engine.replica import assemble
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.course import Course
+from kvsim.memory.ledger import OVERPROVISIONED, USED
 from kvsim.memory.left_behind import LeftBehind, WindowedDecoder
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.memory.stepwise import Grant, StepwiseAllocator
@@ -135,15 +136,13 @@ def test_the_sums_of_a_course_are_those_of_its_steps() -> None:
     behind = LeftBehind(layout)
     decoders = [WindowedDecoder(*each) for each in ((19, 20), (2, 3), (0, 15), (20, 21, 16))]
     steps = 12
-    course = behind.during(Course(Usage()), decoders, steps)
+    course = behind.during(Course(), decoders, steps)
     stood = [behind.bytes(computed, shared) for computed, _, shared in decoders]
     jumps = []
     for t in range(1, steps + 1):
         now = [behind.bytes(slots + t - 1, shared) for _, slots, shared in decoders]
         jumps.append(sum(now) - sum(stood))
         stood = now
-    assert course.jumps.overprovisioned == -course.jumps.used == sum(jumps)
-    assert course.first.overprovisioned == sum(t * j for t, j in enumerate(jumps, 1))
-    assert course.second.overprovisioned == sum(
-        t * (t - 1) // 2 * j for t, j in enumerate(jumps, 1)
-    )
+    second = sum(t * (t - 1) // 2 * j for t, j in enumerate(jumps, 1))
+    sums = sum(jumps), sum(t * j for t, j in enumerate(jumps, 1)), second
+    assert course.moves == ((USED, OVERPROVISIONED, 1, 0, *sums),)

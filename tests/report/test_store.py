@@ -16,7 +16,7 @@ from kvsim.report.numbers import NOTHING
 from kvsim.report.parts import part_rows
 from kvsim.request import Request
 from kvsim.results import store
-from kvsim.results.recorder import SERIES_COLUMNS
+from kvsim.results.series import SERIES_COLUMNS
 
 FILES = [store.SCENARIO, store.SUMMARY, store.REQUESTS, store.MEMORY, store.REPORT]
 

@@ -14,8 +14,9 @@ from kvsim.memory.ledger import CLASSES
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.results.departures import Departures
-from kvsim.results.recorder import SERIES_COLUMNS, Recorder
+from kvsim.results.recorder import Recorder
 from kvsim.results.result import Result, Run
+from kvsim.results.series import SERIES_COLUMNS
 from kvsim.simulation import Simulation
 from support.token_times import TokenTimes
 

@@ -1,8 +1,7 @@
 """The base of all schedulers: the queue, the step being scheduled, and the life of a plan.
 
-schedule() decides one step and takes its memory; only this differs between policies.
-repeatable(plan) is the number of equal steps that could follow, repeat(plan, k) schedules k of
-them, and finish(plan) processes the outputs of the last one.
+schedule() decides one step and takes its memory. repeatable(plan) counts the equal steps that could
+follow, repeat(plan, k) schedules k of them, and finish(plan) processes the outputs of the last one.
 """
 
 from abc import abstractmethod
@@ -15,7 +14,8 @@ from kvsim.engine.limits.limit import NO_LIMITS
 from kvsim.engine.plan import Cached, HostCopy, Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.memory.allocator import Allocator, Demand, Refusal
-from kvsim.memory.ledger import Course, Usage
+from kvsim.memory.course import Course
+from kvsim.memory.ledger import Usage
 from kvsim.request import Request
 from kvsim.sequence import Sequence, by_order
 

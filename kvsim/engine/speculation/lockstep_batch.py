@@ -20,7 +20,7 @@ from kvsim.engine.decode_batch import DecodeBatch
 from kvsim.engine.plan import ScheduledChunk
 from kvsim.engine.speculation.verifier import Drafting
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.ledger import NOTHING, Course
+from kvsim.memory.course import Course
 from kvsim.memory.verifying import Ahead, Verifying
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence, by_order
@@ -218,7 +218,7 @@ class LockstepBatch(DecodeBatch):
             if not self.take(seq):
                 raise InvariantError(f"{seq} verifies drafts in slots it does not hold")
         self.step()
-        return Course(NOTHING)
+        return Course()
 
     def steps_that_fit(self, limit: int) -> int:
         return self.tables.steps_that_fit(limit)

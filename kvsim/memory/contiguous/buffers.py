@@ -28,7 +28,8 @@ from kvsim.memory.allocator import (
 from kvsim.memory.arena.placement import Arena
 from kvsim.memory.contiguous.full_buffers import Buffer, FullBuffers
 from kvsim.memory.contiguous.shape import BufferShape
-from kvsim.memory.ledger import Course, Usage, check_sum, filling, split_free
+from kvsim.memory.course import Course, filling
+from kvsim.memory.ledger import Usage, check_sum, split_free
 from kvsim.memory.left_behind import LeftBehind, WindowedDecoder
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.parts import LEFT_BEHIND, NO_PARTS, STATES, Parts
@@ -185,8 +186,7 @@ class Contiguous(Allocator):
         return self._full.steps_to_full(self._clock.steps, limit)
 
     def advance(self, steps: int) -> Course:
-        slope = self._num_decoding * self.token_bytes
-        course = Course(filling(slope))
+        course = Course(filling(self.token_bytes, self._num_decoding))
         if self._behind:
             decoders = (self._decoder(seq) for seq in self._live if seq.memory.ticket >= 0)
             course = self._behind.during(course, decoders, steps)

@@ -11,7 +11,7 @@ order.
 from collections.abc import Iterable
 
 from kvsim.memory.cohorts import Cohort
-from kvsim.memory.ledger import Course
+from kvsim.memory.course import Course
 from kvsim.memory.paged.behind import BehindInBlocks
 from kvsim.memory.paged.blocks import Table
 from kvsim.memory.paged.decoders import Decoders
@@ -197,15 +197,15 @@ class Decoding:
             self._forks.advance()
         behind = self._behind
         decoders = behind.decoders(live) if behind is not None else []
-        slope_bytes = self.decoders.num * self._token_bytes
+        token_bytes, slope = self._token_bytes, self.decoders.num
         moves = BlockMoves(
-            self._shape, self._pool, self._tables, slope_bytes, gives_back=not self.even
+            self._shape, self._pool, self._tables, token_bytes, slope, gives_back=not self.even
         )
         if self.even:
             self._advance_evenly(steps, moves)
         else:
             self._advance_one_by_one(steps, moves)
-        self._tables.used_bytes += slope_bytes * steps
+        self._tables.used_bytes += token_bytes * slope * steps
         course = moves.course()
         return behind.during(course, decoders, steps) if behind is not None and decoders else course
 

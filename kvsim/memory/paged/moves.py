@@ -13,7 +13,8 @@ all blocks of the chunk.
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
-from kvsim.memory.ledger import NOTHING, Course, Jumps, Usage, course_of, filling, usage_of
+from kvsim.memory.course import Course, Jumps, course_of, filling
+from kvsim.memory.ledger import CACHED, IDLE, OVERPROVISIONED, RESERVED, ROUNDING, USED
 from kvsim.memory.paged.blocks import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.pool import BlockPool
@@ -213,8 +214,8 @@ class BlockMoves:
     """The change of the ledger in one `advance`: reads the books after each step in which blocks
     were taken or freed.
 
-    slope_bytes: bytes that decoders fill in a step. gives_back: blocks are freed on the way too, so
-    that more may be held then than at the end.
+    slope: slots of token_bytes that decoders fill in a step. gives_back: blocks are freed on the
+    way too, so that more may be held then than at the end.
     """
 
     def __init__(
@@ -222,12 +223,13 @@ class BlockMoves:
         shape: BlockShape,
         pool: BlockPool,
         tables: BlockTables,
-        slope_bytes: int,
+        token_bytes: int,
+        slope: int,
         *,
         gives_back: bool,
     ) -> None:
         self._shape, self._pool, self._tables = shape, pool, tables
-        self._slope_bytes, self._gives_back = slope_bytes, gives_back
+        self._token_bytes, self._slope, self._gives_back = token_bytes, slope, gives_back
         self._used_rise = self._allocated_rise = 0
         self._free_before, self._used_before = pool.num_free, tables.used_bytes
         self._free = Jumps(pool.num_free)
@@ -245,7 +247,7 @@ class BlockMoves:
         """Blocks were taken or freed at step t."""
         pool, tables = self._pool, self._tables
         if self._gives_back:
-            rise = self._used.value - self._used_before + self._slope_bytes * (t - 1)
+            rise = self._used.value - self._used_before + self._token_bytes * self._slope * (t - 1)
             self._used_rise = max(self._used_rise, rise)
             rise = (self._free_before - pool.num_free) * self._shape.block_bytes
             self._allocated_rise = max(self._allocated_rise, rise)
@@ -271,23 +273,14 @@ class BlockMoves:
 
     def course(self) -> Course:
         """The change of the ledger."""
-        free, cached, used, over, pad = self._free, self._cached, self._used, self._over, self._pad
-        slope, size = filling(self._slope_bytes), self._shape.block_bytes
-        if not (free.moved or cached.moved or used.moved or over.moved or pad.moved):
-            jumps = first = second = NOTHING
-        else:
-            jumps = self._ledger(free.total, cached.total, used.total, over.total, pad.total)
-            first = self._ledger(free.first, cached.first, used.first, over.first, pad.first)
-            second = self._ledger(free.second, cached.second, used.second, over.second, pad.second)
+        size = self._shape.block_bytes
+        moves = filling(self._token_bytes, self._slope)
+        moves += self._free.move(RESERVED, IDLE, size)
+        moves += self._cached.move(IDLE, CACHED, size)
+        moves += self._used.move(RESERVED, USED)
+        moves += self._over.move(RESERVED, OVERPROVISIONED)
+        moves += self._pad.move(RESERVED, ROUNDING)
         parts = self._states.part(STATES) + self._outputs.part(CACHED_OUTPUTS, size)
         parts += self._windows.part(CACHED_WINDOWS, size)
         parts += self._checkpoints.part(CACHED_STATES, size)
-        return course_of(slope, jumps, first, second, self._used_rise, self._allocated_rise, parts)
-
-    def _ledger(self, free: int, cached: int, used: int, over: int, pad: int) -> Usage:
-        """The change of the ledger by gains of free and cached blocks, used bytes, slots never to
-        be filled and padding.
-        """
-        size = self._shape.block_bytes
-        reserved, idle = -free * size - used - over - pad, (free - cached) * size
-        return usage_of((used, reserved, over, pad, cached * size, 0, 0, 0, 0, idle))
+        return course_of(moves, self._used_rise, self._allocated_rise, parts)

@@ -6,7 +6,8 @@ Pages have no numbers, so the pages of a run of steps are sums, at a cost indepe
 from heapq import heappop, heappush
 
 from kvsim.memory.cohorts import Cohorts
-from kvsim.memory.ledger import NOTHING, Course, Jumps, Usage, course_of
+from kvsim.memory.course import Course, Jumps, course_of, filling, steady
+from kvsim.memory.ledger import CACHED, IDLE, OVERPROVISIONED, RESERVED
 from kvsim.memory.radix.holds import Slots
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import DecodeClock, Sequence, by_order
@@ -26,24 +27,13 @@ class PageMoves:
         """The change of the ledger if `decoders` decoders each fill a slot a step. Pages of one
         token are taken by every decoder in every step: `pages` then has the exceptions.
         """
-        filled = decoders * token_bytes
-        taken = filled if page_tokens == 1 else 0
-        slope = Usage(filled, taken - filled, 0, 0, 0, 0, 0, 0, 0, -taken)
-        pages, evicted, over = self.pages, self.evicted, self.over
-        if not (pages.moved or evicted.moved or over.moved):
-            return course_of(slope, NOTHING, NOTHING, NOTHING)
-        size = page_tokens * token_bytes
-        return course_of(
-            slope,
-            _ledger(pages.total * size, evicted.total * token_bytes, over.total * token_bytes),
-            _ledger(pages.first * size, evicted.first * token_bytes, over.first * token_bytes),
-            _ledger(pages.second * size, evicted.second * token_bytes, over.second * token_bytes),
-        )
-
-
-def _ledger(pages: int, evicted: int, over: int) -> Usage:
-    """The change of the ledger by bytes of pages taken, evicted, and never to be filled."""
-    return Usage(0, pages - over, over, 0, -evicted, 0, 0, 0, 0, evicted - pages)
+        moves = filling(token_bytes, decoders)
+        if page_tokens == 1:
+            moves += steady(IDLE, RESERVED, token_bytes, decoders)
+        moves += self.pages.move(IDLE, RESERVED, page_tokens * token_bytes)
+        moves += self.evicted.move(CACHED, IDLE, token_bytes)
+        moves += self.over.move(RESERVED, OVERPROVISIONED, token_bytes)
+        return course_of(moves)
 
 
 class RadixDecoders:

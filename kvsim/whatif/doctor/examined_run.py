@@ -12,8 +12,9 @@ from kvsim.memory.ledger import CLASSES
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.results.recorder import SERIES_COLUMNS, Recorder
+from kvsim.results.recorder import Recorder
 from kvsim.results.result import Run
+from kvsim.results.series import SERIES_COLUMNS
 from kvsim.results.summary import RunSummary
 from kvsim.scenario import Scenario
 from kvsim.shared_sequences import BLOCK_SIZE

@@ -37,7 +37,8 @@ from kvsim.memory.ledger import CLASSES
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Request, Stream
-from kvsim.results.recorder import SERIES_COLUMNS, Recorder
+from kvsim.results.recorder import Recorder
+from kvsim.results.series import SERIES_COLUMNS
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 

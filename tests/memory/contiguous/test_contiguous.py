@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.buffers import MIXED, PLAIN, TOKEN, admit, build, sequence
 
-from kvsim.memory.ledger import Usage, check_sum
+from kvsim.memory.ledger import OVERPROVISIONED, RESERVED, USED, Usage, check_sum
 from kvsim.memory.parts import bytes_by_name
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
@@ -106,14 +106,12 @@ class Scheduler:
                 run = 1
             before = self.usage()
             course = allocator.advance(run)
-            left = course.jumps.overprovisioned  # by windows
-            assert course.jumps == Usage(used=-left, overprovisioned=left)
-            assert self.usage() == Usage(
-                *(
-                    b + s * run + j
-                    for b, s, j in zip(before, course.slope, course.jumps, strict=True)
-                )
-            )
+            after = list(before)
+            for source, target, unit_bytes, slope, jumps, *_ in course.moves:
+                assert (source, target) == ((RESERVED, USED) if slope else (USED, OVERPROVISIONED))
+                after[source] -= unit_bytes * (slope * run + jumps)
+                after[target] += unit_bytes * (slope * run + jumps)
+            assert self.usage() == Usage(*after)
             steps -= run
             for seq in [seq for seq in self.running if seq.decoding]:
                 seq.num_computed += run
