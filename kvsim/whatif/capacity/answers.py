@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kvsim.report import numbers
 from kvsim.whatif.capacity.bisection import Bracket
+from kvsim.whatif.capacity.short_streams import ShortStream
 from kvsim.whatif.intervals import SeedMean, mean_interval
 from kvsim.whatif.runner import Row
 from kvsim.whatif.scenario_tables import Table
@@ -81,7 +82,9 @@ class Replicas(NamedTuple):
     """The number of replicas that a rate takes behind the scenario's router. num: the mean over the
     seeds of the smallest fleet that kept the objectives when run, rounded up; safe: the largest of
     them. divided: the rate over what one replica holds out, rounded up. kept, kept_with_one_less:
-    the seeds in which `num` and `num - 1` replicas kept the objectives.
+    the seeds in which `num` and `num - 1` replicas kept the objectives. requests: at least
+    so many were sent to the fleet, where the workload has them. short: whether that is too short
+    to tell.
     """
 
     rate_per_s: float
@@ -91,6 +94,8 @@ class Replicas(NamedTuple):
     kept: int
     kept_with_one_less: int
     seeds: int
+    requests: int = 1
+    short: ShortStream | None = None
 
 
 class GoodputPoint(NamedTuple):

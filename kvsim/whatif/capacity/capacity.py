@@ -33,6 +33,12 @@ from kvsim.whatif.capacity.questions import (
     utilization_of,
 )
 from kvsim.whatif.capacity.search import Search, SearchResult, search
+from kvsim.whatif.capacity.short_streams import (
+    ShortStream,
+    long_enough,
+    longer_for,
+    short_stream,
+)
 from kvsim.whatif.intervals import difference_text, mean_interval
 from kvsim.whatif.runner import TaskRunner
 from kvsim.whatif.scenario_tables import Table, pinned
@@ -120,29 +126,59 @@ class Capacity:
             return []
         table, before = answer.subject.table, replicas_in(answer.subject.table)
         divided = [max(1, math.ceil(rate * before / answer.interval.mean)) for rate in rates]
-        searches = [
-            self._sizes(with_rate(table, rate), start, seed)
-            for rate, start in zip(rates, divided, strict=True)
-            for seed in self.seeds
-        ]
-        results = iter(search(self.runner, searches))
-        found = []
-        for rate, by_division in zip(rates, divided, strict=True):
-            kept_by = [next(results).bracket.kept for _ in self.seeds]
-            enough = [int(each) for each in kept_by if each is not None]
-            if len(enough) == len(kept_by):
-                num = math.ceil(sum(enough) / len(enough))
-                kept_num = sum(each <= num for each in enough)
-                fewer = sum(each < num for each in enough)
-                found.append(
-                    Replicas(rate, num, max(enough), by_division, kept_num, fewer, len(enough))
-                )
-        return found
+        left = {
+            at: long_enough(table, self.folder, answer.edges[0].inside, rate)
+            for at, rate in enumerate(rates)
+        }
+        found: dict[int, Replicas] = {}
+        while left:
+            searches = [
+                self._sizes(with_rate(table, rates[at]), divided[at], seed, least)
+                for at, least in left.items()
+                for seed in self.seeds
+            ]
+            results = iter(search(self.runner, searches))
+            longer: dict[int, int] = {}
+            for at, least in left.items():
+                of_seeds = [next(results) for _ in self.seeds]
+                there = with_rate(table, rates[at])
+                fleet = self._fleet(there, rates[at], divided[at], of_seeds, least)
+                if fleet is not None:
+                    found[at] = fleet
+                    needed = longer_for(fleet.short, least)
+                    longer |= {} if needed is None else {at: needed}
+            left = longer
+        return [found[at] for at in sorted(found)]
 
-    def _sizes(self, table: Table, start: int, seed: int) -> Search:
+    def _fleet(
+        self, table: Table, rate: float, divided: int, found: Sequence[SearchResult], least: int
+    ) -> Replicas | None:
+        """What the seeds found together; None where one of them keeps the objectives with none."""
+        enough = [int(each.bracket.kept) for each in found if each.bracket.kept is not None]
+        if len(enough) < len(found):
+            return None
+        num = math.ceil(sum(enough) / len(enough))
+        kept_num, fewer = (sum(each <= most for each in enough) for most in (num, num - 1))
+        fleet, row = with_replicas(table, enough[0], least), found[0].rows[float(enough[0])]
+        return Replicas(
+            *(rate, num, max(enough), divided, kept_num, fewer, len(enough), least),
+            short_stream(fleet, self.folder, row),
+        )
+
+    def short(self, question: Question, answer: CapacityAnswer) -> ShortStream | None:
+        """Whether the stream of the first seed is too short for what it answers."""
+        table, edge = answer.subject.table, answer.edges[0]
+        if edge.bracket.kept is None:
+            return None
+        if answer.rate_per_s is not None:
+            table = with_rate(table, answer.rate_per_s)
+        there = question.put(table, edge.bracket.kept)
+        return short_stream({**there, "seed": edge.seed}, self.folder, edge.inside)
+
+    def _sizes(self, table: Table, start: int, seed: int, requests: int) -> Search:
         return Search(
             smallest(start),
-            lambda value: self.task(with_replicas(table, int(value)), seed),
+            lambda value: self.task(with_replicas(table, int(value), requests), seed),
             lambda row: kept(row, self.objectives),
         )
 

@@ -10,7 +10,6 @@ from kvsim.whatif.capacity.answers import (
     CapacityAnswer,
     Edge,
     GoodputPoint,
-    Replicas,
     Tuning,
     mean_text,
 )
@@ -19,7 +18,13 @@ from kvsim.whatif.capacity.capacity_leads import HEADS, acts, edges_figure, tune
 from kvsim.whatif.capacity.capacity_sentences import notes_on, pool_sentence, rate_sentence
 from kvsim.whatif.capacity.goodput_figure import goodput_figure
 from kvsim.whatif.capacity.objectives import Objective, broken
-from kvsim.whatif.capacity.questions import TUNED, Question
+from kvsim.whatif.capacity.questions import QUESTIONS, TUNED, Question
+from kvsim.whatif.capacity.replicas_table import (
+    replicas_data,
+    replicas_sentences,
+    replicas_table,
+)
+from kvsim.whatif.capacity.short_streams import short_sentences
 from kvsim.whatif.findings import (
     CommandText,
     Findings,
@@ -31,6 +36,7 @@ from kvsim.whatif.findings import (
 from kvsim.whatif.whiskers import whiskers
 
 _MOST_SENTENCES = 4  # of a verdict
+_AT = {True: "this rate", False: "the rate it was looked for at"}  # by whether a rate is found
 _TITLES = {
     "rate": "The highest rate that keeps the objectives",
     "pool": "The smallest pool that keeps the objectives",
@@ -60,7 +66,7 @@ def tuning_findings(
         {"label": subject.label, "values": [_tuning_data(each) for each in tunings]}
         for subject, tunings in tuned
     ]
-    words, commands = [], []
+    words, commands, tops = [], [], []
     for subject, tunings in tuned:
         found = [(each, each.answer.interval) for each in tunings if each.answer is not None]
         known = [(interval.mean, each) for each, interval in found if interval is not None]
@@ -73,6 +79,9 @@ def tuning_findings(
                 f"{name} = {top.value:,}."
             )
             commands.append(f"{run} --set {TUNED[name].key}={top.value}")
+            assert top.answer is not None  # it has an interval
+            tops.append(capacity.short(QUESTIONS["rate"], top.answer))
+    words += short_sentences(tops)
     lead: list[Section] = [
         FindingsFigure(
             f"The highest rate by {name}",
@@ -119,6 +128,11 @@ def edge_findings(
     if not any(each.interval for each in answers) and question.name != "pool":
         sentences = [f"No {question.name} keeps the objectives under any allocator."]
     num_verdict = max(1, min(_MOST_SENTENCES, len(sentences)))
+    counted = [(each, capacity.replicas(each, rates)) for each in answers] if asks_rate else []
+    doubts = short_sentences([capacity.short(question, each) for each in answers], _AT[asks_rate])
+    doubts += replicas_sentences(counted, capacity.unit)
+    sentences[num_verdict:num_verdict] = doubts
+    num_verdict += len(doubts)
     sentences += notes_on(answers)
     sections: list[Section] = [
         _answers_table(question, answers, capacity),
@@ -131,12 +145,8 @@ def edge_findings(
         *acts(question, answers, run),
     ]
     if asks_rate and rates:
-        replicas = [(each, capacity.replicas(each, rates)) for each in answers]
-        sections.append(_replicas_table(replicas, capacity.unit))
-        data["replicas"] = [
-            {"label": each.subject.label, **one._asdict()} for each, found in replicas
-            for one in found
-        ]  # fmt: skip
+        sections.append(replicas_table(counted, capacity.unit))
+        data["replicas"] = replicas_data(counted)
     if asks_rate and goodput:
         curves = [(each, capacity.goodput(each)) for each in answers]
         data["goodput"] = [
@@ -213,35 +223,6 @@ def _answers_table(
             "just outside",
         ),
         rows,
-    )
-
-
-def _replicas_table(
-    found: Sequence[tuple[CapacityAnswer, Sequence[Replicas]]], unit: str
-) -> FindingsTable:
-    return FindingsTable(
-        "Replicas",
-        "The smallest fleet that keeps the objectives when it is run, behind the router of [fleet] "
-        "(round robin without one): the mean over the seeds, rounded up, and (to be safe) the "
-        "largest of them; the rate divided by what one replica holds out; and in how many seeds "
-        "the fleet keeps the objectives, and with one replica less.",
-        (
-            "",
-            FindingsColumn(unit, numbers.figures),
-            "replicas",
-            "to be safe",
-            "by division",
-            "kept",
-            "with one less",
-        ),
-        [
-            (
-                *(answer.subject.label, each.rate_per_s, each.num, each.safe, each.divided),
-                *(f"{kept} of {each.seeds}" for kept in (each.kept, each.kept_with_one_less)),
-            )
-            for answer, replicas in found
-            for each in replicas
-        ],
     )
 
 

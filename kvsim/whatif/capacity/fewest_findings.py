@@ -8,9 +8,12 @@ from kvsim.whatif.capacity.capacity import Capacity
 from kvsim.whatif.capacity.fewest import fewest, num_gpus, replica_keys, with_counts
 from kvsim.whatif.capacity.load import rate_key, with_rate
 from kvsim.whatif.capacity.objectives import kept
+from kvsim.whatif.capacity.short_streams import short_sentences, short_stream
 from kvsim.whatif.findings import CommandText, Findings, FindingsColumn, FindingsTable, Section
 from kvsim.whatif.runner import Row
 from kvsim.whatif.scenario_tables import Table
+
+MOST_SENTENCES = 4  # of a verdict
 
 
 def fewest_findings(capacity: Capacity, rates: Sequence[float], run: str = "") -> Findings:
@@ -41,7 +44,10 @@ def fewest_findings(capacity: Capacity, rates: Sequence[float], run: str = "") -
                 f"{subject.label}: {numbers.plural(gpus, 'GPU')} keep the objectives{at}, with "
                 f"{' and '.join(parts)}."
             )
-            first = _rows(capacity, with_counts(table, keys, counts))[0]
+            there = with_counts(table, keys, counts)
+            first = _rows(capacity, there)[0]
+            short = short_stream(there, capacity.folder, first)
+            words += short_sentences([short], at.removeprefix(" at ") or "this rate")
             shown = [f"{each.name} {float(first[each.name]):.4g}" for each in capacity.objectives
                      if first.get(each.name) and each.name != "requests.rejected"]  # fmt: skip
             rows.append((subject.label, rate, *counts, gpus, ", ".join(shown)))
@@ -74,6 +80,7 @@ def fewest_findings(capacity: Capacity, rates: Sequence[float], run: str = "") -
         sections,
         capacity.table,
         {"objectives": objectives, "fewest": data, "sentences": words, "runs": runs},
+        num_verdict=max(1, min(MOST_SENTENCES, len(words))),
     )
 
 

@@ -27,9 +27,10 @@ def replicas_in(table: Table) -> int:
     return int(fleet.get("replicas") or 1)
 
 
-def with_replicas(table: Table, replicas: int) -> Table:
+def with_replicas(table: Table, replicas: int, least: int = 1) -> Table:
     """The tables with so many replicas, and with as many requests for each as the scenario has for
-    each of its own, up to MOST_REQUESTS in all; a trace has those that it has.
+    each of its own, or `least` in all where that is more, up to MOST_REQUESTS in all; a trace has
+    those that it has.
     """
     table, before = copy.deepcopy(table), replicas_in(table)
     table["fleet"] = {**(table.get("fleet") or {}), "replicas": replicas, "regret": False}
@@ -37,7 +38,7 @@ def with_replicas(table: Table, replicas: int) -> Table:
     for key in SIZES:
         if isinstance(workload.get(key), int):
             most = max(workload[key], MOST_REQUESTS)
-            workload[key] = min(most, max(1, workload[key] * replicas // before))
+            workload[key] = min(most, max(least, workload[key] * replicas // before))
     return table
 
 

@@ -242,7 +242,7 @@ def test_replicas_share_the_rate(busy: dict[str, Any]) -> None:
             for replicas in (found.num, found.num - 1):  # run by hand
                 if replicas:
                     table = with_rate(answer.subject.table, found.rate_per_s)
-                    fleet = with_replicas(table, replicas)
+                    fleet = with_replicas(table, replicas, found.requests)
                     row = run_task(make_task({**fleet, "seed": 0}, Path())).rows[0]
                     assert kept(row, capacity.objectives) == (replicas == found.num)
             assert (found.kept, found.kept_with_one_less) == (1, 0)
