@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from kvsim.report.numbers import count, listed, number, percent, plural, seconds
+from kvsim.report.tier_words import behind_device
 from kvsim.report.transfers import served, transferred
 from kvsim.results.fleet import FleetSummary
 from kvsim.results.result import Result
@@ -46,6 +47,7 @@ def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
                 f"Another replica had {count(routing.regret_tokens)} tokens more of the prompts "
                 f"cached than the chosen one, {percent(regret)} of all."
             )
+    yield from behind_device([fleet])
     yield from transferred([fleet])
     yield f"The run took {number(fleet.gpu_hours)} GPU-hours{_price(fleet)}."
     if fleet.within is not None and fleet.goodput_per_s is not None:

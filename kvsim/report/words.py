@@ -13,6 +13,7 @@ from kvsim.report.drafts import drafted
 from kvsim.report.measures import same_work
 from kvsim.report.names import called, listed
 from kvsim.report.special import special
+from kvsim.report.tier_words import behind_device
 from kvsim.report.transfers import served, transferred
 from kvsim.results.result import Result
 from kvsim.results.summary import RunSummary
@@ -45,7 +46,7 @@ _PARTS = (
 
 
 def paragraphs(result: Result) -> list[str]:
-    """One to seven paragraphs for a reader who has not seen a single number yet."""
+    """One to eight paragraphs for a reader who has not seen a single number yet."""
     if result.fleets:
         from kvsim.report.fleet_words import fleet_paragraphs  # few results have a fleet
 
@@ -59,6 +60,7 @@ def paragraphs(result: Result) -> list[str]:
         _costs(runs),
         drafted(runs),
         special(runs),
+        behind_device(runs),
         transferred(every),
         _limit(runs),
     ]
