@@ -54,7 +54,7 @@ def cache(
     set_: Changes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plot the hit ratio of an LRU prefix cache against its size.
+    """Print the hit ratio of an LRU prefix cache at a range of sizes.
 
     One pass over the prompts in order of arrival gives the hit ratio at every size. The curve
     is an upper bound for a KV pool of that size, because running sequences hold blocks too. In

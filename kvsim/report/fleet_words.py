@@ -7,7 +7,9 @@ from kvsim.report.tier_words import behind_device
 from kvsim.report.transfers import served, transferred
 from kvsim.results.fleet import FleetSummary
 from kvsim.results.result import Result
+from kvsim.results.summary import RunSummary
 
+ALIKE = 0.95  # of the fleet's makespan: a replica that ran so long compares with the others
 UNEVEN = 1.2  # times the mean: a replica that had so much more is named
 
 
@@ -36,6 +38,7 @@ def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
             f"waves; {percent(waves.dummy_steps / all_steps)} of their steps computed nothing."
         )
     yield from _balance(fleet, result)
+    yield from _own_times(fleet, result)
     yield from _changes(fleet)
     cache = fleet.prefix_cache
     if cache.query_tokens:
@@ -99,12 +102,28 @@ def _balance(fleet: FleetSummary, result: Result) -> Iterator[str]:
     )
 
 
+def _own_times(fleet: FleetSummary, result: Result) -> Iterator[str]:
+    """That numbers of replicas do not add up to the fleet's, where they are over unlike times."""
+    spans = [run.makespan_s for run in _replicas(fleet, result) if run.makespan_s]
+    if len(spans) < 2 or min(spans) > ALIKE * fleet.makespan_s:
+        return
+    yield (
+        f"Rates and means of each replica are over its own makespan, {seconds(min(spans))} to "
+        f"{seconds(max(spans))}. Those of the fleet are over {seconds(fleet.makespan_s)}, so the "
+        "replicas do not add up to it."
+    )
+
+
 def _sent(fleet: FleetSummary, result: Result) -> Sequence[int]:
     """Requests of each replica of this fleet, in order."""
+    return [run.requests.submitted for run in _replicas(fleet, result)]
+
+
+def _replicas(fleet: FleetSummary, result: Result) -> Sequence[RunSummary]:
+    """The replicas of this fleet, in order."""
     at = 0
     for each in result.fleets:
         if each.label == fleet.label:
             break
         at += each.replicas
-    runs = served([run.summary for run in result.runs])
-    return [run.requests.submitted for run in runs[at : at + fleet.replicas]]
+    return served([run.summary for run in result.runs])[at : at + fleet.replicas]

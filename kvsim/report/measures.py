@@ -121,7 +121,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "hits": Measure(
         "Prompt tokens found in the prefix cache", "hits", _hit_rate, numbers.percent,
-        "higher", "Prompt tokens that did not have to be computed.",
+        "higher", "Prompt tokens that did not have to be computed, those in tiers too.",
     ),
     "peak_used": Measure(
         "Pool used, peak", "peak used", _at("memory.peak_used"), numbers.percent,

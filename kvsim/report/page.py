@@ -27,6 +27,7 @@ from kvsim.results.result import Result
 from kvsim.results.summary import RunSummary
 
 _TITLE_LABELS = 4
+_OWN_TIMES = "Each replica's numbers are over its own makespan, from its first arrival to its end."
 _SEEN = 0.001  # of the pool: a class with less is no pixel wide, and the key leaves it out
 
 
@@ -57,7 +58,7 @@ def contents(result: Result, names: Iterable[str] = FIGURES) -> dict[str, Any]:
         "seen": percent(_SEEN),
         "next": _next(result),
         "is_fleet": bool(result.fleets),
-        "bars_mean": "" if result.fleets else how_to_read(cards(result)),
+        "bars_mean": _OWN_TIMES if result.fleets else how_to_read(cards(result)),
         "labels": labels,
         "table": _table(runs),
         "parts": part_rows(runs),

@@ -44,7 +44,8 @@ PART_LOOKS: tuple[PartLook, ...] = (
         "arriving",
         "reserved",
         "arriving",
-        "Slots that a decode engine has taken for prompts whose keys and values are on their way.",
+        "Slots taken for keys and values that are on their way: from a prefill engine, or from a "
+        "tier behind the device.",
     ),
     PartLook(
         "draft_slots",

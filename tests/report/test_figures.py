@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.memory.ledger import CLASSES
-from kvsim.report import latency
+from kvsim.report import latency, numbers
 from kvsim.report.classes import LOOKS
 from kvsim.report.cumulative import thinned
 from kvsim.report.figure import plain
@@ -70,8 +70,20 @@ def test_what_happened_is_drawn_once(traced):
     panels = {note.text: index for index, note in enumerate(plot.layout.annotations)}
     traces = len(traced.runs)
     for index, run in enumerate(traced.runs):
-        at = panels["<b>preemptions</b>"] * traces + index
+        (place,) = (
+            at for name, at in panels.items() if name.startswith("<b>preemptions, in each ")
+        )
+        at = place * traces + index
         assert math.isclose(np.sum(plot.data[at].y), run.summary["preemptions"], rel_tol=1e-5)
+
+
+def test_sums_over_time_say_over_how_much(traced):
+    plot = FIGURES.get("events")().draw(traced)
+    end_s = max(run.memory["end_ps"].max() for run in traced.runs) / 1e12
+    width = numbers.seconds(end_s / 240)
+    assert all(note.text.endswith(f", in each {width}</b>") for note in plot.layout.annotations)
+    apart_s = float(plot.data[0].x[1] - plot.data[0].x[0]) * plot.layout.meta["unit_s"]
+    assert numbers.seconds(apart_s) == width
 
 
 def test_lost_sequences_by_hand(traced):

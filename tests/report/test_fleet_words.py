@@ -6,7 +6,8 @@ import pytest
 
 import kvsim
 from kvsim.report.fleet_words import fleet_paragraphs
-from kvsim.report.numbers import number
+from kvsim.report.numbers import number, seconds
+from kvsim.report.page import make_page
 
 
 @pytest.mark.parametrize("output", [{"kind": "fixed", "tokens": 40}, "none"])
@@ -27,3 +28,25 @@ def test_a_price_is_told_per_million_output_tokens(tables: Any, output: Any) -> 
         assert "per million" not in text
     else:
         assert f"{number(summary.cost / (30 * 40) * 1e6)} per million output tokens." in text
+
+
+def test_numbers_over_unlike_times_are_said_not_to_add_up(tables: Any) -> None:
+    """Once 248, 141 and 81.3 tokens a second stood beside a fleet's 364, with no word on why."""
+    found = []
+    for rate in (2, 2000):
+        workload = {
+            "kind": "synthetic", "num_requests": 20, "prompt": {"kind": "fixed", "tokens": 200},
+            "arrivals": {"kind": "poisson", "rate_per_s": rate},
+            "output": {"kind": "fixed", "tokens": 40},
+        }  # fmt: skip
+        made = tables(allocator=[{"kind": "paged"}], workload=workload)
+        result = kvsim.simulate({**made, "fleet": {"replicas": 2, "router": "consistent-hash"}})
+        low, high = sorted(run.summary.makespan_s for run in result.runs)
+        whole = result.fleets[0].makespan_s
+        said = (
+            f"Rates and means of each replica are over its own makespan, {seconds(low)} to "
+            f"{seconds(high)}. Those of the fleet are over {seconds(whole)}, so"
+        )
+        found.append((low <= 0.95 * whole, said in fleet_paragraphs(result)[0]))
+        assert "Each replica&#39;s numbers are over its own makespan" in make_page(result)
+    assert found == [(True, True), (False, False)]

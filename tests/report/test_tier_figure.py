@@ -1,31 +1,38 @@
 """The figure of hits by tier."""
 
+import numpy as np
+
 import kvsim
 from kvsim.report.figures import FIGURES
+from kvsim.report.measures import MEASURES
+from kvsim.report.parts import PART_LOOKS
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+BEHIND = {
+    "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
+    "device": {"name": "h100-80gb"},
+    "memory": {"kv_cache_tokens": 12_000},
+    "allocator": "paged",
+    "tier": [
+        {"kind": "vllm-offloading", "kv_offloading_size": 0.5},
+        {"kind": "file-system"},
+    ],
+    "workload": {
+        "kind": "sessions",
+        "num_sessions": 6,
+        "max_context": "max_model_len",
+        "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
+        "turns": {"kind": "fixed", "tokens": 4},
+        "prompt": {"kind": "uniform", "min_tokens": 500, "max_tokens": 1500},
+        "output": {"kind": "fixed", "tokens": 20},
+        "think": {"kind": "exponential", "mean_s": 3.0},
+    },
+}
 
 
 def test_hits_in_host_memory_and_in_files_have_lines_of_their_own() -> None:
-    tables = {
-        "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
-        "device": {"name": "h100-80gb"},
-        "memory": {"kv_cache_tokens": 12_000},
-        "allocator": "paged",
-        "tier": [
-            {"kind": "vllm-offloading", "kv_offloading_size": 0.5},
-            {"kind": "file-system"},
-        ],
-        "workload": {
-            "kind": "sessions",
-            "num_sessions": 6,
-            "max_context": "max_model_len",
-            "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
-            "turns": {"kind": "fixed", "tokens": 4},
-            "prompt": {"kind": "uniform", "min_tokens": 500, "max_tokens": 1500},
-            "output": {"kind": "fixed", "tokens": 20},
-            "think": {"kind": "exponential", "mean_s": 3.0},
-        },
-    }
-    result = kvsim.simulate(tables)
+    result = kvsim.simulate(BEHIND)
     plot = FIGURES.get("tiers")().draw(result)
     assert [line.name for line in plot.data] == [
         "paged, anywhere", "paged, in a tier", "paged, in the storage",
@@ -35,3 +42,27 @@ def test_hits_in_host_memory_and_in_files_have_lines_of_their_own() -> None:
     anywhere, tier, storage = ([y for y in line.y if y == y] for line in plot.data)
     assert all(0 <= s <= t <= a <= 100 for a, t, s in zip(anywhere, tier, storage, strict=True))
     assert max(storage) > 0
+
+
+def test_hits_over_time_and_the_key_number_count_the_same_hits() -> None:
+    """Once the figure left out the hits that requests waited for, and the key number had them."""
+    result = Simulation(Scenario.from_table(BEHIND)).result(addresses=True)
+    (run,) = result.runs
+    cache, events = run.summary.prefix_cache, run.table("events")
+    assert cache.host_hit_tokens
+    assert events is not None
+    assert events["hit_tokens"].iloc[-1] == cache.hit_tokens
+    assert events["query_tokens"].iloc[-1] == cache.query_tokens
+    hits, asked = (np.diff(events[name], prepend=0) for name in ("hit_tokens", "query_tokens"))
+    assert (hits <= asked).all()
+    plot = FIGURES.get("hits")().draw(result)
+    assert np.nanmax(plot.data[0].y) <= 100
+    assert "a tier behind the device" in FIGURES.get("hits").note
+    assert "tiers too" in MEASURES["hits"].meaning
+
+
+def test_what_arrives_comes_from_a_tier_as_well() -> None:
+    """Once it was explained by decode engines alone, in runs that have none."""
+    (arriving,) = (look for look in PART_LOOKS if look.name == "arriving")
+    assert "tier behind the device" in arriving.meaning
+    assert "prefill engine" in arriving.meaning

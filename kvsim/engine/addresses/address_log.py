@@ -74,7 +74,7 @@ class AddressLog(Observer):
                 allocator.copied_bytes,
                 scheduler.swapped_bytes + cache.host_bytes,
                 cache.query_tokens,
-                cache.hit_tokens,
+                cache.hit_tokens + scheduler.awaited_hit_tokens,
             ),
         )
         head = scheduler.waiting.head

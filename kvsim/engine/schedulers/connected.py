@@ -52,7 +52,7 @@ class ConnectedScheduler(ContinuousScheduler):
         self.loads: list[Sequence] = []
         self.put_off: list[Sequence] = []
         self.found: list[tuple[Sequence, TierHit]] = []
-        self.hit_tokens = self.awaited_hit_tokens = 0
+        self.hit_tokens = 0
 
     # --- a step ---------------------------------------------------------------------------------
 

@@ -26,9 +26,9 @@ class Scheduler:
 
     running: sequences in order of admission. prefilling: running sequences that compute their
     prompt or, resumed, all their tokens again. batch: decoding sequences. A running sequence in
-    neither waits for its last output, or verifies drafts as a chunk of each plan.
-    limits: on chunks, beside tokens, sequences and blocks; special_limits: from the first request
-    with images or an adapter on. engine_faults: steps that damage a waiting prompt in the engine.
+    neither waits for its last output, or verifies drafts as a chunk of each plan. limits: on
+    chunks, beside tokens, sequences and blocks; special_limits: from the first request with images
+    or an adapter on. engine_faults: steps that damage a prompt. awaited_hit_tokens: see RunTotals.
     """
 
     def __init__(self, allocator: Allocator, max_model_len: int, policies: Policies) -> None:
@@ -40,7 +40,7 @@ class Scheduler:
         self.batch = DecodeBatch(allocator)
         self.num_preemptions = self.recomputed_tokens = self.engine_faults = 0
         self.limits = self.special_limits = NO_LIMITS
-        self._orders = 0
+        self._orders = self.awaited_hit_tokens = 0
         self._stepped = False  # whether the decoders of this step have taken their slots
 
     @abstractmethod

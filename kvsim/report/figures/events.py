@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.report.classes import run_line
 from kvsim.report.figure import Figure, compact, plain
+from kvsim.report.numbers import seconds
 from kvsim.report.panels import over_time, panels
 from kvsim.results.result import Result, Run
 
@@ -26,7 +27,10 @@ class Events(Figure):
     """What memory pressure cost, when."""
 
     title: ClassVar[str] = "What was lost and moved, and when"
-    note: ClassVar[str] = "Sums over buckets of time; only what happened in some run is drawn."
+    note: ClassVar[str] = (
+        "Sums over buckets of time, as long as each panel says; only what happened in some run is "
+        "drawn."
+    )
     nothing: ClassVar[str] = (
         "Nothing was preempted, computed again, copied or swapped, or the runs were not traced."
     )
@@ -42,7 +46,8 @@ class Events(Figure):
         found = {name: each for name, each in sums.items() if any(run.any() for run in each)}
         if not found:
             return None
-        names = [_PANELS[name][0] for name in found]
+        each_s = seconds(max(ends) / _BUCKETS / PS_PER_S)
+        names = [f"{_PANELS[name][0]}, in each {each_s}" for name in found]
         figure = panels(names, panel_px=_PANEL_PX, gap_px=30)
         unit_s = over_time(figure, max(ends) / PS_PER_S)
         x = compact((edges[:-1] + edges[1:]) / 2 / PS_PER_S / unit_s)

@@ -20,8 +20,8 @@ class CacheHits(Figure):
 
     title: ClassVar[str] = "Prefix cache hits over time"
     note: ClassVar[str] = (
-        "Of the prompt tokens looked up in each bucket of time, the share that the cache held and "
-        "nobody had to compute."
+        "Of the prompt tokens looked up in each bucket of time, the share that the prefix cache or "
+        "a tier behind the device held, and nobody had to compute."
     )
     nothing: ClassVar[str] = "No prefix cache found anything, or the runs were not traced."
     lines: ClassVar[bool] = True
