@@ -13,6 +13,7 @@ from kvsim.model import Model
 from kvsim.model.find import is_of_file
 from kvsim.request import Stream
 from kvsim.scenario import Scenario
+from kvsim.step_time.drafted import DraftedTime
 from kvsim.step_time.form import Sourced, StepTime
 from kvsim.step_time.kernels.composed import KernelSteps
 from kvsim.version import VERSION
@@ -63,6 +64,8 @@ def resolved(simulation: PreparedScenario) -> dict[str, Any]:
     if isinstance(simulation.step_time, Sourced) and simulation.step_time.source:
         tables["provenance"]["step_time"] = simulation.step_time.source
     form = simulation.step_time
+    if isinstance(form, DraftedTime):
+        form = form.target
     if isinstance(form, KernelSteps) and form.served and (requests := stream.requests):
         from statistics import fmean  # it imports much, and few forms have such points
 

@@ -1,5 +1,8 @@
 """Remarks beside the numbers: requests that were left out, and what the numbers do not hold."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from kvsim.report.names import called, listed
 from kvsim.report.numbers import percent
 from kvsim.results.result import Result
@@ -11,8 +14,7 @@ def remarks(result: Result) -> list[str]:
     """The remarks as sentences: on the requests, then on each run."""
     notes = result.scenario.get("provenance", {}).get("notes", [])
     sentences = [f"Requests: {note}." for note in notes]
-    if source := result.scenario.get("provenance", {}).get("step_time"):
-        sentences += [f"Step times: {source}.", *_expected(result)]
+    sentences += step_time_remarks(result.scenario, result.runs[0].summary.running_mean)
     if front := result.scenario.get("provenance", {}).get("front_end"):
         sentences.append(
             f"Latencies begin at the client: a front end takes {front['request_ms']:.3g} ms of "
@@ -44,11 +46,36 @@ BORROWED = {
 }
 
 
-def _expected(result: Result) -> list[str]:
+def step_time_remarks(scenario: Mapping[str, Any], running: float | None) -> list[str]:
+    """Which measurements are behind the times of steps, and the error to expect of them. running:
+    sequences at a time, on average.
+    """
+    provenance = scenario.get("provenance", {})
+    if not (source := provenance.get("step_time")):
+        return []
+    found = [f"Step times: {source}."]
+    expected = _expected(provenance, running)
+    if config := scenario.get("speculative_config"):
+        found.append(
+            f"No measured step with drafts is behind these times: {_drafting(config)}, and no error "
+            "is known of them."
+        )
+        expected = [f"Without drafts: {each[0].lower()}{each[1:]}" for each in expected]
+    return found + expected
+
+
+def _drafting(config: Mapping[str, Any]) -> str:
+    """How drafting is timed."""
+    if config.get("draft_us") is not None:
+        return "drafting takes the draft_us that is given"
+    if config["method"] == "ngram":
+        return "to look drafts up takes no time"
+    return "the drafter is timed by the roofline"
+
+
+def _expected(provenance: Mapping[str, Any], running: float | None) -> list[str]:
     """The error to expect of composed step times at these lengths and this batch."""
-    provenance = result.scenario["provenance"]
     served, lengths = provenance.get("served_points"), provenance.get("mean_tokens")
-    running = result.runs[0].summary.running_mean
     if not served or lengths is None or not running:
         return []
     if served in BORROWED:

@@ -12,7 +12,7 @@ and where the time of drafting was measured, that stands for all of them.
 from typing import Protocol
 
 from kvsim.step import StepShape
-from kvsim.step_time.form import DecodeRun, Measured, StepTime
+from kvsim.step_time.form import DecodeRun, Measured, Sourced, StepTime
 
 
 class DraftingTime(Protocol):
@@ -68,17 +68,20 @@ class BlockPass:
 
 
 class DraftedTime:
-    """The time of a target's step and of drafting after it, as a `StepTime`."""
+    """The time of a target's step and of drafting after it, as a `StepTime`. source: of the
+    target's times; empty where they have none.
+    """
 
     def __init__(self, target: StepTime, drafting: DraftingTime) -> None:
-        self._target = target
+        self.target = target
+        self.source = target.source if isinstance(target, Sourced) else ""
         self._drafting = drafting
 
     def step_ps(self, shape: StepShape) -> int:
         """Duration of one step in ps; 0 for an empty one."""
         if not shape.num_tokens:
             return 0
-        return self._target.step_ps(shape) + self._drafting.draft_ps(shape)
+        return self.target.step_ps(shape) + self._drafting.draft_ps(shape)
 
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0

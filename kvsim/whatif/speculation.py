@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.report.numbers import count, number, percent, seconds, size
+from kvsim.report.remarks import step_time_remarks
 from kvsim.results.summary import SpeculationSummary
 from kvsim.simulation import Simulation
 from kvsim.speculation import TABLE
@@ -36,6 +37,7 @@ class SpeculationSide(NamedTuple):
     tpot_s: float | None
     e2e_s: float | None
     steps: int
+    running_mean: float | None
     speculation: SpeculationSummary | None
 
 
@@ -109,19 +111,24 @@ def _side(simulation: Simulation, options: AllocatorOptions, label: str) -> Spec
         summary.tpot_s.p50,
         summary.e2e_s.p50,
         summary.steps,
+        summary.running_mean,
         summary.speculation,
     )
 
 
 def speculation_findings(costs: Sequence[SpeculationCost], scenario: Mapping[str, Any]) -> Findings:
-    """The findings of all allocators, a table and a sentence each. scenario: as simulated."""
+    """The findings of all allocators, a table and a sentence each, and what is behind the times.
+    scenario: as simulated.
+    """
+    notes = step_time_remarks(scenario, costs[0].drafted.running_mean)
     return Findings(
         "What drafted tokens cost and buy",
         [("allocators", str(len(costs)))],
-        [],
+        [f"note: {note}" for note in notes],
         [_sides_table(cost) for cost in costs],
         scenario,
-        {"runs": [cost.as_dict() for cost in costs]},
+        {"runs": [cost.as_dict() for cost in costs], "notes": notes},
+        num_verdict=0,
     )
 
 

@@ -8,8 +8,10 @@ from support.scenarios import steady
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.shipped import shipped_folder
 from kvsim.report.remarks import remarks
-from kvsim.simulation import simulate
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation, simulate
 from kvsim.step_time.kernels.expected import expected_error, regime_of
+from kvsim.whatif.speculation import speculation_costs, speculation_findings
 
 
 def scenario(**changes: Any) -> dict[str, Any]:
@@ -98,3 +100,32 @@ def test_a_named_roofline_is_no_remark():
     result = simulate(scenario(step_time={"kind": "roofline"}))
     assert "step_time" not in result.scenario["provenance"]
     assert not any("Step times" in each for each in remarks(result))
+
+
+@pytest.mark.parametrize(
+    ("drafts", "timed"),
+    [
+        ({"method": "eagle3"}, "the drafter is timed by the roofline"),
+        ({"method": "ngram"}, "to look drafts up takes no time"),
+        ({"method": "draft_model", "model": "llama-2-7b"}, "the drafter is timed by the roofline"),
+        ({"method": "eagle", "draft_us": 900}, "the draft_us that is given"),
+    ],
+    ids=str,
+)
+def test_a_run_with_drafts_says_what_is_behind_its_step_times(
+    drafts: dict[str, Any], timed: str
+) -> None:
+    plain = scenario(device={"name": "a100-80gb"})
+    config = {"num_speculative_tokens": 2, "acceptance_rate": 0.7, **drafts}
+    table = plain | {"speculative_config": config}
+    simulation = Simulation(Scenario.from_table(table))
+    result = simulation.result()
+    said = remarks(result)
+    (first, *_) = (each for each in remarks(simulate(plain)) if "Step times" in each)
+    assert first in said
+    (without,) = (each for each in said if each.startswith("No measured step with drafts"))
+    assert timed in without
+    assert any(each.startswith("Without drafts: ") for each in said)
+    findings = speculation_findings(speculation_costs(simulation), simulation.resolved())
+    assert f"note: {without}" in findings.sentences
+    assert without in findings.data["notes"]
