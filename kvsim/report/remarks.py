@@ -57,8 +57,8 @@ def step_time_remarks(scenario: Mapping[str, Any], running: float | None) -> lis
     expected = _expected(provenance, running)
     if config := scenario.get("speculative_config"):
         found.append(
-            f"No measured step with drafts is behind these times: {_drafting(config)}, and no error "
-            "is known of them."
+            f"No measured step with drafts is behind these times: {_drafting(config)}, and no "
+            "error is known of them."
         )
         expected = [f"Without drafts: {each[0].lower()}{each[1:]}" for each in expected]
     return found + expected
