@@ -16,6 +16,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.probing import decides
 from kvsim.pool import ScenarioPool, pool_of
 from kvsim.scenario import Scenario
+from kvsim.vllm.versions import newer_than_known
 
 _EAGER = (
     "enforce_eager changes the size of the pool alone: the times of steps do not count that a "
@@ -49,6 +50,8 @@ def known_before(
         for each in (pool.over_device(devices[0].name, stages), unlike_stages(stages))
         if each is not None
     ]
+    newer = newer_than_known(scenario.memory.engine_version) if scenario.memory.of_vllm else None
+    found += [("pool", newer)] if newer else []
     if pool.sized_by == "gpu_memory_utilization" and (most := _without_room(scenario)):
         found.append(("pool", f"The pool was sized without room for {most} LoRA adapters: {_ROOM}"))
     keys = idle_memory_keys(scenario, model, devices, drafter)

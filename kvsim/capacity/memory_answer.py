@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from kvsim.capacity.fits import SequencesFit, fit
@@ -21,7 +22,8 @@ class MemoryQuestion(NamedTuple):
 
     devices: of each stage of a pipeline.
     block_size: tokens of a block asked for. max_num_seqs, max_num_batched_tokens: of a step; None
-    for the engine's. num_tokens: lengths of sequences to fit; empty for powers of two.
+    for the engine's. num_tokens: lengths of sequences to fit; empty for powers of two
+    and lengths halfway between them.
     initial_tokens: of a first buffer under `doubling`. prefill_checkpoint_alignment: given where
     prefill writes recurrent states out within chunks.
     """
@@ -94,10 +96,13 @@ def memory_answer(question: MemoryQuestion) -> MemoryAnswer:
 
 
 def _lengths(given: Sequence[int], longest: int) -> list[int]:
-    """The lengths asked for, or powers of two up to the longest sequence, and that."""
+    """The lengths asked for; or powers of two up to the longest sequence, in which doubling leaves
+    nothing over, lengths halfway between, in which it does, and the longest.
+    """
     if not given:
-        lengths = [SHORTEST_TOKENS << i for i in range(64) if SHORTEST_TOKENS << i < longest]
-        return [*lengths, longest]
+        powers = (SHORTEST_TOKENS << i for i in range(64))
+        lengths = (each for power in powers for each in (power, power * 3 // 2))
+        return [*takewhile(lambda length: length < longest, lengths), longest]
     for tokens in given:
         if tokens > longest:
             raise InputError(

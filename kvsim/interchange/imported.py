@@ -106,10 +106,23 @@ def import_sources(
     fleet = fleet_of(merged.settings, reads, lambda each: server_of(each).memory, table, notes)
     if fleet is not None:
         table["fleet"] = fleet
-    Scenario.from_table(table)  # what is written can be read
+    scenario = Scenario.from_table(table)  # what is written can be read
+    if server.knows_model and (refused := _refused(scenario)) is not None:
+        notes.append(f"kvsim run refuses the scenario as it stands: {refused}")
     return Imported(
         tuple(reads), merged, table, stream, recording, server.assumed, tuple(dict.fromkeys(notes))
     )
+
+
+def _refused(scenario: Scenario) -> InputError | None:
+    """Why the scenario cannot run; None where it can."""
+    from kvsim.simulation import Simulation
+
+    try:
+        Simulation(scenario, [])
+    except InputError as fault:
+        return fault
+    return None
 
 
 def _known_prompts(

@@ -231,3 +231,18 @@ def vllm_version(name: str, where: str = "memory.engine_version") -> VllmVersion
         )
     wanted = _release(text)
     return next(version for version in reversed(VERSIONS) if version.since <= wanted)
+
+
+def known_release(name: str) -> str:
+    """The release of this name; the newest known one for those behind it."""
+    return NEWEST.name if _release(name.strip()) > NEWEST.since else name
+
+
+def newer_than_known(name: str) -> str | None:
+    """The sentence on a release that is newer than all whose rules are known; None for others."""
+    if known_release(name) == name:
+        return None
+    return (
+        f"vLLM {name.strip()} is newer than any version that kvsim knows: the rules are those of "
+        f"{NEWEST.name}"
+    )

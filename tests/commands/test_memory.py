@@ -62,7 +62,8 @@ def test_the_items_of_the_pool_sum_up_and_tp_helps():
         keys = ("unused", "weights", "activation", "other", "pool")
         assert sum(found[f"{key}_bytes"] for key in keys) == found["device_bytes"]
     assert two["bytes_per_token"] * 2 == one["bytes_per_token"]
-    assert [row["tokens"] for row in one["sequences"]] == [512, 1024, 2048, 4096, 8192]
+    lengths = [512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192]
+    assert [row["tokens"] for row in one["sequences"]] == lengths
 
 
 def test_a_config_of_ones_own(tmp_path):
@@ -72,7 +73,7 @@ def test_a_config_of_ones_own(tmp_path):
     path.write_text(json.dumps(config))
     found = answer(path, "--device", "l4", "--kv-cache-tokens", 4000, "--kv-cache-dtype", "fp32")
     assert found["bytes_per_token"] == 2 * 2 * 64 * 4
-    assert [row["max_buffer"] for row in found["sequences"]] == [4, 4]
+    assert [row["max_buffer"] for row in found["sequences"]] == [4, 4, 4]
 
 
 def test_the_words():
@@ -289,3 +290,20 @@ def test_a_pool_larger_than_the_device_is_told():
     words = " ".join(ask(*given, "--num-gpu-blocks", 53_042).split())
     assert "weights (58.22 GiB) take 122.96 GiB, more than the 31.36 GiB of one rtx-5090" in words
     assert "more than" not in ask("opt-13b", "--device", "a100-40gb", "--kv-cache-tokens", 15_728)
+
+
+def test_doubling_wastes_at_lengths_between_powers_of_two():
+    found = answer("llama-3.1-8b", "--device", "h100", "--max-model-len", 4096)
+    rows = {row["tokens"]: row for row in found["sequences"]}
+    assert list(rows) == [512, 768, 1024, 1536, 2048, 3072, 4096]
+    assert rows[2048]["doubling"] == rows[2048]["paged"]
+    assert rows[3072]["doubling"] < 0.8 * rows[3072]["paged"]
+
+
+def test_a_version_newer_than_all_known_is_told():
+    said = " ".join(ask("opt-125m", "--device", "h100", "--engine-version", "9.99").split())
+    assert "note: vLLM 9.99 is newer than any version that kvsim knows: the rules are" in said
+    assert "vLLM 0.33 would set blocks" in said
+    known = " ".join(ask("opt-125m", "--device", "h100", "--engine-version", "0.33.2").split())
+    assert "newer than" not in known
+    assert "vLLM 0.33.2 would set blocks" in known

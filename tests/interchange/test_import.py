@@ -33,6 +33,7 @@ from kvsim.readers.vllm.log import VllmLog
 from kvsim.readers.vllm.metric_names import cache_settings
 from kvsim.request import Request
 from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 from kvsim.step_time.calibrated.file import find_calibration
 from kvsim.validate.run.comparison import compare_run
 
@@ -408,6 +409,51 @@ def test_the_tokens_of_real_logs_are_the_gibibytes_they_print() -> None:
     # Two stages: the GiB are the first one's, the blocks the last one's, which keeps the head too.
     assert off.keys() <= {"log025"}
     assert all(abs(error) < 0.02 for error in off.values())
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ("-tp 3", "tensor_parallel_size: .*got 3"),
+        ("--kv-cache-dtype fp9", "kv_cache_dtype: .*got 'fp9'"),
+        ("-tp 4 -dcp 3", "decode_context_parallel_size 3 does not divide"),
+    ],
+)
+def test_an_option_that_a_known_model_cannot_have_is_named(
+    flags: str, named: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=named):
+        import_sources([f"vllm serve Qwen/Qwen3-8B {flags}"], {"gpu": "h100"}, tmp_path / "a.toml")
+
+
+def test_host_memory_beside_drafts_is_left_out_and_what_is_written_runs(tmp_path: Path) -> None:
+    drafts = '{"method": "ngram", "num_speculative_tokens": 3}'
+    command = f"vllm serve Qwen/Qwen3-8B --kv-offloading-size 40 --speculative-config '{drafts}'"
+    made = import_sources([command], {"gpu": "h100"}, tmp_path / "a.toml")
+    assert "host_cache_gib" not in made.scenario["allocator"][0]
+    assert "tier" not in made.scenario
+    assert made.scenario["scheduler"]["async_scheduling"] is False
+    assert any("host memory behind the device is left out" in note for note in made.notes)
+    Simulation(Scenario.from_table(made.scenario), [])
+    assert not any("kvsim run refuses" in note for note in made.notes)
+
+
+def test_what_a_run_would_refuse_is_told(tmp_path: Path) -> None:
+    drafts = '{"method": "ngram", "num_speculative_tokens": 3}'
+    command = f"vllm serve Qwen/Qwen3-8B --async-scheduling --speculative-config '{drafts}'"
+    made = import_sources([command], {"gpu": "h100"}, tmp_path / "a.toml")
+    (told,) = (note for note in made.notes if note.startswith("kvsim run refuses the scenario"))
+    assert "scheduler.async_scheduling" in told
+
+
+def test_an_image_newer_than_all_known_versions_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("docker run vllm/vllm-openai:v0.45.0 --model facebook/opt-125m\n")
+    made = import_sources([str(path)], {"gpu": "h100"}, tmp_path / "a.toml")
+    assert any("vLLM 0.45.0 is newer than any version" in note for note in made.notes)
+    requests = [Request("a", 0, 9, 1)]
+    (run,) = kvsim.simulate(made.scenario, requests).runs
+    assert any("vLLM 0.45.0 is newer" in note.text for note in run.summary.notes or ())
 
 
 @formats

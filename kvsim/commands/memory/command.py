@@ -50,6 +50,7 @@ def memory(
     from kvsim.commands.memory.memory_tables import print_answer
     from kvsim.commands.memory.sglang import SWITCH, answer_sglang, sglang_figures
     from kvsim.commands.memory.trt_llm import answer_trt_llm, trt_llm_figures
+    from kvsim.vllm.versions import newer_than_known
 
     way = chosen_way(context, flags)
 
@@ -67,7 +68,11 @@ def memory(
         return
     answer = memory_answer(_question(options, gpu, flags))
     sized = answer.sized
-    beside = (sized.pool.over_device(gpu.name, sized.stages), unlike_stages(sized.stages))
+    beside = (
+        sized.pool.over_device(gpu.name, sized.stages),
+        unlike_stages(sized.stages),
+        newer_than_known(sized.pool.engine_version),
+    )
     notes = [*(f"{each}." for each in beside if each is not None), *notes]
     if as_json_:
         typer.echo(json.dumps({**as_json(answer), "notes": notes}, indent=2))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.commands.terminal_tables import numbers_table
 from kvsim.device.stages import are_alike, kinds_in_words
+from kvsim.vllm.versions import known_release
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +49,8 @@ def _print_engine(answer: "MemoryAnswer", console: "Console") -> None:
         console.print(answer.sized.drafter.text(), highlight=False)
     groups = "" if len(plan.groups) == 1 else f" in {len(plan.groups)} groups of layers"
     console.print(
-        f"vLLM {pool.engine_version} would set blocks of {pool.engine_block_size:,} tokens"
+        f"vLLM {known_release(pool.engine_version)} would set blocks of "
+        f"{pool.engine_block_size:,} tokens"
         f"{groups}, {pool.engine_num_gpu_blocks:,} of them, and say:",
         highlight=False,
     )

@@ -51,7 +51,9 @@ def served_device(settings: ServerSettings, assumed: list[str]) -> str:
 
 
 def served_model(settings: ServerSettings, assumed: list[str]) -> ServedModel:
-    """The model; InputError where no source names it. What is assumed is added to `assumed`."""
+    """The model; InputError where no source names it, and for a setting that it cannot have. What
+    is assumed is added to `assumed`.
+    """
     name = settings.model or settings.served_model_name
     if name is None:
         raise InputError("no source names the model", where="[model]", remedy="give --model")
@@ -72,11 +74,13 @@ def served_model(settings: ServerSettings, assumed: list[str]) -> ServedModel:
         choices = [{"name": each} for each in _names(name)]
     for choice in choices:
         try:
-            options = ModelOptions.parse(choice | table, "[model]")
-            model = options.build(offline=True)
-            options.layout(model)
+            known = ModelOptions.parse(choice, "model")
+            known.layout(known.build(offline=True))
         except InputError:
             continue
+        options = ModelOptions.parse(choice | table, "model")  # a fault is the settings' own
+        model = options.build(offline=True)
+        options.layout(model)
         called = choice.get("name")
         if called is not None and called != name:
             assumed.append(f"model = {called}: by the path {name}")
@@ -87,7 +91,10 @@ def served_model(settings: ServerSettings, assumed: list[str]) -> ServedModel:
             copies = settings.attention_dp_size
             assumed.append(f"attn_dp_size = {copies}: each copy is taken to hold all weights")
         return ServedModel(choice | table, ModelOptions.parse(choice | table, "[model]"), model)
-    assumed.append(f"model {name}: not known here; its layers are assumed to be equal")
+    assumed.append(
+        f"model {name}: not known here; its layers are assumed to be equal (kvsim run needs its "
+        "config.json: model.hf_config)"
+    )
     return ServedModel({"name": name} | table | _dtype(settings, None), None, None)
 
 

@@ -19,7 +19,12 @@ from kvsim.observed.vllm_defaults import NEWEST, release
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.units import MIB
 from kvsim.readers.description import ServerSettings
+from kvsim.vllm.versions import newer_than_known
 
+_NOT_BESIDE_DRAFTS = (
+    "the host memory behind the device is left out: it is not simulated where tokens are drafted "
+    "ahead (without [speculative_config], [[tier]] is)"
+)
 _V1 = (0, 8)
 _TIERS_SINCE = (0, 12)  # schedules since then are replayed as those of 0.33, connectors too
 # Defaults of other engines, by the names of meta.json.
@@ -62,7 +67,7 @@ class DescribedServer:
     model, memory: the tables [model] and [memory] of a scenario. device: a name of the catalogue.
     meta_table: the engine's settings as meta.json of an observed run has them; meta: the same with
     the engine's defaults for what is missing. speculation: the table [speculative_config]. tiers:
-    the tables [[tier]].
+    the tables [[tier]]. knows_model: its layers are known.
     assumed: settings that no source has, each with the value taken. notes: what else a reader of
     the scenario has to know.
     """
@@ -77,6 +82,7 @@ class DescribedServer:
     notes: tuple[str, ...]
     speculation: dict[str, Any] | None = None
     tiers: tuple[dict[str, Any], ...] = ()
+    knows_model: bool = False
 
     def scenario(self, workload: dict[str, Any] | None, seed: int = 0) -> dict[str, Any]:
         """The tables of a scenario with this server. workload: its [workload], if there is one."""
@@ -195,6 +201,10 @@ def server_of(settings: ServerSettings) -> DescribedServer:
         meta_table = _DEFAULTS[engine] | meta_table
         meta_table["vllm_version"] = NEWEST  # its rules stand for those of another engine
     meta_table |= {"model": str(model.get("name", model.get("hf_config"))), "gpu": device}
+    drafts = speculation_of(settings, assumed, notes)
+    if drafts is not None and drafts["method"] == "ngram" and "async_scheduling" not in meta_table:
+        meta_table["async_scheduling"] = False
+        assumed.append("async_scheduling = false: vLLM leaves it off where ngram drafts")
     stages = staged(settings, served, meta_table, assumed)
     pool = pool_of(settings, served, device, VllmMeta.parse(meta_table, "import"), notes)
     meta_table["num_gpu_blocks"] = pool.blocks
@@ -203,14 +213,16 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     meta = VllmMeta.parse(meta_table, "import")
     if engine == "vllm":
         assumed.extend(line for line in meta.assumptions if not line.startswith("num_gpu_blocks"))
+        notes += [newer] if (newer := newer_than_known(meta.vllm_version)) else []
     else:
         assumed.extend(_defaults_of(engine, known, device))
         assumed.extend(_other_version(engine, settings.engine_version))
     table = model | {"max_model_len": meta.max_model_len} | stages
-    drafts = speculation_of(settings, assumed, notes)
+    if drafts is not None and (settings.host_cache_gib or settings.kv_transfer_config):
+        notes.append(_NOT_BESIDE_DRAFTS)
+        settings = settings.model_copy(update={"host_cache_gib": None, "kv_transfer_config": None})
     tiers: list[dict[str, Any]] = []
-    newest = engine == "vllm" and release(meta.vllm_version) >= _TIERS_SINCE
-    if newest and drafts is None:
+    if engine == "vllm" and release(meta.vllm_version) >= _TIERS_SINCE:
         tiers, unread = tiers_of(settings.host_cache_gib, settings.kv_transfer_config)
         notes += unread
         speeds = settings.model_dump(include={"store_gb_per_s", "load_gb_per_s"}, exclude_none=True)
@@ -226,6 +238,7 @@ def server_of(settings: ServerSettings) -> DescribedServer:
         tuple(notes),
         drafts,
         tuple(tiers),
+        served.model is not None,
     )
 
 
