@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.plumbing.options import Options
 from kvsim.request import Request
@@ -30,12 +31,19 @@ class QueueWaits(NamedTuple):
 
     limit: max_num_seqs were running. memory: the pool had no room for it. holes: the pool had the
     room, but not in one place. step: the step had no tokens left (max_num_batched_tokens).
+
+    And those for which others in the queue were passed by. adapters: max_loras adapters were
+    running. encoder: its budget or cache had no room for an item. loads: content on its way from a
+    tier.
     """
 
     limit: float = 0.0
     memory: float = 0.0
     holes: float = 0.0
     step: float = 0.0
+    adapters: float = 0.0
+    encoder: float = 0.0
+    loads: float = 0.0
 
     @property
     def total(self) -> float:
@@ -57,6 +65,7 @@ class QueueWatch(Observer):
         self.preempted: list[Preempted] = []
         self.longest = 0, 0
         self._since_ps, self._waiting, self._why = 0, 0, "step"
+        self._passed_by: dict[str, int] = {}
 
     def arrived(self, scheduler: Scheduler, request: Request, now_ps: int) -> None:
         """Count the wait so far; one more request waits, for the cause of those before it."""
@@ -70,6 +79,8 @@ class QueueWatch(Observer):
             self.preempted.append(Preempted(now_ps, seq.num_outputs, seq.num_computed))
         self._count(scheduler, now_ps)
         if self._waiting:
+            if isinstance(scheduler, ContinuousScheduler):
+                self._passed_by = scheduler.passed_by()
             self._why = self._reason(scheduler, plan)
             if self._waiting > self.longest[0]:
                 self.longest = self._waiting, now_ps
@@ -81,14 +92,23 @@ class QueueWatch(Observer):
         return QueueWaits(**{name: total / whole_ps for name, total in self.waited_ps.items()})
 
     def _count(self, scheduler: Scheduler, now_ps: int) -> None:
-        self.waited_ps[self._why] += self._waiting * (now_ps - self._since_ps)
+        past_ps, rest = now_ps - self._since_ps, self._waiting
+        for why, count in self._passed_by.items():
+            apart = min(count, rest)
+            self.waited_ps[why] += apart * past_ps
+            rest -= apart
+        self.waited_ps[self._why] += rest * past_ps
         self._since_ps, self._waiting = now_ps, len(scheduler.waiting)
+        if not self._waiting:
+            self._passed_by = {}
 
     def _reason(self, scheduler: Scheduler, plan: Plan) -> str:
         if self._most_seqs is not None and len(scheduler.running) >= self._most_seqs:
             return "limit"
         if self._most_tokens is not None and plan.new_tokens >= self._most_tokens:
             return "step"
+        if sum(self._passed_by.values()) >= self._waiting:
+            return "step"  # whoever comes now waits for the next one
         return "holes" if scheduler.usage().external else "memory"
 
 

@@ -101,6 +101,9 @@ class ConnectedScheduler(ContinuousScheduler):
             return self._run_one_by_one(plan, budget, threshold)
         return super()._continue_running(plan, budget, threshold)
 
+    def passed_by(self) -> dict[str, int]:
+        return {"loads": len(self.queues.holding) + len(self.put_off)}
+
     # --- waiting sequences ----------------------------------------------------------------------
 
     def _admit(self, plan: Plan, budget: int, threshold: int) -> None:

@@ -30,6 +30,7 @@ class ContinuousScheduler(Scheduler):
         # Whether the loop goes on behind a sequence that preempted itself.
         self._continues = knobs.by_priority and version.continues_after_self_preemption
         self._stopped_at: Sequence | None = None  # where the last step stopped admitting
+        self._num_unstarted = self._num_unencoded = 0  # that it passed by for a limit of their own
 
     def refusal(self, request: Request) -> Refusal | None:
         return self.special_limits.refusal(request) or budget_refusal(
@@ -181,6 +182,12 @@ class ContinuousScheduler(Scheduler):
         """
         return self.limits.may_start(seq)
 
+    def passed_by(self) -> dict[str, int]:
+        """How many waiting sequences the last plan passed by for want of something that those
+        behind them may not need, by what it is: `adapters`, `encoder`, `loads`.
+        """
+        return {"encoder": self._num_unencoded, "adapters": self._num_unstarted}
+
     def _blocked_head(self) -> Sequence | None:
         return self._stopped_at if self.limits.bind else self.waiting.head
 
@@ -222,6 +229,7 @@ class ContinuousScheduler(Scheduler):
         """Start the head of the queue, and the next, until something does not fit."""
         skipped: list[Sequence] = []
         unready: list[Sequence] = []
+        self._num_unstarted = self._num_unencoded = 0
         slots = self._input_slots
         prefills = any(chunk.seq in self.prefilling for chunk in plan.chunks)
         runs = not plan.empty
@@ -231,6 +239,7 @@ class ContinuousScheduler(Scheduler):
                 break
             if not self._may_start(seq):
                 unready.append(self.waiting.pop())
+                self._num_unstarted += seq.request.adapter is not None
                 continue
             cached, left = self._cached(seq), budget - slots
             new_tokens, drafts = seq.num_tokens - cached.tokens, 0
@@ -255,6 +264,7 @@ class ContinuousScheduler(Scheduler):
             new_tokens = self._allowed(seq, cached.tokens, new_tokens)
             if not new_tokens:
                 unready.append(self.waiting.pop())
+                self._num_unencoded += 1
                 continue
             fit_tokens = cached.tokens + new_tokens - drafts
             if self._knobs.fits_whole:

@@ -10,7 +10,7 @@ from kvsim.whatif.intervals import Ratio
 from kvsim.whatif.runner import Row
 from kvsim.whatif.watch import SUBSTANTIAL, QueueWaits
 
-Binding = Literal["memory", "limit", "step"]
+Binding = Literal["memory", "limit", "step", "adapters", "encoder", "loads"]
 
 
 class LoadReading(NamedTuple):
@@ -40,6 +40,9 @@ class LoadReading(NamedTuple):
             "memory": self.waits_for_memory,
             "limit": self.waits.limit,
             "step": self.waits.step,
+            "adapters": self.waits.adapters,
+            "encoder": self.waits.encoder,
+            "loads": self.waits.loads,
         }
         most = max(shares, key=lambda name: shares[name])
         if shares[most] >= SUBSTANTIAL:

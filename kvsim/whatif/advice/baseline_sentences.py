@@ -33,7 +33,7 @@ def head(load: LoadReading) -> str:
     """The resource that binds, in a word or two."""
     if load.binds is not None:
         text = binds(load.binds)
-        text = text if load.binds == "limit" else text[0].upper() + text[1:]
+        text = text if load.binds in ("limit", "adapters") else text[0].upper() + text[1:]
     elif load.touches_memory:
         text = "Nothing binds to speak of, memory now and then"
     else:
@@ -43,8 +43,14 @@ def head(load: LoadReading) -> str:
 
 def binds(what: Binding) -> str:
     """The clause that names a binding resource: `memory binds`."""
-    text = {"memory": "memory binds", "limit": "max_num_seqs binds"}
-    return text.get(what, "the tokens of a step bind")
+    return {
+        "memory": "memory binds",
+        "limit": "max_num_seqs binds",
+        "step": "the tokens of a step bind",
+        "adapters": "max_loras binds",
+        "encoder": "the encoder's budget or cache binds",
+        "loads": "loads from the tiers bind",
+    }[what]
 
 
 def evidence(load: LoadReading) -> str:
@@ -53,6 +59,9 @@ def evidence(load: LoadReading) -> str:
         "for memory": load.waits_for_memory,
         "for max_num_seqs": load.waits.limit,
         "for their turn in a step": load.waits.step,
+        "for a slot of an adapter": load.waits.adapters,
+        "for the encoder": load.waits.encoder,
+        "for content that loads": load.waits.loads,
     }
     causes = ", ".join(
         f"{percent(share)} {name}" for name, share in parts.items() if share >= 0.0005

@@ -19,6 +19,7 @@ from kvsim.whatif.cache_curve.order import in_order
 from kvsim.whatif.scenario_tables import with_value
 from kvsim.whatif.tier_sizes import tier_for
 
+_ADAPTERS = "each adapter takes memory of the GPU; [memory] counts it with max_lora_rank"
 SHARES = (0.8, 0.85, 0.9, 0.92, 0.95)
 
 
@@ -133,6 +134,27 @@ def _shares(simulation: Simulation) -> list[float]:
     return [] if sized else list(SHARES)
 
 
+def _adapters(part: str) -> Callable[[Simulation], list[int]]:
+    """Twice, four times and all that the requests ask for; nothing where as many run at once. part:
+    where the number is set; [memory] keeps room for them if it is there.
+    """
+
+    def values(simulation: Simulation) -> list[int]:
+        scenario = simulation.scenario
+        scheduler = simulation.replica_spec(scenario.allocator[0]).scheduler
+        limit = getattr(scheduler, "most_adapters", 0)
+        asked = len({each.adapter for each in simulation.stream.requests} - {None})
+        if (
+            not limit
+            or asked <= limit
+            or part != ("memory" if scenario.memory.max_loras else "scheduler")
+        ):
+            return []
+        return list(dict.fromkeys(min(more, asked) for more in (2 * limit, 4 * limit, asked)))
+
+    return values
+
+
 KNOBS = (
     Knob(
         "memory.gpu_memory_utilization",
@@ -177,6 +199,8 @@ KNOBS = (
     Knob("allocator.0.eviction_policy", _evictions, None),
     Knob("allocator.0.watermark", lambda _: (0.0, 0.01, 0.05), _flag("watermark")),
     Knob("scheduler.max_num_seqs", _around("max_num_seqs", 256, 1024), _flag("max-num-seqs")),
+    Knob("memory.max_loras", _adapters("memory"), _flag("max-loras"), _ADAPTERS),
+    Knob("scheduler.max_loras", _adapters("scheduler"), _flag("max-loras"), _ADAPTERS),
     Knob(
         "scheduler.max_num_batched_tokens",
         _around("max_num_batched_tokens", 2048, 8192),

@@ -37,7 +37,8 @@ def command_of(simulation: Simulation, table: dict[str, Any]) -> str:
             comments.append(f"# no flag sets {knob.key} = {value_text(value)}")
     name = str(Path(model["hf_config"]).parent) if "hf_config" in model else hub_id(model["name"])
     program = " ".join((*environment(model, memory), "vllm serve", name))
-    return written(program, flags, comments)
+    once = list(dict.fromkeys(flags))  # [memory] and [scheduler] both have max_loras
+    return written(program, once, comments)
 
 
 def _pool(simulation: Simulation) -> list[str]:

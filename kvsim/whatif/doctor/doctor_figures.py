@@ -21,8 +21,15 @@ LOOKS = {
     "limit": ClassLook("at max_num_seqs", "held, not working", "#e69f00", "#1a1a1a", "", ""),
     "memory": ClassLook("for memory", "held, not working", "#d55e00", "#ffffff", "", ""),
     "holes": ClassLook("for a hole", "held, not working", "#cc79a7", "#1a1a1a", "", ""),
+    "adapters": ClassLook(
+        "for an adapter's slot", "held, not working", "#f0e442", "#1a1a1a", "", ""
+    ),
+    "encoder": ClassLook("for the encoder", "held, not working", "#009e73", "#ffffff", "", ""),
+    "loads": ClassLook("for a load", "held, not working", "#56b4e9", "#1a1a1a", "", ""),
     "step": ClassLook("for the step", "free", "#bdbdbd", "#1a1a1a", "", ""),
 }
+
+APART = ("adapters", "encoder", "loads")
 
 
 def times(named: Sequence[tuple[str, ExaminedRun]]) -> "go.Figure | None":
@@ -35,6 +42,8 @@ def times(named: Sequence[tuple[str, ExaminedRun]]) -> "go.Figure | None":
     parts = [{"running": 1.0 - case.waits.total, **case.waits._asdict()} for _, case in named]
     classes = []
     for name, look in LOOKS.items():
+        if name in APART and not any(part[name] for part in parts):
+            continue  # few servers have such a queue
         spent = [part[name] * mean for part, mean in zip(parts, means, strict=True)]
         texts = [seconds(each) for each in spent]
         shares = [percent(part[name]) for part in parts]

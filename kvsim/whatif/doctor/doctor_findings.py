@@ -26,6 +26,7 @@ from kvsim.whatif.findings import (
 from kvsim.whatif.intervals import ratio_text
 from kvsim.whatif.servers import program, server_command
 
+_RARE = ("... for a slot of an adapter", "... for the encoder", "... for content that loads")
 _EMPTY = ("reserved", "overprovisioned", "rounding", "transient", "external")
 
 
@@ -104,7 +105,12 @@ def _difference(of: Beside) -> str:
 def _signs_table(runs: list[tuple[str, ExaminedRun]]) -> FindingsTable:
     """The signs of each run, a column a run."""
     columns = [_signs(case) for _, case in runs]
-    rows = [(sign, *(column[sign] for column in columns)) for sign in columns[0]]
+    nothing = numbers.percent(0)
+    rows = [
+        (sign, *(column[sign] for column in columns))
+        for sign in columns[0]
+        if sign not in _RARE or any(column[sign] != nothing for column in columns)
+    ]
     heads = ("", *(name for name, _ in runs))
     return FindingsTable("Signs", "One run, at the scenario's own seed.", heads, rows)
 
@@ -120,6 +126,9 @@ def _signs(case: ExaminedRun) -> dict[str, str]:
         "... for memory": numbers.percent(waits.memory),
         "... for a hole large enough": numbers.percent(waits.holes),
         "... for room in the step": numbers.percent(waits.step),
+        "... for a slot of an adapter": numbers.percent(waits.adapters),
+        "... for the encoder": numbers.percent(waits.encoder),
+        "... for content that loads": numbers.percent(waits.loads),
         "preemptions": numbers.count(summary.preemptions),
         "tokens computed again": numbers.percent(case.recomputed_share),
         "prompt tokens found": numbers.percent(case.hit_share) if case.caching else "no cache",
