@@ -91,8 +91,9 @@ def test_the_page_begins_with_the_verdict_the_command_and_the_figure() -> None:
     figure = whiskers([Whisker("a<b>", 2.0, 1.0, 90.0, "2 s (1 s to 90 s)", True)], "e2e, s")
     assert figure is not None
     low, high = figure.layout.xaxis.range
-    assert low <= 0 < 2 < high < 5  # the interval leaves the figure, the mean does not
-    assert [each.bgcolor for each in figure.layout.annotations] == [PAPER]  # no line through it
+    assert low <= 0 < 2 < high < 10  # the interval leaves the figure, the mean does not
+    assert figure.layout.annotations[1].text == "to 90.0 \N{RIGHTWARDS ARROW}"
+    assert [each.bgcolor for each in figure.layout.annotations] == [PAPER] * 2  # no line through it
     grid = HeatGrid("paged<b>", "rate_per_s", "block_size", ["1", "2"], ["8"],
                     [[("3 s", 0.0), ("9 s", 1.0)]])  # fmt: skip
     sections = [

@@ -27,10 +27,11 @@ def goodput_figure(curves: Sequence[GoodputCurve], unit: str) -> "go.Figure":
     for index, (answer, shares) in enumerate(curves):
         served = [share.rate_per_s * share.within.mean for share in shares]
         widths = [share.rate_per_s * (share.within.half_width or 0.0) for share in shares]
+        rates = [share.rate_per_s for share in shares]
         figure.add_scatter(
-            x=[share.rate_per_s for share in shares],
+            x=rates,
             y=served,
-            error_y=error_bars(served, widths),
+            error_y=error_bars(served, widths, most=rates),
             name=plain(answer.subject.label), mode="lines+markers",
             line={**run_line(index), "width": 2},
             marker={"symbol": ["x" if share.saturated else "circle" for share in shares]},

@@ -9,6 +9,7 @@ from kvsim.report.classes import run_line
 from kvsim.report.figure import plain
 from kvsim.report.measures import MEASURES, Measure
 from kvsim.report.panels import panels
+from kvsim.whatif.crowded import beside, cut_marks, room_for_ends
 from kvsim.whatif.error_bars import error_bars
 from kvsim.whatif.findings import HeatGrid
 from kvsim.whatif.sweep.ranking import SweepSetting, best
@@ -21,6 +22,7 @@ _MOST_LINES = 8
 _MOST_TEXTS = 18  # side by side, that can still be read
 _WIDE = 8  # times from the least to the most, from which on an axis is logarithmic
 _BEYOND = 2.5  # times the largest mean of a panel: where a longer interval is cut off
+_Line = tuple[int, Measure, list[float], list[float], dict[str, Any]]
 _PANEL_PX, _ALONE_PX, _GAP_PX = 190, 320, 44
 
 
@@ -42,7 +44,7 @@ def curves(
 ) -> "go.Figure | None":
     """One panel a measure (those of PANELS) over the first numeric key, one line an allocator and
     setting of the other keys; where those are too many, of the best one. None without a numeric
-    key. An interval that is much longer than every mean leaves its panel.
+    key. Of an interval that is much longer than every mean, an arrow names the end.
     """
     shown_in = [MEASURES[name] for name in PANELS] if measures is None else measures
     along = next(iter(numeric_keys(settings, keys)), None)
@@ -54,7 +56,12 @@ def curves(
         panel_px=_PANEL_PX if len(shown_in) > 1 else _ALONE_PX,
         gap_px=_GAP_PX,
     )
+    values = _values(settings, along)
+    axis = _axis(values)
+    log = axis.get("type") == "log"
+    many = len(lines) if any(len(each.seeds) > 1 for each in settings) else 1
     tops = [0.0] * len(shown_in)
+    drawn = []
     for index, (name, members) in enumerate(lines.items()):
         members.sort(key=lambda setting: setting.settings[along])
         line = run_line(index)
@@ -66,11 +73,14 @@ def curves(
             lows = [interval.low for _, interval in shown]
             longest = max((interval.high for _, interval in shown), default=0.0)
             tops[row - 1] = max(tops[row - 1], min(longest, _BEYOND * max(means, default=0.0)))
+            places = [each.settings[along] for each, _ in shown]
+            xs = beside(places, index, many, log=log) if many > 1 else places
+            drawn.append((row, measure, xs, [interval.high for _, interval in shown], line))
             figure.add_scatter(
-                x=[each.settings[along] for each, _ in shown],
+                x=xs, customdata=places,
                 y=means, error_y=error_bars(means, widths, lows),
                 text=[f"{each.text(measure)} {each.load}" for each, _ in shown],
-                hovertemplate="%{x}: %{text}",
+                hovertemplate="%{customdata}: %{text}",
                 name=plain(name), legendgroup=name, showlegend=row == 1,
                 mode="lines+markers", line={**line, "width": 2},
                 marker={"symbol": ["x" if each.saturated else "circle" for each, _ in shown]},
@@ -84,11 +94,28 @@ def curves(
         "yanchor": "bottom",
     }
     figure.update_layout(showlegend=True, legend=above, margin={"t": 72, "b": 52})
+    tops = [1.08 * top or 1.0 for top in tops]
+    if _mark_cut(figure, drawn, tops):
+        axis["range"] = room_for_ends(values, log=log)
     for row, top in enumerate(tops, start=1):
-        figure.update_yaxes(range=[0, 1.08 * top or 1.0], row=row, col=1)
-    figure.update_xaxes(**_axis(_values(settings, along)))
+        figure.update_yaxes(range=[0, top], row=row, col=1)
+    figure.update_xaxes(**axis)
     figure.update_xaxes(title_text=plain(along), title_standoff=12, row=len(shown_in), col=1)
     return figure
+
+
+def _mark_cut(figure: "go.Figure", drawn: Sequence[_Line], tops: Sequence[float]) -> bool:
+    """Arrows at the intervals that end beyond their panels; whether there are any."""
+    marked = [0] * len(tops)
+    for row, measure, xs, highs, line in drawn:
+        marks = cut_marks(xs, highs, tops[row - 1], measure.form, marked[row - 1])
+        if marks is None:
+            continue
+        marked[row - 1] += 1
+        for part in ("marker", "textfont"):
+            marks[part] |= {"color": line["color"]}
+        figure.add_scatter(**marks, showlegend=False, row=row, col=1)
+    return any(marked)
 
 
 def heat_grids(

@@ -65,8 +65,9 @@ def sweep_findings(
         FindingsFigure(
             "Curves",
             "Means over the seeds, of times geometric ones, with their 95 % intervals; a cross "
-            "marks a saturated setting, whose latencies tell how long the run was. Where there are "
-            "many settings, the keys not shown stand as in the best one.",
+            "marks a saturated setting, whose latencies tell how long the run was. An arrow names "
+            "the end of an interval that is longer than its panel. Where there are many settings, "
+            "the keys not shown stand as in the best one.",
             sweep_figures.curves(settings, sweep.keys, by) if settings else None,
         ),
     ]

@@ -41,7 +41,10 @@ def lead(
     settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure
 ) -> tuple[str, str, "go.Figure | None"]:
     """The ranking measure, as a curve along a key of numbers, else the best settings."""
-    note = "A cross marks a saturated setting: its times grow with the length of the run."
+    note = (
+        "A cross marks a saturated setting: its times grow with the length of the run. An arrow "
+        "names the end of an interval that is longer than the figure."
+    )
     if (curve := sweep_figures.curves(settings, keys, by, [by])) is not None:
         return by.title, note, curve
     ranked = [each.setting for each in best(settings, by, _MOST_DRAWN)]

@@ -407,7 +407,9 @@ def test_a_key_of_one_allocator_leaves_the_others_alone(
         assert row["e2e_s.mean"] == whole[label].summary["e2e_s"]["mean"]
     curve = curves(settings_of(frame, sweep.keys), sweep.keys, MEASURES["e2e_p50"])
     assert curve is not None
-    assert {len(line.x) for line in curve.data} == {3}
+    lines = [line for line in curve.data if line.mode == "lines+markers"]
+    assert {tuple(line.customdata) for line in lines} == {(8, 16, 32)}
+    assert len({tuple(line.x) for line in lines}) == 3  # no interval covers another
 
 
 def test_a_grid_has_a_cell_a_setting_and_shades_by_what_is_worse(
