@@ -42,7 +42,8 @@ def cut_marks(
     line: int,
 ) -> dict[str, Any] | None:
     """Options of a trace of arrows at the intervals that end beyond `top`, the panel's upper end,
-    with their ends; None where none does. line: the number of the line among those with such intervals.
+    with their ends; None where none does. line: the number of the line among those with such
+    intervals.
     """
     cut = [(x, high) for x, high in zip(xs, highs, strict=True) if high > top]
     if not cut:
