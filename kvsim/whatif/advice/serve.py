@@ -11,6 +11,9 @@ from kvsim.whatif.advice.change import value_text
 from kvsim.whatif.advice.knobs import KNOBS
 from kvsim.whatif.servers.flags import hub_id, together, written
 
+# Keys whose flags stand in the command already: of the pool, and of `option_flags`.
+TOLD = ("memory.gpu_memory_utilization", "memory.max_loras", "scheduler.max_loras")
+
 
 def command(table: dict[str, Any], folder: Path) -> str:
     """The flags that set what the tables hold; what no flag sets follows as comments."""
@@ -29,7 +32,7 @@ def command_of(simulation: Simulation, table: dict[str, Any]) -> str:
     for knob in KNOBS:
         part, *rest = knob.key.split(".")
         value = knob.now(tables)
-        if value is None or knob.key == "memory.gpu_memory_utilization":
+        if value is None or knob.key in TOLD:
             continue
         if knob.flag is not None:
             flags.append(knob.flag(value))
@@ -37,8 +40,7 @@ def command_of(simulation: Simulation, table: dict[str, Any]) -> str:
             comments.append(f"# no flag sets {knob.key} = {value_text(value)}")
     name = str(Path(model["hf_config"]).parent) if "hf_config" in model else hub_id(model["name"])
     program = " ".join((*environment(model, memory), "vllm serve", name))
-    once = list(dict.fromkeys(flags))  # [memory] and [scheduler] both have max_loras
-    return written(program, once, comments)
+    return written(program, flags, comments)
 
 
 def _pool(simulation: Simulation) -> list[str]:

@@ -11,7 +11,7 @@ from kvsim.whatif.replicates import Replicates
 from kvsim.whatif.scenario_tables import Table
 
 FindingOutcome = Literal["cause", "beside", "trade", "unsure", "harmless", "no cure", "failed"]
-Rest = Literal["well", "load", "memory", "unknown"]
+Rest = Literal["well", "load", "memory", "unknown", "refused"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Diagnosis:
 
     rest: what is left with all cures: `well`, nothing to speak of; `load`, requests still wait, and
     would with any memory; `memory`, requests still wait, and more memory or sequences would help;
-    `unknown`, requests still wait, and the reason is not known.
+    `unknown`, requests still wait, and the reason is not known; `refused`, none waits to speak of,
+    and some are refused.
     """
 
     case: ExaminedRun

@@ -8,6 +8,7 @@ from kvsim.whatif.doctor.diagnosis import CauseFinding, Diagnosis
 from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
 from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.intervals import ratio_text
+from kvsim.whatif.watch import SUBSTANTIAL
 
 OUTCOMES = {
     "cause": "it hurts",
@@ -37,6 +38,7 @@ def doctor_sentences(diagnosis: Diagnosis) -> list[str]:
     """The verdict first, then its causes, what is left, and how sure all this is."""
     return [
         _verdict(diagnosis),
+        *_refusals(diagnosis),
         *_causes(diagnosis),
         *_rest(diagnosis),
         *(
@@ -98,6 +100,8 @@ def _verdict(diagnosis: Diagnosis) -> str:
         return f"It suffers from {first.title} ({first.name}){more}. {cure}"
     if diagnosis.rest == "well" and diagnosis.incurable:
         return "Nothing was found that a flag cures."
+    if diagnosis.rest == "refused":
+        return "Nothing was found that a flag cures."
     if diagnosis.rest == "load":
         return LOAD[diagnosis.case.at_once]
     if any(each.outcome == "unsure" for each in diagnosis.findings):
@@ -109,6 +113,17 @@ def _verdict(diagnosis: Diagnosis) -> str:
         "Cannot tell: requests wait or are computed again, memory or sequences to spare would "
         "help or may, and none of the known causes explains it."
     )
+
+
+def _refusals(diagnosis: Diagnosis) -> Iterator[str]:
+    """The requests that were never served, of whose waits no number tells."""
+    for case, when in ((diagnosis.case, ""), (diagnosis.cured, " even then")):
+        if case.refused_share >= SUBSTANTIAL and (when == "" or case is not diagnosis.case):
+            share, (_, _, reason) = numbers.percent(case.refused_share), case.recorder.rejected[0]
+            others = " The numbers are of the others." if case.refused_share < 1 else ""
+            yield (
+                f"{share} of the requests are refused{when}, the first because {reason}.{others}"
+            )
 
 
 def _causes(diagnosis: Diagnosis) -> Iterator[str]:
@@ -139,7 +154,7 @@ def _rest(diagnosis: Diagnosis) -> Iterator[str]:
             "What still waits then waits for the GPU to compute: with any memory it would be the "
             "same."
         )
-    elif diagnosis.rest != "well":
+    elif diagnosis.rest not in ("well", "refused"):
         yield "Requests still wait then, and still more memory, or sequences, would help."
 
 

@@ -165,7 +165,7 @@ class Doctor:
     def _rest(self, cured: ExaminedRun, table: Table) -> Rest:
         """The outcome of all cures together."""
         if not _hurts(cured):
-            return "well"
+            return "refused" if cured.refused_share >= SUBSTANTIAL else "well"
         plenty = _with_plenty(cured, table)
         try:
             effect = self._effect(table, plenty, self.replicates.search)
@@ -214,9 +214,8 @@ def _rank(effect: Effect) -> tuple[bool, float]:
 
 
 def _hurts(case: ExaminedRun) -> bool:
-    """Whether requests wait, are computed again, or are refused, by a twentieth or more."""
-    refused = case.summary.requests.rejected / max(1, case.num_requests)
-    return bool(max(case.waits.total, case.recomputed_share, refused) >= SUBSTANTIAL)
+    """Whether requests wait or are computed again, by a twentieth or more."""
+    return bool(max(case.waits.total, case.recomputed_share) >= SUBSTANTIAL)
 
 
 def _with_plenty(case: ExaminedRun, table: Table) -> Table:

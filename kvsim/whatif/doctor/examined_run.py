@@ -12,6 +12,7 @@ from kvsim.memory.ledger import CLASSES
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import PS_PER_S
+from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.results.result import Run
 from kvsim.results.series import SERIES_COLUMNS
@@ -73,6 +74,18 @@ class ExaminedRun:
     def num_requests(self) -> int:
         """The requests that came to the engine, refused ones included."""
         return len(self.simulation.stream.requests)
+
+    @property
+    def too_long(self) -> list[Request]:
+        """The requests that were refused because max_model_len leaves their prompt no room."""
+        longest = self.simulation.max_model_len
+        refused = (request for request, *_ in self.recorder.rejected)
+        return [r for r in refused if r.prompt_tokens > longest - min(1, r.output_tokens)]
+
+    @property
+    def refused_share(self) -> float:
+        """The share of the requests that were refused."""
+        return self.summary.requests.rejected / max(1, self.num_requests)
 
     def option(self, part: Options, name: str) -> Any:
         """An option where this kind has it, else None."""
@@ -164,7 +177,7 @@ class ExaminedRun:
         """
         waits = self.waits
         bound = max(waits.memory + waits.holes, self.recomputed_share)
-        return bound >= SUBSTANTIAL or bool(self.summary.requests.rejected)
+        return bound >= SUBSTANTIAL or self.summary.requests.rejected > len(self.too_long)
 
     # --- the pool -------------------------------------------------------------------------------
 

@@ -70,3 +70,32 @@ def test_bad_input_is_one_line(arguments: list[str], said: str) -> None:
         CliRunner().invoke(app, ["doctor", *arguments], catch_exceptions=False)
     assert re.search(said, str(caught.value)), caught.value
     assert "\n" not in str(caught.value)
+
+
+REFUSING = HERE / "servers" / "too-long-requests.toml"
+
+
+@pytest.mark.parametrize(("longest", "share"), [(4096, 62), (2048, 100)])
+def test_requests_that_are_refused_are_the_verdict_and_not_the_load(
+    longest: int, share: int
+) -> None:
+    chosen = ["--set", f"model.max_model_len={longest}", "--repeat", "3", "--jobs", "1", "--json"]
+    answer = json.loads(run(str(REFUSING), *chosen))
+    assert answer["causes"] == ["too-long-requests"]
+    verdict, refused, *_ = answer["words"]
+    assert "(too-long-requests). --max-model-len 6144: +" in verdict
+    assert refused.startswith(f"{share} % of the requests are refused, the first because its")
+    assert answer["signs"]["cured"]["requests"]["rejected"] == 0
+
+
+def test_requests_longer_than_the_model_knows_have_no_flag() -> None:
+    model = ["--set", 'model.name="llama-2-7b"', "--set", "memory.kv_cache_tokens=8000"]
+    answer = json.loads(run(str(REFUSING), *model, "--repeat", "3", "--jobs", "1", "--json"))
+    assert answer["causes"] == []
+    assert answer["rest"] == "refused"
+    assert answer["words"][0] == "Nothing was found that a flag cures."
+    assert any("positions end at 4,096" in each for each in answer["words"])
+
+
+def test_a_command_without_adapters_has_no_flag_of_theirs() -> None:
+    assert "lora" not in run(str(REFUSING), "--repeat", "3", "--jobs", "1")

@@ -17,6 +17,7 @@ CAUSES: Registry[Cause] = Registry(
         "chunked-admission": "kvsim.whatif.doctor.causes.chunked_admission:ChunkedAdmission",
         "too-many-sequences": "kvsim.whatif.doctor.causes.too_many_sequences:TooManySequences",
         "too-few-sequences": "kvsim.whatif.doctor.causes.too_few_sequences:TooFewSequences",
+        "too-long-requests": "kvsim.whatif.doctor.causes.too_long_requests:TooLongRequests",
         "few-adapters": "kvsim.whatif.doctor.causes.few_adapters:FewAdapters",
         "few-slots": "kvsim.whatif.doctor.causes.few_slots:FewSlots",
         "full-windows": "kvsim.whatif.doctor.causes.full_windows:FullWindows",

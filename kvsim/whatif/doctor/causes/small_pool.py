@@ -23,7 +23,7 @@ class SmallPool(Cause):
 
     def suspect(self, case: ExaminedRun) -> Suspicion | None:
         waited, again = case.waits.memory, case.recomputed_share
-        refused = case.summary.requests.rejected
+        refused = case.summary.requests.rejected - len(case.too_long)
         if max(waited, again) < SUBSTANTIAL and not refused:
             return None
         length = case.simulation.max_model_len
