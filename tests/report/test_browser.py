@@ -56,6 +56,41 @@ def opened(browser: Any, traced: Result, tmp_path_factory: pytest.TempPathFactor
     return browser
 
 
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "axis", "texts"),
+    [
+        (0, 2.44 * GIB, "SIZES", ["0 GiB", "0.5 GiB", "1 GiB", "1.5 GiB", "2 GiB"]),
+        (0, 1000, "SIZES", ["0 B", "200 B", "400 B", "600 B", "800 B", "1,000 B"]),
+        (
+            2 * GIB,
+            2.002 * GIB,
+            "SIZES",
+            ["2,048 MiB", "2,048.5 MiB", "2,049 MiB", "2,049.5 MiB", "2,050 MiB"],
+        ),
+        (0, 130, "TIMES", ["0 s", "50 s", "100 s"]),
+        (0, 300, "TIMES", ["0 min", "1 min", "2 min", "3 min", "4 min", "5 min"]),
+        (0, 0.0676, "TIMES", ["0 ms", "20 ms", "40 ms", "60 ms"]),
+        (
+            3600,
+            3601,
+            "TIMES",
+            ["3,600 s", "3,600.2 s", "3,600.4 s", "3,600.6 s", "3,600.8 s", "3,601 s"],
+        ),
+    ],
+)
+def test_ticks_of_the_map_stand_on_round_numbers_of_one_unit(
+    opened: Any, low: float, high: float, axis: str, texts: list[str]
+) -> None:
+    """Once an axis had 500 MiB, 1,000 MiB, 1.46 GiB, and another 0 s, 60 s, 2 min."""
+    script = f"return kvsim.ticks({low}, {high}, 5.5, kvsim.{axis})"
+    ticks = opened.execute_script(script)
+    assert [text for _, text in ticks] == texts
+    assert all(low <= at <= high * (1 + 1e-9) for at, _ in ticks)
+
+
 def test_everything_is_drawn_and_nothing_is_asked_of_a_network(opened: Any, traced: Result) -> None:
     plots = opened.execute_script(
         "return [...document.querySelectorAll('[data-figure]')].map("

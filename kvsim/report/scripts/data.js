@@ -38,6 +38,27 @@ kvsim.size = (bytes) => {
   return `${kvsim.figures(bytes)} ${units[power]}`;
 };
 
+// Ticks of an axis from `low` to `high`, at most about `most`: their places and texts, on round
+// numbers of one unit. Of [[size, name], ...], the largest unit that the axis holds `least` of and
+// whose ticks need no more than two decimals.
+kvsim.SIZES = {least: 1, units: [[1024 ** 4, "TiB"], [1024 ** 3, "GiB"], [1024 ** 2, "MiB"], [1024, "KiB"], [1, "B"]]};
+kvsim.TIMES = {least: 3, units: [[3600, "h"], [60, "min"], [1, "s"], [1e-3, "ms"], [1e-6, "µs"]]};
+kvsim.ticks = (low, high, most, {least, units}) => {
+  const step = (size) => {
+    const rough = (high - low) / most / size;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough * (1 - 1e-9));
+  };
+  const [size, name] = units.find(([size]) => high >= least * size && step(size) >= 0.0099) || units[units.length - 1];
+  const apart = step(size);
+  const ticks = [];
+  for (let at = Math.ceil((low / size / apart) * (1 - 1e-12)); at * apart * size <= high * (1 + 1e-12); at++) {
+    const text = (at * apart).toLocaleString("en-US", {maximumFractionDigits: 6});
+    ticks.push([at * apart * size, `${text} ${name}`]);
+  }
+  return ticks;
+};
+
 // The requests of each run, unpacked once: columns by name, and the ids. What is null is as in the
 // first run.
 kvsim.requests = (async () => {

@@ -9,7 +9,7 @@
   const said = section.querySelector(".said");
   const [chooser, colouring] = section.querySelectorAll("select");
   const note = section.querySelector(".extent");
-  const LEFT = 64, RIGHT = 10, TOP = 8, BOTTOM = 28, LANE = 84;
+  const LEFT = 76, RIGHT = 10, TOP = 8, BOTTOM = 28, LANE = 84;
   const NOBODY = 4294967295;
   const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#882255",
     "#44aa99", "#999933", "#6f63c9", "#bb5566", "#117733"].map((text) => parseInt(text.slice(1), 16));
@@ -149,22 +149,6 @@
     }
   };
 
-  // A round step of time of at least `rough` seconds.
-  const round = (rough) => {
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const steps = rough < 1 ? [1, 2, 5, 10].map((step) => step * power)
-      : [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200];
-    return steps.find((step) => step >= rough * (1 - 1e-9)) || 86400 * Math.ceil(rough / 86400);
-  };
-
-  // A round step of bytes of at least `rough`.
-  const roundSize = (rough) => {
-    const unit = 1024 ** Math.max(Math.floor(Math.log(rough) / Math.log(1024)), 0);
-    const power = 10 ** Math.max(Math.floor(Math.log10(rough / unit)), 0);
-    const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= (rough / unit) * (1 - 1e-9));
-    return (step >= 1000 ? 1024 : step) * unit;
-  };
-
   const draw = () => {
     if (!map) return;
     const ratio = Math.min(devicePixelRatio || 1, 2);
@@ -188,19 +172,16 @@
     pen.textBaseline = "middle";
     pen.textAlign = "right";
     const low = view.a0 * map.unit_bytes, high = view.a1 * map.unit_bytes;
-    const bytes = roundSize((high - low) / 5);
-    for (let at = Math.ceil(low / bytes) * bytes; at <= high * (1 + 1e-12); at += bytes) {
+    for (const [at, text] of kvsim.ticks(low, high, 6, kvsim.SIZES)) {
       const py = y + h - ((at - low) / (high - low)) * h;
-      const text = kvsim.size(at).replace(/\.0+ /, " ");
       pen.fillText(text, x - 6, Math.min(Math.max(py, y + 6), y + h - 6));
     }
     pen.textAlign = "center";
-    const span = seconds(view.t1) - seconds(view.t0);
-    const step = round(span / Math.max(w / 110, 2));
-    for (let at = Math.ceil(seconds(view.t0) / step) * step; at <= seconds(view.t1) * (1 + 1e-12); at += step) {
-      const px = x + ((at - seconds(view.t0)) / span) * w;
+    const [from, to] = [seconds(view.t0), seconds(view.t1)];
+    for (const [at, text] of kvsim.ticks(from, to, Math.max(w / 90, 2), kvsim.TIMES)) {
+      const px = x + ((at - from) / (to - from)) * w;
       pen.fillRect(px, canvas.clientHeight - BOTTOM, 1, 4);
-      pen.fillText(kvsim.seconds(at).replace(/\.0+ /, " "), Math.min(Math.max(px, x + 14), x + w - 18), canvas.clientHeight - BOTTOM + 14);
+      pen.fillText(text, Math.min(Math.max(px, x + 14), x + w - 18), canvas.clientHeight - BOTTOM + 14);
     }
     if (map.cells && !inDetail()) {
       const from = x + ((map.detail[0] - view.t0) / (view.t1 - view.t0)) * w;
@@ -226,7 +207,10 @@
     for (let i = 0; i < num; i++) most = Math.max(most, 2 * need[i]);
     pen.textAlign = "left";
     pen.fillStyle = ink("--faint");
-    pen.fillText(`largest hole (filled) and what the next request needs (line), up to ${kvsim.size(most)} and beyond`, x, top - 12);
+    const scale = `up to ${kvsim.size(most)} and beyond`;
+    const whole = `largest hole (filled) and what the next request needs (line), ${scale}`;
+    if (pen.measureText(whole).width <= w) pen.fillText(whole, x, top - 12);
+    else ["largest hole (filled), next request (line),", scale].forEach((text, at) => pen.fillText(text, x, top - 19 + 13 * at, w));
     const span = seconds(view.t1) - seconds(view.t0);
     const px = (at) => x + ((at - seconds(view.t0)) / span) * w;
     const py = (bytes) => top + height * (1 - Math.min(bytes / most, 1));
