@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
 
+from kvsim.engine.connectors import TIERS
 from kvsim.engine.replica import ReplicaSpec, RunningReplica
 from kvsim.engine.transfers.handoff import DrawnRequests, Handoff, TransferSpec
 from kvsim.engine.transfers.sglang import RESERVED_DECODE_TOKENS, SglangHandoff
@@ -53,7 +54,7 @@ def _check_tiers(scenario: Scenario) -> None:
             raise InputError(
                 "this tier is not simulated behind prefill replicas",
                 where=f"tier.{place}.kind",
-                value=type(tier).__name__,
+                value=TIERS.name_of(tier),
                 limit="vllm-offloading, and file-system behind it",
                 remedy='kind = "vllm-offloading", or leave [[tier]] or disaggregation out',
             )

@@ -1,9 +1,11 @@
 """The tiers of a scenario behind each of its replicas."""
 
 from kvsim.device import Device
+from kvsim.engine.connectors import TIERS
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup
 from kvsim.engine.connectors.tiers import TierSite
 from kvsim.engine.replica import ReplicaSpec
+from kvsim.memory import ALLOCATORS
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
@@ -47,7 +49,7 @@ def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
         raise InputError(
             "a tier needs blocks of paged memory",
             where="allocator.kind",
-            value=type(options).__name__,
+            value=ALLOCATORS.name_of(options),
             remedy='kind = "paged", or leave [[tier]] out',
         )
     if options.host_cache_gib is not None or options.sharing == "copy-on-write":
@@ -61,7 +63,7 @@ def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
         raise InputError(
             "tiers under tokens drafted ahead are not simulated",
             where="tier",
-            value=type(scenario.tier[0]).__name__,
+            value=TIERS.name_of(scenario.tier[0]),
             remedy="leave [[tier]] or speculative_config out",
         )
     groups, block_bytes = _groups(spec, options)

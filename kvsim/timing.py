@@ -13,6 +13,7 @@ from kvsim.model import Model
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import FS_PER_PS, PS_PER_S, PS_PER_US
 from kvsim.scenario import Scenario
+from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware
 from kvsim.step_time.stages import StageTimes
@@ -66,7 +67,7 @@ def _staged(
         raise InputError(
             "this form times whole models, and a pipeline stage computes a part of one",
             where="step_time.kind",
-            value=type(form).__name__,
+            value=STEP_TIMES.name_of(form),
             remedy='kind = "auto", "kernels", "fitted" or "roofline"',
         )
     parts = [model_of(model, each) for each in stages(model.layers, count, options.stage_layers)]

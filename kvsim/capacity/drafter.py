@@ -18,6 +18,7 @@ from kvsim.model.weights import Weights
 from kvsim.speculation import Speculation
 
 MTP = "mtp"
+OTHER_METHODS = ("eagle", "eagle3", "dflash", "draft_model", "ngram")
 
 
 class DrafterCost(NamedTuple):

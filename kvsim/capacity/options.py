@@ -12,6 +12,7 @@ WAYS = (
     *("gpu_memory_utilization", "kv_cache_bytes", "kv_cache_tokens", "num_gpu_blocks"),
     *("mem_fraction_static", "free_gpu_memory_fraction"),
 )
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vLLM 0.33, config/lora.py
 Share = Annotated[float, Field(gt=0, lt=1)]
 SGLANG = ("mem_fraction_static", "mamba_full_memory_ratio")
 RESERVES = ("weights_gib", "activation_gib", "other_gib")
@@ -72,6 +73,14 @@ class MemoryOptions(Options):
     max_loras: int = Field(default=0, ge=0)
     max_lora_rank: int = Field(default=16, ge=1)
     flashinfer_sampler: bool | None = None
+
+    @field_validator("max_lora_rank")
+    @classmethod
+    def _a_rank_of_vllm(cls, rank: int) -> int:
+        if rank not in LORA_RANKS:
+            known = ", ".join(map(str, LORA_RANKS))
+            raise ValueError(f"vLLM has no such rank: it is one of {known}")
+        return rank
 
     @field_validator("engine_version")
     @classmethod

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kvsim.capacity.adapters import Adapters
 from kvsim.capacity.deployment import Deployment
-from kvsim.capacity.drafter import MTP, Drafter
+from kvsim.capacity.drafter import MTP, OTHER_METHODS, Drafter
 from kvsim.capacity.engine_counts import counts_every_token
 from kvsim.capacity.estimate.items import Items, estimate
 from kvsim.capacity.options import MemoryOptions
@@ -239,6 +239,14 @@ def _drafter(memory: MemoryOptions, configured: Drafter | None) -> Drafter | Non
     tokens = memory.num_speculative_tokens
     if memory.drafter == MTP:
         return Drafter(None, Speculation("mtp", tokens))
+    if memory.drafter in OTHER_METHODS:
+        raise InputError(
+            "the name of a method, not of a drafter",
+            where="memory.drafter",
+            value=memory.drafter,
+            remedy="give the drafter's name or the path of its config.json; the table "
+            "[speculative_config] of a scenario takes methods",
+        )
     if is_of_file(memory.drafter):
         model = Model.from_hf(Path(memory.drafter))
     else:

@@ -59,7 +59,6 @@ def verifier_of(
         raise InputError(
             "this allocator has no slots for tokens drafted ahead",
             where="allocator.kind",
-            value=type(allocator).__name__,
             remedy='kind = "paged", or leave speculative_config out',
         )
     return Verifier(speculation, acceptance, max_model_len)

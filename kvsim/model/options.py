@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from kvsim.layout import KVLayout
 from kvsim.model.find import find_model
@@ -15,6 +15,8 @@ from kvsim.model.weights import DTYPE_BYTES, QUANTIZATIONS, WeightFormat
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 
+# Checkpoints by vLLM's names, and how their weights are stored.
+STORED_AS = dict.fromkeys(("awq", "awq_marlin", "gptq", "gptq_marlin"), "int4")
 DTYPES = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32"}
 
 
@@ -23,8 +25,8 @@ class ModelOptions(Options):
 
     An id that is not built in is fetched, its config.json alone, with huggingface_hub installed.
     dtype: of weights and activations (auto, the default: the config's). quantization: none, fp8,
-    int8, int4, nvfp4 or mxfp4 (default: the config's). weight_bytes_per_param: instead, for all
-    parameters.
+    int8, int4 (also as awq or gptq), nvfp4 or mxfp4 (default: the config's).
+    weight_bytes_per_param: instead, for all parameters.
     kv_cache_dtype: auto (what the checkpoint asks for, else the model's dtype), fp16, bf16, fp32,
     fp8, nvfp4, fp8_per_token_head, int8_per_token_head, int4_per_token_head, fp8_ds_mla,
     nvfp4_ds_mla, int8, int4.
@@ -58,6 +60,12 @@ class ModelOptions(Options):
     enable_expert_parallel: bool = False
     decode_context_parallel_size: int = Field(default=1, ge=1)
     max_model_len: int | None = Field(default=None, ge=1)
+
+    @field_validator("quantization")
+    @classmethod
+    def _by_its_numbers(cls, name: str | None) -> str | None:
+        """A quantization by vLLM's names of its checkpoints: what they store."""
+        return STORED_AS.get(name, name) if name else name
 
     @property
     def num_gpus(self) -> int:

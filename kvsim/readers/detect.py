@@ -1,5 +1,6 @@
 """The reader of each file: found by content, or named (`FORMAT=PATH`)."""
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,14 @@ def _split(argument: str) -> tuple[str | None, "Path | Sniffed"]:
 
 
 def _unknown(source: Sniffed) -> str:
+    if not source.data.strip():
+        raise InputError("the file is empty", where=str(source.path))
+    if _is_scenario(source.text):
+        raise InputError(
+            "a scenario of kvsim, and no source of one",
+            where=str(source.path),
+            remedy=f"kvsim run {source.path}",
+        )
     if source.data.lstrip()[:1] in (b"{", b"[") and source.document is None and not source.records:
         raise InputError("JSON that ends too early, or is none", where=str(source.path))
     raise InputError(
@@ -113,6 +122,14 @@ def _unknown(source: Sniffed) -> str:
         where=str(source.path),
         remedy=f"name one, FORMAT={source.path}: {', '.join(readers(Source))}",
     )
+
+
+def _is_scenario(text: str) -> bool:
+    """Whether it is TOML with tables of a scenario."""
+    try:
+        return {"model", "device", "allocator"} <= tomllib.loads(text).keys()
+    except tomllib.TOMLDecodeError:
+        return False
 
 
 def _inside(folder: Path, notes: list[str]) -> Iterator[Read]:

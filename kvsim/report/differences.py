@@ -18,7 +18,10 @@ def differences(scenarios: Sequence[Mapping[str, Any]]) -> list[Difference]:
     """
     flat = [dict(_leaves(scenario)) for scenario in scenarios]
     keys = _by_table(dict.fromkeys(key for leaves in flat for key in leaves))
-    rows = ((key, tuple(leaves.get(key) for leaves in flat)) for key in keys)
+    rows = [(key, tuple(leaves.get(key) for leaves in flat)) for key in keys]
+    # Above the keys of a table, that it is empty elsewhere says nothing more.
+    tables = {key[:at] for key in keys for at, char in enumerate(key) if char == "."}
+    rows = [(key, values) for key, values in rows if key not in tables or any(values)]
     return [
         Difference(key, values)
         for key, values in rows

@@ -53,7 +53,6 @@ def with_host_pool(store: TensorStore, num_slots: int) -> TensorStore:
         raise InputError(
             "a tier needs blocks of paged memory",
             where="allocator.kind",
-            value=type(store).__name__,
             remedy='kind = "paged"',
         )
     return store.with_host_pool(num_slots)

@@ -26,7 +26,6 @@ class ReplayedCopies:
             raise InputError(
                 "the backend copies blocks of one group of layers to host memory alone",
                 where="tier",
-                value=type(connector).__name__,
                 remedy='one tier of kind = "vllm-offloading"',
             )
         self._chunk_blocks = connector.settings.groups[0].chunk_blocks

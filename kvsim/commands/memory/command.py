@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kvsim.model import ModelOptions
     from kvsim.plumbing.options import Options
 
+KERNEL_TOKENS = 16  # vLLM 0.33, v1/attention/backends: flash_attn.py, triton_attn.py
 # Options with a switch of their own that turns them off.
 SWITCHED_OFF = ("enable_prefix_caching", "flashinfer_sampler")
 
@@ -72,6 +73,7 @@ def memory(
         sized.pool.over_device(gpu.name, sized.stages),
         unlike_stages(sized.stages),
         newer_than_known(sized.pool.engine_version),
+        _odd_blocks(flags["block_size"]),
     )
     notes = [*(f"{each}." for each in beside if each is not None), *notes]
     if as_json_:
@@ -80,10 +82,27 @@ def memory(
         print_answer(answer, notes)
 
 
+def _odd_blocks(tokens: int) -> str | None:
+    """The sentence on blocks that no server has; None for others."""
+    if tokens % KERNEL_TOKENS == 0:
+        return None
+    return (
+        f"vLLM's attention kernels take blocks of {KERNEL_TOKENS} tokens or a multiple: it would "
+        f"refuse blocks of {tokens}"
+    )
+
+
 def _options(model: str, flags: Mapping[str, Any]) -> "ModelOptions":
     from kvsim.model import ModelOptions
+    from kvsim.plumbing.errors import InputError
 
     path = Path(model)
+    if path.suffix == ".toml":
+        raise InputError(
+            "a scenario file, and not a model",
+            where=model,
+            remedy="kvsim run simulates it; name the model that it serves",
+        )
     is_path = path.suffix == ".json" or (path / "config.json").is_file()
     named = {"hf_config" if is_path else "name": model}
     return ModelOptions.parse(named | _fields(ModelOptions, flags), "model")

@@ -63,12 +63,12 @@ PANELS: dict[str, dict[str, Flag]] = {
     "Model": {
         "dtype": Flag(str, None, "Data type of weights: float16, bfloat16, ..."),
         "quantization": Flag(
-            str, None, "Quantization of weights: none, fp8, int8, int4, nvfp4 or mxfp4."
+            str, None, "Quantization of weights: none, fp8, int8, int4, awq, gptq, nvfp4 or mxfp4."
         ),
         "kv_cache_dtype": Flag(
             str, "auto", "Data type of the KV cache: bf16, fp8, nvfp4, fp8_ds_mla, int8, ..."
         ),
-        "max_model_len": Flag(int, None, "Longest sequence in tokens.", "the model's"),
+        "max_model_len": Flag(count_of, None, "Longest sequence in tokens.", "the model's"),
         "mamba_ssm_cache_dtype": Flag(str, None, "Data type of recurrent states.", "the model's"),
     },
     VLLM: {
@@ -78,9 +78,9 @@ PANELS: dict[str, dict[str, Flag]] = {
         "engine_version": Flag(
             str, "0.33", "Version of vLLM, such as 0.19 or V0, to size the pool by."
         ),
-        "kv_cache_bytes": Flag(int, None, "Size of the pool in bytes."),
-        "kv_cache_tokens": Flag(int, None, "Size of the pool in tokens."),
-        "num_gpu_blocks": Flag(int, None, "Size of the pool in blocks."),
+        "kv_cache_bytes": Flag(count_of, None, "Size of the pool in bytes."),
+        "kv_cache_tokens": Flag(count_of, None, "Size of the pool in tokens."),
+        "num_gpu_blocks": Flag(count_of, None, "Size of the pool in blocks."),
         "max_num_seqs": Flag(count_of, None, "Most sequences in a step.", "the engine's"),
         "max_num_batched_tokens": Flag(count_of, None, "Most tokens in a step.", "the engine's"),
         "enforce_eager": Flag(bool, False, "Run without CUDA graphs."),
@@ -112,7 +112,8 @@ PANELS: dict[str, dict[str, Flag]] = {
     "Answer": {
         "initial_tokens": Flag(count_of, 256, "Tokens of the doubling allocator's first buffer."),
         "num_tokens": Flag(
-            list[int], None, "Length of sequences to fit. Repeatable.", more={"min": 1}
+            list[int], None, "Length of sequences to fit. Repeatable.",
+            more={"parser": count_of, "metavar": "<int>"},
         ),
     },
     SGLANG: {

@@ -69,7 +69,7 @@ def check_hierarchy(scheduler: Scheduler) -> None:
     raise InputError(
         "only SGLang's scheduler moves KV to host memory and back in this way",
         where="allocator.enable_hierarchical_cache",
-        value=f"true, under {type(scheduler).__name__}",
+        value="true",
         remedy='[scheduler] kind = "sglang", or leave enable_hierarchical_cache out',
     )
 

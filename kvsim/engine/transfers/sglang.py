@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from kvsim.engine.engine import Engine
 from kvsim.engine.replica import ReplicaSpec
+from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.schedulers.sglang.options import Sglang
 from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler
 from kvsim.engine.schedulers.sglang_pd.host_copies import LinkCopies
@@ -11,6 +12,7 @@ from kvsim.engine.schedulers.sglang_pd.prefill import SglangPrefillScheduler
 from kvsim.engine.schedulers.sglang_pd.sides import SglangDecode, SglangPrefill
 from kvsim.engine.transfers.exchange import Exchange, Port, TransferDelays
 from kvsim.engine.transfers.handoff import Handoff, prompt_of
+from kvsim.memory import ALLOCATORS
 from kvsim.memory.radix.options import Radix
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
@@ -31,7 +33,7 @@ class SglangHandoff(Handoff):
             raise InputError(
                 "SGLang sends pages of its pool from one engine to another",
                 where="allocator.kind",
-                value=type(spec.allocator).__name__,
+                value=ALLOCATORS.name_of(spec.allocator),
                 remedy='kind = "radix"',
             )
 
@@ -83,7 +85,7 @@ def _flags(spec: ReplicaSpec) -> dict[str, object]:
         raise InputError(
             "prefill and decode engines have schedulers of one kind",
             where="scheduler.kind",
-            value=type(scheduler).__name__,
+            value=SCHEDULERS.name_of(scheduler),
             remedy='kind = "sglang" on both sides',
         )
     return scheduler.model_dump(exclude_unset=True)

@@ -16,6 +16,7 @@ from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.transfers.exchange import ABANDONED
 from kvsim.engine.transfers.handoff import Handoff, names_of, prompt_of
 from kvsim.engine.transfers.network import Network
+from kvsim.memory import ALLOCATORS
 from kvsim.memory.paged.loading import LoadingAllocator
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
@@ -54,7 +55,7 @@ class NixlHandoff(Handoff):
             raise InputError(
                 "vLLM sends blocks of its pool from one engine to another",
                 where="allocator.kind",
-                value=type(spec.allocator).__name__,
+                value=ALLOCATORS.name_of(spec.allocator),
                 remedy='kind = "paged"',
             )
         kinds = {group.kind for group in spec.layout.groups}

@@ -64,7 +64,6 @@ class LlamaServer(SlotFlags, SchedulerOptions):
             raise InputError(
                 "llama-server keeps its slots in cells, and takes holes",
                 where="allocator.kind",
-                value=type(allocator).__name__,
                 remedy='[[allocator]] kind = "cells" (semantics = "autumn-2026")',
             )
         if allocator.fixed:

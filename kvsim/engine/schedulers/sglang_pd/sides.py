@@ -40,7 +40,6 @@ def _pages(allocator: Allocator) -> RadixAllocator:
     raise InputError(
         "SGLang sends pages of its radix cache from one engine to another",
         where="allocator.kind",
-        value=type(allocator).__name__,
         remedy='kind = "radix"',
     )
 
