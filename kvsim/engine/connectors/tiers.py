@@ -56,7 +56,6 @@ class TierOptions(Options):
         raise InputError(
             "this tier must be behind another one",
             where="tier.0.kind",
-            value=_kind_of(self),
             remedy='begin with kind = "vllm-offloading"',
         )
 
@@ -79,7 +78,6 @@ class TierOptions(Options):
         raise InputError(
             "this tier does not stand behind host memory",
             where="tier.1.kind",
-            value=_kind_of(self),
             remedy='kind = "file-system"',
         )
 
@@ -135,13 +133,5 @@ def refuse_behind(behind: Sequence[TierOptions], what: str, place: int = 1) -> N
         raise InputError(
             f"{what} has no tier behind it",
             where=f"tier.{place}.kind",
-            value=_kind_of(behind[0]),
             remedy='leave it out, or begin with kind = "vllm-offloading"',
         )
-
-
-def _kind_of(tier: TierOptions) -> str:
-    """Its `kind`."""
-    from kvsim.engine.connectors import TIERS  # which names this module
-
-    return TIERS.name_of(tier)

@@ -127,7 +127,6 @@ class SchedulerOptions(Options):
         raise InputError(
             "this scheduler verifies no drafted tokens",
             where="scheduler.kind",
-            value=_kind_of(self),
             remedy='kind = "continuous", or leave speculative_config out',
         )
 
@@ -138,7 +137,6 @@ class SchedulerOptions(Options):
         raise InputError(
             "this scheduler knows no KV connector",
             where="scheduler.kind",
-            value=_kind_of(self),
             remedy='kind = "continuous"',
         )
 
@@ -178,10 +176,3 @@ class SchedulerOptions(Options):
             )
         gib = DEFAULT_SWAP_GIB if self.swap_space_gib is None else self.swap_space_gib
         return Swap(int(gib * GIB))
-
-
-def _kind_of(options: SchedulerOptions) -> str:
-    """Its `kind`."""
-    from kvsim.engine.schedulers import SCHEDULERS  # which names this module
-
-    return SCHEDULERS.name_of(options)
