@@ -96,7 +96,7 @@ def test_what_a_flag_does_not_do_is_said() -> None:
         "--quantization awq": "types are those of the model's config",
         "--max-loras 8": "do nothing without --enable-lora",
         "--max-model-len auto": "longest that fits the pool",
-        "--mamba-cache-dtype float32": "flags that are not read: --mamba-cache-dtype",
+        "--mamba-cache-dtype float32": "memory or time, and are not read: --mamba-cache-dtype",
         "--config none.yaml": "no such file beside it",
         "--compilation-config 3": "flags that are not read: --compilation-config",
         "--compilation-config.level 3": "keys of --compilation-config that are not read: level",
@@ -460,3 +460,29 @@ def test_a_log_has_shared_the_chunk_out_before_it_prints() -> None:
 def test_copies_of_the_attention_share_the_gpus_evenly() -> None:
     with pytest.raises(InputError, match="a multiple of attn_dp_size = 3"):
         read_sources([f"{DP} --attn-dp-size 3"], [])
+
+
+def test_a_flag_that_is_nearly_another_is_named_and_its_start_is_read() -> None:
+    found = imported(
+        f"{VLLM} --tensor-paralel-size 2 --max-num-seq 64 --port 80 --cpu-offload-gb 4"
+    )
+    assert found.scenario["scheduler"]["max_num_seqs"] == 64
+    assert found.reads[0].description.notes == (
+        "--tensor-paralel-size is not read: did you mean --tensor-parallel-size?",
+        "flags that change memory or time, and are not read: --cpu-offload-gb",
+        "flags that are not read: --port",
+    )
+    command = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B"
+    drafts = "--speculative-algorithm EAGLE3 --speculative-num-steps 3 --host 0.0.0.0"
+    notes = imported(f"{command} {drafts}").reads[0].description.notes
+    assert notes == (
+        "flags that change memory or time, and are not read: --speculative-algorithm, "
+        "--speculative-num-steps",
+        "flags that are not read: --host",
+    )
+
+
+def test_a_start_of_several_flags_is_none_of_them() -> None:
+    found = imported(f"{VLLM} --max-num 64").reads[0].description
+    assert found.settings.max_num_seqs is None
+    assert any("--max-num" in note for note in found.notes)

@@ -8,11 +8,12 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.parsing.listed_words import listed_words, lists
+from kvsim.readers.parsing.unread_flags import unread_notes
 
 _MANIFEST = re.compile(r"^[ \t]*(?:-[ \t]+)?(?:command|args|entrypoint):", re.MULTILINE)
 _VARIABLE = re.compile(r"\$[{(]?\w+")
@@ -25,15 +26,17 @@ class Program(NamedTuple):
     container's image, the version in a group. known: names of the arguments that are read; short:
     other spellings of them; switches: those without a value; bare: names without a value that
     are not read, behind which the model may stand. lists: names whose numbers may be several words.
+    abbreviates: the start of a name stands for it, where no other begins so (Python's argparse).
     """
 
     serves: re.Pattern[str]
     image: re.Pattern[str]
-    known: Container[str]
+    known: Collection[str]
     short: Mapping[str, str]
     switches: Container[str]
     bare: re.Pattern[str]
     lists: Container[str] = ()
+    abbreviates: bool = False
 
     def stands_in(self, text: str) -> bool:
         """Whether the text, which is no log, has such a command."""
@@ -48,7 +51,14 @@ class Program(NamedTuple):
         """The arguments of the first such command; InputError names a flag that cannot be read."""
         words, version = self._words(text, where)
         known, unread, flagged = _arguments(words, where, self)
-        return Arguments(known, unread, flagged, version)
+        return Arguments(known, unread, flagged, version, self.known)
+
+    def full(self, name: str) -> str:
+        """The name that these words are the start of; themselves where they are of none."""
+        if not self.abbreviates or name in self.known or "_" not in name:
+            return name
+        begun = [each for each in self.known if each.startswith(name)]
+        return begun[0] if len(begun) == 1 else name
 
     def _starts(self, line: str) -> re.Match[str] | None:
         if line.lstrip().startswith("#"):
@@ -107,18 +117,21 @@ class Program(NamedTuple):
 
 class Arguments(NamedTuple):
     """known: arguments by name. unread: names of the flags that are not read. flagged: values of
-    `--config`, which name files with more arguments. version: of the container's image.
+    `--config`, which name files with more arguments. version: of the container's image. names: of
+    the arguments that are read.
     """
 
     known: dict[str, Any]
     unread: set[str]
     flagged: list[str]
     version: str | None
+    names: Collection[str] = ()
 
     def notes(self) -> list[str]:
-        """A note on what is not read."""
-        unread = sorted([*self.unread, *(f"--config {name}" for name in self.flagged)])
-        return [f"flags that are not read: {', '.join(unread)}"] if unread else []
+        """Notes on what is not read."""
+        return unread_notes(
+            [*self.unread, *(f"--config {each}" for each in self.flagged)], self.names
+        )
 
 
 def number_or_text(text: str) -> Any:
@@ -149,7 +162,7 @@ def _arguments(
         head, dot, key = flag.partition(".")
         name = program.short.get(head, head.lstrip("-").replace("-", "_"))
         off = name.startswith("no_") and name[3:] in program.switches
-        name = name[3:] if off else name
+        name = program.full(name[3:] if off else name)
         follows = at < len(words) and not words[at].startswith("--")
         if name == "config" and (equals or follows):
             files.append(value if equals else words[at])

@@ -26,6 +26,7 @@ PROGRAM = Program(
     },
     switches=SWITCHES,
     bare=re.compile(r"(trust_remote_code|enable_\w+|disable_\w+|log_requests|skip_\w+)$"),
+    abbreviates=True,
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from kvsim.plumbing.counts import whole
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.description import ServerSettings
+from kvsim.readers.parsing.unread_flags import unread_notes
 
 # Of values that only say "as you think best".
 UNSAID = (None, "", "auto", "None", "none", "-1", -1)
@@ -162,9 +163,9 @@ def settings_of(arguments: Mapping[str, Any], where: str) -> ServerSettings:
     return ServerSettings.parse(found, where)
 
 
-def unread_notes(asked: Mapping[str, Any], unread: Iterable[str]) -> list[str]:
+def vllm_notes(asked: Mapping[str, Any], unread: Iterable[str]) -> list[str]:
     """Notes on arguments that were asked for and are not read, or count for nothing."""
-    notes = [f"flags that are not read: {', '.join(sorted(unread))}"] if unread else []
+    notes = unread_notes(unread, ARGUMENTS)
     notes += compilation_notes(asked)
     if str(asked.get("max_model_len")) in ("auto", "-1"):
         notes.append("--max-model-len auto is the longest that fits the pool: the model's is taken")

@@ -8,7 +8,7 @@ from typing import Any
 from kvsim.readers.description import Description
 from kvsim.readers.parsing.command_source import CommandSource
 from kvsim.readers.reader import Sniffed, look
-from kvsim.readers.vllm.args import settings_of, unread_notes
+from kvsim.readers.vllm.args import settings_of, vllm_notes
 from kvsim.readers.vllm.program import PROGRAM
 from kvsim.readers.vllm.yaml_arguments import yaml_arguments
 
@@ -36,4 +36,4 @@ class VllmCommand(CommandSource):
         settings = settings_of(asked, source.name).model_copy(update={"engine": "vllm"})
         if found.version:
             settings = settings.model_copy(update={"engine_version": found.version})
-        return Description(settings, notes=(*notes, *unread_notes(asked, found.unread)))
+        return Description(settings, notes=(*notes, *vllm_notes(asked, found.unread)))

@@ -4,7 +4,7 @@ import re
 
 from kvsim.readers.description import Description
 from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
-from kvsim.readers.vllm.args import settings_of, unread_notes
+from kvsim.readers.vllm.args import settings_of, vllm_notes
 from kvsim.readers.vllm.program import PROGRAM
 from kvsim.readers.vllm.yaml_arguments import listed_flags, yaml_arguments
 
@@ -49,4 +49,4 @@ class VllmConfig(Source):
         tag = _TAG.search(text)
         if models and tag is not None:
             settings = settings.model_copy(update={"engine_version": tag[1]})
-        return Description(settings, notes=(*notes, *unread_notes(asked, more.unread)))
+        return Description(settings, notes=(*notes, *vllm_notes(asked, more.unread)))

@@ -24,4 +24,5 @@ PROGRAM = Program(
         r"return_tokens_as_token_ids|skip_tokenizer_init|enable_\w+|language_model_only)$"
     ),
     lists=LISTS,
+    abbreviates=True,
 )

@@ -1,0 +1,45 @@
+"""What is said of flags of a server that are not read."""
+
+import re
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+
+_NEAR = 0.9  # of equal characters: of vLLM 0.33 no flag that is not read is so like one that is
+_NO_TYPOS = ("attn_cp_size", "dcp_size")  # of SGLang 0.5.23 these are, beside attn_dp_size, dp_size
+# Flags of vLLM, SGLang, TensorRT-LLM and llama-server that change what memory holds or how long a
+# step takes.
+_MATTERS = re.compile(
+    r"(attn_cp|dcp_|speculative|spec_(?!decode_metrics)|(model_)?draft|lookahead|cpu_offload|offload_|swap_space|"
+    r"lora_|enable_lora|max_lora|fully_sharded|dbo_|enable_dbo|ubatch|prefill_context_parallel|"
+    r"max_num_(partial|active|scheduled)|max_long_partial|long_prefill|prefill_schedule|mamba_|"
+    r"max_mamba|kv_sharing|kv_cache_dtype|attention_(backend|config)|quantization|torchao|"
+    r"optimization_level|performance_mode|device_memory|disable_sliding_window|sliding|swa_|"
+    r"cuda_graph|disable_cuda_graph|enable_torch_compile|enable_two_batch|max_total_tokens|"
+    r"num_continuous_decode|disaggregation|enable_(sleep_mode|eplb|hc_sp)|moe_(a2a|dense)|ep_num|"
+    r"n_gpu_layers|n_cpu_moe|cpu_moe|override_tensor|cache_type|flash_attn|rope|yarn|extra_llm)"
+)
+
+
+def unread_notes(unread: Iterable[str], known: Collection[str]) -> list[str]:
+    """Notes on flags that are not read: on those that are nearly one that is, by name; on those
+    that change memory or time; on the rest. known: the names that are read.
+    """
+    plain, matter, notes = [], [], []
+    for flag in sorted(unread):
+        name = _name(flag)
+        near = get_close_matches(name, known, n=1, cutoff=_NEAR)
+        if near and name not in _NO_TYPOS:
+            notes.append(f"{flag} is not read: did you mean --{near[0].replace('_', '-')}?")
+        elif _MATTERS.match(name):
+            matter.append(flag)
+        else:
+            plain.append(flag)
+    if matter:
+        notes.append(f"flags that change memory or time, and are not read: {', '.join(matter)}")
+    if plain:
+        notes.append(f"flags that are not read: {', '.join(plain)}")
+    return notes
+
+
+def _name(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
