@@ -12,6 +12,8 @@ from kvsim.report import numbers
 from kvsim.report.intervals import CONFIDENCE, interval
 
 UNSEEN = "no difference seen"
+UNTOLD = "cannot be told apart"
+ALIKE = 0.05  # a difference that lies within this share for certain is none to speak of
 
 
 class SeedMean(NamedTuple):
@@ -78,16 +80,32 @@ def paired(
 
 
 def difference_text(first: Sequence[float], second: Sequence[float], *, times: bool = False) -> str:
-    """How far the second reads above the first, `+12.3 %`, or that no difference is seen. times:
-    by the geometric mean of the ratios, where all are above 0.
+    """How far the second reads above the first, `+12.3 %`. Where chance may make the difference:
+    that none is seen, if it is small for certain, else that so few seeds do not tell. times: by
+    the geometric mean of the ratios, where all are above 0.
     """
     if times and min(*first, *second) > 0:
         of = ratio(first, second)
-        return _change(of.mean) if of.seen else UNSEEN
+        return _change(of.mean) if of.seen else _unseen(of.low, of.high, len(first))
     difference = paired(first, second)
     if not difference.seen:
-        return UNSEEN
+        base = abs(difference.base) or math.inf
+        low, high = difference.of.low, difference.of.high
+        wide = (low < 0 or high > 0) and base == math.inf
+        return _unseen(*((-1.0, 1.0) if wide else (low / base, high / base)), len(first))
     return "worse" if difference.relative is None else _change(difference.relative)
+
+
+def _unseen(low: float, high: float, seeds: int) -> str:
+    small = low >= -ALIKE and high <= ALIKE
+    return UNSEEN if small else f"{UNTOLD} by {numbers.plural(seeds, 'seed')}"
+
+
+def more_seeds(texts: Sequence[str], seeds: int) -> str | None:
+    """The remedy for differences that so few seeds do not tell; None where there are none."""
+    if not any(text.startswith(UNTOLD) for text in texts):
+        return None
+    return f"Add --repeat {max(5, 2 * seeds)}."
 
 
 def _change(relative: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from kvsim.report.numbers import count, figures, plural
 from kvsim.whatif.capacity.answers import CapacityAnswer, mean_text
 from kvsim.whatif.capacity.objectives import Objective, broken
-from kvsim.whatif.intervals import difference_text
+from kvsim.whatif.intervals import difference_text, more_seeds
 from kvsim.whatif.notes import noted
 
 
@@ -40,15 +40,18 @@ def rate_sentence(answers: Sequence[CapacityAnswer], unit: str) -> str | None:
         (only,) = known
         return f"{only.subject.label} keeps the objectives up to {mean_text(only.interval)} {unit}."
     top = max(known, key=lambda answer: answer.interval.mean if answer.interval else 0.0)
-    others = [
-        f"{answer.subject.label} {difference_text(top.values or [], answer.values or [])}"
+    behind = {
+        answer.subject.label: difference_text(top.values or [], answer.values or [])
         for answer in known
         if answer is not top
-    ]
+    }
+    others = [f"{label} {text}" for label, text in behind.items()]
+    more = more_seeds([*behind.values()], len(top.edges))
     assert top.interval is not None
     return (
         f"{top.subject.label} keeps the objectives up to the highest rate, "
         f"{mean_text(top.interval)} {unit}. Against it, on the same seeds: {', '.join(others)}."
+        + (f" {more}" if more else "")
     )
 
 

@@ -1,8 +1,9 @@
 """The ranking of a sweep: means over seeds, the best settings, and the Pareto-optimal ones.
 
 Settings are compared on the same seeds, pair by pair: "no difference seen" where the interval of
-the differences contains zero. They are compared at equal load alone: a key of the workload is no
-setting to choose, and the least load would win every ranking.
+the differences contains zero and is narrow, "cannot be told apart" where it is wide. They are
+compared at equal load alone: a key of the workload is no setting to choose, and the least load
+would win every ranking.
 """
 
 from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ from kvsim.whatif.findings import (
     FindingsTable,
     Section,
 )
-from kvsim.whatif.intervals import UNSEEN
+from kvsim.whatif.intervals import UNSEEN, UNTOLD, more_seeds
 from kvsim.whatif.notes import noted
 from kvsim.whatif.sweep import sweep_figures
 from kvsim.whatif.sweep.ranking import (
@@ -129,12 +129,15 @@ def _best_sentences(groups: Sequence[tuple[Load, list[SweepSetting]]], by: Measu
             own = {k: v for k, v in setting.settings.items() if k not in load and v is not None}
             at = f" at {assigned(load)}" if load else ""
             name = ", ".join(filter(None, (setting.label, assigned(own))))
-            equal = sum(
-                each.behind in ("the same", UNSEEN) for each in best(members, by, len(members))
-            )
+            behind = [each.behind for each in best(members, by, len(members))]
+            equal = sum(each in ("the same", UNSEEN) for each in behind)
+            untold = sum(each.startswith(UNTOLD) for each in behind)
             same = f"{plural(equal, 'other setting')} {'is' if equal == 1 else 'are'} as good"
             within = ", within the intervals" if len(setting.seeds) > 1 else ""
             others = f" {same}{within}." if equal else ""
+            if more := more_seeds(behind, len(setting.seeds)):
+                seeds = plural(len(setting.seeds), "seed")
+                others += f" {seeds} cannot tell {plural(untold, 'other setting')} from it. {more}"
             sentences.append(f"Best in {by.title.lower()}{at}: {name}: {setting.text(by)}.{others}")
     return sentences
 
