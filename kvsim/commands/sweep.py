@@ -84,6 +84,11 @@ def sweep(
     axes = [*map(parse_axis, vary or ()), *map(parse_zip, zip_ or ())]
     options = BACKENDS.parse({"kind": backend, "jobs": jobs, "address": address}, "--backend")
     plan = Sweep(*load_tables(scenario, set_ or []), axes, repeat)
+    try:
+        plan.check()
+    except InputError as error:
+        said = _located(scenario, set_ or [], str(error))
+        raise InputError(f"no setting can be run, the first of them: {said}") from None
     check_writable(out)
     frame = _run(plan, out, options, retry_failed)
     if not (frame["status"] == "done").any():

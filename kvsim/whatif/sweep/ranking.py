@@ -30,7 +30,7 @@ TAKEN = Measure(
 class SweepSetting:
     """One setting under one allocator over its seeds. rows: of the sweep's table, nested as a
     summary, in the order of the seeds. saturated: the number of seeds at which the run is
-    saturated.
+    saturated. gpus: of all that serves the requests; None where nothing that varies changes them.
     """
 
     point: int
@@ -39,6 +39,7 @@ class SweepSetting:
     seeds: tuple[int, ...]
     rows: tuple[dict[str, Any], ...]
     saturated: int
+    gpus: float | None = None
 
     def values(self, measure: Measure) -> list[float] | None:
         """One value a seed; None unless every seed has one."""
@@ -199,20 +200,29 @@ def _behind(top: SweepSetting, other: SweepSetting, measure: Measure) -> str:
 
 def pareto(settings: Sequence[SweepSetting], latency: Measure) -> list[tuple[SweepSetting, int]]:
     """The Pareto-optimal settings in memory, latency, throughput and refusals, by their means;
-    least memory first. Of several that are equal in all four, the first and how many more.
+    least memory first. Where settings differ in GPUs, these are what they take in place of memory.
+    Of several that are equal in all four, the first and how many more.
     """
+    by_gpus = differ_in_gpus(settings)
     measures = (TAKEN, latency, MEASURES["tokens_per_s"])
     costs = []
     for setting in settings:
         intervals = [setting.interval(measure) for measure in measures]
         if all(interval is not None for interval in intervals):
             memory, wait, rate = (interval.mean for interval in intervals if interval is not None)
-            costs.append(((memory, wait, -rate, float(setting.refused)), setting))
+            taken = (setting.gpus or 0.0) if by_gpus else memory
+            costs.append(((taken, wait, -rate, float(setting.refused)), setting))
     equal: dict[tuple[float, ...], list[SweepSetting]] = {}
     for cost, setting in costs:
         if not any(_dominates(other, cost) for other, _ in costs):
             equal.setdefault(cost, []).append(setting)
     return [(equal[cost][0], len(equal[cost]) - 1) for cost in sorted(equal)]
+
+
+def differ_in_gpus(settings: Sequence[SweepSetting]) -> bool:
+    """Whether some of these settings take more GPUs than others."""
+    found = {setting.gpus for setting in settings}
+    return len(found) > 1 and None not in found
 
 
 def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

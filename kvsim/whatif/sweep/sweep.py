@@ -104,10 +104,28 @@ class Sweep:
     def _pool(self, settings: Settings, kept: Sequence[int]) -> int | None:
         """The pool's bytes with these allocators alone; None where they make no scenario."""
         try:
-            scenario = Scenario.from_table(self._table(settings, kept), self.folder)
-            return Simulation(scenario, []).pool.capacity_bytes
+            return self.simulation(settings, kept).pool.capacity_bytes
         except InputError:
             return None
+
+    def simulation(self, settings: Settings, places: Sequence[int] | None = None) -> Simulation:
+        """A setting without its requests, with the allocators at these places; None: with all."""
+        everyone = range(len(self.table.get("allocator") or ()))
+        table = self._table(settings, everyone if places is None else places)
+        return Simulation(Scenario.from_table(table, self.folder), [])
+
+    def check(self) -> None:
+        """InputError unless one setting at least can be run."""
+        first = None
+        for settings in self.settings:
+            try:
+                self.simulation(settings)
+            except InputError as error:
+                first = first or error
+            else:
+                return
+        if first is not None:
+            raise first
 
     def applies(self, key: str, place: int) -> bool:
         """Whether this key changes anything for the allocator at this place of the scenario."""

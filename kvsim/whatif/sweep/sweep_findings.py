@@ -25,12 +25,14 @@ from kvsim.whatif.sweep.ranking import (
     SweepSetting,
     best,
     by_load,
+    differ_in_gpus,
     interval_text,
     pareto,
     seeds_matter,
     settings_of,
 )
 from kvsim.whatif.sweep.sweep import DONE, FAILED, STATUS, Sweep
+from kvsim.whatif.sweep.sweep_gpus import with_gpus
 from kvsim.whatif.sweep.sweep_leads import (
     MOST_LOADS,
     assigned,
@@ -54,7 +56,7 @@ def sweep_findings(
     """The findings of the sweep's table. by: ranks the settings; top: how many of them to show;
     run: the command that runs the scenario alone.
     """
-    settings = settings_of(frame, sweep.keys)
+    settings = with_gpus(settings_of(frame, sweep.keys), sweep)
     groups = by_load(settings, sweep.keys)
     latency = by if by.title.startswith(("Time", "End")) else MEASURES["ttft_p99"]
     sections: list[Section] = [
@@ -209,16 +211,21 @@ def _best_note(settings: Sequence[SweepSetting]) -> str:
 def _pareto_table(
     settings: Sequence[SweepSetting], keys: Sequence[str], latency: Measure
 ) -> FindingsTable:
-    """The Pareto-optimal settings in memory, latency, throughput and refusals, at each load."""
-    measures = (TAKEN, latency, MEASURES["tokens_per_s"])
+    """The Pareto-optimal settings in memory (or GPUs), latency, throughput and refusals, at each
+    load.
+    """
+    measures, gpus = [latency, MEASURES["tokens_per_s"]], differ_in_gpus(settings)
+    taken = FindingsColumn("GPUs", numbers.figures) if gpus else _measure_column(TAKEN)
+    what = "fewer GPUs" if gpus else "less memory"
     return FindingsTable(
         "Pareto-optimal settings",
-        "Each of these takes less memory, waits less, serves more or refuses fewer than any other "
+        f"Each of these takes {what}, waits less, serves more or refuses fewer than any other "
         "at the same load (means). Of several equal ones only the first is listed.",
-        ("", *short_names(keys), *(_measure_column(each) for each in measures), ""),
+        ("", *short_names(keys), taken, *map(_measure_column, measures), ""),
         [
             (
                 *(setting.label, *_cells(setting)),
+                setting.gpus if gpus else setting.interval(TAKEN),
                 *(setting.interval(measure) for measure in measures),
                 ", ".join(filter(None, [setting.load, f"and {equal} equal ones" * bool(equal)])),
             )

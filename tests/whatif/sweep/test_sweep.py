@@ -23,13 +23,14 @@ from kvsim.report.measures import MEASURES
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.backends import BACKENDS, processes
-from kvsim.whatif.findings import CommandText
+from kvsim.whatif.findings import CommandText, FindingsTable
 from kvsim.whatif.sweep.axes import parse_axis
 from kvsim.whatif.sweep.journal import JOURNAL, SweepJournal
 from kvsim.whatif.sweep.ranking import best, by_load, pareto, settings_of
 from kvsim.whatif.sweep.sweep import Sweep
 from kvsim.whatif.sweep.sweep_figures import curves, heat_grids
 from kvsim.whatif.sweep.sweep_findings import sweep_findings, sweep_sentences
+from kvsim.whatif.sweep.sweep_gpus import with_gpus
 from kvsim.whatif.sweep.sweep_leads import run_again
 from kvsim.whatif.task import TaskOutcome, flat, make_task, run_task
 
@@ -357,6 +358,42 @@ def test_settings_that_do_all_alike_stand_once(table: dict[str, Any], tmp_path: 
         frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
     settings = [s for s in settings_of(frame, sweep.keys) if s.label == "paged"]
     assert pareto(settings, MEASURES["e2e_p50"]) == [(settings[0], 2)]
+
+
+def test_more_gpus_are_what_more_replicas_cost(table: dict[str, Any], tmp_path: Path) -> None:
+    """Three replicas have lower peaks than one, and take no less for that."""
+    table["allocator"] = [{"kind": "paged"}]
+    table["workload"]["arrivals"]["rate_per_s"] = 40.0
+    sweep = Sweep(table, tmp_path, [parse_axis("fleet.replicas=1,2,3")])
+    with SweepJournal(tmp_path / "out") as journal:
+        frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
+    settings = with_gpus(settings_of(frame, sweep.keys), sweep)
+    assert [each.gpus for each in settings] == [1, 2, 3]
+    (first, _), *_ = pareto(settings, MEASURES["ttft_p99"])
+    assert first.settings == {"fleet.replicas": 1}
+    found = sweep_findings(sweep, frame, MEASURES["ttft_p99"], 5)
+    (listed,) = (each for each in found.sections if each.title == "Pareto-optimal settings")
+    assert isinstance(listed, FindingsTable)
+    assert "takes fewer GPUs" in listed.note
+    split = Sweep(table, tmp_path, [parse_axis("model.tensor_parallel_size=1,2")])
+    assert [split.simulation(each).num_gpus for each in split.settings] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "vary", ["scheduler.max_num_sqs=1,2", 'scheduler.max_num_seqs="x"', "model.name=nobody"]
+)
+def test_keys_that_no_setting_can_have_leave_nothing_behind(
+    vary: str, scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_run(*_: Any, **__: Any) -> None:
+        raise AssertionError("a point was run")
+
+    monkeypatch.setattr(Sweep, "run", no_run)
+    arguments = ["sweep", str(scenario), "--vary", vary, "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, arguments)
+    assert isinstance(done.exception, InputError), done.output
+    assert "no setting can be run" in str(done.exception)
+    assert not (tmp_path / "out").exists()
 
 
 def test_without_any_point_the_first_error_is_told(scenario: Path, tmp_path: Path) -> None:
