@@ -53,7 +53,7 @@ def whole_page(held: dict[str, Any]) -> str:
         strokes=[run_line(index) for index in range(len(labels))],
         columns=REQUEST_COLUMNS,
         scripts=SCRIPTS,
-        marked=lambda text: Markup(_marked(text, labels)),  # noqa: S704 - escaped
+        marked=lambda text: Markup(with_labels(text, labels)),  # noqa: S704 - escaped
         shades=lambda hue: f"--light: {hue}; --dark: {DARK.get(hue, hue)}",
         **held,
     )
@@ -64,14 +64,17 @@ def map_page(held: dict[str, Any]) -> str:
     return rendered("map_page.html", **held)
 
 
-def _marked(text: str, labels: list[str]) -> str:
+def with_labels(text: str, labels: list[str]) -> str:
     """The text as safe HTML: labels stand out, and no line breaks between a number and its unit."""
-    glued = re.sub(r"(?<=\d) (?=%|[A-Za-zµ]{1,3}\b)", "\N{NO-BREAK SPACE}", str(escape(text)))
     names = sorted({str(escape(called(label))) for label in labels}, key=len, reverse=True)
-    pattern = "|".join(re.escape(name) for name in names)
-    return re.sub(rf"(?<![\w-])(?:{pattern})(?![\w-])", _strong, glued)
+    name = "|".join(re.escape(each) for each in names)
+    # A space within a label is not one between a number and its unit: labels come first.
+    pattern = rf"(?<![\w-])(?P<name>{name})(?![\w-])|(?<=\d) (?=%|[A-Za-zµ]{{1,3}}\b)"
+    return re.sub(pattern, _strong_or_glued, str(escape(text)))
 
 
-def _strong(found: re.Match[str]) -> str:
+def _strong_or_glued(found: re.Match[str]) -> str:
+    if found["name"] is None:
+        return "\N{NO-BREAK SPACE}"
     whole = ' class="whole"' if len(found[0]) <= _WHOLE else ""
     return f"<strong{whole}>{found[0]}</strong>"

@@ -9,6 +9,7 @@ themselves: by Little's law a run holds more when it is fed more or when each on
 from collections.abc import Sequence
 
 from kvsim.report import numbers
+from kvsim.report.costs import costs
 from kvsim.report.drafts import drafted
 from kvsim.report.measures import same_work
 from kvsim.report.names import called, listed
@@ -57,7 +58,7 @@ def paragraphs(result: Result) -> list[str]:
         [_setting(runs), *_outcome(runs)],
         _saturated(runs),
         _concurrency(runs),
-        _costs(runs),
+        costs(runs),
         drafted(runs),
         special(runs),
         behind_device(runs),
@@ -75,15 +76,26 @@ def _setting(runs: Sequence[RunSummary]) -> str:
     if memory.capacity_tokens:
         room = f", room for {numbers.plural(memory.capacity_tokens, 'token')},"
     requests = numbers.plural(first.requests.submitted, "request")
+    ran, end = "ran in", "."
+    if all(map(_refused_all, runs)):
+        ran, end = "came to", f", and {'was' if first.requests.submitted == 1 else 'were'} refused."
     if len(runs) == 1:
-        return f"{requests} ran in a pool of {pool}{room} under {_name(first)}."
-    return f"The same {requests} ran in the same pool of {pool}{room} under {len(runs)} allocators."
+        return f"{requests} {ran} a pool of {pool}{room} under {_name(first)}{end}"
+    return (
+        f"The same {requests} {ran} the same pool of {pool}{room} under {len(runs)} allocators{end}"
+    )
+
+
+def _refused_all(run: RunSummary) -> bool:
+    return 0 < run.requests.submitted == run.requests.rejected
 
 
 def _outcome(runs: Sequence[RunSummary]) -> list[str]:
     """The sentences on latencies of finished requests."""
     done = [run for run in runs if run.requests.finished]
     sentences = [f"No request finished under {_name(run)}." for run in runs if run not in done]
+    if all(map(_refused_all, runs)):
+        return []
     if not done:
         return sentences
     if len(done) == 1:
@@ -222,41 +234,6 @@ def _why(run: RunSummary, name: str) -> str:
         if whole == name and 2 * run.memory.part(part) >= share:
             return words
     return WASTE_WORDS[name]
-
-
-def _costs(runs: Sequence[RunSummary]) -> list[str]:
-    """The sentences on refusals, preemptions and recomputed tokens of each run."""
-    refused = [run.requests.rejected for run in runs]
-    all_refuse_as_many = len(runs) > 1 and refused[0] and len(set(refused)) == 1
-    sentences = [f"Each {_refused(refused[0])}."] if all_refuse_as_many else []
-    for run in runs:
-        paid = _paid(run)
-        if run.requests.rejected and not all_refuse_as_many:
-            paid.insert(0, _refused(run.requests.rejected))
-        if paid:
-            sentences.append(f"{_name(run)} {numbers.listed(paid)}.")
-    return sentences
-
-
-def _refused(rejected: int) -> str:
-    return f"refused {numbers.plural(rejected, 'request')} that could never fit"
-
-
-def _paid(run: RunSummary) -> list[str]:
-    paid = []
-    if run.preemptions:
-        times = numbers.plural(run.preemptions, "time")
-        again = run.recomputed_tokens
-        lost = f" ({numbers.plural(again, 'token')} computed again)" if again else ""
-        paid.append(f"preempted sequences {times}{lost}")
-    if run.copied_bytes:
-        paid.append(f"copied {numbers.size(run.copied_bytes)} of KV on the device")
-    if run.swapped_bytes:
-        paid.append(f"swapped {numbers.size(run.swapped_bytes)} of KV to the host and back")
-    hits = run.prefix_cache.hit_rate
-    if hits:
-        paid.append(f"found {numbers.percent(hits)} of its prompt tokens in the prefix cache")
-    return paid
 
 
 def _limit(runs: Sequence[RunSummary]) -> list[str]:

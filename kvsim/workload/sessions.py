@@ -108,7 +108,10 @@ class Sessions(WorkloadOptions):
         notes = [*clients.notes(total), *self.arrivals.notes(count)]
         if limit is not None:
             cut = total - len(requests)
-            notes.append(f"left out {cut:,} of {total:,} turns that would pass {limit:,} tokens")
+            if cut:
+                notes.append(
+                    f"left out {cut:,} of {total:,} turns that would pass {limit:,} tokens"
+                )
         return Stream(tuple(requests), tuple(notes), {"seed": str(seed)})
 
 

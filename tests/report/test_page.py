@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.pages import figures, letters_of, text_of
 
 from kvsim.plumbing.toml import to_toml
-from kvsim.report import address_map, numbers, request_list
+from kvsim.report import address_map, filled_page, numbers, request_list
 from kvsim.report.address_map import address_maps
 from kvsim.report.cards import CARDS, cards
 from kvsim.report.classes import LOOKS
@@ -165,6 +165,15 @@ def test_no_line_breaks_inside_a_flag_or_a_short_label(traced):
         '<span class="whole">--no-async</span>'
     )
     assert '<strong class="whole">max-buffer</strong>' in make_page(traced)
+
+
+def test_a_label_is_bold_in_full_where_another_one_begins_it():
+    """Once a space between a digit and a short word within a label was one before a unit."""
+    said = filled_page.with_labels("b16 before “b16 no cache” took 16 ms.", ["b16", "b16 no cache"])
+    assert said == (
+        '<strong class="whole">b16</strong> before <strong class="whole">“b16 no cache”</strong> '
+        "took 16\N{NO-BREAK SPACE}ms."
+    )
 
 
 def test_a_longer_bar_of_a_card_is_better(traced):

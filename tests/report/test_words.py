@@ -217,8 +217,26 @@ def test_nothing_finished():
         "x", None, 0.0, {}, requests={"submitted": 1, "finished": 0, "rejected": 1},
         ttft_s=dict.fromkeys(STATS),
     )  # fmt: skip
-    assert say(nothing)[0].endswith("No request finished under x.")
+    assert say(nothing)[0] == (
+        "1 request came to a pool of 12.0 GiB, room for 15,728 tokens, under x, and was refused."
+    )
     assert say(nothing)[1:] == ["x refused 1 request that could never fit."]
+
+
+def test_requests_that_were_all_refused_did_not_run():
+    """Once "5 requests ran" was followed by "5 requests were refused"."""
+    five = {"submitted": 5, "finished": 0, "rejected": 5}
+    refused = run("x", None, 0.0, {}, requests=five, ttft_s=dict.fromkeys(STATS))
+    (first, costs) = say(refused, {**refused, "label": "y"})
+    assert first == (
+        "The same 5 requests came to the same pool of 12.0 GiB, room for 15,728 tokens, under "
+        "2 allocators, and were refused."
+    )
+    assert costs == "Each refused 5 requests that could never fit."
+    served = run("z", 1.0, 9.0, {}, requests={"submitted": 5, "finished": 5, "rejected": 0})
+    some = say(refused, served)[0]
+    assert some.startswith("The same 5 requests ran in the same pool")
+    assert "No request finished under x." in some
 
 
 def test_every_kind_of_waste_has_its_words():

@@ -30,7 +30,7 @@ def test_a_device_with_tables_has_kernels_and_another_fitted_rooflines(device, k
     assert same(table, table | {"step_time": {"kind": kind}})
     assert not same(table, table | {"step_time": other})
     result = simulate(table)
-    assert {"kernels": "measured as in", "fitted": "a roofline for each kind"}[
+    assert {"kernels": "measured as in", "fitted": "estimated from kernels measured on"}[
         kind
     ] in result.scenario["provenance"]["step_time"]
 

@@ -387,3 +387,12 @@ def test_beams_come_step_by_step_and_share_what_they_go_on_from(folder: Path) ->
 def test_what_means_nothing_without_a_cache_is_refused(changes: Any, folder: Path) -> None:
     with pytest.raises(InputError):
         stream(example("uncached", **changes), folder)
+
+
+@pytest.mark.parametrize("limit", [1_000, 1_000_000])
+def test_turns_left_out_are_told_only_where_there_are_any(folder: Path, limit: int) -> None:
+    """Once a run said that it left out 0 of 672 turns."""
+    turns = {"kind": "fixed", "tokens": 5}
+    made = stream(example("sessions", max_context=limit, turns=turns), folder)
+    told = [note for note in made.notes if note.startswith("left out")]
+    assert bool(told) == (len(made.requests) < 5 * 60) == (limit == 1_000)

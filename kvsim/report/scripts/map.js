@@ -210,7 +210,7 @@
     const scale = `up to ${kvsim.size(most)} and beyond`;
     const whole = `largest hole (filled) and what the next request needs (line), ${scale}`;
     if (pen.measureText(whole).width <= w) pen.fillText(whole, x, top - 12);
-    else ["largest hole (filled), next request (line),", scale].forEach((text, at) => pen.fillText(text, x, top - 19 + 13 * at, w));
+    else ["largest hole (filled), next request (line),", scale].forEach((text, at) => pen.fillText(text, x, top - 16 + 12 * at, w));
     const span = seconds(view.t1) - seconds(view.t0);
     const px = (at) => x + ((at - seconds(view.t0)) / span) * w;
     const py = (bytes) => top + height * (1 - Math.min(bytes / most, 1));

@@ -113,9 +113,8 @@ class RoofTables(KernelLookup):
         error = _fitted()["left_out"].get(engine, {"median": 0.0, "mean": 0.0})
         median, mean = (f"{100 * error[name]:.0f} %" for name in ("median", "mean"))
         source = (
-            "a roofline for each kind of kernel, fitted over the GPUs with measured kernels (of a "
-            f"GPU that the fit has not seen, the kernels of a step are {median} off "
-            f"in the median and {mean} in the mean)"
+            "estimated from kernels measured on several GPUs (on a GPU left out of the estimate, "
+            f"the kernels of a step are off by {median} in the median and {mean} in the mean)"
         )
         super().__init__(f"{device.name} by fitted rooflines", source, measured=False)
         self._device = device
