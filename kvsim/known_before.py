@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from kvsim.capacity.drafter import Drafter
+from kvsim.capacity.drafter import MTP, Drafter
 from kvsim.capacity.options import WAYS, MemoryOptions
 from kvsim.capacity.pool import SizedPool, StageShare, unlike_stages
 from kvsim.device import Device
@@ -25,6 +25,46 @@ _EAGER = (
 _UNHEEDED = (
     "priorities of requests change nothing here: neither the scheduler's policy, nor its victim, "
     "nor an eviction policy goes by them"
+)
+# By model_type, families of whose checkpoints none has an MTP layer: vLLM 0.33 makes no drafter of
+# them (config/speculative.py, hf_config_override).
+_WITHOUT_MTP = frozenset(
+    [
+        "bloom",
+        "falcon",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "gpt2",
+        "gpt_bigcode",
+        "gpt_neox",
+        "gpt_oss",
+        "gptj",
+        "granite",
+        "llama",
+        "llama4_text",
+        "mistral",
+        "mixtral",
+        "mpt",
+        "olmo",
+        "olmo2",
+        "olmo3",
+        "olmoe",
+        "opt",
+        "phi",
+        "phi3",
+        "phimoe",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "qwen3_moe",
+        "stablelm",
+        "starcoder2",
+    ]
+)
+_NO_MTP = (
+    "{} has no MTP layer: vLLM would refuse method = mtp. A layer like the target's last one is "
+    "simulated"
 )
 _ROOM = "give memory.max_loras instead of scheduler.max_loras"
 _FIXED = ("kv_cache_bytes", "kv_cache_tokens", "num_gpu_blocks")
@@ -54,6 +94,8 @@ def known_before(
     found += [("pool", newer)] if newer else []
     if pool.sized_by == "gpu_memory_utilization" and (most := _without_room(scenario)):
         found.append(("pool", f"The pool was sized without room for {most} LoRA adapters: {_ROOM}"))
+    if drafter is not None and drafter.method == MTP and model.kind in _WITHOUT_MTP:
+        found.append(("engine", _NO_MTP.format(model.name)))
     keys = idle_memory_keys(scenario, model, devices, drafter)
     limited = adapters and _limits_adapters(scenario)
     idle = [f"memory.{key}" for key in keys if key != "max_loras" or not limited]

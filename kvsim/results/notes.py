@@ -24,7 +24,8 @@ def notes_on(
 
     refused: requests were refused on arrival. saturated: the queue grew as long as requests came.
     prefix-cache: the cache was on and found nothing, or is off by default. step-time: steps lay
-    beyond those measured. engine: a fault of the engine was not followed. pool: the device cannot
+    beyond those measured. engine: a fault of the engine was not followed, or it would
+    refuse what is simulated. pool: the device cannot
     hold it. idle-keys: keys of the scenario change nothing.
 
     shareable: whether requests name content that other requests could hit. before: what is

@@ -359,3 +359,19 @@ def test_the_books_of_windows_and_states_agree_too(
     simulation = Simulation(scenario, requests)
     run = simulation.run(scenario.allocator[0], "audited", observer=Auditor())
     assert sum(run.summary["requests"].values()) == 2 * len(requests)
+
+
+@pytest.mark.parametrize(("model", "told"), [("llama-3.1-8b", True), ("deepseek-v3", False)])
+def test_a_model_without_an_mtp_layer_is_told(model: str, told: bool) -> None:
+    drafts = {"method": "mtp", "num_speculative_tokens": 1, "acceptance_rate": 0.7}
+    table = {
+        "model": {"name": model, "max_model_len": 4096},
+        "device": {"name": "h200"},
+        "memory": {"num_gpu_blocks": 400},
+        "allocator": "paged",
+        "step_time": {"kind": "linear", "base_us": 9000},
+        "speculative_config": drafts,
+    }
+    simulation = Simulation(Scenario.from_table(table), [Request("a", 0, 9, 1)])
+    said = [text for _, text in simulation.known_before]
+    assert any("has no MTP layer" in text for text in said) == told
