@@ -121,7 +121,13 @@ def attribution_findings(found: tuple[Attribution, ...], scenario: Mapping[str, 
     return Findings(
         "What each class of waste costs",
         [("allocators", str(len(found)))],
-        ["Each row: the gain when this class is removed too, after those above it."],
+        [
+            "Each row removes one more class of waste, after those above it.",
+            "Sequences, tokens/s and GPUs of such a row are what it gains. Its time is the mean "
+            "end-to-end time of that run.",
+            "GPUs count output: 1 is what the scenario's GPUs serve as it is, and +0.5 is half of "
+            "that more.",
+        ],
         [_costs_table(each) for each in found],
         scenario,
         {"runs": [{**as_data(vars(each)), "ideal": as_data(each.ideal)} for each in found]},
@@ -147,5 +153,5 @@ def _costs_table(found: Attribution) -> FindingsTable:
     actual = row("as it is", found.actual, "1")
     gpus = 1 + sum(cost.gpus for cost in found.costs)
     ideal = row("without waste", found.ideal, f"{gpus:.2f}")
-    heads = ("", "sequences", "tokens/s", "GPUs", "end to end, s")
+    heads = ("", "sequences", "tokens/s", "GPUs", "mean end to end, s")
     return FindingsTable(found.label, "", heads, [actual, *gains, ideal], has_total=True)

@@ -113,6 +113,9 @@ def _change(relative: float) -> str:
     return f"{share:+,.0f} %" if abs(share) >= 999.5 else f"{share:+.3g} %"
 
 
+_NOISE = 1e-9  # of floats: the logarithms of equal runs differ by less
+
+
 class Ratio(NamedTuple):
     """The relative difference of pairs, as shares of the first. mean: the geometric mean. low,
     high: the ends of its interval, or the mean where there is one pair.
@@ -125,7 +128,12 @@ class Ratio(NamedTuple):
     @property
     def seen(self) -> bool:
         """Whether the interval leaves zero out; of one pair, whether there is any difference."""
-        return self.low > 0 or self.high < 0
+        return not self.same and (self.low > 0 or self.high < 0)
+
+    @property
+    def same(self) -> bool:
+        """Whether there is no difference at all."""
+        return max(map(abs, self)) < _NOISE
 
 
 def ratio(first: Sequence[float], second: Sequence[float], level: float = CONFIDENCE) -> Ratio:
@@ -143,6 +151,8 @@ def ratio_text(of: Ratio | None) -> str:
     """A ratio with its interval: `-17 % (-26 to -7.6)`."""
     if of is None:
         return numbers.NOTHING
+    if of.same:
+        return "0 %"
     mean = f"{_share(of.mean)} %"
     same = of.low == of.mean == of.high
     return mean if same else f"{mean} ({_share(of.low)} to {_share(of.high)})"

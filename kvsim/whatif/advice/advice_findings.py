@@ -21,6 +21,7 @@ from kvsim.whatif.findings import (
     as_data,
 )
 from kvsim.whatif.intervals import Ratio, ratio_text
+from kvsim.whatif.number_words import in_words
 from kvsim.whatif.whiskers import Whisker, whiskers
 
 if TYPE_CHECKING:
@@ -70,11 +71,13 @@ def advice_sentences(advice: Advice) -> list[str]:
     if sets.exact:
         searched = "Nothing in this scenario is random, and differences are exact"
     sentences = _best_sentences(advice, of)
-    sentences.append(f"{searched}. Goal: {'more' if goal.higher else 'less'} {goal.name}.")
+    words = in_words(goal.name)
+    aim = "higher" if goal.higher else "lower"
+    sentences.append(f"{searched}. Goal: a {aim} {words} ({goal.name}).")
     if advice.base is not None:
         base = numbers.figures(advice.base, 4)
         base = numbers.seconds(advice.base) if "_s." in goal.name else base
-        sentences.append(f"As it is, {goal.name} is {base}.")
+        sentences.append(f"As it is, the {words} is {base}.")
     if advice.saturated:
         sentences.append(
             f"It cannot keep up with its arrivals in {advice.saturated} of {len(sets.search)} runs "
@@ -82,7 +85,7 @@ def advice_sentences(advice: Advice) -> list[str]:
         )
     others = None if sets.exact else f"{len(sets.report)} more {of}"
     sentences += baseline_sentences(
-        advice.baseline, goal.name, others, unit(advice.today), bool(advice.taken)
+        advice.baseline, f"the {words}", others, unit(advice.today), bool(advice.taken)
     )
     return [*sentences, *advice.notes]
 
@@ -96,8 +99,12 @@ def _best_sentences(advice: Advice, of: str) -> list[str]:
     fresh = "" if sets.exact else f", on {len(sets.report)} {of} that the search has not seen"
     better = advice.reported.seen and goal.gain(advice.reported) > 0
     sure = "The gain is beyond chance" if better else "The gain may be chance"
-    sentences = [f"With {names}: {ratio_text(advice.reported)} in {goal.name}{fresh}. {sure}."]
-    beside = [f"{name} {ratio_text(ratio)}" for name, ratio in advice.reported_also.items()]
+    sentences = [
+        f"With {names}: {ratio_text(advice.reported)} in {in_words(goal.name)}{fresh}. {sure}."
+    ]
+    beside = [
+        f"{in_words(name)} {ratio_text(ratio)}" for name, ratio in advice.reported_also.items()
+    ]
     if beside:
         sentences.append(f"On the same requests: {numbers.listed(beside)}.")
     return sentences + [
@@ -112,7 +119,7 @@ def _changes_figure(advice: Advice) -> "go.Figure | None":
     rows = []
     for each in advice.changes:
         ratio = each.tested or each.ratio
-        if ratio is None or ratio == (0, 0, 0) or _only_harms(advice.goal, ratio):
+        if ratio is None or ratio.same or _only_harms(advice.goal, ratio):
             continue
         name = f"{each.knob.key.rpartition('.')[2]} = {value_text(each.value)}"
         mean, low, high = (100 * part for part in ratio)

@@ -89,7 +89,7 @@ def _twice(baseline: Baseline, goal: str) -> str:
     of = baseline.twice
     if of is None:
         return f"What twice the pool would change in {goal} is unknown."
-    if of == (0, 0, 0):
+    if of.same:
         return "Doubling the pool alone changes nothing."
     seen = "" if of.seen else ": no difference seen"
     return f"Doubling the pool alone changes {goal} by {ratio_text(of)}{seen}."

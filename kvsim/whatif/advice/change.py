@@ -51,7 +51,7 @@ class Change:
         ratio = self.tested or self.ratio
         if ratio is None:
             return "cannot be compared"
-        if ratio == (0, 0, 0):
+        if ratio.same:
             return "the same"
         if self.helps:
             return "better"

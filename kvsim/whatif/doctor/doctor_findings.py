@@ -146,9 +146,10 @@ def _causes_table(findings: tuple[CauseFinding, ...], server: str) -> FindingsTa
     """Everything that was suspected, causes first."""
     return FindingsTable(
         "What was suspected",
-        "Each cure alone, against the server as it is (causes that take resources: with the "
-        "settings above cured), as ratios of means; in the test for those that went so far, else "
-        f"in the search. {NARROW}",
+        "E2E and TTFT are changes of the means with each cure alone. A cure that is a setting is "
+        "compared with the server as it is. A cure that takes memory, GPUs or precision is "
+        "compared with the server after the settings above are cured. The numbers come from the "
+        f"test seeds where a cure was tested, else from the search seeds. {NARROW}",
         (
             "",
             server,

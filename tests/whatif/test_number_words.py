@@ -1,0 +1,32 @@
+"""Verdicts speak of numbers in words."""
+
+import pytest
+
+from kvsim.whatif.capacity.objectives import COUNTS, LATENCIES, RATES, STATISTICS
+from kvsim.whatif.intervals import Ratio, ratio_text
+from kvsim.whatif.number_words import in_words
+
+
+@pytest.mark.parametrize(
+    "name", [*COUNTS, *RATES, *(f"{one}.{of}" for one in LATENCIES for of in STATISTICS)]
+)
+def test_every_goal_has_words(name: str) -> None:
+    words = in_words(name)
+    assert "_" not in words
+    assert "." not in words
+    assert words != name
+
+
+def test_the_words_of_the_usual_goals() -> None:
+    assert in_words("e2e_s.mean") == "mean end-to-end time"
+    assert in_words("ttft_s.p99") == "p99 time to first token"
+    assert in_words("tpot_s.p50") == "median time per output token"
+
+
+def test_noise_of_floats_is_no_difference() -> None:
+    noise = Ratio(-1.7e-13, -9e-13, 5.6e-13)
+    assert noise.same
+    assert ratio_text(noise) == "0 %"
+    assert ratio_text(Ratio(0, 0, 0)) == "0 %"
+    assert not Ratio(-0.17, -0.26, -0.076).same
+    assert ratio_text(Ratio(-0.17, -0.26, -0.076)) == "-17 % (-26 to -7.6)"
