@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kvsim.report.numbers import plural
 from kvsim.whatif.advice.baseline import Baseline
 from kvsim.whatif.advice.knobs import Knob
 from kvsim.whatif.capacity.objectives import RATES, check_number
@@ -47,7 +48,7 @@ class Change:
     def verdict(self) -> str:
         """The outcome in words: `better`, `no difference seen`, `refuses 3 requests`."""
         if self.refused > 0:
-            return f"refuses {self.refused:,} requests"
+            return f"refuses {plural(self.refused, 'request')}"
         ratio = self.tested or self.ratio
         if ratio is None:
             return "cannot be compared"

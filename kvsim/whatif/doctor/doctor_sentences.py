@@ -30,7 +30,7 @@ LOAD = {
     True: "Nothing to cure: the requests came all together and take their turns, and neither "
     "memory nor a setting makes them wait longer than the GPU computes.",
     False: "Requests wait, and would with any memory and any number of sequences: more comes than "
-    "this GPU computes. No flag cures that. The rate that it holds out is what kvsim capacity finds.",
+    "this GPU computes. No flag cures that. kvsim capacity finds the rate that it holds out.",
 }
 
 
