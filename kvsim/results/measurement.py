@@ -130,11 +130,24 @@ def queue_grew(recorder: Recorder) -> tuple[int, int] | None:
     queue from the start: it does not grow.
     """
     done = Departures.of(recorder)
-    n = len(done.arrival_ps)
-    if not n:
+    if not len(done.arrival_ps):
         return None
-    first, last = int(done.arrival_ps.min()), int(done.arrival_ps.max())
-    left = int((done.scheduled_ps > last).sum())
+    return _grown(done, int(done.arrival_ps.min()), int(done.arrival_ps.max()))
+
+
+def queue_grew_within(recorder: Recorder, window: WindowSummary) -> tuple[int, int] | None:
+    """(requests that waited at the window's end, requests that came in it) where the queue grew all
+    through it; None where it did not.
+    """
+    origin = max(recorder.first_arrival_ps, 0)
+    first, last = (origin + round(edge * PS_PER_S) for edge in (window.start_s, window.end_s))
+    return _grown(Departures.of(recorder), first, last)
+
+
+def _grown(done: Departures, first: int, last: int) -> tuple[int, int] | None:
+    came = done.arrival_ps <= last
+    left = int((came & (done.scheduled_ps > last)).sum())
+    n = int((came & (done.arrival_ps >= first)).sum())
     if first == last or left < max(GROWN_REQUESTS, GROWN_SHARE * n):
         return None
     edges = np.linspace(first, last, 5)

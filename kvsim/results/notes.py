@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from kvsim.results.measurement import queue_grew
+from kvsim.results.measurement import queue_grew, queue_grew_within
 from kvsim.results.recorder import Recorder
-from kvsim.results.summary import RunSummary, SummaryNote
+from kvsim.results.summary import RunSummary, SummaryNote, WindowSummary
 
 _UNSHARED = "this workload has no shared prefixes"
 _SHARED = (
@@ -23,6 +23,7 @@ def notes_on(
     """The notes of a run; `about` is one of the words below.
 
     refused: requests were refused on arrival. saturated: the queue grew as long as requests came.
+    window: it grew within the window that was given or found steady.
     prefix-cache: the cache was on and found nothing, or is off by default. step-time: steps lay
     beyond those measured. engine: a fault of the engine was not followed, or it would
     refuse what is simulated. pool: the device cannot
@@ -47,6 +48,16 @@ def notes_on(
             f"Saturated: {grown[0]:,} of {grown[1]:,} requests had not started when the last one "
             "arrived, and the queue grew until then. Latencies depend on the length of the run",
         ))  # fmt: skip
+    window = summary.window
+    if grown is None and isinstance(window, WindowSummary):
+        within = queue_grew_within(recorder, window)
+        if within is not None:
+            name = "steady part" if window.found == "steady" else "window"
+            found.append((
+                "window",
+                f"The queue grew all through the {name}: {within[0]:,} requests waited at its end, "
+                f"and {within[1]:,} came in it. Waits there depend on its length",
+            ))  # fmt: skip
     cache = summary.prefix_cache
     if cache.query_tokens and not cache.hit_tokens:
         found.append((

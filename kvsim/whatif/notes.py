@@ -7,6 +7,7 @@ from typing import Any
 
 WORKLOAD = "workload_notes"  # of a row: what was left out or drawn again, a list as JSON
 COUNTED_ELSEWHERE = ("saturated", "refused")  # a what-if counts and ranks by these
+OF_WINDOWS = ("window",)  # whose numbers no sentence of a what-if has
 
 
 def noted(rows: Sequence[Mapping[Any, Any]]) -> list[str]:
@@ -32,7 +33,7 @@ def _notes(row: Mapping[str, Any]) -> Iterable[str]:
     for note in _listed(row.get(WORKLOAD)):
         yield f"Requests: {note}."
     for note in _listed(row.get("notes")):
-        if note["about"] not in COUNTED_ELSEWHERE:
+        if note["about"] not in COUNTED_ELSEWHERE + OF_WINDOWS:
             yield str(note["text"])
 
 

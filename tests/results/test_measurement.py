@@ -144,6 +144,28 @@ def test_a_queue_that_grows_is_told_from_one_that_does_not():
     assert not any("saturated" in abouts(run) for run in calm.runs)
 
 
+@pytest.mark.parametrize("rate_per_s", [0.5, 0.02])
+def test_a_queue_that_grows_in_the_steady_part_is_told(rate_per_s):
+    """Once a queue grew from 0 to 125 "while it was steady", and later turns hid that."""
+    sessions = {
+        "kind": "sessions", "num_sessions": 150, "max_context": "max_model_len",
+        "arrivals": {"kind": "poisson", "rate_per_s": rate_per_s},
+        "turns": {"kind": "geometric", "mean": 4.0}, "think": {"kind": "exponential", "mean_s": 10},
+        "prompt": {"kind": "fixed", "tokens": 100}, "output": {"kind": "fixed", "tokens": 150},
+    }  # fmt: skip
+    made = with_(workload=sessions, allocator=[{"kind": "max-buffer"}])
+    made["memory"] = {"kv_cache_tokens": 2 * 4096}
+    (run,) = simulate(made).runs
+    busy = rate_per_s == 0.5
+    assert "saturated" not in abouts(run)
+    assert run.summary["window"]["found"] == "steady"
+    assert ("window" in abouts(run)) == busy
+    if busy:
+        (note,) = (each for each in run.summary["notes"] if each["about"] == "window")
+        assert note["text"].startswith("The queue grew all through the steady part: ")
+        assert run.summary["window"]["waiting_mean"] > 10
+
+
 def test_a_prefix_cache_without_shareable_content_is_named(result):
     paged = result["paged"]
     assert "prefix-cache" in abouts(paged)
