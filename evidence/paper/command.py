@@ -28,17 +28,27 @@ def paper(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reproduce the PagedAttention paper and its successors; exit 1 if a figure differs."""
+    """Reproduce the PagedAttention paper and its successors; exit 1 if a figure differs.
+
+    80 streams take some five minutes.
+    """
     from rich.console import Console
 
-    from evidence.paper.findings import validate_paper
+    from evidence.paper.findings import PARTS, validate_paper
     from evidence.paper.tables import markdown, streams_csv
 
     words = Console(stderr=True)
+    part, parts = 0, PARTS + (out is not None)
     with words.status("") as status:
 
         def progress(what: str) -> None:
-            status.update(f"simulating {what}")
+            nonlocal part
+            part += 1
+            line = f"simulating {what}, part {part} of {parts}"
+            if words.is_terminal:
+                status.update(line)
+            else:
+                words.print(line)
 
         found = validate_paper(seed, lengths, streams, progress=progress)
         answer = json.dumps(found.as_dict(), indent=1) + "\n"

@@ -22,6 +22,7 @@ from evidence.paper.one_draw import Draw
 from kvsim.plumbing.errors import InputError
 
 Progress = Callable[[str], None]
+PARTS = 8  # experiments, each of which is named as it starts
 LEAST_STREAMS = 12  # more than the free cells of figure 2, with some to estimate a spread from
 
 

@@ -91,6 +91,11 @@ def test_wrong_columns(tmp_path: Path) -> None:
     assert "not a trace format" in fault(tmp_path, "{broken")
 
 
+def test_a_file_that_is_cut_short_names_the_line_of_the_cut(tmp_path: Path) -> None:
+    message = fault(tmp_path, OK.splitlines()[0] + '\n{"timestamp": 10, "input_le')
+    assert "line 2: not a JSON object (cut short?)" in message
+
+
 def test_unknown_format_names_the_known(tmp_path: Path) -> None:
     path = tmp_path / "trace.txt"
     path.write_text(AZURE + GOOD)

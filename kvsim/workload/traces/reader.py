@@ -68,10 +68,13 @@ def _within_times(rows: Sequence[TraceRow], name: str) -> None:
 
 
 def detect(text: Text) -> str:
-    """The name of the first format that knows the file; InputError lists them all."""
-    for name in TRACE_FORMATS:
-        if TRACE_FORMATS.get(name).sniff(text.lines):
-            return name
+    """The name of the first format that knows the file, or else its first line, so that the line
+    at fault is named; InputError lists all formats.
+    """
+    for lines in (text.lines, text.lines[:1]):
+        for name in TRACE_FORMATS:
+            if TRACE_FORMATS.get(name).sniff(lines):
+                return name
     raise row_error(
         text.name,
         1,

@@ -361,6 +361,8 @@ def test_the_command_reproduces_every_figure_it_holds(
     arguments = ["validate", "paper", "--streams", "12", "--json", "--out", str(tmp_path)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
+    parts = [line for line in done.stderr.splitlines() if line.startswith("simulating ")]
+    assert [line.split(", ")[-1] for line in parts] == [f"part {n} of 9" for n in range(1, 10)]
     answer = json.loads(done.stdout)
     keys = {"source", "quantity", "published", "simulated", "difference", "unit", "tolerance", "ok"}
     assert all(keys <= check.keys() and check["ok"] for check in answer["checks"])
