@@ -14,11 +14,17 @@ UNEVEN = 1.2  # times the mean: a replica that had so much more is named
 
 
 def fleet_paragraphs(result: Result) -> list[str]:
-    """One paragraph an allocator: what all replicas did, who did most, and what routing cost."""
-    return [" ".join(_sentences(each, result)) for each in result.fleets]
+    """The outcome of every allocator, then for each of them where its requests went and what its
+    caches held.
+    """
+    fleets = result.fleets
+    outcomes = [_outcome(fleet) for fleet in fleets]
+    details = [part for each in fleets for part in (_placed(each, result), _cached(each))]
+    return [" ".join(part) for part in map(list, (*outcomes, *details)) if part]
 
 
-def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
+def _outcome(fleet: FleetSummary) -> Iterator[str]:
+    """What all replicas did, and what it took."""
     requests, routing = fleet.requests, fleet.routing
     replicas = "1 replica" if fleet.replicas == 1 else f"{count(fleet.replicas)} replicas"
     yield (
@@ -27,6 +33,17 @@ def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
         f"{seconds(fleet.makespan_s)}, "
         f"{number(fleet.output_tokens_per_s)} output tokens per second."
     )
+    if fleet.within is not None and fleet.goodput_per_s is not None:
+        yield (
+            f"{percent(fleet.within)} of the requests kept every objective: a goodput of "
+            f"{number(fleet.goodput_per_s)} requests per second."
+        )
+    yield f"The run took {number(fleet.gpu_hours)} GPU-hours{_price(fleet)}."
+
+
+def _placed(fleet: FleetSummary, result: Result) -> Iterator[str]:
+    """Where the router sent requests, and how evenly."""
+    routing = fleet.routing
     sent = sorted(routing.decisions.items(), key=lambda item: -item[1])
     ways = listed([f"{plural(times, 'request')} by “{why}”" for why, times in sent])
     yield f"The router placed {ways}."
@@ -40,24 +57,24 @@ def _sentences(fleet: FleetSummary, result: Result) -> Iterator[str]:
     yield from _balance(fleet, result)
     yield from _own_times(fleet, result)
     yield from _changes(fleet)
-    cache = fleet.prefix_cache
+
+
+def _cached(fleet: FleetSummary) -> Iterator[str]:
+    """What prefix caches and tiers held, and what was sent between replicas."""
+    cache, routing = fleet.prefix_cache, fleet.routing
     if cache.query_tokens:
         share = cache.hit_tokens / cache.query_tokens
         yield f"Prefix caches held {percent(share)} of the prompt tokens that were looked up."
-        if routing.regret_tokens is not None:
-            regret = routing.regret_tokens / cache.query_tokens
-            yield (
-                f"Another replica had {count(routing.regret_tokens)} tokens more of the prompts "
-                f"cached than the chosen one, {percent(regret)} of all."
-            )
+    if cache.query_tokens and routing.regret_tokens:
+        regret = routing.regret_tokens / cache.query_tokens
+        yield (
+            f"Another replica had {count(routing.regret_tokens)} tokens more of the prompts "
+            f"cached than the chosen one, {percent(regret)} of all."
+        )
+    elif cache.query_tokens and routing.regret_tokens is not None and fleet.replicas > 1:
+        yield "No other replica had more of a prompt cached than the chosen one."
     yield from behind_device([fleet])
     yield from transferred([fleet])
-    yield f"The run took {number(fleet.gpu_hours)} GPU-hours{_price(fleet)}."
-    if fleet.within is not None and fleet.goodput_per_s is not None:
-        yield (
-            f"{percent(fleet.within)} of the requests kept every objective: a goodput of "
-            f"{number(fleet.goodput_per_s)} requests per second."
-        )
 
 
 def _price(fleet: FleetSummary) -> str:

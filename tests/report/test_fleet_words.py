@@ -20,7 +20,9 @@ def test_a_price_is_told_per_million_output_tokens(tables: Any, output: Any) -> 
     made = tables(allocator=[{"kind": "paged"}], workload=workload)
     result = kvsim.simulate({**made, "fleet": fleet})
     (summary,) = result.fleets
-    (text,) = fleet_paragraphs(result)
+    first, *rest = fleet_paragraphs(result)
+    assert "GPU-hours" in first
+    text = " ".join((first, *rest))
     assert summary.cost == pytest.approx(2.5 * summary.gpu_hours)
     assert f"at {summary.cost:,.4g}" in text
     assert "Each replica got 15 requests." in text
@@ -47,6 +49,6 @@ def test_numbers_over_unlike_times_are_said_not_to_add_up(tables: Any) -> None:
             f"Rates and means of each replica are over its own makespan, {seconds(low)} to "
             f"{seconds(high)}. Those of the fleet are over {seconds(whole)}, so"
         )
-        found.append((low <= 0.95 * whole, said in fleet_paragraphs(result)[0]))
+        found.append((low <= 0.95 * whole, said in fleet_paragraphs(result)[1]))
         assert "Each replica&#39;s numbers are over its own makespan" in make_page(result)
     assert found == [(True, True), (False, False)]
