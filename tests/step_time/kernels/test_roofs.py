@@ -121,7 +121,7 @@ def test_the_shipped_fit_says_how_far_off_a_device_left_out_is():
         assert 0.03 < errors["median"] < 0.15 < errors["mean"] < 0.3
     result = kvsim.simulate(steady(5) | {"device": {"name": "h20"}})
     source = result.scenario["provenance"]["step_time"]
-    assert "% off in the median" in source
+    assert "are off by 10 % in the median" in source
     assert "h20" in source
 
 
