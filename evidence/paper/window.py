@@ -1,7 +1,6 @@
 """Means over the steps that start within a window of time, exact at both edges."""
 
-from kvsim.memory.course import Course
-from kvsim.memory.ledger import CLASSES, Usage
+from kvsim.memory.ledger import CLASSES, Course, Usage
 from kvsim.memory.parts import NO_PARTS, Parts
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ratio

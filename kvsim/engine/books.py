@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from kvsim.engine.plan import PausedBatch, Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.memory.course import Course, filed
-from kvsim.memory.ledger import Usage, file_free
+from kvsim.memory.ledger import Course, Usage, file_free, filed
 from kvsim.memory.parts import NO_PARTS
 from kvsim.plumbing.errors import InputError
 from kvsim.results.recorder import Recorder

@@ -3,7 +3,7 @@
 from heapq import heappop, heappush, heapreplace
 
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.course import Course
+from kvsim.memory.ledger import Course
 from kvsim.sequence import DecodeClock, Sequence, by_order
 from kvsim.step import StepShape
 

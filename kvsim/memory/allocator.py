@@ -14,8 +14,7 @@ from typing import ClassVar, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.course import Course
-from kvsim.memory.ledger import Usage
+from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.parts import NO_PARTS, Parts
 from kvsim.memory.prefix import PrefixPromise
 from kvsim.memory.timed import Timed

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kvsim.layout import KVLayout
-from kvsim.memory.course import Course, Jumps
-from kvsim.memory.ledger import OVERPROVISIONED, USED
+from kvsim.memory.ledger import OVERPROVISIONED, USED, Course, Jumps
 from kvsim.memory.parts import LEFT_BEHIND
 
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Demand, Growth, Refusal
-from kvsim.memory.course import Course, Jumps, LedgerJumps
-from kvsim.memory.ledger import Usage, check_sum, split_free
+from kvsim.memory.ledger import Course, Jumps, LedgerJumps, Usage, check_sum, split_free
 from kvsim.memory.left_behind import LeftBehind
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.parts import LEFT_BEHIND, NO_PARTS, Parts

@@ -12,8 +12,7 @@ from typing import Final
 import numpy as np
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.course import Course, filed
-from kvsim.memory.ledger import Usage, allocated, check_sum, usage_of
+from kvsim.memory.ledger import Course, Usage, allocated, check_sum, filed, usage_of
 from kvsim.memory.parts import NO_PARTS, PARTS, Parts
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import seconds_from_ps

@@ -12,8 +12,7 @@ from support.cases import streams
 import kvsim
 from kvsim.engine.replica import assemble
 from kvsim.layout import KVGroup, KVLayout
-from kvsim.memory.course import Course
-from kvsim.memory.ledger import OVERPROVISIONED, USED
+from kvsim.memory.ledger import OVERPROVISIONED, USED, Course
 from kvsim.memory.left_behind import LeftBehind, WindowedDecoder
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.memory.stepwise import Grant, StepwiseAllocator

@@ -10,7 +10,7 @@ from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.engine.speculation.lockstep_batch import LockstepBatch
-from kvsim.memory.course import Course
+from kvsim.memory.ledger import Course
 from kvsim.sequence import Sequence, by_order
 
 LONGEST_RUN = 16  # steps, each of which is timed before the length of the run is known

@@ -14,8 +14,7 @@ from kvsim.engine.limits.limit import NO_LIMITS
 from kvsim.engine.plan import Cached, HostCopy, Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.memory.allocator import Allocator, Demand, Refusal
-from kvsim.memory.course import Course
-from kvsim.memory.ledger import Usage
+from kvsim.memory.ledger import Course, Usage
 from kvsim.request import Request
 from kvsim.sequence import Sequence, by_order
 

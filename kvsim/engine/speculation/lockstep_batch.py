@@ -20,7 +20,7 @@ from kvsim.engine.decode_batch import DecodeBatch
 from kvsim.engine.plan import ScheduledChunk
 from kvsim.engine.speculation.verifier import Drafting
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.course import Course
+from kvsim.memory.ledger import Course
 from kvsim.memory.verifying import Ahead, Verifying
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence, by_order

@@ -14,8 +14,7 @@ from kvsim.memory.cells.cache import DONE, CellCache
 from kvsim.memory.cells.field import CellField, TokenRun
 from kvsim.memory.cells.older import OlderCache
 from kvsim.memory.cells.plan import CellPlan
-from kvsim.memory.course import Course, LedgerJumps
-from kvsim.memory.ledger import Usage
+from kvsim.memory.ledger import Course, LedgerJumps, Usage
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.prefix import CacheTotals
 from kvsim.plumbing.errors import InvariantError

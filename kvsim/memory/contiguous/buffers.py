@@ -28,8 +28,7 @@ from kvsim.memory.allocator import (
 from kvsim.memory.arena.placement import Arena
 from kvsim.memory.contiguous.full_buffers import Buffer, FullBuffers
 from kvsim.memory.contiguous.shape import BufferShape
-from kvsim.memory.course import Course, filling
-from kvsim.memory.ledger import Usage, check_sum, split_free
+from kvsim.memory.ledger import Course, Usage, check_sum, filling, split_free
 from kvsim.memory.left_behind import LeftBehind, WindowedDecoder
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.parts import LEFT_BEHIND, NO_PARTS, STATES, Parts

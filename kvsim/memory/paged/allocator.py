@@ -24,7 +24,7 @@ from kvsim.memory.allocator import (
     Growth,
     Refusal,
 )
-from kvsim.memory.course import Course
+from kvsim.memory.ledger import Course
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly, PagedSettings
 from kvsim.memory.paged.blocked_head import BlockedHead

@@ -11,7 +11,7 @@ order.
 from collections.abc import Iterable
 
 from kvsim.memory.cohorts import Cohort
-from kvsim.memory.course import Course
+from kvsim.memory.ledger import Course
 from kvsim.memory.paged.behind import BehindInBlocks
 from kvsim.memory.paged.blocks import Table
 from kvsim.memory.paged.decoders import Decoders

@@ -13,8 +13,18 @@ all blocks of the chunk.
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
-from kvsim.memory.course import Course, Jumps, course_of, filling
-from kvsim.memory.ledger import CACHED, IDLE, OVERPROVISIONED, RESERVED, ROUNDING, USED
+from kvsim.memory.ledger import (
+    CACHED,
+    IDLE,
+    OVERPROVISIONED,
+    RESERVED,
+    ROUNDING,
+    USED,
+    Course,
+    Jumps,
+    course_of,
+    filling,
+)
 from kvsim.memory.paged.blocks import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.pool import BlockPool

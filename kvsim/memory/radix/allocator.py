@@ -14,7 +14,7 @@ from typing import ClassVar
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Demand, Growth, Refusal
-from kvsim.memory.course import Course
+from kvsim.memory.ledger import Course
 from kvsim.memory.prefix_room import Known, PrefixRoom
 from kvsim.memory.radix.books import PageLedger
 from kvsim.memory.radix.decoders import PageMoves

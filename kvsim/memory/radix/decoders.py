@@ -6,8 +6,17 @@ Pages have no numbers, so the pages of a run of steps are sums, at a cost indepe
 from heapq import heappop, heappush
 
 from kvsim.memory.cohorts import Cohorts
-from kvsim.memory.course import Course, Jumps, course_of, filling, steady
-from kvsim.memory.ledger import CACHED, IDLE, OVERPROVISIONED, RESERVED
+from kvsim.memory.ledger import (
+    CACHED,
+    IDLE,
+    OVERPROVISIONED,
+    RESERVED,
+    Course,
+    Jumps,
+    course_of,
+    filling,
+    steady,
+)
 from kvsim.memory.radix.holds import Slots
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import DecodeClock, Sequence, by_order

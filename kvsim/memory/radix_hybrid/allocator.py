@@ -12,8 +12,7 @@ from typing import NamedTuple
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import Admission, Demand
-from kvsim.memory.course import Course, LedgerJumps
-from kvsim.memory.ledger import Usage
+from kvsim.memory.ledger import Course, LedgerJumps, Usage
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.memory.radix.decoders import PageMoves
 from kvsim.memory.radix.holds import Slots

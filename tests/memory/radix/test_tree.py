@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.memory.course import Jumps
+from kvsim.memory.ledger import Jumps
 from kvsim.memory.radix.node import Content, cut
 from kvsim.memory.radix.tree import RadixTree
 

@@ -13,7 +13,7 @@ from kvsim.engine.plan import UNBOUNDED, Plan
 from kvsim.engine.schedulers.sglang.budget import never_starts
 from kvsim.engine.schedulers.sglang.prefilling import PrefillingScheduler
 from kvsim.memory.allocator import Refusal
-from kvsim.memory.course import Course
+from kvsim.memory.ledger import Course
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.sequence import Sequence

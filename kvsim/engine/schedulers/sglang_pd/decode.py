@@ -8,8 +8,7 @@ decode. No step computes a prompt. Who is retracted goes to host memory and come
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.sglang_pd.moves import Moves
 from kvsim.engine.schedulers.sglang_pd.receiving import ReceivingScheduler
-from kvsim.memory.course import Course
-from kvsim.memory.ledger import Usage
+from kvsim.memory.ledger import Course, Usage
 from kvsim.sequence import Sequence
 
 OUT_OF_MEMORY = "the decode engine ran out of memory, and no other request could be retracted (500)"
