@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.pages import figures
+from support.scenarios import SESSIONS
 
 import kvsim
 from kvsim.plumbing.units import PS_PER_S
@@ -13,22 +14,6 @@ from kvsim.report.filled_page import whole_page
 from kvsim.report.page import contents
 from kvsim.results import store
 
-SESSIONS = {
-    "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
-    "device": {"name": "h100-80gb"},
-    "memory": {"kv_cache_tokens": 12_000},
-    "allocator": "paged",
-    "workload": {
-        "kind": "sessions",
-        "num_sessions": 6,
-        "max_context": "max_model_len",
-        "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
-        "turns": {"kind": "fixed", "tokens": 4},
-        "prompt": {"kind": "uniform", "min_tokens": 500, "max_tokens": 1500},
-        "output": {"kind": "fixed", "tokens": 20},
-        "think": {"kind": "exponential", "mean_s": 3.0},
-    },
-}
 BEHIND = {
     "offloading": {"tier": [{"kind": "vllm-offloading", "kv_offloading_size": 0.5}]},
     "simple": {"tier": [{"kind": "vllm-simple-offloading", "kv_offloading_size": 0.5}]},

@@ -1,6 +1,7 @@
 """The figure of hits by tier."""
 
 import numpy as np
+from support.scenarios import HOST_AND_FILES
 
 import kvsim
 from kvsim.report.figures import FIGURES
@@ -9,30 +10,9 @@ from kvsim.report.parts import PART_LOOKS
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
-BEHIND = {
-    "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
-    "device": {"name": "h100-80gb"},
-    "memory": {"kv_cache_tokens": 12_000},
-    "allocator": "paged",
-    "tier": [
-        {"kind": "vllm-offloading", "kv_offloading_size": 0.5},
-        {"kind": "file-system"},
-    ],
-    "workload": {
-        "kind": "sessions",
-        "num_sessions": 6,
-        "max_context": "max_model_len",
-        "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
-        "turns": {"kind": "fixed", "tokens": 4},
-        "prompt": {"kind": "uniform", "min_tokens": 500, "max_tokens": 1500},
-        "output": {"kind": "fixed", "tokens": 20},
-        "think": {"kind": "exponential", "mean_s": 3.0},
-    },
-}
-
 
 def test_hits_in_host_memory_and_in_files_have_lines_of_their_own() -> None:
-    result = kvsim.simulate(BEHIND)
+    result = kvsim.simulate(HOST_AND_FILES)
     plot = FIGURES.get("tiers")().draw(result)
     assert [line.name for line in plot.data] == [
         "paged, anywhere", "paged, in a tier", "paged, in the storage",
@@ -46,7 +26,7 @@ def test_hits_in_host_memory_and_in_files_have_lines_of_their_own() -> None:
 
 def test_hits_over_time_and_the_key_number_count_the_same_hits() -> None:
     """Once the figure left out the hits that requests waited for, and the key number had them."""
-    result = Simulation(Scenario.from_table(BEHIND)).result(addresses=True)
+    result = Simulation(Scenario.from_table(HOST_AND_FILES)).result(addresses=True)
     (run,) = result.runs
     cache, events = run.summary.prefix_cache, run.table("events")
     assert cache.host_hit_tokens

@@ -3,34 +3,17 @@
 from typing import Any
 
 import pytest
+from support.scenarios import HOST_AND_FILES
 
 import kvsim
 from kvsim.report.numbers import seconds
 from kvsim.report.tier_words import behind_device
 from kvsim.report.words import paragraphs
 
-TABLES: dict[str, Any] = {
-    "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
-    "device": {"name": "h100-80gb"},
-    "memory": {"kv_cache_tokens": 12_000},
-    "allocator": "paged",
-    "tier": [{"kind": "vllm-offloading", "kv_offloading_size": 0.5}, {"kind": "file-system"}],
-    "workload": {
-        "kind": "sessions",
-        "num_sessions": 6,
-        "max_context": "max_model_len",
-        "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
-        "turns": {"kind": "fixed", "tokens": 4},
-        "prompt": {"kind": "uniform", "min_tokens": 500, "max_tokens": 1500},
-        "output": {"kind": "fixed", "tokens": 20},
-        "think": {"kind": "exponential", "mean_s": 3.0},
-    },
-}
-
 
 @pytest.mark.parametrize("fleet", [{}, {"fleet": {"replicas": 2}}], ids=["alone", "fleet"])
 def test_hits_by_tier_waits_and_saved_time_are_told(fleet: dict[str, Any]) -> None:
-    result = kvsim.simulate(TABLES | fleet)
+    result = kvsim.simulate(HOST_AND_FILES | fleet)
     summary = result.fleets[0] if fleet else result.runs[0].summary
     assert summary.offloading is not None
     host, files = summary.offloading.tiers
@@ -46,11 +29,11 @@ def test_hits_by_tier_waits_and_saved_time_are_told(fleet: dict[str, Any]) -> No
 
 def test_tiers_without_a_hit_and_runs_without_tiers() -> None:
     single = {"kind": "fixed", "tokens": 1}
-    unlike = {**TABLES, "workload": {**TABLES["workload"], "turns": single}}
+    unlike = {**HOST_AND_FILES, "workload": {**HOST_AND_FILES["workload"], "turns": single}}
     result = kvsim.simulate(unlike)
     (said,) = behind_device([run.summary for run in result.runs])
     assert said == (
         "paged found nothing in the tiers behind the device (vllm-offloading and file-system)."
     )
-    without = {key: value for key, value in TABLES.items() if key != "tier"}
+    without = {key: value for key, value in HOST_AND_FILES.items() if key != "tier"}
     assert not behind_device([run.summary for run in kvsim.simulate(without).runs])

@@ -19,3 +19,26 @@ def steady(num_requests: int) -> dict[str, Any]:
             "clip_to": 2048,
         },
     }
+
+
+# Conversations that come back to a pool too small for them, so that what lies behind it is used.
+SESSIONS: dict[str, Any] = {
+    "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
+    "device": {"name": "h100-80gb"},
+    "memory": {"kv_cache_tokens": 12_000},
+    "allocator": "paged",
+    "workload": {
+        "kind": "sessions",
+        "num_sessions": 6,
+        "max_context": "max_model_len",
+        "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
+        "turns": {"kind": "fixed", "tokens": 4},
+        "prompt": {"kind": "uniform", "min_tokens": 500, "max_tokens": 1500},
+        "output": {"kind": "fixed", "tokens": 20},
+        "think": {"kind": "exponential", "mean_s": 3.0},
+    },
+}
+HOST_AND_FILES: dict[str, Any] = {
+    **SESSIONS,
+    "tier": [{"kind": "vllm-offloading", "kv_offloading_size": 0.5}, {"kind": "file-system"}],
+}
