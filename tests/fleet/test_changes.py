@@ -126,7 +126,7 @@ def test_autoscalers_start_and_remove_replicas(kind: str) -> None:
     assert 1 <= changes.replicas_mean <= changes.replicas_peak
     for life in changes.lives[1:]:
         assert life.ready_s is None or life.ready_s == pytest.approx(life.started_s + 3)
-    assert "replicas at once" in paragraphs(found)[0]
+    assert "replicas at once" in " ".join(paragraphs(found))
     assert "paged #1" in make_page(found)
 
 

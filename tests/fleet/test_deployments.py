@@ -81,7 +81,7 @@ def test_every_router_chooses_among_deployments_and_within_them(
     assert fleet.transfers is not None
     assert fleet.transfers.num_bytes == sum(each.num_bytes for each in parts if each is not None)
     assert fleet.transfers.prefill_replicas == 4
-    assert "transfers moved" in paragraphs(found)[0]
+    assert "transfers moved" in " ".join(paragraphs(found))
 
 
 def test_a_router_by_load_hears_of_prompts_that_are_being_computed(tables: Any) -> None:
