@@ -75,7 +75,8 @@ class WindowRecorder(Recorder):
     def shares(self) -> dict[str, float]:
         """Each class's share of the capacity, the mean over the window's steps (at least one)."""
         whole = self.capacity_bytes * self.window_steps
-        sums = self.step_sum_of(*self.window_rows)
+        begun, ended = map(self.step_sum_before, self.window_rows)
+        sums = [end - begin for begin, end in zip(begun, ended, strict=True)]
         return {name: ratio(total, whole) for name, total in zip(CLASSES, sums, strict=True)}
 
     def running_mean(self) -> float:

@@ -5,14 +5,8 @@ from collections.abc import Callable, Generator
 
 import simpy
 
-from kvsim.engine.moments import (
-    ARRIVALS,
-    LATE_ARRIVALS,
-    ROUTED_ARRIVALS,
-    EngineClock,
-    call_at,
-    moment,
-)
+from kvsim.engine.clock import EngineClock
+from kvsim.engine.moments import ARRIVALS, LATE_ARRIVALS, ROUTED_ARRIVALS, call_at, moment
 from kvsim.request import Request, Stream
 
 Left = Callable[[int, int], None]

@@ -9,10 +9,10 @@ from collections.abc import Generator
 
 import simpy
 
+from kvsim.engine.clock import EngineClock
 from kvsim.engine.connectors.connector import Connector, Report
 from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
-from kvsim.engine.moments import EngineClock
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Naps, Pause

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, cast
 import simpy
 
 from kvsim.engine.books import Books, Progress
+from kvsim.engine.clock import EngineClock
 from kvsim.engine.intake import Intake
-from kvsim.engine.moments import PLANS, EngineClock, moment
+from kvsim.engine.moments import PLANS, moment
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import UNBOUNDED, Plan, StepTimer
 from kvsim.engine.run_end import Pause, RunEnd

@@ -4,10 +4,10 @@ from collections.abc import Generator
 
 import simpy
 
+from kvsim.engine.clock import EngineClock
 from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
 from kvsim.engine.hicache.scheduler import HicacheScheduler
-from kvsim.engine.moments import EngineClock
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Wake

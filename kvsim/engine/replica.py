@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvsim.engine.arrivals import Arrivals, Left
+from kvsim.engine.clock import EngineClock
 from kvsim.engine.combinations import check_stages, check_waves, verifier_of
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.engine import Engine
 from kvsim.engine.link import Link
-from kvsim.engine.moments import EngineClock
 from kvsim.engine.observer import Observer
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.options import SchedulerOptions

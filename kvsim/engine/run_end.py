@@ -2,7 +2,8 @@
 
 import simpy
 
-from kvsim.engine.moments import STEP_ENDS, EngineClock
+from kvsim.engine.clock import EngineClock
+from kvsim.engine.moments import STEP_ENDS
 from kvsim.engine.plan import Plan
 from kvsim.plumbing.units import ceil_div
 

@@ -4,8 +4,8 @@ from collections.abc import Generator
 
 import simpy
 
+from kvsim.engine.clock import EngineClock
 from kvsim.engine.engine import Engine
-from kvsim.engine.moments import EngineClock
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
 from kvsim.plumbing.errors import InvariantError

@@ -11,7 +11,8 @@ from typing import Protocol
 
 import simpy
 
-from kvsim.engine.moments import PLANS, EngineClock, moment
+from kvsim.engine.clock import EngineClock
+from kvsim.engine.moments import PLANS, moment
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Pause
 

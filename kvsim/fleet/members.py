@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kvsim.engine.moments import EngineClock
+from kvsim.engine.clock import EngineClock
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import ReplicaSpec, RunningReplica, serving
 from kvsim.request import Request

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from kvsim.engine.moments import EngineClock
+from kvsim.engine.clock import EngineClock
 from kvsim.engine.observer import Observer
 from kvsim.fleet.members import AnyPart, FleetMember, MemberHooks
 from kvsim.fleet.reports import Reports

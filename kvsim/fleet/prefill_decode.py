@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kvsim.engine.moments import EngineClock
+from kvsim.engine.clock import EngineClock
 from kvsim.engine.replica import ReplicaSpec, RunningReplica
 from kvsim.engine.transfers.handoff import Handoff, TransferSpec, prompt_of
 from kvsim.fleet.load import Load

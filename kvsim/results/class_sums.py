@@ -1,10 +1,11 @@
-"""Bytes of each class summed over time or over steps, from the rows that a recorder wrote.
+"""Bytes of each class summed over time and over steps, from the rows that a recorder wrote.
 
-Exact: bytes times picoseconds exceed 64 bits, so both factors are cut into limbs whose products and
-their sums do not.
+Exact: bytes times picoseconds exceed 64 bits, so factors and terms are cut into limbs whose
+products and sums a float64 holds.
 """
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,44 +15,47 @@ from kvsim.results.series import LOW_BITS, MOVE_COLUMNS, SERIES_COLUMNS
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Moved = tuple[int, int, int]  # from this class to this one, units of so many bytes
 
 _FIRST_CLASS = SERIES_COLUMNS.index(f"{CLASSES[0]}_bytes")
 _CLASSES = slice(_FIRST_CLASS, _FIRST_CLASS + len(CLASSES))
-# Products of limbs and the sum of so many of them are whole numbers that a float64 holds.
+_FIRST_SUM = MOVE_COLUMNS.index("ps_low")
+# Products of limbs, and halves of terms: the sum of so many of them is a whole number that a
+# float64 holds.
 LIMB_BITS, MOST_ROWS = 21, 1 << 11
+_HALF_BITS, MOST_MOVES = LOW_BITS // 2, 1 << 22
 
 
-def class_sums(
-    series: Integers, moves: Integers, first: int, last: int, over: Literal["ps", "steps"]
-) -> list[int]:
-    """Bytes of each class times ps, or times steps, in the rows first <= row < last."""
-    rows = series[first:last]
-    weights = rows[:, 1] - rows[:, 0] if over == "ps" else rows[:, 2]
-    sums = weighted_sums(rows[:, _CLASSES], weights)
-    begin, end = np.searchsorted(moves[:, 0], (first, last))
-    made, low = moves[begin:end], MOVE_COLUMNS.index(f"{over}_low")
-    pairs = made[:, 1] * len(CLASSES) + made[:, 2]
-    for pair in np.flatnonzero(np.bincount(pairs)).tolist():
-        of_pair = made[pairs == pair]
-        total = sum(
-            unit * wide_sum(of_pair[of_pair[:, 3] == unit, low : low + 2])
-            for unit in np.unique(of_pair[:, 3]).tolist()
-        )
-        source, target = divmod(pair, len(CLASSES))
-        sums[source] -= total
-        sums[target] += total
+class ClassSums(NamedTuple):
+    """Bytes of each class times ps, and times steps."""
+
+    ps: list[int]
+    steps: list[int]
+
+
+def class_sums(series: Integers, moves: Integers, kinds: Sequence[Moved], before: int) -> ClassSums:
+    """The sums of all rows before the row `before`. kinds: what the moves name by their place."""
+    rows = series[:before]
+    sums = ClassSums(*weighted_sums(rows[:, _CLASSES], (rows[:, 1] - rows[:, 0], rows[:, 2])))
+    made = moves[: np.searchsorted(moves[:, 0], before)]
+    for of_class, of_kind in zip(sums, moved_sums(made, len(kinds)), strict=True):
+        for (source, target, unit_bytes), units in zip(kinds, of_kind, strict=True):
+            of_class[source] -= units * unit_bytes
+            of_class[target] += units * unit_bytes
     return sums
 
 
-def weighted_sums(values: Integers, weights: Integers) -> list[int]:
-    """Of (n, k) values >= 0 and (n,) weights >= 0, the k sums of value * weight."""
-    sums = [0] * values.shape[1]
+def weighted_sums(values: Integers, weights: Sequence[Integers]) -> list[list[int]]:
+    """Of (n, k) values >= 0 and (n,) weights >= 0: for each of these k sums of value * weight."""
+    sums = [[0] * values.shape[1] for _ in weights]
     for at in range(0, len(values), MOST_ROWS):
-        rows, heavy = _limbs(values[at : at + MOST_ROWS]), _limbs(weights[at : at + MOST_ROWS])
-        for i, limb in enumerate(rows):
-            for j, weight in enumerate(heavy):
-                for place, total in enumerate((weight @ limb).tolist()):
-                    sums[place] += int(total) << LIMB_BITS * (i + j)
+        part = slice(at, at + MOST_ROWS)
+        rows = _limbs(values[part])
+        for found, column in zip(sums, weights, strict=True):
+            for j, weight in enumerate(_limbs(column[part])):
+                for i, limb in enumerate(rows):
+                    for place, total in enumerate((weight @ limb).tolist()):
+                        found[place] += int(total) << LIMB_BITS * (i + j)
     return sums
 
 
@@ -64,10 +68,20 @@ def _limbs(values: Integers) -> list[Floats]:
     ]
 
 
-def wide_sum(parts: Integers) -> int:
-    """Of (n, 2) integers, their lower LOW_BITS and the rest."""
-    half, columns = LOW_BITS // 2, np.ascontiguousarray(parts.T)
-    lower = (columns & (1 << half) - 1).sum(axis=1).tolist()
-    upper = (columns >> half).sum(axis=1).tolist()
-    low, rest = (few + (many << half) for few, many in zip(lower, upper, strict=True))
-    return int(low + (rest << LOW_BITS))
+def moved_sums(moves: Integers, num_kinds: int) -> tuple[list[int], list[int]]:
+    """Of (n, MOVE_COLUMNS) moves, for each kind its units times ps, and times steps."""
+    sums = [0] * num_kinds, [0] * num_kinds
+    for at in range(0, len(moves), MOST_MOVES):
+        part = moves[at : at + MOST_MOVES]
+        for place, found in enumerate(sums):
+            low, high = part[:, _FIRST_SUM + 2 * place : _FIRST_SUM + 2 * place + 2].T
+            for shift, half in (
+                (0, low & (1 << _HALF_BITS) - 1),
+                (_HALF_BITS, low >> _HALF_BITS),
+                (LOW_BITS, high & (1 << _HALF_BITS) - 1),
+                (LOW_BITS + _HALF_BITS, high >> _HALF_BITS),
+            ):
+                totals = np.bincount(part[:, 1], half, num_kinds).tolist()
+                for kind, total in enumerate(totals):
+                    found[kind] += int(total) << shift
+    return sums

@@ -118,8 +118,11 @@ def _marks(recorder: Recorder) -> tuple[NDArray[np.int64], NDArray[np.int64], ND
 
 def _sums(recorder: Recorder, mark: int) -> NDArray[np.float64]:
     """(classes,) bytes * ps up to a mark, or up to the end."""
-    row = recorder.marks[mark] if mark < len(recorder.marks) else recorder.num_rows
-    return np.array([float(total) for total in recorder.time_sum_before(row)])
+    if mark < len(recorder.marks):
+        sums = recorder.time_sum_before(recorder.marks[mark])
+    else:
+        sums = recorder.time_sum
+    return np.array([float(total) for total in sums])
 
 
 def queue_grew(recorder: Recorder) -> tuple[int, int] | None:

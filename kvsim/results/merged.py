@@ -126,7 +126,7 @@ def _books(
         series[:, 2] += np.where(edges[:-1] == mine[:, 0], mine[:, 2], 0)
         series[:, 3:5] += mine[:, 3:5]
         empty = own[np.array(numbers) < 0]
-        nothing = weighted_sums(empty[:, FIRST:LAST], empty[:, 1] - empty[:, 0])
+        (nothing,) = weighted_sums(empty[:, FIRST:LAST], [empty[:, 1] - empty[:, 0]])
         for place, total in enumerate(nothing):
             found.time_totals[place] += total
         for name, held in recorder.part_series.items():

@@ -17,14 +17,14 @@ from kvsim.memory.parts import NO_PARTS, PARTS, Parts
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request
-from kvsim.results.class_sums import Integers, class_sums
+from kvsim.results.class_sums import ClassSums, Integers, Moved, class_sums
 from kvsim.results.departed import Finished
 from kvsim.results.series import LOW_BITS, MOVE_COLUMNS, SERIES_COLUMNS
 from kvsim.results.tier_hits import TierHits
 from kvsim.sequence import Sequence
 
 # Rows as the arrays hold them: to pack one takes half as long as to append its numbers.
-_move_row = Struct("8q").pack
+_move_row = Struct(f"{len(MOVE_COLUMNS)}q").pack
 _LOW: Final = (1 << LOW_BITS) - 1
 _series_row = Struct(f"{len(SERIES_COLUMNS)}q").pack
 _gap_row = Struct("4q").pack
@@ -55,6 +55,8 @@ class Recorder:
         self.capacity_bytes = capacity_bytes
         self.series = array("q")
         self.moves = array("q")
+        self._move_kinds: dict[Moved, int] = {}
+        self._sums: tuple[int, ClassSums] | None = None  # of so many rows
         self.num_rows = 0
         self.total_ps = 0
         self.running_sum = 0
@@ -172,13 +174,11 @@ class Recorder:
             moved[target] += units * unit_bytes
             row = _move_row(
                 self.num_rows,
-                source,
-                target,
-                unit_bytes,
-                unit_steps & _LOW,
-                unit_steps >> LOW_BITS,
+                self._move_kinds.setdefault((source, target, unit_bytes), len(self._move_kinds)),
                 unit_ps & _LOW,
                 unit_ps >> LOW_BITS,
+                unit_steps & _LOW,
+                unit_steps >> LOW_BITS,
             )
             self.moves.frombytes(row)
         end = usage_of(tuple(moved))
@@ -190,28 +190,34 @@ class Recorder:
     @property
     def time_sum(self) -> list[int]:
         """Bytes * ps of each class."""
-        return self.time_sum_before(self.num_rows)
+        return self._whole_sums().ps
 
     @property
     def step_sum(self) -> list[int]:
         """Bytes * steps of each class."""
-        return self.step_sum_of(0, self.num_rows)
+        return self._whole_sums().steps
 
     def time_sum_before(self, row: int) -> list[int]:
         """Bytes * ps of each class in all rows before `row`."""
-        return class_sums(self.rows(), self.moves_made(), 0, row, over="ps")
+        return self._sums_before(row).ps
 
-    def step_sum_of(self, first: int, last: int) -> list[int]:
-        """Bytes * steps of each class in the rows first <= row < last."""
-        return class_sums(self.rows(), self.moves_made(), first, last, over="steps")
+    def step_sum_before(self, row: int) -> list[int]:
+        """Bytes * steps of each class in all rows before `row`."""
+        return self._sums_before(row).steps
+
+    def _whole_sums(self) -> ClassSums:
+        """The sums of all rows so far, taken once."""
+        if self._sums is None or self._sums[0] != self.num_rows:
+            self._sums = self.num_rows, self._sums_before(self.num_rows)
+        return self._sums[1]
+
+    def _sums_before(self, row: int) -> ClassSums:
+        moves = np.frombuffer(self.moves, dtype=np.int64).reshape(-1, len(MOVE_COLUMNS))
+        return class_sums(self.rows(), moves, list(self._move_kinds), row)
 
     def rows(self) -> Integers:
         """The series as (rows, SERIES_COLUMNS)."""
         return np.frombuffer(self.series, dtype=np.int64).reshape(-1, len(SERIES_COLUMNS))
-
-    def moves_made(self) -> Integers:
-        """The moves as (moves, MOVE_COLUMNS)."""
-        return np.frombuffer(self.moves, dtype=np.int64).reshape(-1, len(MOVE_COLUMNS))
 
     def queue(self, now_ps: int, num_waiting: int) -> None:
         """Book that num_waiting sequences wait from now on."""

@@ -13,10 +13,8 @@ SERIES_COLUMNS: tuple[str, ...] = (
     *(f"{name}_bytes" for name in CLASSES),
     *(f"{name}_end_bytes" for name in CLASSES),
 )
-# Units of so many bytes that moved from one class to another in a row of the series, after its
-# first step: summed over its steps and over its time, as the lower LOW_BITS and the rest.
-MOVE_COLUMNS = (
-    *("row", "source", "target", "unit_bytes"),
-    *("steps_low", "steps_high", "ps_low", "ps_high"),
-)
+# Units that moved from one class to another in a row of the series, after its first step: summed
+# over its time and over its steps, as the lower LOW_BITS and the rest. kind: the place of the two
+# classes and of the bytes of a unit among those of the recorder.
+MOVE_COLUMNS = ("row", "kind", "ps_low", "ps_high", "steps_low", "steps_high")
 LOW_BITS: Final = 62

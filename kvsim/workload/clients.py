@@ -1,27 +1,25 @@
 """Request parameters beside lengths: max_tokens, priorities, parallel samples, adapters."""
 
+from collections.abc import Sequence
+
 from kvsim.workload.options import WorkloadOptions, shares
 from kvsim.workload.random import generator
 
 
 class Clients:
-    """The choices of one workload's clients for `count` requests."""
+    """The choices of one workload's clients for `count` requests.
+
+    priorities, adapters: of each request (or conversation); adapter None: the base model.
+    """
 
     def __init__(self, options: WorkloadOptions, count: int, seed: int) -> None:
         self.n = options.n
         self._policy = options.max_tokens
-        self._priorities = priorities(options, count, seed)
-        pool = options.adapters
-        self._adapters = None if pool is None else pool.draw(count, generator(seed, "adapters"))
+        self.priorities = priorities(options, count, seed)
+        pool, nobody = options.adapters, [None] * count
+        drawn = None if pool is None else pool.draw(count, generator(seed, "adapters"))
+        self.adapters: Sequence[int | None] = nobody if drawn is None else drawn
         self.cut = 0
-
-    def priority(self, index: int) -> int:
-        """The priority of request `index`."""
-        return self._priorities[index] if self._priorities else 0
-
-    def adapter(self, index: int) -> int | None:
-        """The adapter that computes request (or conversation) `index`; None: the base model."""
-        return None if self._adapters is None else self._adapters[index]
 
     def output(self, output_tokens: int) -> tuple[int, int | None]:
         """(output, declared max_tokens): a limit below the output ends it; `cut` counts these."""
@@ -39,10 +37,10 @@ class Clients:
 
 
 def priorities(options: WorkloadOptions, count: int, seed: int) -> list[int]:
-    """A priority for each of `count` requests, drawn by share; [] if there are no classes."""
+    """A priority for each of `count` requests, drawn by share; 0 if there are no classes."""
     classes = options.priorities
     if not classes:
-        return []
+        return [0] * count
     weights = shares([entry.share for entry in classes], "workload.priorities.share")
     drawn = generator(seed, "priorities").choice(len(classes), size=count, p=weights)
     return [classes[index].priority for index in drawn]

@@ -37,8 +37,6 @@ def placed(contents: TokenRuns, start_tokens: int) -> tuple[PromptItem, ...]:
 
 def kept(items: tuple[PromptItem, ...], prompt_tokens: int) -> tuple[PromptItem, ...]:
     """The items that lie whole in a prompt of this length: what is cut short is not encoded."""
-    if not items:  # of nearly every request
-        return items
     return tuple(item for item in items if item.end_tokens <= prompt_tokens)
 
 

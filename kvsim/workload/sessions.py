@@ -101,7 +101,7 @@ class Sessions(WorkloadOptions):
                 limit,
                 clients,
                 here.start,
-                clients.adapter(here.start),
+                clients.adapters[here.start],
             )
             requests += made
             last.append(made[-1].id if made else start.after)
@@ -166,7 +166,7 @@ def _conversation(
                 prompt_tokens=tokens,
                 output_tokens=output,
                 max_tokens=max_tokens,
-                priority=clients.priority(first_index + turn),
+                priority=clients.priorities[first_index + turn],
                 n=clients.n,
                 prompt_runs=under_adapter((*head, (content, said)), adapter),
                 output_start=adapter_id(content + said, adapter),

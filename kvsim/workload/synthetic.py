@@ -78,27 +78,36 @@ class Synthetic(WorkloadOptions):
         after = [-1] * count if schedule.after is None else schedule.after.tolist()
         think = [0] * count if schedule.think_ps is None else schedule.think_ps.tolist()
         requests = []
-        for index, (arrival_ps, prompt_tokens, output_tokens) in enumerate(
-            zip(schedule.arrival_ps.tolist(), prompts.tolist(), outputs.tolist(), strict=True)
+        columns = zip(
+            schedule.arrival_ps.tolist(),
+            prompts.tolist(),
+            outputs.tolist(),
+            clients.priorities,
+            clients.adapters,
+            strict=True,
+        )
+        for index, (arrival_ps, prompt_tokens, output_tokens, priority, adapter) in enumerate(
+            columns
         ):
-            runs = prefixes[index] or None
-            adapter = clients.adapter(index)
+            runs, whole = prefixes[index] or None, items[index]
+            if whole:
+                whole = kept(whole, prompt_tokens)
             if runs is not None:
                 runs = under_adapter(filled(runs, prompt_tokens, ids), adapter)
             output, max_tokens = clients.output(output_tokens)
             requests.append(
                 Request(
-                    id=f"r{index}",
-                    arrival_ps=arrival_ps,
-                    prompt_tokens=prompt_tokens,
-                    output_tokens=output,
-                    max_tokens=max_tokens,
-                    priority=clients.priority(index),
-                    n=clients.n,
-                    prompt_runs=runs,
+                    f"r{index}",
+                    arrival_ps,
+                    prompt_tokens,
+                    output,
+                    max_tokens,
+                    priority,
+                    clients.n,
+                    runs,
                     after=None if after[index] < 0 else f"r{after[index]}",
                     think_ps=think[index],
-                    items=kept(items[index], prompt_tokens),
+                    items=whole,
                     adapter=adapter,
                 )
             )

@@ -135,7 +135,7 @@ def _requests(trace: Trace, schedule: Schedule | None, clients: Clients) -> list
                 content = contents[tokens, name_of_item] = private.take(tokens)
             items.append(PromptItem(start, tokens, content))
         whole = kept(tuple(items), row.prompt_tokens)
-        adapter = clients.adapter(index)
+        adapter = clients.adapters[index]
         if adapter is None and row.adapter is not None:
             adapter = adapters.setdefault(row.adapter, len(adapters))
         if runs is not None:
@@ -147,7 +147,7 @@ def _requests(trace: Trace, schedule: Schedule | None, clients: Clients) -> list
                 prompt_tokens=row.prompt_tokens,
                 output_tokens=output_tokens,
                 max_tokens=max_tokens,
-                priority=clients.priority(index),
+                priority=clients.priorities[index],
                 n=clients.n,
                 prompt_runs=runs,
                 after=after,

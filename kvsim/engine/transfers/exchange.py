@@ -8,7 +8,7 @@ never in the middle of a step.
 from collections.abc import Callable, Container, Hashable
 from typing import NamedTuple, Protocol, cast
 
-from kvsim.engine.moments import EngineClock
+from kvsim.engine.clock import EngineClock
 
 NEVER = 1 << 62  # ps
 ABANDONED = "its client left when the prompt was computed"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
+from kvsim.engine.clock import EngineClock
 from kvsim.engine.engine import Engine
-from kvsim.engine.moments import EngineClock
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.transfers.network import Network
 from kvsim.request import Request

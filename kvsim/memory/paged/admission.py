@@ -99,6 +99,9 @@ class AdmissionNeeds:
         # Whether hits end inside a block, which is then copied.
         self._inside = sizes.aligned if sizes.inner else None
         self._unit = sizes.match
+        self._blocks = f"blocks of {shape.block_size} tokens"
+        if not one_table:
+            self._blocks += " in a group of layers"
         # Groups by equal needs of blocks, and the number of groups of each kind.
         kinds = Counter(group.bucket for group in groups)
         first = {group.bucket: group for group in groups}
@@ -114,10 +117,7 @@ class AdmissionNeeds:
             beside = " beside its watermark"
         if rules.spare_block and request.output_tokens > 1:
             need = max(need, ceil_div(final - 1, size) + 1)  # for its last step
-        unit = f"blocks of {size} tokens"
-        if not self._one_table:
-            unit += " in a group of layers"
-        return self._shape.refusal(need, unit, beside)
+        return self._shape.refusal(need, self._blocks, beside)
 
     def hits(self, seq: Sequence) -> Hits:
         """Blocks that `seq` can share: hits of the cache, or the prompt of its fork family."""

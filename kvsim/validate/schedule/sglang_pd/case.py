@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from kvsim.engine.arrivals import Arrivals
+from kvsim.engine.clock import EngineClock
 from kvsim.engine.engine import Engine
-from kvsim.engine.moments import EngineClock
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from kvsim.engine.arrivals import Arrivals
+from kvsim.engine.clock import EngineClock
 from kvsim.engine.connected_engine import ConnectedEngine
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.multi import MultiConnector
@@ -16,7 +17,6 @@ from kvsim.engine.connectors.nixl.producer import NixlProducer
 from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.shared import Shared
-from kvsim.engine.moments import EngineClock
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.connected import ConnectedScheduler
 from kvsim.engine.speculation.acceptance import RecordedAcceptance
