@@ -15,7 +15,11 @@ def check_served(stream: Stream, spec: ReplicaSpec, *, apart: bool) -> None:
     what = "items" if special.items else "an adapter"
     for found, where, remedy in (
         (apart, "disaggregation", "leave the table out"),
-        (spec.connector is not None, "tier", "leave the tiers out"),
+        (
+            spec.connector is not None and not spec.loads_special,
+            "tier",
+            'kind = "vllm-offloading" and nothing behind it, or leave the tiers out',
+        ),
         (spec.speculation is not None, "speculative_config", "leave the table out"),
         (not spec.scheduler.serves_special, "scheduler", 'kind = "continuous" as vllm-0.33'),
     ):

@@ -18,7 +18,9 @@ def with_tiers(spec: ReplicaSpec, scenario: Scenario, device: Device) -> Replica
         return spec
     first, *behind = scenario.tier
     plan = first.connector(_site(spec, scenario, device), behind)
-    return spec.with_connector(plan.build, copies_hold_blocks=plan.holds)
+    return spec.with_connector(
+        plan.build, copies_hold_blocks=plan.holds, loads_special=plan.loads_special
+    )
 
 
 def shared_by(scenario: Scenario) -> str | None:

@@ -92,7 +92,7 @@ class ConnectedEngine(Engine):
         """Whether there is something to poll for, or to schedule without an arrival."""
         scheduler = self._connected
         waits = scheduler.queues.holding or scheduler.kept or scheduler.put_off
-        return bool(waits or self._connector.busy)
+        return bool(waits or scheduler.running or scheduler.skips or self._connector.busy)
 
     def _poll(self, plan: Plan) -> Generator[simpy.Event, None, None]:
         """Process the output of the oldest step in flight, where it or the newest is empty; sleep
@@ -118,7 +118,7 @@ class ConnectedEngine(Engine):
         if self._goes_on or self._ended or scheduler.running or self._left:
             yield from self._nap()
             return
-        while self._in_flight:
+        while self._in_flight and not len(scheduler.waiting):  # else one came in the meantime
             last = self._in_flight.popleft()
             self._return(last, self.now_ps)
             self._finished(last, self.now_ps)
@@ -129,14 +129,19 @@ class ConnectedEngine(Engine):
         """
         self._poll_due()
         now, connector = self.now_ps, self._connector
-        if self._quiet and not connector.busy and not self._connected.kept:
+        quiet = self._quiet and not self.scheduler.running
+        steps = any(not plan.empty for plan in self._in_flight)
+        rests = self._quiet and not (steps or connector.busy or self._connected.kept)
+        if quiet and rests:
             self._connected.queues.check_deadlock()
-        circles = connector.circles and not (self.scheduler.running or len(self.scheduler.waiting))
+        requests = len(self.scheduler.running) + len(self.scheduler.waiting)
+        circles = rests if requests else connector.circles
         if circles and self.env.only_circles:
+            self._connected.check_stuck()
             self.stopped = True
             return
         idle_ps, count = connector.idle_ps, 1
-        if self._leaps and connector.journal is None and self._quiet:
+        if self._leaps and connector.journal is None and quiet:
             count = max(1, ceil_div(connector.quiet_until(now) - now, idle_ps))
         if count == 1:
             self.env.num_circling += int(circles)
@@ -154,7 +159,7 @@ class ConnectedEngine(Engine):
     def _quiet(self) -> bool:
         """Whether only the connector, or an arrival, can change what the next schedule() does."""
         scheduler = self._connected
-        if self._news or scheduler.running or scheduler.put_off or scheduler.loads:
+        if self._news or scheduler.put_off or scheduler.loads:
             return False
         return not any(any(report) for report in self._reports.values())
 

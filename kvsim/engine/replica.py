@@ -48,9 +48,10 @@ class ReplicaSpec:
     speculation: method of speculative decoding, None without it; acceptance: how many drafts are
     accepted. unwatched, states, window_tokens, pool_tokens, plan: see `MemorySpec`.
     connector: makes the KV connector of the engine; None without one. copies_hold_blocks: copies of
-    the connector keep blocks from being freed. shared: tiers that replicas on one clock have in
-    common; None: the replica is alone. hicache: tiers behind the device under SGLang's scheduler;
-    None: those of the allocator's options. asks_blocks: the connector asks for block ids.
+    the connector keep blocks from being freed. loads_special: it serves images, adapters.
+    shared: tiers that replicas on one clock have in common; None: the replica is alone.
+    hicache: tiers behind the device under SGLang's scheduler; None: those of the allocator's
+    options. asks_blocks: the connector asks for block ids.
     stages: of the pipeline; as many steps are then in flight, and one more if scheduling is
     asynchronous.
     """
@@ -73,6 +74,7 @@ class ReplicaSpec:
     connector: "Callable[[Shared], Connector] | None" = None
     hicache: "Hierarchy | None" = None
     copies_hold_blocks: bool = False
+    loads_special: bool = False
     shared: Shared | None = None
     asks_blocks: bool = True
     stages: int = 1
@@ -88,14 +90,11 @@ class ReplicaSpec:
         *,
         copies_hold_blocks: bool = False,
         asks_blocks: bool = True,
+        loads_special: bool = False,
     ) -> "ReplicaSpec":
         """The same engine with a KV connector."""
-        return replace(
-            self,
-            connector=connector,
-            copies_hold_blocks=copies_hold_blocks,
-            asks_blocks=asks_blocks,
-        )
+        changed = replace(self, connector=connector, loads_special=loads_special)
+        return replace(changed, copies_hold_blocks=copies_hold_blocks, asks_blocks=asks_blocks)
 
     def memory_spec(self) -> MemorySpec:
         """The pool for the allocator to build on."""

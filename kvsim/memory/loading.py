@@ -40,7 +40,9 @@ class LoadingPromise(Protocol):
         ...
 
     def end_load(self, seq: Sequence, num_tokens: int) -> None:
-        """The first `num_tokens` slots of a loading sequence are valid, and known content."""
+        """The first `num_tokens` slots of a sequence are valid, and known content: its load has
+        ended, or the last of its steps has returned.
+        """
         ...
 
     def resume(self, seq: Sequence, demand: Demand) -> bool:

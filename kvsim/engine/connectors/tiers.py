@@ -39,11 +39,12 @@ class TierSite(NamedTuple):
 
 class ConnectorPlan(NamedTuple):
     """build: makes the connector of an engine; what it shares is that of all on its clock. holds:
-    its copies hold blocks of the device.
+    its copies hold blocks of the device. loads_special: it serves images and adapters.
     """
 
     build: "Callable[[Shared], Connector]"
     holds: bool = False
+    loads_special: bool = False
 
 
 class TierOptions(Options):

@@ -217,7 +217,9 @@ class Continuous(SchedulerOptions):
         self, kind: type[ContinuousScheduler], parts: ContinuousParts
     ) -> ContinuousScheduler:
         """A scheduler of this kind with its limits on images and adapters."""
-        made = kind(parts)
+        return self._with_limits(kind(parts))
+
+    def _with_limits(self, made: ContinuousScheduler) -> ContinuousScheduler:
         loras = self.most_adapters
         load_ps = round(self.lora_load_ms * PS_PER_MS)
         slots = AdapterSlots(loras, self.max_cpu_loras or loras, load_ps)
@@ -255,7 +257,8 @@ class Continuous(SchedulerOptions):
         from kvsim.engine.schedulers.connected import ConnectedScheduler  # few runs have tiers
 
         parts = self._parts(allocator, max_model_len, self._policies(allocator))
-        return ConnectedScheduler(parts, connector, overlaps=self.async_scheduling)
+        made = ConnectedScheduler(parts, connector, overlaps=self.async_scheduling)
+        return self._with_limits(made)
 
     def _parts(
         self, allocator: Allocator, max_model_len: int, policies: Policies

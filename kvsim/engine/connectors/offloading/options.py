@@ -97,7 +97,7 @@ class VllmOffloading(HostTierOptions):
             disk = behind[0].behind_host(chunk_bytes, chunk_tokens, shared)
             return TieredConnector(settings, worker, disk)
 
-        return ConnectorPlan(build)
+        return ConnectorPlan(build, loads_special=not behind)
 
     def _check_groups(self, groups: tuple[OffloadedGroup, ...], site: TierSite) -> None:
         """InputError for what several kinds of layers cannot have."""

@@ -62,4 +62,10 @@ class OffloadCase(VllmSchedule):
         by_group = len(self.engine.offload.groups) > 1
         overlaps = self.engine.async_scheduling
         kind = DiskRows if self.engine.offload.tiers else OffloadRows
-        return kind(by_step, stall_once=stall_once, by_group=by_group, overlaps=overlaps)
+        return kind(
+            by_step,
+            stall_once=stall_once,
+            by_group=by_group,
+            overlaps=overlaps,
+            encodes=self.engine.encoder_cache_size is not None,
+        )

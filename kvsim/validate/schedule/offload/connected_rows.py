@@ -35,8 +35,9 @@ class ConnectedRows(VllmRows):
         stall_once: bool,
         by_group: bool,
         overlaps: bool,
+        encodes: bool = False,
     ) -> None:
-        super().__init__(by_step, stall_once=stall_once, by_group=by_group)
+        super().__init__(by_step, stall_once=stall_once, by_group=by_group, encodes=encodes)
         self.journal = ConnectorJournal()
         self._overlaps, self._watching = overlaps, False
 

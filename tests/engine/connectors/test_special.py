@@ -1,0 +1,116 @@
+"""Images and adapters in front of host memory: runs of steps, what is found, and refusals."""
+
+from typing import Any
+
+import pytest
+
+from kvsim.plumbing.errors import InputError
+from kvsim.results.summary import RunSummary
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+HOST = {"kind": "vllm-offloading", "kv_offloading_size": 8.0}
+IMAGES = [
+    {
+        "tokens": {"kind": "uniform", "min_tokens": 64, "max_tokens": 500},
+        "count": 6,
+        "share": 0.7,
+        "per_prompt": {"kind": "uniform", "min_tokens": 1, "max_tokens": 2},
+    }
+]
+
+
+def tables(**workload: Any) -> dict[str, Any]:
+    """Eight conversations of six turns, with such requests, over a pool of three."""
+    return {
+        "seed": 3,
+        "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
+        "device": {"name": "h100-80gb"},
+        "memory": {"kv_cache_tokens": 20_000},
+        "allocator": [{"kind": "paged"}],
+        "scheduler": {
+            "kind": "continuous",
+            "max_num_batched_tokens": 2048,
+            "max_loras": 2,
+            "lora_load_ms": 3.0,
+            "encoder_us_per_token": 5.0,
+            "encoder_cache_size": 1200,
+        },
+        "workload": {
+            "kind": "sessions",
+            "num_sessions": 8,
+            "max_context": "max_model_len",
+            "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
+            "turns": {"kind": "fixed", "tokens": 6},
+            "prompt": {"kind": "uniform", "min_tokens": 300, "max_tokens": 900},
+            "output": {"kind": "fixed", "tokens": 40},
+            "think": {"kind": "exponential", "mean_s": 2.0},
+            **workload,
+        },
+        "tier": [HOST],
+    }
+
+
+def run(table: dict[str, Any]) -> RunSummary:
+    simulation = Simulation(Scenario.from_table(table))
+    (options,), (label,) = simulation.scenario.allocator, simulation.labels
+    return simulation.run(options, label).summary
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+@pytest.mark.parametrize("budget", [0, 1 << 30])
+def test_runs_of_steps_give_the_numbers_of_single_steps(*, overlaps: bool, budget: int) -> None:
+    table = tables(items=IMAGES, adapters={"count": 4})
+    table["scheduler"] |= {"async_scheduling": overlaps, "max_loras": 1}
+    table["tier"] = [HOST | {"sync_load_budget_bytes": budget}]
+    together, singly = run(table), run(table | {"max_steps": 1})
+    assert together.simulated() == singly.simulated()
+    assert together.prefix_cache.host_hit_tokens
+    assert together.adapters is not None
+    assert together.adapters.delayed
+    assert together.encoder is not None
+
+
+def test_host_memory_finds_blocks_by_adapter() -> None:
+    """Every turn of a conversation has its adapter, so that as much is found as without any."""
+    found = [run(tables(**each)) for each in ({}, {"adapters": {"count": 1}})]
+    plain, adapted = (each.prefix_cache for each in found)
+    assert plain.host_hit_tokens > 0
+    assert adapted.hit_tokens == pytest.approx(plain.hit_tokens, rel=0.05)
+
+
+def test_a_load_spares_the_encoder() -> None:
+    """An image whose KV is loaded as a whole is not encoded again."""
+    with_tier, without = tables(items=IMAGES), tables(items=IMAGES)
+    without["tier"] = []
+    spared, computed = run(with_tier).encoder, run(without).encoder
+    assert spared is not None
+    assert computed is not None
+    assert spared.encoded_tokens < computed.encoded_tokens
+
+
+@pytest.mark.parametrize(
+    "tier",
+    [
+        [HOST, {"kind": "file-system"}],
+        [{"kind": "vllm-simple-offloading", "kv_offloading_size": 8.0}],
+        [{"kind": "lmcache", "max_local_cpu_size": 1.0}],
+    ],
+)
+@pytest.mark.parametrize("workload", [{"items": IMAGES}, {"adapters": {"count": 2}}])
+def test_tiers_without_images_and_adapters_say_so(
+    tier: list[dict[str, Any]], workload: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match=r"not simulated with it.*vllm-offloading"):
+        run(tables(**workload) | {"tier": tier})
+
+
+def test_an_image_that_no_step_reaches_is_an_error() -> None:
+    """vLLM runs for ever where a whole image is longer than the longest chunk of a prompt."""
+    table = tables(items=IMAGES)
+    table["scheduler"] |= {
+        "disable_chunked_mm_input": True,
+        "long_prefill_token_threshold": 100,
+    }
+    with pytest.raises(InputError, match=r"waits for ever.*long_prefill_token_threshold"):
+        run(table)
