@@ -18,8 +18,8 @@ class Shares(Figure):
 
     title: ClassVar[str] = "The pool, on average"
     note: ClassVar[str] = (
-        "Each bar is the whole pool, averaged over the run. Blue did the work, the warm colours "
-        "were held without working, the greys were free."
+        "Each bar is the whole pool, averaged over the run. Blue is in use or cached, "
+        "warm colours are held and not in use, grey is free."
     )
     nothing: ClassVar[str] = "No run took any time, so there is no average to draw."
     classes: ClassVar[bool] = True

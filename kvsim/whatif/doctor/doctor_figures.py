@@ -15,18 +15,20 @@ from kvsim.whatif.doctor.examined_run import ExaminedRun
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-# Okabe and Ito's hues, as the ledger's classes have them: blue works, warm hues wait.
+# Okabe and Ito's hues, as the ledger's classes have them: blue runs, warm hues wait.
 LOOKS = {
     "running": ClassLook("running", "working", "#0072b2", "#ffffff", "", "In a step."),
-    "limit": ClassLook("at max_num_seqs", "held, not working", "#e69f00", "#1a1a1a", "", ""),
-    "memory": ClassLook("for memory", "held, not working", "#d55e00", "#ffffff", "", ""),
-    "holes": ClassLook("for a hole", "held, not working", "#cc79a7", "#1a1a1a", "", ""),
-    "adapters": ClassLook(
-        "for an adapter's slot", "held, not working", "#f0e442", "#1a1a1a", "", ""
+    "limit": ClassLook("waiting: max_num_seqs", "held, not working", "#e69f00", "#1a1a1a", "", ""),
+    "memory": ClassLook("waiting: memory", "held, not working", "#d55e00", "#ffffff", "", ""),
+    "holes": ClassLook(
+        "waiting: a large enough gap", "held, not working", "#cc79a7", "#1a1a1a", "", ""
     ),
-    "encoder": ClassLook("for the encoder", "held, not working", "#009e73", "#ffffff", "", ""),
-    "loads": ClassLook("for a load", "held, not working", "#56b4e9", "#1a1a1a", "", ""),
-    "step": ClassLook("for the step", "free", "#bdbdbd", "#1a1a1a", "", ""),
+    "adapters": ClassLook(
+        "waiting: an adapter's slot", "held, not working", "#f0e442", "#1a1a1a", "", ""
+    ),
+    "encoder": ClassLook("waiting: the encoder", "held, not working", "#009e73", "#ffffff", "", ""),
+    "loads": ClassLook("waiting: a load", "held, not working", "#56b4e9", "#1a1a1a", "", ""),
+    "step": ClassLook("waiting: room in a step", "free", "#bdbdbd", "#1a1a1a", "", ""),
 }
 
 APART = ("adapters", "encoder", "loads")

@@ -26,7 +26,7 @@ from kvsim.whatif.findings import (
 from kvsim.whatif.intervals import ratio_text
 from kvsim.whatif.servers import program, server_command
 
-_RARE = ("... for a slot of an adapter", "... for the encoder", "... for content that loads")
+_RARE = ("... for an adapter's slot", "... for the encoder", "... for a load")
 _EMPTY = ("reserved", "overprovisioned", "rounding", "transient", "external")
 
 
@@ -38,8 +38,8 @@ def doctor_findings(diagnosis: Diagnosis) -> Findings:
     if diagnosis.cured is not case:
         runs.append(("cured", diagnosis.cured))
     note = (
-        "The mean from arrival to the last token, and what held the queue meanwhile. Blue ran, "
-        "the warm colours waited for what a setting or memory decides, grey for its turn."
+        "The mean time of a request from its arrival to its last token. In blue it ran. In the "
+        "other colours it waited, and the legend says for what."
     )
     times, pools = doctor_figures.times(runs), doctor_figures.pools(runs)
     sections: list[Section] = [
@@ -122,17 +122,17 @@ def _signs(case: ExaminedRun) -> dict[str, str]:
         **{f"{name}, mean (p99)": _latency(each) for name, each in latencies.items()},
         "running, mean": numbers.number(summary.running_mean),
         "waiting, mean": numbers.number(summary.waiting_mean),
-        "time spent waiting at max_num_seqs": numbers.percent(waits.limit),
+        "time spent waiting for max_num_seqs": numbers.percent(waits.limit),
         "... for memory": numbers.percent(waits.memory),
-        "... for a hole large enough": numbers.percent(waits.holes),
-        "... for room in the step": numbers.percent(waits.step),
-        "... for a slot of an adapter": numbers.percent(waits.adapters),
+        "... for a large enough gap": numbers.percent(waits.holes),
+        "... for room in a step": numbers.percent(waits.step),
+        "... for an adapter's slot": numbers.percent(waits.adapters),
         "... for the encoder": numbers.percent(waits.encoder),
-        "... for content that loads": numbers.percent(waits.loads),
+        "... for a load": numbers.percent(waits.loads),
         "preemptions": numbers.count(summary.preemptions),
         "tokens computed again": numbers.percent(case.recomputed_share),
         "prompt tokens found": numbers.percent(case.hit_share) if case.caching else "no cache",
-        "pool at work": numbers.percent(case.share("used")),
+        "pool in use": numbers.percent(case.share("used")),
         "pool held and empty": numbers.percent(sum(map(case.share, _EMPTY))),
         "requests refused": numbers.count(summary.requests.rejected),
     }

@@ -53,7 +53,7 @@ def test_the_same_patient_gets_the_same_answer_and_a_page(tmp_path: Path) -> Non
 def test_the_terminal_says_it_too() -> None:
     words = run(str(HEALTHY), *QUICK)
     assert "Healthy: nothing was found that hurts." in words
-    assert "time spent waiting at max_num_seqs" in words
+    assert "time spent waiting for max_num_seqs" in words
 
 
 @pytest.mark.parametrize(

@@ -115,4 +115,4 @@ def test_the_doctor_names_the_adapters_and_not_the_memory() -> None:
     assert cause.cure is not None
     assert cause.cure.flags.startswith("--max-loras ")
     signs = next(each for each in doctor_findings(diagnosis).sections if each.title == "Signs")
-    assert any("slot of an adapter" in str(row[0]) for row in signs.rows)  # type: ignore[union-attr]
+    assert any("adapter's slot" in str(row[0]) for row in signs.rows)  # type: ignore[union-attr]

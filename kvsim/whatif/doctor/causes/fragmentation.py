@@ -24,11 +24,11 @@ class Fragmentation(Cause):
         if sum(lost.values()) < SUBSTANTIAL:
             return None
         shares = ", ".join(f"{100 * share:.0f} % {name}" for name, share in lost.items())
-        evidence = [f"of the pool {shares}; {100 * case.share('used'):.0f} % was at work"]
+        evidence = [f"of the pool {shares}; {100 * case.share('used'):.0f} % was in use"]
         if case.waits.holes >= SUBSTANTIAL:
             evidence.append(
-                f"requests spent {100 * case.waits.holes:.0f} % of their time waiting for a hole "
-                "large enough, while the bytes were there"
+                f"requests spent {100 * case.waits.holes:.0f} % of their time waiting for a large "
+                "enough gap, while the pool had as many free bytes"
             )
         entry = {"kind": "paged"}
         cure = Cure({"allocator.0": entry}, "vllm serve, whose memory is blocks")
