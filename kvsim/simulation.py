@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import assemble, clock, serve_all
-from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.fleet.members import AnyPart, FleetMember, FleetPart, MemberHooks, SingleReplica
 from kvsim.front_end import FrontEnd, behind
 from kvsim.known_before import cache_left_off, known_before
@@ -228,9 +227,7 @@ class Simulation(SizedScenario):
             num_lost=num_lost,
             began_s=began_s,
             window=self.scenario.window,
-            verified=replica.scheduler.verifier
-            if isinstance(replica.scheduler, SpeculatingScheduler)
-            else None,
+            verified=getattr(replica.scheduler, "verifier", None),
             shareable=shareable,
             known_before=self.known_before,
         )

@@ -59,6 +59,10 @@ class Speculation(NamedTuple):
         """The same in an engine that neither hashes nor reads ahead."""
         return self._replace(hashes_ahead=False, modules=1, counts_inputs=False)
 
+    def without_ahead_hashes(self) -> "Speculation":
+        """The same beside a KV connector, whose keys cover their own tokens alone."""
+        return self._replace(hashes_ahead=False)
+
     def check(self) -> None:
         """Raise InputError on a method that is none, or no tokens."""
         if self.method not in METHODS:

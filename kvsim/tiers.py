@@ -61,14 +61,9 @@ def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
             value="host_cache_gib" if options.host_cache_gib is not None else "copy-on-write",
             remedy="leave it out",
         )
-    if scenario.speculative_config is not None:
-        raise InputError(
-            "tiers under tokens drafted ahead are not simulated",
-            where="tier",
-            value=TIERS.name_of(scenario.tier[0]),
-            remedy="leave [[tier]] or speculative_config out",
-        )
     groups, block_bytes = _groups(spec, options)
+    if scenario.speculative_config is not None:
+        _check_drafts(scenario, groups)
     interval, rules = options.prefix_cache_retention_interval, spec.scheduler.block_rules
     retention = rules.default_retention if interval is None else interval
     return TierSite(
@@ -82,12 +77,28 @@ def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
     )
 
 
+def _check_drafts(scenario: Scenario, groups: tuple[OffloadedGroup, ...]) -> None:
+    """Raise InputError for tiers that are not simulated under tokens drafted ahead."""
+    first, *behind = scenario.tier
+    config = scenario.speculative_config
+    block = config is not None and config.speculation.rules.block_queries
+    if behind or len(groups) > 1 or block or not first.beside_drafts:
+        raise InputError(
+            "tokens drafted ahead are simulated in front of host memory alone, with one block "
+            "table, and not by dflash",
+            where="tier",
+            value=" + ".join(TIERS.name_of(each) for each in scenario.tier),
+            remedy='[[tier]] kind = "vllm-offloading" alone, or leave it or speculative_config out',
+        )
+
+
 def _groups(spec: ReplicaSpec, options: Paged) -> tuple[tuple[OffloadedGroup, ...], int]:
     """The groups of layers with chunks of one block, and the bytes of a block of the device."""
     layout, size = spec.layout, options.block_size
     if is_uniform(layout, windows=not options.disable_hybrid_kv_cache_manager):
         block_bytes = layout.bytes_per_token * size
-        return (OffloadedGroup(size, 1, block_bytes),), block_bytes
+        drafts = any(group.draft_layers for group in layout.groups) and _reads_ahead(spec)
+        return (OffloadedGroup(size, 1, block_bytes, drafts=drafts),), block_bytes
     if layout.has_own_blocks:
         raise InputError(
             "tiers behind caches with blocks of their own are not simulated",
@@ -98,6 +109,11 @@ def _groups(spec: ReplicaSpec, options: Paged) -> tuple[tuple[OffloadedGroup, ..
     grouping = spec.plan or options.grouping(layout, spec.scheduler.block_rules)
     _check_states(grouping, options)
     return tuple(_offloaded(group) for group in grouping.groups), grouping.block_bytes
+
+
+def _reads_ahead(spec: ReplicaSpec) -> bool:
+    """Whether the KV of a drafter's layers follows from the next token too."""
+    return spec.speculation is not None and spec.speculation.rules.keys_read_ahead
 
 
 def _offloaded(group: BlockGroup) -> OffloadedGroup:

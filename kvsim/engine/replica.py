@@ -121,7 +121,10 @@ class ReplicaSpec:
     @property
     def _speculation(self) -> Speculation | None:
         """Speculative decoding as the version of this scheduler does it."""
-        return None if self.speculation is None else self.scheduler.drafting(self.speculation)
+        if self.speculation is None:
+            return None
+        found = self.scheduler.drafting(self.speculation)
+        return found if self.connector is None else found.without_ahead_hashes()
 
     def build(self) -> Scheduler:
         """A new scheduler over a new allocator on an empty pool. InputError for options that do not
@@ -140,10 +143,10 @@ class ReplicaSpec:
         allocator = self.allocator.build(self.memory_spec())
         if self.stages > 1:
             return self.scheduler.staged(allocator, self.max_model_len, self.stages, verifier)
+        if self.connector is not None:
+            connector = self.connector(self.shared or Shared())
+            return self.scheduler.connected(allocator, self.max_model_len, connector, verifier)
         if verifier is None:
-            if self.connector is not None:
-                connector = self.connector(self.shared or Shared())
-                return self.scheduler.connected(allocator, self.max_model_len, connector)
             scheduler = self.scheduler.build(allocator, self.max_model_len)
             if self.allocator.hierarchical:
                 from kvsim.engine.hicache.hierarchy import check_hierarchy

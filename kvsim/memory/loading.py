@@ -61,8 +61,10 @@ class LoadingPromise(Protocol):
         """A finished sequence keeps its blocks until another engine has read them."""
         ...
 
-    def lacking_blocks(self, seq: Sequence) -> int:
-        """Blocks that a sequence with memory still needs for all its known tokens."""
+    def lacking_blocks(self, seq: Sequence, num_tokens: int) -> int:
+        """Blocks that a sequence with memory still needs for its `num_tokens` known tokens, and for
+        the step behind them if that verifies drafts.
+        """
         ...
 
     def junction_tokens(self, seq: Sequence) -> int:

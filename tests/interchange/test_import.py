@@ -426,16 +426,30 @@ def test_an_option_that_a_known_model_cannot_have_is_named(
         import_sources([f"vllm serve Qwen/Qwen3-8B {flags}"], {"gpu": "h100"}, tmp_path / "a.toml")
 
 
-def test_host_memory_beside_drafts_is_left_out_and_what_is_written_runs(tmp_path: Path) -> None:
-    drafts = '{"method": "ngram", "num_speculative_tokens": 3}'
-    command = f"vllm serve Qwen/Qwen3-8B --kv-offloading-size 40 --speculative-config '{drafts}'"
+DRAFTED = (
+    "vllm serve Qwen/Qwen3-8B --speculative-config "
+    """'{"method": "ngram", "num_speculative_tokens": 3}' """
+)
+
+
+def test_host_memory_beside_drafts_is_kept_and_what_is_written_runs(tmp_path: Path) -> None:
+    command = f"{DRAFTED} --kv-offloading-size 40"
     made = import_sources([command], {"gpu": "h100"}, tmp_path / "a.toml")
     assert "host_cache_gib" not in made.scenario["allocator"][0]
-    assert "tier" not in made.scenario
+    assert [tier["kind"] for tier in made.scenario["tier"]] == ["vllm-offloading"]
     assert made.scenario["scheduler"]["async_scheduling"] is False
-    assert any("host memory behind the device is left out" in note for note in made.notes)
     Simulation(Scenario.from_table(made.scenario), [])
     assert not any("kvsim run refuses" in note for note in made.notes)
+
+
+def test_a_tier_that_is_not_simulated_beside_drafts_is_left_out(tmp_path: Path) -> None:
+    config = '{"kv_connector": "SimpleCPUOffloadConnector", "kv_role": "kv_both",'
+    config += ' "kv_connector_extra_config": {"cpu_bytes_to_use": 42949672960}}'
+    command = f"{DRAFTED} --kv-transfer-config '{config}'"
+    made = import_sources([command], {"gpu": "h100"}, tmp_path / "a.toml")
+    assert "tier" not in made.scenario
+    assert any("host memory behind the device is left out" in note for note in made.notes)
+    Simulation(Scenario.from_table(made.scenario), [])
 
 
 def test_what_a_run_would_refuse_is_told(tmp_path: Path) -> None:

@@ -109,8 +109,14 @@ class DeviceBlocks(Protocol):
         """The recurrent states that got a key since the last call, by sequence."""
         ...
 
+    def held_before(self, seq: Sequence) -> list[int] | None:
+        """Blocks by layer group that a sequence had before the step being scheduled; None: as many
+        as its tokens fill.
+        """
+        ...
+
     def computed_tokens(self, seq: Sequence) -> int:
-        """Slots of a sequence, those of the step being scheduled included."""
+        """Slots of a sequence, those of the step being scheduled and all its drafts included."""
         ...
 
     def known_tokens(self, seq: Sequence) -> int:

@@ -70,6 +70,11 @@ class TierOptions(Options):
         """Whether prefill replicas, whose prompts decode replicas read, have it too."""
         return False
 
+    @property
+    def beside_drafts(self) -> bool:
+        """Whether an engine that drafts tokens ahead has it."""
+        return False
+
     def behind_host(
         self, chunk_bytes: int, chunk_tokens: tuple[int, ...], shared: "Shared"
     ) -> "Disk":

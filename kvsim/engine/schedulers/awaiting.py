@@ -34,7 +34,7 @@ class AwaitingScheduler(ContinuousScheduler):
     def __init__(self, parts: ContinuousParts, connector: Connector) -> None:
         allocator, policies = parts.allocator, parts.policies
         self.queues = HoldingQueues(policies.waiting)
-        super().__init__(parts._replace(policies=policies._replace(waiting=self.queues)))
+        self._base(parts._replace(policies=policies._replace(waiting=self.queues)))
         if not isinstance(allocator, LoadingPromise):
             raise InvariantError(f"{type(allocator).__name__} has no blocks to load into")
         self._blocks: LoadingPromise = allocator
@@ -44,6 +44,12 @@ class AwaitingScheduler(ContinuousScheduler):
         self.found: list[tuple[Sequence, TierHit]] = []
         self.hit_tokens = 0
         self._num_unready = 0  # sequences that own blocks and lack a slot or embeddings
+        self._resumed: list[Sequence] = []  # in this step, after their loads
+        self._prefills = self._runs = False  # what the step computes of running sequences
+
+    def _base(self, parts: ContinuousParts) -> None:
+        """What it is without a connector."""
+        ContinuousScheduler.__init__(self, parts)
 
     def passed_by(self) -> dict[str, int]:
         loads = len(self.queues.holding) - self._num_unready + len(self.put_off)
@@ -56,11 +62,14 @@ class AwaitingScheduler(ContinuousScheduler):
 
     def _admit(self, plan: Plan, budget: int, threshold: int) -> None:
         self._num_unstarted = self._num_unencoded = self._num_unready = 0
+        self._resumed = []
+        self._prefills = any(chunk.seq in self.prefilling for chunk in plan.chunks)
+        self._runs = not plan.empty
         left = self._resume_loaded(plan, budget, threshold)
         if left is None:
             return
         passed_over: list[Sequence] = []
-        while left > 0 and len(self.running) < self._knobs.max_num_seqs:
+        while left > self._input_slots and len(self.running) < self._knobs.max_num_seqs:
             if self.waiting.head is None:
                 break
             more = self._admit_head(self.waiting.head, plan, left, threshold, passed_over)
@@ -94,7 +103,7 @@ class AwaitingScheduler(ContinuousScheduler):
         if match.waits:
             return left if self._start_load(seq, plan, device_tokens, match) else None
         cached = Cached(device_tokens + match.tokens, False)
-        new_tokens = self._first_chunk(seq, cached.tokens, left, threshold)
+        new_tokens, drafts = self._first_chunk(seq, cached.tokens, left, threshold)
         if not new_tokens:
             return None
         new_tokens = self._allowed(seq, cached.tokens, new_tokens)
@@ -102,13 +111,13 @@ class AwaitingScheduler(ContinuousScheduler):
             self._num_unencoded += 1
             passed_over.append(self.waiting.pop())
             return left
-        fit_tokens = self._fit_tokens(seq, cached.tokens + new_tokens)
-        if not self._admit_first(plan, cached, new_tokens, fit_tokens):
+        fit_tokens = self._fit_tokens(seq, cached.tokens + new_tokens - drafts)
+        if not self._admit_first(plan, cached, new_tokens, fit_tokens, drafts):
             return None
         self.connector.allocated(seq, device_tokens, match)
         if match.tokens:
             self._count_hit(seq, device_tokens, match)
-        return left - new_tokens
+        return left - new_tokens - self._input_slots
 
     def _resume_loaded(self, plan: Plan, budget: int, threshold: int) -> int | None:
         """Start sequences with finished loads; returns the rest of `budget`, None if one of them
@@ -118,7 +127,7 @@ class AwaitingScheduler(ContinuousScheduler):
         if len(queues.holding) == len(queues.loading):
             return left
         for seq in queues.in_turn:
-            if left <= 0 or len(self.running) >= self._knobs.max_num_seqs:
+            if left <= self._input_slots or len(self.running) >= self._knobs.max_num_seqs:
                 break
             if seq in queues.loading:
                 continue
@@ -137,7 +146,7 @@ class AwaitingScheduler(ContinuousScheduler):
                 continue
             if not computed:
                 self.connector.matched(seq, 0)  # who has nothing computed is looked up again
-            new_tokens = self._first_chunk(seq, computed, left, threshold)
+            new_tokens, drafts = self._first_chunk(seq, computed, left, threshold)
             if not new_tokens:
                 return None
             new_tokens = self._allowed(seq, computed, new_tokens)
@@ -146,13 +155,15 @@ class AwaitingScheduler(ContinuousScheduler):
                 self._num_unready += 1
                 continue
             num_tokens, busy = computed + new_tokens, bool(self.running)
-            demand = Demand(num_tokens, self._fit_tokens(seq, num_tokens), computed, busy)
+            fit_tokens = self._fit_tokens(seq, num_tokens - drafts)
+            demand = Demand(num_tokens, fit_tokens, computed, busy)
             if not self._blocks.resume(seq, demand):
                 self.limits.declined(seq)
                 return None
             queues.let_go(seq)
-            self._start(seq, plan, computed, new_tokens)
-            left -= new_tokens
+            self._resumed.append(seq)
+            self._start(seq, plan, computed, new_tokens, drafts)
+            left -= new_tokens + self._input_slots
         return left
 
     def _look_up_again(self, seq: Sequence, plan: Plan, left: int, threshold: int) -> int | None:
@@ -168,14 +179,26 @@ class AwaitingScheduler(ContinuousScheduler):
             self.waiting.put_back(other)
         return more
 
-    def _first_chunk(self, seq: Sequence, computed: int, left: int, threshold: int) -> int:
-        """Tokens of the first chunk; 0: nothing in this step."""
-        new_tokens = seq.num_tokens - computed
+    def _first_chunk(
+        self, seq: Sequence, computed: int, left: int, threshold: int
+    ) -> tuple[int, int]:
+        """Tokens of the first chunk, and how many of them are padding drafts; 0: nothing in this
+        step.
+        """
+        left -= self._input_slots
+        new_tokens, drafts = seq.num_tokens - computed, 0
+        if new_tokens == 1:
+            padding = self._padding(computed, prefills=self._prefills, runs=self._runs)
+            if padding is None or 1 + padding > left:
+                return 0, 0
+            drafts = padding
+            new_tokens += drafts
         if 0 < threshold < new_tokens:
             new_tokens = threshold
         if new_tokens > left and not self._knobs.enable_chunked_prefill:
-            return 0
-        return self._cut(seq, computed, min(new_tokens, left))
+            return 0, 0
+        cut = self._cut(seq, computed, min(new_tokens, left))
+        return (1, 0) if drafts and 0 < cut != 1 + drafts else (cut, drafts)
 
     def _fit_tokens(self, seq: Sequence, num_tokens: int) -> int:
         return max(num_tokens, seq.num_tokens) if self._knobs.fits_whole else num_tokens
@@ -210,5 +233,6 @@ class AwaitingScheduler(ContinuousScheduler):
         """
         lacking = self._blocks.lacking_blocks
         done = {chunk.seq for chunk in plan.chunks if chunk.samples}
-        promised = sum(lacking(seq) for seq in self.queues.holding)
-        return promised + sum(lacking(seq) for seq in self.prefilling if seq not in done)
+        promised = sum(lacking(seq, seq.num_tokens) for seq in self.queues.holding)
+        prompts = (seq for seq in self.prefilling if seq not in done)
+        return promised + sum(lacking(seq, seq.num_tokens) for seq in prompts)

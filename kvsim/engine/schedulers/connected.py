@@ -49,16 +49,16 @@ class ConnectedScheduler(AwaitingScheduler):
             self.device.in_flight = stepping
         return plan
 
-    def _stepping(self, plan: Plan) -> dict[Sequence, bool]:
-        """Sequences of this step, in order, each with whether it samples a token."""
+    def _stepping(self, plan: Plan) -> dict[Sequence, int]:
+        """Sequences of this step, in order, each with the tokens that it puts out."""
         samples = {chunk.seq: chunk.samples for chunk in plan.chunks}
         passed, members = set(plan.passed_over), set(plan.finishing)
-        found: dict[Sequence, bool] = {}
+        found: dict[Sequence, int] = {}
         for seq in self.running:
             if seq in samples:
-                found[seq] = samples[seq]
+                found[seq] = int(samples[seq])
             elif seq not in passed and (seq.decoding or seq in members):
-                found[seq] = True
+                found[seq] = 1
         return found
 
     def _preempt_until(self, took: Callable[[], bool], seq: Sequence, plan: Plan) -> bool:
@@ -128,11 +128,14 @@ class ConnectedScheduler(AwaitingScheduler):
             self._last = None
             self.device.in_flight = {}
         elif self._last is not None:
-            # What has no turn in the next step is known content before it goes on.
-            for seq in self._last.passed_over:
-                if seq in self.running:
-                    self._blocks.end_load(seq, self._computed_tokens(seq))
+            self._name_passed_over(self._last)
         return super().finish(plan)
+
+    def _name_passed_over(self, plan: Plan) -> None:
+        """What had no turn in the step after the one that returned is known content by now."""
+        for seq in plan.passed_over:
+            if seq in self.running:
+                self._blocks.end_load(seq, self._computed_tokens(seq))
 
     def _leave(self, seq: Sequence) -> None:
         if seq in self.running:

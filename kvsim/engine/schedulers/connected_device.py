@@ -13,7 +13,7 @@ class ConnectedDevice:
     """The answers of one scheduler over one allocator; see `DeviceBlocks`.
 
     computed_tokens: slots of a sequence, including those of the step being scheduled. in_flight:
-    sequences of the previous step while it is in flight, each with whether it samples a token.
+    sequences of the previous step while it is in flight, each with the tokens that it puts out.
     """
 
     def __init__(
@@ -25,15 +25,38 @@ class ConnectedDevice:
         self._blocks = blocks
         self._copied = blocks if isinstance(blocks, HoldingPromise) else None
         self._batch = batch
-        self.computed_tokens = computed_tokens
-        self.in_flight: dict[Sequence, bool] = {}
-        self._now: dict[Sequence, bool] = {}  # of the step being scheduled
+        self._computed_tokens = computed_tokens
+        self.in_flight: dict[Sequence, int] = {}
+        self._now: dict[Sequence, int] = {}  # of the step being scheduled
         self._prior: dict[Sequence, int] = {}
+        self._ends: dict[Sequence, int] = {}  # of steps that verify drafts
+        self._held: dict[Sequence, list[int]] = {}  # blocks before the step, with drafts
 
-    def scheduled(self, plan: Plan, stepping: dict[Sequence, bool]) -> None:
-        """A step is decided. stepping: its sequences, each with whether it samples a token."""
+    def scheduled(self, plan: Plan, stepping: dict[Sequence, int]) -> None:
+        """A step is decided. stepping: its sequences, each with the tokens that it puts out."""
         self._now = stepping
+        self._ends = {c.seq: c.prior_tokens + c.new_tokens for c in plan.chunks if c.drafts}
         self._prior = {chunk.seq: chunk.prior_tokens for chunk in plan.chunks}
+
+    def note_tables(self, plan: Plan) -> None:
+        """Later steps take blocks for drafts behind those that the sequences of this one hold."""
+        for chunk in plan.chunks:
+            self._held[chunk.seq] = self._blocks.held_blocks(chunk.seq)
+
+    def forget(self, seq: Sequence) -> None:
+        """It holds no blocks any more."""
+        self._held.pop(seq, None)
+
+    def held_before(self, seq: Sequence) -> list[int] | None:
+        """Blocks by layer group that a sequence had before the step being scheduled; None: as many
+        as its tokens fill.
+        """
+        return self._held.get(seq)
+
+    def computed_tokens(self, seq: Sequence) -> int:
+        """Slots of a sequence, those of the step being scheduled and all its drafts included."""
+        end = self._ends.get(seq)
+        return self._computed_tokens(seq) if end is None else end
 
     def blocks_of(self, seq: Sequence) -> list[list[int]]:
         return self._blocks.tables_of(seq)[0]
@@ -54,14 +77,14 @@ class ConnectedDevice:
         """Tokens of the prompt, and of outputs that have returned."""
         slots = self._batch.slots
         outputs = slots(seq) - seq.prompt_tokens + 1 if seq.decoding else seq.num_outputs
-        unreturned = int(self._now.get(seq, False)) + int(self.in_flight.get(seq, False))
+        unreturned = self._now.get(seq, 0) + self.in_flight.get(seq, 0)
         return seq.prompt_tokens + outputs - unreturned
 
     def returned_tokens(self, seq: Sequence) -> int:
         if seq not in self._now:
             return self.computed_tokens(seq)
         before = self._prior.get(seq, self.computed_tokens(seq) - 1)
-        return before - int(self.in_flight.get(seq, False))
+        return before - self.in_flight.get(seq, 0)
 
     def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
         return self._holding.keys_of(seq, start, end)

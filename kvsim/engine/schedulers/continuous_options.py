@@ -220,8 +220,7 @@ class Continuous(SchedulerOptions):
         return self._with_limits(kind(parts))
 
     def _with_limits(self, made: ContinuousScheduler) -> ContinuousScheduler:
-        loras = self.most_adapters
-        load_ps = round(self.lora_load_ms * PS_PER_MS)
+        loras, load_ps = self.most_adapters, round(self.lora_load_ms * PS_PER_MS)
         slots = AdapterSlots(loras, self.max_cpu_loras or loras, load_ps)
         made.special_limits = SpecialLimits(self._encoder_cache(), slots)
         return made
@@ -238,7 +237,11 @@ class Continuous(SchedulerOptions):
         )
 
     def connected(
-        self, allocator: Allocator, max_model_len: int, connector: "Connector"
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        connector: "Connector",
+        verifier: Verifier | None = None,
     ) -> ContinuousScheduler:
         if self._version is not scheduled_as("vllm-0.33"):
             raise InputError(
@@ -254,18 +257,20 @@ class Continuous(SchedulerOptions):
                 value=self.preemption_mode,
                 remedy="recompute",
             )
-        from kvsim.engine.schedulers.connected import ConnectedScheduler  # few runs have tiers
+        from kvsim.engine.schedulers.connected_speculating import made_connected  # few have tiers
 
         parts = self._parts(allocator, max_model_len, self._policies(allocator))
-        made = ConnectedScheduler(parts, connector, overlaps=self.async_scheduling)
-        return self._with_limits(made)
+        if verifier:
+            parts = self._drafted_parts(allocator, max_model_len, verifier)
+        overlaps = self.async_scheduling
+        return self._with_limits(made_connected(parts, connector, verifier, overlaps=overlaps))
 
     def _parts(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> ContinuousParts:
         """The parts of every scheduler that these options make."""
-        knobs = self._knobs(allocator)
-        return ContinuousParts(allocator, max_model_len, policies, self._scheduling, knobs)
+        rules, knobs = self._scheduling, self._knobs(allocator)
+        return ContinuousParts(allocator, max_model_len, policies, rules, knobs)
 
     def _knobs(self, allocator: Allocator) -> Knobs:
         if not self.block_rules.cuts_at_blocks:

@@ -131,7 +131,11 @@ class SchedulerOptions(Options):
         )
 
     def connected(
-        self, allocator: Allocator, max_model_len: int, connector: "Connector"
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        connector: "Connector",
+        verifier: Verifier | None = None,
     ) -> Scheduler:
         """The same with a KV connector; InputError from schedulers that know none."""
         raise InputError(

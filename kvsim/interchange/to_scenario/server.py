@@ -22,8 +22,9 @@ from kvsim.readers.description import ServerSettings
 from kvsim.vllm.versions import newer_than_known
 
 _NOT_BESIDE_DRAFTS = (
-    "the host memory behind the device is left out: it is not simulated where tokens are drafted "
-    "ahead (without [speculative_config], [[tier]] is)"
+    "the host memory behind the device is left out: where tokens are drafted ahead, "
+    "vllm-offloading alone is simulated, and not by dflash (without [speculative_config], [[tier]] "
+    "is)"
 )
 _V1 = (0, 8)
 _TIERS_SINCE = (0, 12)  # schedules since then are replayed as those of 0.33, connectors too
@@ -218,13 +219,13 @@ def server_of(settings: ServerSettings) -> DescribedServer:
         assumed.extend(_defaults_of(engine, known, device))
         assumed.extend(_other_version(engine, settings.engine_version))
     table = model | {"max_model_len": meta.max_model_len} | stages
-    if drafts is not None and (settings.host_cache_gib or settings.kv_transfer_config):
-        notes.append(_NOT_BESIDE_DRAFTS)
-        settings = settings.model_copy(update={"host_cache_gib": None, "kv_transfer_config": None})
     tiers: list[dict[str, Any]] = []
     if engine == "vllm" and release(meta.vllm_version) >= _TIERS_SINCE:
         tiers, unread = tiers_of(settings.host_cache_gib, settings.kv_transfer_config)
         notes += unread
+        if drafts is not None and tiers and not _beside_drafts(drafts, tiers):
+            notes.append(_NOT_BESIDE_DRAFTS)
+            tiers = []
         speeds = settings.model_dump(include={"store_gb_per_s", "load_gb_per_s"}, exclude_none=True)
         tiers[:1] = [host | speeds for host in tiers[:1]]
     return DescribedServer(
@@ -276,3 +277,9 @@ def _other_version(engine: str, version: str | None) -> list[str]:
         return []
     rules = f"SGLang {_SGLANG_RULES}'s" if engine == "sglang" else "those of one version"
     return [f"engine_version = {version} changes nothing: the rules are {rules}"]
+
+
+def _beside_drafts(drafts: dict[str, Any], tiers: list[dict[str, Any]]) -> bool:
+    """Whether these tiers are simulated where tokens are drafted ahead."""
+    kinds = [tier["kind"] for tier in tiers]
+    return kinds == ["vllm-offloading"] and drafts["method"] != "dflash"

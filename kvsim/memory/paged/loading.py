@@ -16,6 +16,7 @@ from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.session_hint import NO_HINT
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.parts import ARRIVING, KEPT_FOR_READERS, Parts
+from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 from kvsim.vllm.grouping import BlockGroup, Grouping
 
@@ -40,7 +41,9 @@ class LoadingAllocator(PagedAllocator):
             return False
         if self._names.is_being_made(hits):
             return False
-        need = needs.need(seq, hits, demand.num_tokens, whole=False, busy=busy)
+        drafted = self._drafts.speculates  # a load takes no slots for drafts
+        need = needs.need(seq, hits, demand.num_tokens, whole=drafted, busy=busy)
+        kept_blocks += self._drafted_blocks
         left_out, left_out_bytes = self._tables.left_out(hits.tokens, demand.num_tokens)
         if need - left_out > free - kept_blocks:
             return False
@@ -55,6 +58,8 @@ class LoadingAllocator(PagedAllocator):
         if self._tables.slides:
             self._tables.give_back_below(table, demand.num_tokens)
         units, states = self._room(demand.num_tokens)
+        if drafted:
+            units = ceil_div(demand.num_tokens, self._sizes.unit)
         self._decoding.grow(seq, table, units, states, loaded_tokens=demand.num_tokens)
         if left_out_bytes:  # booked as left behind before these slots are valid
             self._unloaded[seq] = left_out_bytes
@@ -112,8 +117,20 @@ class LoadingAllocator(PagedAllocator):
             found += ((KEPT_FOR_READERS, max(0, kept)),)
         return found
 
-    def lacking_blocks(self, seq: Sequence) -> int:
-        return self._need_beside(seq, seq.num_tokens, whole=True, busy=False)
+    def lacking_blocks(self, seq: Sequence, num_tokens: int) -> int:
+        tokens = num_tokens + self._drafted_tokens
+        return self._need_beside(seq, tokens, whole=True, busy=False)
+
+    @property
+    def _drafted_tokens(self) -> int:
+        """Slots behind its known tokens that a sequence needs for its next step, with drafts."""
+        drafts = self._drafts
+        return 1 + drafts.tokens + drafts.slots if drafts.speculates else 0
+
+    @property
+    def _drafted_blocks(self) -> int:
+        """Blocks of these slots, if they begin with a block."""
+        return ceil_div(self._drafted_tokens, self._sizes.unit)
 
     def _need_beside(self, seq: Sequence, tokens: int, *, whole: bool, busy: bool) -> int:
         """Blocks that a sequence needs beside those of its table."""

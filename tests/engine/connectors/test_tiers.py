@@ -176,7 +176,7 @@ PAIR = {"prefill": {"replicas": 1}, "decode": {"replicas": 1}}
         ({"tier": [HOST], "allocator": [{"kind": "doubling"}]}, "allocator.kind"),
         ({"tier": [HOST], "allocator": [{"kind": "paged", "host_cache_gib": 1}]}, "allocator"),
         ({"tier": [HOST], "scheduler": {"kind": "orca"}}, "scheduler.kind"),
-        ({"tier": [HOST], "speculative_config": DRAFTS}, "tier"),
+        ({"tier": [HOST, FILES], "speculative_config": DRAFTS}, "tier"),
         ({"tier": [SIMPLE], "disaggregation": PAIR}, "tier.0.kind"),
         ({"tier": [LMCACHE], "disaggregation": PAIR}, "tier.0.kind"),
         (

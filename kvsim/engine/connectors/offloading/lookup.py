@@ -81,11 +81,19 @@ class HostSearch:
         return HostFound(asked.device_tokens + hit, put_off)
 
     def _of_group(self, g: int, end: int) -> int | None:
-        """Number of chunks behind what the device has; None: not known yet."""
+        """Number of chunks behind what the device has; None: not known yet. Of layers that draft
+        the last one is found and not used.
+        """
         group = self._groups[g]
         size = group.chunk_tokens
         first = self._asked.device_tokens // size
         last = min(ceil_div(end, size), self._asked.num_tokens // size)
+        if group.reach_tokens is None and group.drafts:
+            whole = self._asked.num_tokens // size
+            found = self._leading(
+                g, first, min(ceil_div(min(end + size, whole * size), size), whole)
+            )
+            return found and found - 1
         if group.reach_tokens is None:
             return self._leading(g, first, last)
         return self._last_run(g, first, last, group.chunks_below(end))

@@ -58,6 +58,10 @@ class VllmOffloading(HostTierOptions):
     def beside_transfers(self) -> bool:
         return True
 
+    @property
+    def beside_drafts(self) -> bool:
+        return True
+
     def chunk_bytes(self, site: TierSite) -> int:
         """Of a slot of host memory, for all ranks."""
         num_bytes = site.block_bytes * site.ranks * self.blocks_per_chunk

@@ -14,7 +14,8 @@ class OffloadedGroup(NamedTuple):
 
     block_tokens: tokens in a block. chunk_blocks: blocks in a chunk. block_bytes: copied for one
     block. reach_tokens: how far it looks back, None: to the start; 0: a recurrent state. chunked:
-    it looks back to the last multiple of reach_tokens alone.
+    it looks back to the last multiple of reach_tokens alone. drafts: it holds layers of a drafter,
+    which may write the last chunk again.
     """
 
     block_tokens: int
@@ -22,11 +23,17 @@ class OffloadedGroup(NamedTuple):
     block_bytes: int
     reach_tokens: int | None = None
     chunked: bool = False
+    drafts: bool = False
 
     @property
     def chunk_tokens(self) -> int:
         """Tokens in a chunk."""
         return self.block_tokens * self.chunk_blocks
+
+    def chunks_to_store(self, tokens: int, prompt_tokens: int, *, done: bool) -> int:
+        """Of the chunks of so many tokens, those that nothing will write again."""
+        num = tokens // self.chunk_tokens
+        return max(0, num - 1) if self.drafts and tokens > prompt_tokens and not done else num
 
     @property
     def recurrent(self) -> bool:

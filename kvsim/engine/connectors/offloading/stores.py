@@ -171,7 +171,7 @@ class Stores:
         upto = list(after)
         for g, group in enumerate(self._settings.groups):
             have = len(tables.blocks[g]) // group.chunk_blocks
-            num = min(tokens // group.chunk_tokens, have)
+            num = min(group.chunks_to_store(tokens, seq.prompt_tokens, done=done), have)
             upto[g] = max(after[g], num)
             if group.recurrent:
                 continue

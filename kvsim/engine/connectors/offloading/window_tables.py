@@ -24,6 +24,11 @@ def given(step: Decided, device: DeviceBlocks, settings: OffloadSettings) -> set
     for seq in step.stepping:
         if seq in new:
             continue
+        held = device.held_before(seq)
+        if held is not None:
+            for blocks, num in zip(device.blocks_of(seq), held, strict=True):
+                found.update(blocks[num:])
+            continue
         computed = device.computed_tokens(seq)
         before = prior.get(seq, computed - 1)
         sizes = (group.block_tokens for group in settings.groups)

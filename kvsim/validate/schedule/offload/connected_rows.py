@@ -7,6 +7,7 @@ from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.connected import ConnectedScheduler
+from kvsim.engine.schedulers.connected_speculating import ConnectedSpeculatingScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.request import Request
 from kvsim.validate.schedule.rows import Row
@@ -61,8 +62,11 @@ class ConnectedRows(VllmRows):
             scheduler.connector.record(self.journal)
             self.watch(scheduler.connector)
 
-    def _counts(self) -> dict[str, Any]:
-        deferred = {"deferred": 0} if self._overlaps else {}
+    def _counts(self, scheduler: Scheduler) -> dict[str, Any]:
+        unfreed = 0
+        if isinstance(scheduler, ConnectedSpeculatingScheduler):
+            unfreed = scheduler.unfreed_blocks
+        deferred = {"deferred": unfreed} if self._overlaps else {}
         return self.connector_counts() | deferred
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
@@ -78,7 +82,7 @@ class ConnectedRows(VllmRows):
             row["holding"] = len(scheduler.queues.holding)
             row["remote"] = [seq.id for seq in scheduler.queues.remote]
             row.update({key: events.get(key, []) for key in self.lists})
-            row.update(self._counts())
+            row.update(self._counts(scheduler))
             row.update(further)
             row["wait"] = events["wait"][0] // TICK_PS
             if not plan.empty:
@@ -87,7 +91,7 @@ class ConnectedRows(VllmRows):
 
     def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
         super().complete(scheduler, plan, row)
-        row.update((f"{key}_end", value) for key, value in self._counts().items())
+        row.update((f"{key}_end", value) for key, value in self._counts(scheduler).items())
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         for opened, row in self._open:

@@ -78,6 +78,7 @@ class NativeOffload(Options):
                 each.block_bytes,
                 _reach_of(kinds[each.group]),
                 kinds[each.group].chunk_tokens is not None,
+                bool(kinds[each.group].drops),
             )
             for each in self.groups
         )

@@ -1,0 +1,77 @@
+"""Drafts in front of host memory: what is found, what is drafted, and refusals."""
+
+from typing import Any
+
+import pytest
+
+from kvsim.plumbing.errors import InputError
+from kvsim.results.summary import RunSummary
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+HOST = {"kind": "vllm-offloading", "kv_offloading_size": 8.0}
+EAGLE = {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7}
+
+
+def tables(**changes: Any) -> dict[str, Any]:
+    """Eight conversations of six turns over a pool of three."""
+    return {
+        "seed": 3,
+        "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
+        "device": {"name": "h100-80gb"},
+        "memory": {"kv_cache_tokens": 24_000},
+        "allocator": [{"kind": "paged"}],
+        "scheduler": {"kind": "continuous", "max_num_batched_tokens": 2048},
+        "workload": {
+            "kind": "sessions",
+            "num_sessions": 8,
+            "max_context": "max_model_len",
+            "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
+            "turns": {"kind": "fixed", "tokens": 6},
+            "prompt": {"kind": "uniform", "min_tokens": 500, "max_tokens": 1500},
+            "output": {"kind": "fixed", "tokens": 40},
+            "think": {"kind": "exponential", "mean_s": 8.0},
+        },
+        "speculative_config": EAGLE,
+        "tier": [HOST],
+        **changes,
+    }
+
+
+def run(table: dict[str, Any]) -> RunSummary:
+    simulation = Simulation(Scenario.from_table(table))
+    (options,), (label,) = simulation.scenario.allocator, simulation.labels
+    return simulation.run(options, label).summary
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+@pytest.mark.parametrize("prompts_alone", [False, True])
+def test_runs_of_steps_give_the_numbers_of_single_steps(
+    *, overlaps: bool, prompts_alone: bool
+) -> None:
+    table = tables(tier=[HOST | {"offload_prompt_only": prompts_alone}])
+    table["scheduler"]["async_scheduling"] = overlaps
+    together, singly = run(table), run(table | {"max_steps": 1})
+    assert together.simulated() == singly.simulated()
+    assert together.prefix_cache.host_hit_tokens
+    assert together.requests.finished == 48
+
+
+def test_a_hit_in_host_memory_loses_the_drafters_last_chunk() -> None:
+    """As on the device: the drafter's KV of it follows from the next token."""
+    drafted, plain = run(tables()), run(tables(speculative_config=None))
+    assert drafted.prefix_cache.host_hit_tokens > 0
+    assert drafted.prefix_cache.hit_tokens < plain.prefix_cache.hit_tokens
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tier": [HOST, {"kind": "file-system"}]},
+        {"tier": [{"kind": "vllm-simple-offloading", "kv_offloading_size": 8.0}]},
+        {"model": {"name": "gemma-3-27b", "max_model_len": 8192}},
+    ],
+)
+def test_what_is_not_simulated_beside_drafts_says_so(changes: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="tokens drafted ahead are simulated in front of host"):
+        run(tables(**changes))
