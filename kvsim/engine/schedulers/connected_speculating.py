@@ -4,20 +4,13 @@ Sequences take their steps in turns. What the connector stores, and what others 
 tokens whose ids have returned: drafts are no content. A load takes no slots for drafts.
 """
 
-from typing import TYPE_CHECKING
-
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.connected import ConnectedScheduler
 from kvsim.engine.schedulers.continuous_parts import ContinuousParts
+from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.engine.speculation.verifier import NextStep, Verifier
-from kvsim.plumbing.written import written
 from kvsim.sequence import Sequence
-
-if TYPE_CHECKING:
-    from kvsim.engine.schedulers.speculating import SpeculatingScheduler
-else:
-    SpeculatingScheduler = written("kvsim.engine.schedulers.speculating").SpeculatingScheduler
 
 
 class ConnectedSpeculatingScheduler(ConnectedScheduler, SpeculatingScheduler):

@@ -5,6 +5,8 @@ gives the same results faster.
 
 from collections.abc import Iterable
 
+from mypy_extensions import mypyc_attr
+
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.continuous_parts import ContinuousParts
@@ -12,6 +14,7 @@ from kvsim.engine.speculation.verifier import NextStep, Verifier
 from kvsim.sequence import Sequence, by_order
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SpeculatingScheduler(ContinuousScheduler):
     """Every step of a sequence is a chunk of its plan. verifier: decides which drafts are
     accepted.
