@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from mypy_extensions import mypyc_attr
 
 from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.abandoned import Abandoned
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.continuous_parts import ContinuousParts
 from kvsim.sequence import Sequence
@@ -32,6 +33,11 @@ class PipelinedScheduler(ContinuousScheduler):
         self._stale: dict[Sequence, Plan] = {}  # likewise, of preempted sequences
         self._newest = Plan()
         self._resting: deque[Plan] = deque()  # their sequences may not decode again yet
+        self._abandoned = Abandoned()
+
+    def schedule(self) -> Plan:
+        self._abandoned.tell()
+        return super().schedule()
 
     def _may_start(self, seq: Sequence) -> bool:
         """A preempted sequence waits until what it had in flight has returned."""
@@ -81,6 +87,7 @@ class PipelinedScheduler(ContinuousScheduler):
         newest = self._in_flight.pop(victim, None)
         if newest is not None:
             self._stale[victim] = newest
+            self._abandoned.add(victim, newest)
 
     def repeatable(self, plan: Plan, limit: int) -> int:
         return 0

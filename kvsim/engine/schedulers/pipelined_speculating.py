@@ -7,6 +7,7 @@ then still in flight, and all its drafts are believed to be accepted.
 """
 
 from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.abandoned import Abandoned
 from kvsim.engine.schedulers.continuous_parts import ContinuousParts
 from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.engine.speculation.verifier import NextStep, Verifier
@@ -39,9 +40,11 @@ class PipelinedSpeculatingScheduler(SpeculatingScheduler):
         self._rested: dict[Sequence, int] = {}  # the first step that may be their next one
         self._newest: dict[Sequence, Plan] = {}  # in flight
         self._stale: dict[Sequence, Plan] = {}  # likewise, of preempted sequences
+        self._abandoned = Abandoned()
 
     def schedule(self) -> Plan:
         self._step += 1
+        self._abandoned.tell()
         return super().schedule()
 
     def _may_start(self, seq: Sequence) -> bool:
@@ -66,8 +69,7 @@ class PipelinedSpeculatingScheduler(SpeculatingScheduler):
         newest = self._newest.pop(victim, None)
         if newest is not None:
             self._stale[victim] = newest
-            last = next(chunk for chunk in newest.chunks if chunk.seq is victim)
-            newest.abandoned += last.samples
+            self._abandoned.add(victim, newest)
 
     def repeatable(self, plan: Plan, limit: int) -> int:
         return 0

@@ -182,7 +182,9 @@ class LockstepBatch(DecodeBatch):
                 prior = slots[step - 1] + tokens if step else member.ahead.counted
             ends = slots[step], slots[step + 1]
             chunks.append(
-                ScheduledChunk(seq, tokens, prior, True, True, *ends, tokens - 1, accepted[step])
+                ScheduledChunk(
+                    seq, tokens, prior, True, True, *ends, tokens - 1, accepted[step], verifies=True
+                )
             )
         return chunks
 

@@ -131,7 +131,9 @@ class Verifier:
             end += accepted
         if end > seq.final_tokens:
             end = seq.final_tokens
-        chunk = ScheduledChunk(seq, tokens, prior, end > start, True, start, end, drafts, accepted)
+        chunk = ScheduledChunk(
+            seq, tokens, prior, end > start, True, start, end, drafts, accepted, verifies=True
+        )
         return NextStep(chunk, returned, known)
 
     def take(self, step: ScheduledChunk) -> None:

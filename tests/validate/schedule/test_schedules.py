@@ -3,7 +3,8 @@
 vLLM 0.33.0 and 0.11.2: 01 to 19 cover rule after rule, 21 to 40 and 51 to 55 combine them under
 pressure, and 41 to 46, 56 and 57 are the smallest cases of corners that a simulator got wrong. 76
 to 84 are over the stages of a pipeline, each the first of its kind that a generator made. 111 to
-113 are drafts of DFlash, the first three of seeds 70,000 to 70,119.
+113 are drafts of DFlash, the first three of seeds 70,000 to 70,119; in 114 kvsim once waited for
+too few tokens, and in 115 for too many.
 SGLang 0.5.23: S01 to S12, and R01 to R08, random ones of many shapes (each the first of its kind
 that a generator made) and, R06 and R07, the smallest of corners that a simulator got wrong; rows
 hold the new-token ratio, to the last bit. Over two pools: W01 to W08 windows, M01 to M09 recurrent
@@ -26,7 +27,8 @@ CASES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
 # As `vllm serve` 0.33.0 plans and runs them, from a config.json and its flags. From 70 on: drawn
 # cases, recorded from the same scheduler and pool; those named for drafts are one a kind of layers,
 # the others each the first to show a corner that a simulator got wrong; 102 to 107 are over the
-# stages of a pipeline, each the first of its kind that a generator made.
+# stages of a pipeline, each the first of its kind that a generator made. 108 is the first in which
+# kvsim once waited for tokens of a victim. 109 to 112 are drafts of DFlash, one a kind of layers.
 SERVED = sorted((Path(__file__).parent / "served").glob("*.json"))
 SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
 # Two engines, one for prompts and one for outputs, and a link between them: SGLang's 0.5.23, and
@@ -74,7 +76,7 @@ def test_a_difference_between_two_engines_names_the_engine_and_its_row() -> None
 
 def test_all_recordings_are_there() -> None:
     kinds = (CASES, SERVED, SGLANG, HYBRIDS, HICACHE, PAIRS, VLLM_PAIRS)
-    assert [len(cases) for cases in kinds] == [86, 57, 20, 23, 43, 15, 16]
+    assert [len(cases) for cases in kinds] == [88, 62, 20, 23, 43, 15, 16]
     for cases in kinds:
         recorded = {path.name.removesuffix(".json") for path in cases}
         beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}
