@@ -17,9 +17,8 @@ from kvsim.engine.clock import EngineClock
 from kvsim.engine.intake import Intake
 from kvsim.engine.moments import PLANS, moment
 from kvsim.engine.parts import EngineParts
-from kvsim.engine.plan import UNBOUNDED, Plan
+from kvsim.engine.plan import UNBOUNDED, Plan, StepTimer
 from kvsim.engine.run_end import Pause, RunEnd
-from kvsim.engine.step_timer import StepTimer
 from kvsim.memory.allocator import Refusal
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
