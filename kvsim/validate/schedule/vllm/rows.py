@@ -5,7 +5,6 @@ from typing import Any
 
 from kvsim.engine.limits.special import SpecialLimits
 from kvsim.engine.plan import Plan
-from kvsim.engine.schedulers.connected_speculating import ConnectedSpeculatingScheduler
 from kvsim.engine.schedulers.pipelined import PipelinedScheduler
 from kvsim.engine.schedulers.pipelined_speculating import PipelinedSpeculatingScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
@@ -72,7 +71,7 @@ class VllmRows(Rows):
             row["held"] = [[entry[0], held[entry[0]]] for entry in sched]
         if self._encodes:
             row |= _encoder_rows(scheduler)
-        if _drafts(scheduler):
+        if isinstance(scheduler, SpeculatingScheduler):
             row["drafts"] = [[chunk.seq.id, chunk.drafts] for chunk in plan.chunks if chunk.drafts]
         self._evicted = pool.num_evicted
         self.append(row, plan)
@@ -96,7 +95,7 @@ class VllmRows(Rows):
         return sched
 
     def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
-        if _drafts(scheduler):
+        if isinstance(scheduler, SpeculatingScheduler):
             judged = (chunk for chunk in plan.chunks if chunk.drafts and chunk.samples)
             row["accepted"] = [[chunk.seq.id, chunk.accepted] for chunk in judged]
 
@@ -124,11 +123,6 @@ class VllmRows(Rows):
                 "stall": 1,
             }
         )
-
-
-def _drafts(scheduler: Scheduler) -> bool:
-    """Whether tokens are drafted ahead."""
-    return isinstance(scheduler, SpeculatingScheduler | ConnectedSpeculatingScheduler)
 
 
 def _encoder_rows(scheduler: Scheduler) -> Row:
