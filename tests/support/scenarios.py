@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from kvsim.results.summary import RunSummary
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
 
 def steady(num_requests: int) -> dict[str, Any]:
     """So many requests at a steady rate through three allocators of one small pool."""
@@ -19,6 +23,37 @@ def steady(num_requests: int) -> dict[str, Any]:
             "clip_to": 2048,
         },
     }
+
+
+def conversations(kv_cache_tokens: int, **workload: Any) -> dict[str, Any]:
+    """Eight conversations of six turns over a paged pool of so many tokens; workload: other keys
+    of theirs.
+    """
+    return {
+        "seed": 3,
+        "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
+        "device": {"name": "h100-80gb"},
+        "memory": {"kv_cache_tokens": kv_cache_tokens},
+        "allocator": [{"kind": "paged"}],
+        "workload": {
+            "kind": "sessions",
+            "num_sessions": 8,
+            "max_context": "max_model_len",
+            "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
+            "turns": {"kind": "fixed", "tokens": 6},
+            "prompt": {"kind": "uniform", "min_tokens": 500, "max_tokens": 1500},
+            "output": {"kind": "fixed", "tokens": 40},
+            "think": {"kind": "exponential", "mean_s": 8.0},
+            **workload,
+        },
+    }
+
+
+def run(table: dict[str, Any]) -> RunSummary:
+    """The summary of a scenario with one allocator."""
+    simulation = Simulation(Scenario.from_table(table))
+    (options,), (label,) = simulation.scenario.allocator, simulation.labels
+    return simulation.run(options, label).summary
 
 
 # Conversations that come back to a pool too small for them, so that what lies behind it is used.

@@ -3,45 +3,23 @@
 from typing import Any
 
 import pytest
+from support.scenarios import conversations, run
 
 from kvsim.plumbing.errors import InputError
-from kvsim.results.summary import RunSummary
-from kvsim.scenario import Scenario
-from kvsim.simulation import Simulation
 
 HOST = {"kind": "vllm-offloading", "kv_offloading_size": 8.0}
 EAGLE = {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7}
 
 
 def tables(**changes: Any) -> dict[str, Any]:
-    """Eight conversations of six turns over a pool of three."""
+    """Conversations with drafts over a pool of three of them."""
     return {
-        "seed": 3,
-        "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
-        "device": {"name": "h100-80gb"},
-        "memory": {"kv_cache_tokens": 24_000},
-        "allocator": [{"kind": "paged"}],
+        **conversations(24_000),
         "scheduler": {"kind": "continuous", "max_num_batched_tokens": 2048},
-        "workload": {
-            "kind": "sessions",
-            "num_sessions": 8,
-            "max_context": "max_model_len",
-            "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
-            "turns": {"kind": "fixed", "tokens": 6},
-            "prompt": {"kind": "uniform", "min_tokens": 500, "max_tokens": 1500},
-            "output": {"kind": "fixed", "tokens": 40},
-            "think": {"kind": "exponential", "mean_s": 8.0},
-        },
         "speculative_config": EAGLE,
         "tier": [HOST],
         **changes,
     }
-
-
-def run(table: dict[str, Any]) -> RunSummary:
-    simulation = Simulation(Scenario.from_table(table))
-    (options,), (label,) = simulation.scenario.allocator, simulation.labels
-    return simulation.run(options, label).summary
 
 
 @pytest.mark.parametrize("overlaps", [False, True])

@@ -3,11 +3,9 @@
 from typing import Any
 
 import pytest
+from support.scenarios import conversations, run
 
 from kvsim.plumbing.errors import InputError
-from kvsim.results.summary import RunSummary
-from kvsim.scenario import Scenario
-from kvsim.simulation import Simulation
 
 HOST = {"kind": "vllm-offloading", "kv_offloading_size": 8.0}
 IMAGES = [
@@ -21,13 +19,13 @@ IMAGES = [
 
 
 def tables(**workload: Any) -> dict[str, Any]:
-    """Eight conversations of six turns, with such requests, over a pool of three."""
+    """Conversations with such requests over a pool of three of them."""
+    shorter = {
+        "prompt": {"kind": "uniform", "min_tokens": 300, "max_tokens": 900},
+        "think": {"kind": "exponential", "mean_s": 2.0},
+    }
     return {
-        "seed": 3,
-        "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
-        "device": {"name": "h100-80gb"},
-        "memory": {"kv_cache_tokens": 20_000},
-        "allocator": [{"kind": "paged"}],
+        **conversations(20_000, **shorter, **workload),
         "scheduler": {
             "kind": "continuous",
             "max_num_batched_tokens": 2048,
@@ -36,25 +34,8 @@ def tables(**workload: Any) -> dict[str, Any]:
             "encoder_us_per_token": 5.0,
             "encoder_cache_size": 1200,
         },
-        "workload": {
-            "kind": "sessions",
-            "num_sessions": 8,
-            "max_context": "max_model_len",
-            "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
-            "turns": {"kind": "fixed", "tokens": 6},
-            "prompt": {"kind": "uniform", "min_tokens": 300, "max_tokens": 900},
-            "output": {"kind": "fixed", "tokens": 40},
-            "think": {"kind": "exponential", "mean_s": 2.0},
-            **workload,
-        },
         "tier": [HOST],
     }
-
-
-def run(table: dict[str, Any]) -> RunSummary:
-    simulation = Simulation(Scenario.from_table(table))
-    (options,), (label,) = simulation.scenario.allocator, simulation.labels
-    return simulation.run(options, label).summary
 
 
 @pytest.mark.parametrize("overlaps", [False, True])

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from support.scenarios import conversations, run
 
 from kvsim.plumbing.errors import InputError
-from kvsim.results.summary import RunSummary
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
@@ -16,32 +16,10 @@ FILES = {"kind": "file-system"}
 
 
 def tables(tier: list[dict[str, Any]] | None = None, tokens: int = 24_000) -> dict[str, Any]:
-    """Eight conversations of six turns over a pool of so many tokens."""
-    found: dict[str, Any] = {
-        "seed": 3,
-        "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
-        "device": {"name": "h100-80gb"},
-        "memory": {"kv_cache_tokens": tokens},
-        "allocator": [{"kind": "paged"}],
-        "scheduler": {"kind": "continuous", "max_num_batched_tokens": 4096},
-        "workload": {
-            "kind": "sessions",
-            "num_sessions": 8,
-            "max_context": "max_model_len",
-            "arrivals": {"kind": "poisson", "rate_per_s": 2.0},
-            "turns": {"kind": "fixed", "tokens": 6},
-            "prompt": {"kind": "uniform", "min_tokens": 500, "max_tokens": 1500},
-            "output": {"kind": "fixed", "tokens": 40},
-            "think": {"kind": "exponential", "mean_s": 8.0},
-        },
-    }
+    """Conversations over a pool of so many tokens."""
+    found = conversations(tokens)
+    found["scheduler"] = {"kind": "continuous", "max_num_batched_tokens": 4096}
     return found if tier is None else found | {"tier": tier}
-
-
-def run(table: dict[str, Any]) -> RunSummary:
-    simulation = Simulation(Scenario.from_table(table))
-    (options,), (label,) = simulation.scenario.allocator, simulation.labels
-    return simulation.run(options, label).summary
 
 
 SETS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
