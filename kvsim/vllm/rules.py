@@ -15,6 +15,7 @@ Packing = Literal["repeats", "sizes", "widest"]
 # Which models the second model runner serves ("Model Runner V2"): its sampler's first pass copies
 # no logits, and before 0.29 it estimates no CUDA graphs.
 SecondRunner = Literal["none", "qwen3", "listed", "dense", "all"]
+FusedAllReduce = Literal["none", "granules", "exact"]
 LISTED_KINDS = ("qwen3", "deepseek_v2", "qwen2_moe", "granitemoe", "llama", "mistral")
 LISTED_SPARSE_KINDS = ("deepseek_v2", "qwen2_moe", "granitemoe")
 # Positions in a video may exceed the tokens that it takes (layers/rotary_embedding/mrope.py).
@@ -149,8 +150,13 @@ class SizingRules:
     runner: the models that the second model runner serves.
     runner_bytes_per_logit: bytes alive at the peak of that runner's sampler.
     runner_estimates_graphs: that runner estimates CUDA graphs.
-    non_torch_gib, non_torch_several_gib: GiB outside torch's allocator on one GPU, on each of two;
-        non_torch_more_gib: for each further GPU.
+    non_torch_gib, non_torch_several_gib: GiB outside torch's allocator on one GPU, and on each of
+        several that NVLink 4 or its successors do not join.
+    finds_nccl: the engine finds NCCL's buffers in use when it first looks, and NCCL connects an
+        algorithm when it is first used (v1/worker/gpu_worker.py `init_device`, env_override.py);
+        else they are charged, all connected.
+    fused_all_reduce: all-reduces are fused with the norm behind them, in a workspace of FlashInfer
+        with buffers of whole granules of a multicast, or as large as needed.
     tokens_by_concurrency: the log's KV cache tokens are max_concurrency * max_model_len; else
         blocks // groups * block_size.
     large_batch_bytes: devices of this memory or more take 16,384 tokens a step by default.
@@ -179,7 +185,8 @@ class SizingRules:
     runner_estimates_graphs: bool = False
     non_torch_gib: float = 0.13
     non_torch_several_gib: float = 0.55
-    non_torch_more_gib: float = 0.0
+    finds_nccl: bool = False
+    fused_all_reduce: FusedAllReduce = "none"
     tokens_by_concurrency: bool = False
     large_batch_bytes: int | None = None
     small_tier: tuple[str, ...] = ("a100", "gb10")

@@ -70,7 +70,7 @@ V0_8 = VllmVersion("0.8", replace(_IMAGES, small_tier=()), _OLDER_BLOCKS)
 V0_9 = VllmVersion("0.9", _IMAGES, _OLDER_BLOCKS)
 V0_11 = VllmVersion(
     "0.11",
-    V0_9.sizing,
+    replace(V0_9.sizing, finds_nccl=True),
     BlockRules(
         "vllm-0.11",
         knows_watermark=False,
@@ -99,7 +99,7 @@ V0_11 = VllmVersion(
         speculates=False,
     ),
 )
-V0_12 = VllmVersion("0.12", SizingRules(), _OLDER_BLOCKS)
+V0_12 = VllmVersion("0.12", SizingRules(finds_nccl=True), _OLDER_BLOCKS)
 V0_13 = VllmVersion("0.13", replace(V0_12.sizing, keeps_moe_workspace=True), _OLDER_BLOCKS)
 V0_14 = VllmVersion(
     "0.14",
@@ -108,12 +108,17 @@ V0_14 = VllmVersion(
 )
 V0_17 = VllmVersion(
     "0.17",
-    replace(V0_14.sizing, sampler_bytes_per_logit=14.0, sampler_scratch_rows=132),
+    replace(
+        V0_14.sizing,
+        sampler_bytes_per_logit=14.0,
+        sampler_scratch_rows=132,
+        fused_all_reduce="granules",
+    ),
     _OLDER_BLOCKS,
 )
 V0_18 = VllmVersion(
     "0.18",
-    replace(V0_17.sizing, non_torch_gib=0.25, non_torch_several_gib=2.07, non_torch_more_gib=0.03),
+    replace(V0_17.sizing, non_torch_gib=0.25, non_torch_several_gib=0.7),
     _OLDER_BLOCKS,
 )
 V0_20 = VllmVersion(
@@ -122,8 +127,6 @@ V0_20 = VllmVersion(
         V0_18.sizing,
         default_utilization=0.92,
         charges_cuda_graphs=True,
-        non_torch_several_gib=0.7,
-        non_torch_more_gib=0.0,
     ),
     _REPEATED_BLOCKS,
 )
@@ -134,7 +137,7 @@ V0_21 = VllmVersion(
 )
 V0_22 = VllmVersion(
     "0.22",
-    replace(V0_21.sizing, runner="qwen3"),
+    replace(V0_21.sizing, runner="qwen3", fused_all_reduce="exact"),
     BlockRules(
         "vllm-0.22",
         knows_watermark=False,

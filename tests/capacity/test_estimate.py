@@ -11,6 +11,7 @@ import pytest
 from kvsim.capacity.deployment import Deployment
 from kvsim.capacity.estimate.activations import activation_bytes
 from kvsim.capacity.estimate.cuda_graphs import capture_sizes, cuda_graph_bytes
+from kvsim.capacity.estimate.non_torch import non_torch_bytes
 from kvsim.capacity.estimate.weights import weight_bytes
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.sizing import size
@@ -115,6 +116,40 @@ def test_flashinfer_samples_on_nvidia_alone():
     )
     with pytest.raises(InputError, match=r"memory\.flashinfer_sampler"):
         size(amd.model, amd.device, memory, amd.options, 16)
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "tp", "logged"),
+    [
+        ("llama-3.1-8b", "0.19.0", 1, 0.25),
+        ("llama-3.1-8b", "0.19.0", 2, 2.07),
+        ("llama-3.1-8b", "0.19.0", 4, 2.13),
+        ("mixtral-8x7b", "0.19.0", 2, 2.07),
+        ("qwen2.5-72b", "0.19.0", 4, 2.21),
+        # What the pool leaves: github.com/vllm-project/vllm/issues/21348, beside LMCache.
+        ("qwen3-235b-a22b", "0.9.2", 4, 2.46),
+    ],
+)
+def test_outside_torch_on_gpus_with_nvlink_as_logged(model, version, tp, logged):
+    it = deployment(model, version, tp=tp)
+    assert non_torch_bytes(it) / GIB == pytest.approx(logged, abs=0.11)
+
+
+def test_outside_torch_by_link_version_and_graphs():
+    def gib(version, device="h100", tp=2, **changes):
+        it = deployment("llama-3.1-8b", version, tp=tp, **changes.pop("options", {}))
+        return non_torch_bytes(it._replace(device=named_device(device), **changes)) / GIB
+
+    # NCCL's buffers are charged before 0.11; the fused all-reduce needs compiled graphs.
+    assert gib("0.10.1") - gib("0.11.0") == pytest.approx(0.92 + 1 / 64)
+    assert gib("0.19") - gib("0.19", enforce_eager=True) == 1.5
+    assert gib("0.22") - gib("0.22", enforce_eager=True) == 0.5
+    assert gib("0.19", tp=1, options={"pipeline_parallel_size": 2}) == gib("0.19", tp=1)
+    assert gib("0.19", options={"pipeline_parallel_size": 2}) == gib("0.19", enforce_eager=True)
+    # GPUs without NVLink 4, and those that do not run CUDA, have the figures by version.
+    for device in ("a100-80gb", "rtx-4090", "mi300x"):
+        assert gib("0.9", device, tp=4) == gib("0.9", device) == pytest.approx(0.55)
+        assert gib("0.19", device) == gib("0.20", device) == pytest.approx(0.7)
 
 
 def test_the_whole_length_is_profiled_by_v0_alone():

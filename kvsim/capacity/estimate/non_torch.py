@@ -1,17 +1,75 @@
-"""What the process takes outside torch's allocator on one GPU: the CUDA context's growth, kernels'
-own buffers and, on several GPUs, those of NCCL and of the custom all-reduce.
+"""What the process takes outside torch's allocator on one GPU, above what the engine finds in use
+when it first looks.
 
-The figures come with the version of the engine (`engine_version`), read off its start-up logs.
+    one GPU                     kernels, by version
+    several, up to NVLink 3     by version
+    several, NVLink 4 and on    kernels + communicators of NCCL + the fused all-reduce's workspace
+
+By version: read off start-up logs. The parts on NVLink 4 come from the sources of NCCL 2.26 and
+2.27, vLLM 0.9 to 0.22 and FlashInfer 0.6, and from the memory that DEBUG logs of vLLM 0.19 on
+H100s find in use at their start: 0.51 GiB on one GPU, 0.92 more with one communicator of two GPUs,
+0.97 with one of four, and 0.48 and 0.52 more with a second one (reports/startup-logs). The logits
+are gathered by a communicator that the profiling run opens. Those of layers and stages are open
+before the engine first looks, since 0.11.
 """
 
 from kvsim.capacity.deployment import Deployment
-from kvsim.plumbing.units import GIB
+from kvsim.plumbing.units import GIB, MIB
+
+NVLINK4_BYTES_PER_S, NVLINK5_BYTES_PER_S = 400 * 10**9, 900 * 10**9
+KERNELS_GIB = 0.09  # fitted to logs of two H100s
+FIRST_GIB, COMMUNICATOR_GIB, FURTHER_GPU_GIB = 0.44, 0.48, 0.02
+# Connected at once, a communicator of more than two GPUs has a second neighbour on each channel,
+# with a buffer for sending and one for receiving, and buffers of NVLink SHARP for each GPU.
+CHANNELS, SEND_MIB, RECEIVE_MIB = 24, 2, 10
+SHARP_MIB = 32
+CUSTOM_ALL_REDUCE_MIB = 16
+# Largest tensor of the fused all-reduce in MiB, by the GPUs that split a layer.
+FUSED_MIB = {2: 64, 4: 2, 8: 0.5}
+FUSED_NVLINK5_MIB = {2: 64, 4: 32, 8: 1}
+# It has three buffers, in all four times as large as all GPUs' tensors.
+FUSED_BUFFERS, FUSED_TENSORS, GRANULE_MIB = 3, 4, 512
 
 
 def non_torch_bytes(deployment: Deployment) -> int:
-    """Estimate for one GPU."""
+    """Estimate for one GPU; form and source at the head of this file."""
     version, tp = deployment.version, deployment.tp
-    if tp == 1:
+    if not _on_nvlink4(deployment):
+        gib = version.non_torch_gib if tp == 1 else version.non_torch_several_gib
+        return int(gib * GIB)
+    charged = [tp] if tp > 1 else []
+    if not version.finds_nccl:
+        stages = deployment.options.pipeline_parallel_size
+        charged += [gpus for gpus in (tp, stages) if gpus > 1]
+    if not charged:
         return int(version.non_torch_gib * GIB)
-    more = (tp - 2) * version.non_torch_more_gib
-    return int((version.non_torch_several_gib + more) * GIB)
+    gib, mib = KERNELS_GIB, _workspace_mib(deployment)
+    gib += sum(COMMUNICATOR_GIB + (gpus - 2) * FURTHER_GPU_GIB for gpus in charged)
+    if not version.finds_nccl:
+        gib += FIRST_GIB
+        mib += sum(_connected_mib(gpus) for gpus in charged)
+        mib += CUSTOM_ALL_REDUCE_MIB if tp > 1 else 0
+    return int(gib * GIB + mib * MIB)
+
+
+def _on_nvlink4(deployment: Deployment) -> bool:
+    device = deployment.device
+    return device.runs_cuda and device.peer_bytes_per_s >= NVLINK4_BYTES_PER_S
+
+
+def _connected_mib(gpus: int) -> int:
+    """What a communicator holds more where all its algorithms are connected at once."""
+    return CHANNELS * (SEND_MIB + RECEIVE_MIB) + SHARP_MIB * gpus if gpus > 2 else 0
+
+
+def _workspace_mib(deployment: Deployment) -> float:
+    """FlashInfer's workspace for an all-reduce fused with the norm behind it."""
+    tp, options, device = deployment.tp, deployment.options, deployment.device
+    kind = deployment.version.fused_all_reduce
+    sizes = FUSED_MIB if device.peer_bytes_per_s < NVLINK5_BYTES_PER_S else FUSED_NVLINK5_MIB
+    if kind == "none" or deployment.enforce_eager or tp not in sizes:
+        return 0
+    if kind == "exact":
+        return FUSED_TENSORS * tp * sizes[tp]
+    alone = options.pipeline_parallel_size == options.data_parallel_size == 1
+    return FUSED_BUFFERS * GRANULE_MIB if alone else 0
