@@ -1,9 +1,9 @@
 """The drafter of a scenario: which model it is, and how long its passes take."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvsim.capacity.drafter import Drafter
-from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.model import Model
 from kvsim.model.find import find_model
 from kvsim.model.target_reader import TargetReader
@@ -16,8 +16,11 @@ from kvsim.step_time.linear import Linear
 from kvsim.step_time.options import Hardware, StepTimeOptions
 from kvsim.step_time.roofline import Roofline
 
+if TYPE_CHECKING:
+    from kvsim.engine.speculation.options import SpeculativeConfig
 
-def drafter_of(config: SpeculativeConfig | None, folder: Path) -> Drafter | None:
+
+def drafter_of(config: "SpeculativeConfig | None", folder: Path) -> Drafter | None:
     """The drafter; relative paths start in `folder`. InputError for one that nobody knows."""
     if config is None:
         return None
@@ -31,7 +34,7 @@ def drafter_of(config: SpeculativeConfig | None, folder: Path) -> Drafter | None
     return Drafter(model, config.speculation)
 
 
-def _check_method(config: SpeculativeConfig, reader: TargetReader | None) -> None:
+def _check_method(config: "SpeculativeConfig", reader: TargetReader | None) -> None:
     """InputError unless the drafter is served by this method: vLLM takes it by the config."""
     if reader is None and config.speculation.rules.block_queries:
         raise InputError(
@@ -51,7 +54,7 @@ def _check_method(config: SpeculativeConfig, reader: TargetReader | None) -> Non
 
 def drafted_time(
     target: StepTime,
-    config: SpeculativeConfig,
+    config: "SpeculativeConfig",
     drafter: Drafter,
     options: StepTimeOptions,
     hardware: Hardware,

@@ -7,10 +7,8 @@ from kvsim.capacity.drafter import MTP, Drafter
 from kvsim.capacity.options import WAYS, MemoryOptions
 from kvsim.capacity.pool import SizedPool, StageShare, unlike_stages
 from kvsim.device import Device
-from kvsim.engine.policies.victims.lowest_priority import LowestPriority
 from kvsim.idle_keys import idle_keys
 from kvsim.memory.options import AllocatorOptions, MemorySpec
-from kvsim.memory.paged.eviction.priorities import Priorities
 from kvsim.model import Model
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.probing import decides
@@ -160,9 +158,9 @@ def _heeds_priorities(scenario: Scenario) -> bool:
         return True
     schedulers = [scenario.scheduler_of(each) for each in scenario.allocator]
     evicting = [getattr(each, "eviction_policy", None) for each in scenario.allocator]
-    return any(
-        each.order == "priority" or isinstance(each.victim, LowestPriority) for each in schedulers
-    ) or any(isinstance(each, Priorities) for each in evicting)
+    rules = [each for each in (*evicting, *(one.victim for one in schedulers)) if each is not None]
+    ordered = any(each.order == "priority" for each in schedulers)
+    return ordered or any(each.by_priority for each in rules)
 
 
 def _left_out(scenario: Scenario) -> dict[str, object]:

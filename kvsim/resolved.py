@@ -2,21 +2,22 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kvsim.capacity.drafter import MTP, Drafter
 from kvsim.capacity.pool import SizedPool, StageShare
 from kvsim.engine.replica import ReplicaSpec
-from kvsim.front_end import FrontEnd
 from kvsim.memory.options import AllocatorOptions
 from kvsim.model import Model
 from kvsim.model.find import is_of_file
 from kvsim.request import Stream
 from kvsim.scenario import Scenario
 from kvsim.step_time.drafted import DraftedTime
-from kvsim.step_time.form import Sourced, StepTime
-from kvsim.step_time.kernels.composed import KernelSteps
+from kvsim.step_time.form import Corrected, Sourced, StepTime
 from kvsim.version import VERSION
+
+if TYPE_CHECKING:
+    from kvsim.front_end import FrontEnd
 
 PATH_KEYS = ("path", "hf_config", "file", "tables")
 
@@ -33,7 +34,7 @@ class PreparedScenario(Protocol):
     labels: list[str]
     drafter: Drafter | None
     step_time: StepTime
-    front_end: FrontEnd | None
+    front_end: "FrontEnd | None"
 
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec: ...
 
@@ -66,7 +67,7 @@ def resolved(simulation: PreparedScenario) -> dict[str, Any]:
     form = simulation.step_time
     if isinstance(form, DraftedTime):
         form = form.target
-    if isinstance(form, KernelSteps) and form.served and (requests := stream.requests):
+    if isinstance(form, Corrected) and form.served and (requests := stream.requests):
         from statistics import fmean  # it imports much, and few forms have such points
 
         tables["provenance"]["served_points"] = form.served

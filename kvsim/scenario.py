@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr, field_validator
 
@@ -15,29 +15,43 @@ from kvsim.allocator_choice import DEFAULT_SCHEDULER, AllocatorChoice, own_sched
 from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
 from kvsim.engine.connectors import TIERS
-from kvsim.engine.connectors.tiers import TierOptions
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.schedulers.options import SchedulerOptions
-from kvsim.engine.speculation.options import SpeculativeConfig
-from kvsim.fleet.disaggregation import DisaggregationOptions
-from kvsim.fleet.options import FleetOptions
-from kvsim.front_end import FrontEndOptions
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.model import ModelOptions
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.keys import assignment, put
+from kvsim.plumbing.late_table import late
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.reading.toml_lines import placed
 from kvsim.plumbing.reading.toml_text import read_table
 from kvsim.plumbing.shipped import shipped_folder
 from kvsim.results.measurement import WindowOptions
-from kvsim.results.question import QuestionOptions
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.options import StepTimeOptions
 from kvsim.workload import WORKLOADS
 from kvsim.workload.options import WorkloadOptions
+
+if TYPE_CHECKING:
+    from kvsim.engine.connectors.tiers import TierOptions
+    from kvsim.engine.speculation.options import SpeculativeConfig
+    from kvsim.fleet.disaggregation import DisaggregationOptions
+    from kvsim.fleet.options import FleetOptions
+    from kvsim.front_end import FrontEndOptions
+    from kvsim.results.question import QuestionOptions
+else:  # few scenarios have these tables, and a short run is mostly imports
+    TierOptions = Options
+    SpeculativeConfig = late(
+        "kvsim.engine.speculation.options:SpeculativeConfig", "speculative_config"
+    )
+    DisaggregationOptions = late(
+        "kvsim.fleet.disaggregation:DisaggregationOptions", "disaggregation"
+    )
+    FleetOptions = late("kvsim.fleet.options:FleetOptions", "fleet")
+    FrontEndOptions = late("kvsim.front_end:FrontEndOptions", "front_end")
+    QuestionOptions = late("kvsim.results.question:QuestionOptions", "question")
 
 AnyAllocator = Annotated[AllocatorOptions, AllocatorChoice()]
 AnyScheduler = Annotated[SchedulerOptions, OneOf(SCHEDULERS, "scheduler", DEFAULT_SCHEDULER)]

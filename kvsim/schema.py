@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvsim.plumbing.choice import CHOICE, OneOf
+from kvsim.plumbing.late_table import LATE, LateTable
 from kvsim.plumbing.options import Options
 from kvsim.scenario import Scenario
 
@@ -48,7 +49,18 @@ def _chosen(node: Any, definitions: dict[str, Any]) -> Any:
     if CHOICE in node:
         rest = {key: value for key, value in node.items() if key not in (CHOICE, "default")}
         return {**rest, **_choice(node[CHOICE], definitions)}
+    if LATE in node:
+        return _late(node[LATE], definitions)
     return {key: _chosen(value, definitions) for key, value in node.items()}
+
+
+def _late(late: LateTable, definitions: dict[str, Any]) -> dict[str, Any]:
+    """A reference to the table of one class."""
+    name = late.options.__name__
+    if name not in definitions:
+        definitions[name] = {}
+        definitions[name] = _table(late.options, definitions)
+    return _reference(name)
 
 
 def _choice(choice: OneOf, definitions: dict[str, Any]) -> dict[str, Any]:

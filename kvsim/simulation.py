@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import assemble, clock, serve_all
 from kvsim.fleet.members import AnyPart, FleetMember, FleetPart, MemberHooks, SingleReplica
-from kvsim.front_end import FrontEnd, behind
 from kvsim.known_before import cache_left_off, known_before
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
@@ -22,12 +21,13 @@ from kvsim.results.metrics import summarise
 from kvsim.results.result import Result, Run
 from kvsim.scenario import Scenario, no_workload
 from kvsim.served import check_served
+from kvsim.shared_tiers import check_shared
 from kvsim.sized_scenario import SizedScenario
-from kvsim.tiers import check_shared
 
 if TYPE_CHECKING:
     from kvsim.disaggregated import DisaggregatedRuns, ReadySide
     from kvsim.fleets import FleetSimulation, Spread
+    from kvsim.front_end import FrontEnd
 
 Progress = Callable[[str, int, int], None]
 
@@ -100,6 +100,8 @@ class Simulation(SizedScenario):
             check_served(self.stream, self.replica_spec(each), apart=self.apart is not None)
         self.front_end: FrontEnd | None = None
         if front := scenario.front_end:
+            from kvsim.front_end import behind  # few scenarios have one
+
             engine = scenario.scheduler_of(scenario.allocator[0]).engine
             self.front_end = front.of(engine, self.model.kind)
             self.stream = behind(self.stream, self.front_end, front.clients_of(scenario.workload))

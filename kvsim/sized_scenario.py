@@ -17,7 +17,6 @@ from kvsim.pool import pool_of
 from kvsim.scenario import Scenario
 from kvsim.shared_sequences import over_gpus, shared_layout
 from kvsim.staged import staged_plan
-from kvsim.tiers import with_tiers
 from kvsim.timing import step_time_of
 
 
@@ -102,6 +101,10 @@ class SizedScenario:
             acceptance=None if drafts is None else drafts.acceptance(self.scenario.seed),
             stages=self.scenario.model.pipeline_parallel_size,
         )
+        if not self.scenario.tier:
+            return spec
+        from kvsim.tiers import with_tiers  # few scenarios have some
+
         return with_tiers(spec, self.scenario, self.device)
 
     @property

@@ -13,36 +13,14 @@ from kvsim.vllm.grouping import BlockGroup, Grouping, is_uniform
 
 
 def with_tiers(spec: ReplicaSpec, scenario: Scenario, device: Device) -> ReplicaSpec:
-    """The same replica with the scenario's tiers behind it; InputError where it can have none."""
-    if not scenario.tier:
-        return spec
+    """The same replica with the scenario's tiers behind it, of which there is at least one;
+    InputError where it can have none.
+    """
     first, *behind = scenario.tier
     plan = first.connector(_site(spec, scenario, device), behind)
     return spec.with_connector(
         plan.build, copies_hold_blocks=plan.holds, loads_special=plan.loads_special
     )
-
-
-def shared_by(scenario: Scenario) -> str | None:
-    """The key by which the replicas of a fleet share a tier; None: they share none."""
-    for place, tier in enumerate(scenario.tier):
-        if tier.is_shared:
-            return f"tier.{place}.shared"
-    if any(each.shares_storage for each in scenario.allocator):
-        return "allocator.hicache_storage_shared"
-    return None
-
-
-def check_shared(scenario: Scenario) -> None:
-    """Raise InputError for a tier that replicas share where there is one replica."""
-    where = shared_by(scenario)
-    if where is not None:
-        raise InputError(
-            "one replica shares its tiers with no other",
-            where=where,
-            value=True,
-            remedy="leave it out, or give the scenario fleet.replicas",
-        )
 
 
 def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:

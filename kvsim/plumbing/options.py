@@ -24,7 +24,7 @@ _FIRST = ("extra_forbidden", "missing")  # a typo explains the key that is missi
 class Options(BaseModel):
     """A frozen table of options. Unknown keys are refused: a typo is never a silent default."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="after")
     def _numbers_within_bounds(self) -> Self:

@@ -6,23 +6,29 @@ import numpy as np
 
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.results.recorder import Recorder
-from kvsim.results.summary_beyond import AdaptersSummary, EncoderSummary
 
 if TYPE_CHECKING:
     from kvsim.engine.limits.limit import ChunkLimits
+    from kvsim.results.summary_beyond import AdaptersSummary, EncoderSummary
 
 
-def encoder_summary(limits: "ChunkLimits") -> EncoderSummary | None:
+def encoder_summary(limits: "ChunkLimits") -> "EncoderSummary | None":
     """What the encoder did; None where no prompt had items."""
     counts = limits.encoder_counts()
-    return None if counts is None else EncoderSummary(**counts._asdict())
+    if counts is None:
+        return None
+    from kvsim.results.summary_beyond import EncoderSummary  # few runs have items
+
+    return EncoderSummary(**counts._asdict())
 
 
-def adapters_summary(limits: "ChunkLimits", recorder: Recorder) -> AdaptersSummary | None:
+def adapters_summary(limits: "ChunkLimits", recorder: Recorder) -> "AdaptersSummary | None":
     """What adapters cost; None where no request asked for one."""
     counts = limits.adapter_counts()
     if counts is None:
         return None
+    from kvsim.results.summary_beyond import AdaptersSummary  # few runs have adapters
+
     done = recorder.finished
     delayed = np.array([name in counts.delayed for name in done.ids], dtype=bool)
     waited = (done.column("first_scheduled_ps") - done.column("arrival_ps"))[delayed]

@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, Strict, ValidationError
 
 from kvsim.plumbing.options import input_error
-from kvsim.results.fleet import FleetSummary
+from kvsim.results.late_part import late
 from kvsim.results.summary import RunSummary
 from kvsim.results.summary_part import SummaryPart
+
+if TYPE_CHECKING:
+    from kvsim.results.fleet import FleetSummary
+else:  # few results are of fleets
+    FleetSummary = late("kvsim.results.fleet:FleetSummary")
 
 
 @dataclass

@@ -7,17 +7,25 @@ of summary.json, in its order; a key that may be missing there has None as its d
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import PlainValidator
 
-from kvsim.results.summary_beyond import (
-    AdaptersSummary,
-    EncoderSummary,
-    TiersSummary,
-    TransferSummary,
-)
+from kvsim.results.late_part import late
 from kvsim.results.summary_part import NULL, Count, Measured, Positive, Share, SummaryPart
+
+if TYPE_CHECKING:
+    from kvsim.results.summary_beyond import (
+        AdaptersSummary,
+        EncoderSummary,
+        TiersSummary,
+        TransferSummary,
+    )
+else:  # few runs have these parts, and a short run is mostly imports
+    AdaptersSummary = late("kvsim.results.summary_beyond:AdaptersSummary")
+    EncoderSummary = late("kvsim.results.summary_beyond:EncoderSummary")
+    TiersSummary = late("kvsim.results.summary_beyond:TiersSummary")
+    TransferSummary = late("kvsim.results.summary_beyond:TransferSummary")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

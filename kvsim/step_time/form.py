@@ -47,6 +47,13 @@ class Sourced(Protocol):
 
 
 @runtime_checkable
+class Corrected(Protocol):
+    """A form corrected by points of real servers. served: which; empty where none were judged."""
+
+    served: str
+
+
+@runtime_checkable
 class Measured(Protocol):
     """A form fitted to measurements knows where it extrapolates."""
 

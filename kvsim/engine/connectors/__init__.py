@@ -1,9 +1,13 @@
 """KV from outside of the device, under the scheduler of vLLM: the promise, and who keeps it."""
 
-from kvsim.engine.connectors.tiers import TierOptions
+from typing import TYPE_CHECKING
+
 from kvsim.plumbing.registry import Registry
 
-TIERS: Registry[TierOptions] = Registry(
+if TYPE_CHECKING:
+    from kvsim.engine.connectors.tiers import TierOptions
+
+TIERS: "Registry[TierOptions]" = Registry(
     "tier",
     {
         "vllm-offloading": "kvsim.engine.connectors.offloading.options:VllmOffloading",

@@ -12,7 +12,6 @@ from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import PagedSettings
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
-from kvsim.memory.paged.loading import HoldingAllocator, LoadingAllocator
 from kvsim.memory.paged.refusals import Asked, check
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.choice import OneOf
@@ -112,9 +111,7 @@ class Paged(AllocatorOptions):
 
     def build(self, memory: MemorySpec) -> Allocator:
         several = self._has_several_tables(memory)
-        kind = PagedAllocator
-        if memory.loads:
-            kind = HoldingAllocator if memory.holds else LoadingAllocator
+        kind = _kind(memory)
         set_keys = frozenset(self.model_fields_set)
         caches, keeps = self._caches(memory), several and self._keeps_states(memory)
         check(Asked(dict(self), set_keys, memory, several, caches, keeps))
@@ -180,3 +177,12 @@ class Paged(AllocatorOptions):
         if interval is None:
             return rules.default_retention
         return None if interval == "none" else interval
+
+
+def _kind(memory: MemorySpec) -> type[PagedAllocator]:
+    """The allocator that keeps the promises asked for."""
+    if not memory.loads:
+        return PagedAllocator
+    from kvsim.memory.paged.loading import HoldingAllocator, LoadingAllocator  # few runs load
+
+    return HoldingAllocator if memory.holds else LoadingAllocator

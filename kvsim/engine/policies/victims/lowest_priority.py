@@ -1,6 +1,7 @@
 """Preempts the least urgent sequence: vLLM's rule under policy = "priority"."""
 
 from collections.abc import Reversible
+from typing import ClassVar
 
 from kvsim.engine.policies.victims.victim import Tokens, Victim
 from kvsim.sequence import Sequence
@@ -10,6 +11,8 @@ class LowestPriority(Victim):
     """The highest `priority` (lower runs first), the last of them to have arrived; of equal ones
     the first admitted.
     """
+
+    by_priority: ClassVar[bool] = True
 
     def choose(
         self, running: Reversible[Sequence], computed_tokens: Tokens, shared_tokens: Tokens

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Reversible
+from typing import ClassVar
 
 from kvsim.plumbing.options import Options
 from kvsim.sequence import Sequence
@@ -12,8 +13,11 @@ Tokens = Callable[[Sequence], int]
 class Victim(Options):
     """Chooses the sequence to preempt when memory runs out; its fields are its options.
 
-    A rule is pure: the same choice for the same sequences, whatever was asked before.
+    A rule is pure: the same choice for the same sequences, whatever was asked before. by_priority:
+    whether it goes by the priorities of requests.
     """
+
+    by_priority: ClassVar[bool] = False
 
     @abstractmethod
     def choose(

@@ -86,11 +86,13 @@ class EvictionPolicy(Options):
     """Chooses the content to evict when blocks run out; its fields are its options.
 
     hinted: whether it reads the session hints of requests. ranks: whether it chooses among single
-    blocks; if not, the pool keeps its own order.
+    blocks; if not, the pool keeps its own order. by_priority: whether it goes by the priorities of
+    requests.
     """
 
     hinted: ClassVar[bool] = False
     ranks: ClassVar[bool] = True
+    by_priority: ClassVar[bool] = False
 
     @abstractmethod
     def build(self, num_blocks: int, block_tokens: int) -> Eviction | None:

@@ -3,6 +3,7 @@ queue; within a priority the least recently used.
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.eviction.ranked import Ranked
@@ -11,6 +12,8 @@ from kvsim.memory.paged.session_hint import SessionHint
 
 class Priorities(EvictionPolicy):
     """Content is as urgent as the most urgent request that used it."""
+
+    by_priority: ClassVar[bool] = True
 
     def build(self, num_blocks: int, block_tokens: int) -> "ByPriority":
         return ByPriority()
