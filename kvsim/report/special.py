@@ -1,11 +1,14 @@
 """What images, sounds, videos and adapters took, in words."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kvsim.report import numbers
 from kvsim.report.names import called
 from kvsim.results.summary import RunSummary
-from kvsim.results.summary_beyond import AdaptersSummary, EncoderSummary
+
+if TYPE_CHECKING:
+    from kvsim.results.summary_beyond import AdaptersSummary, EncoderSummary
 
 
 def special(runs: Sequence[RunSummary]) -> list[str]:
@@ -19,7 +22,7 @@ def special(runs: Sequence[RunSummary]) -> list[str]:
     return sentences
 
 
-def _encoded(label: str, found: EncoderSummary) -> str:
+def _encoded(label: str, found: "EncoderSummary") -> str:
     return (
         f"{label} encoded {numbers.plural(found.encoded_items, 'item')} of prompts "
         f"({numbers.plural(found.encoded_tokens, 'embedding')}) and found "
@@ -27,7 +30,7 @@ def _encoded(label: str, found: EncoderSummary) -> str:
     )
 
 
-def _adapted(label: str, found: AdaptersSummary) -> str:
+def _adapted(label: str, found: "AdaptersSummary") -> str:
     loaded = (
         f"{label} copied an adapter to the device {numbers.plural(found.activated, 'time')} and "
         f"read one into host memory {numbers.plural(found.read, 'time')}"

@@ -1,11 +1,14 @@
 """What tiers behind the device gave, and what their loads cost, in words."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from kvsim.report import numbers
 from kvsim.report.names import called
 from kvsim.results.summary import RunSummary
-from kvsim.results.summary_beyond import TiersSummary
+
+if TYPE_CHECKING:
+    from kvsim.results.summary_beyond import TiersSummary
 
 
 def behind_device(runs: Sequence[RunSummary]) -> list[str]:
@@ -18,7 +21,7 @@ def behind_device(runs: Sequence[RunSummary]) -> list[str]:
     ]
 
 
-def _sentences(run: RunSummary, found: TiersSummary) -> Iterator[str]:
+def _sentences(run: RunSummary, found: "TiersSummary") -> Iterator[str]:
     hits, behind = run.prefix_cache.hit_tokens, run.prefix_cache.host_hit_tokens or 0
     tiers = "the tier" if len(found.tiers) == 1 else "the tiers"
     if not behind:

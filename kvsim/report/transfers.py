@@ -1,11 +1,14 @@
 """What went between prefill and decode replicas, in words."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kvsim.report import numbers
 from kvsim.report.names import called
 from kvsim.results.summary import RunSummary
-from kvsim.results.summary_beyond import TransferSummary
+
+if TYPE_CHECKING:
+    from kvsim.results.summary_beyond import TransferSummary
 
 
 def served(runs: Sequence[RunSummary]) -> list[RunSummary]:
@@ -24,7 +27,7 @@ def transferred(runs: Sequence[RunSummary]) -> list[str]:
     ]
 
 
-def _sentences(run: RunSummary, found: TransferSummary, prompts: RunSummary | None) -> list[str]:
+def _sentences(run: RunSummary, found: "TransferSummary", prompts: RunSummary | None) -> list[str]:
     said = [
         f"{called(run.label)} computed prompts on "
         f"{numbers.plural(found.prefill_replicas, 'replica')} and outputs on "
