@@ -1,6 +1,7 @@
 """A scenario with its model, its device and its pool: what each of its replicas is built from."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.local_attention import gives_chunks_back
@@ -18,6 +19,8 @@ from kvsim.scenario import Scenario
 from kvsim.shared_sequences import over_gpus, shared_layout
 from kvsim.staged import staged_plan
 from kvsim.timing import step_time_of
+from kvsim.vllm.grouping import Grouping
+from kvsim.vllm.rules import BlockRules
 
 
 def place_of(label: str, labels: Sequence[str]) -> int:
@@ -81,15 +84,7 @@ class SizedScenario:
             scheduler,
             capacity_bytes=self.pool.capacity_bytes,
             layout=self._layout_under(ALLOCATORS.name_of(options)),
-            plan=staged_plan(
-                options,
-                self.scenario.model,
-                self.model,
-                self._stage,
-                scheduler.block_rules,
-                by_chunk=self._by_chunk,
-                drafts=self.drafter is not None,
-            ),
+            plan=self._plan(options, self._stage, scheduler.block_rules),
             states=self.pool.states,
             window_tokens=self.pool.window_tokens,
             pool_tokens=self._counted_tokens,
@@ -105,7 +100,34 @@ class SizedScenario:
             return spec
         from kvsim.tiers import with_tiers  # few scenarios have some
 
-        return with_tiers(spec, self.scenario, self.device)
+        return with_tiers(spec, self.scenario, self.devices, self._parts(spec))
+
+    def _parts(self, spec: ReplicaSpec) -> tuple[ReplicaSpec, ...]:
+        """The replica as each stage of its pipeline holds it."""
+        options = self.scenario.model
+        count = options.pipeline_parallel_size
+        if count == 1:
+            return (spec,)
+        parts = []
+        for place, stage in enumerate(stages(self.model.layers, count, options.stage_layers)):
+            layout = options.layout(model_of(self.model, stage), by_chunk=self._by_chunk)
+            if options.decode_context_parallel_size > 1:
+                layout = shared_layout(self.scenario, layout, drafted=False)
+            plan = self._plan(spec.allocator, place, spec.scheduler.block_rules)
+            parts.append(replace(spec, layout=layout, plan=plan))
+        return tuple(parts)
+
+    def _plan(self, options: AllocatorOptions, stage: int, rules: BlockRules) -> Grouping | None:
+        """The groups and blocks of a stage; see `staged_plan`."""
+        return staged_plan(
+            options,
+            self.scenario.model,
+            self.model,
+            stage,
+            rules,
+            by_chunk=self._by_chunk,
+            drafts=self.drafter is not None,
+        )
 
     @property
     def _by_chunk(self) -> bool:

@@ -1,9 +1,11 @@
 """The tiers of a scenario behind each of its replicas."""
 
+from collections.abc import Sequence
+
 from kvsim.device import Device
 from kvsim.engine.connectors import TIERS
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup
-from kvsim.engine.connectors.tiers import TierSite
+from kvsim.engine.connectors.tiers import StageSite, TierSite
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.paged.options import Paged
@@ -12,15 +14,60 @@ from kvsim.scenario import Scenario
 from kvsim.vllm.grouping import BlockGroup, Grouping, is_uniform
 
 
-def with_tiers(spec: ReplicaSpec, scenario: Scenario, device: Device) -> ReplicaSpec:
+def with_tiers(
+    spec: ReplicaSpec, scenario: Scenario, devices: Sequence[Device], parts: Sequence[ReplicaSpec]
+) -> ReplicaSpec:
     """The same replica with the scenario's tiers behind it, of which there is at least one;
-    InputError where it can have none.
+    InputError where it can have none. devices, parts: of each stage of a pipeline, the parts with its own layers and plan.
     """
     first, *behind = scenario.tier
-    plan = first.connector(_site(spec, scenario, device), behind)
+    site = _site(parts[0], scenario, devices[0])
+    if len(parts) > 1:
+        _check_stages(scenario)
+        sites = [_site(*each) for each in zip(parts, [scenario] * len(parts), devices, strict=True)]
+        site = _on_stages(site, sites)
+    plan = first.connector(site, behind)
     return spec.with_connector(
-        plan.build, copies_hold_blocks=plan.holds, loads_special=plan.loads_special
+        plan.build,
+        copies_hold_blocks=plan.holds,
+        loads_special=plan.loads_special,
+        copies_on_stages=len(parts) > 1,
     )
+
+
+def _check_stages(scenario: Scenario) -> None:
+    """Raise InputError for tiers that are not simulated over the stages of a pipeline."""
+    first, *behind = scenario.tier
+    if behind or not first.on_stages or scenario.speculative_config is not None:
+        drafts = "" if scenario.speculative_config is None else ", with speculative_config"
+        raise InputError(
+            "over pipeline stages, host memory alone is simulated, without drafts",
+            where="tier",
+            value=" + ".join(TIERS.name_of(each) for each in scenario.tier) + drafts,
+            remedy='[[tier]] kind = "vllm-offloading" alone, or tensor_parallel_size in place of '
+            "the stages",
+        )
+
+
+def _on_stages(first: TierSite, sites: Sequence[TierSite]) -> TierSite:
+    """The site of a whole pipeline. vLLM 0.33 counts the chunks of host memory by the bytes of the
+    first stage, and each stage lays them out by its own (v1/kv_offload/cpu/spec.py). InputError
+    where these differ, for the stages would overwrite each other there.
+    """
+    sizes = [site.block_bytes for site in sites]
+    if len(set(sizes)) > 1:
+        raise InputError(
+            "vLLM 0.33 shares host memory out by the bytes of a block on each stage, which differ",
+            where="model.pipeline_parallel_size",
+            value=", ".join(f"{each:,}" for each in sizes) + " bytes",
+            limit="alike stages",
+            remedy="set pp_layer_partition, take another number of stages, or leave [[tier]] out",
+        )
+    stages = tuple(
+        StageSite(tuple(group.block_bytes for group in site.groups), site.host_bytes_per_s)
+        for site in sites
+    )
+    return first._replace(ranks=first.ranks * len(sites), stages=stages)
 
 
 def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:

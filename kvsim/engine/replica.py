@@ -14,6 +14,7 @@ from kvsim.engine.clock import EngineClock
 from kvsim.engine.combinations import check_stages, check_waves, verifier_of
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.engine import Engine
+from kvsim.engine.kinds import engine_of
 from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
 from kvsim.engine.parts import EngineParts
@@ -49,6 +50,7 @@ class ReplicaSpec:
     accepted. unwatched, states, window_tokens, pool_tokens, plan: see `MemorySpec`.
     connector: makes the KV connector of the engine; None without one. copies_hold_blocks: copies of
     the connector keep blocks from being freed. loads_special: it serves images, adapters.
+    copies_on_stages: it copies on each stage of a pipeline.
     shared: tiers that replicas on one clock have in common; None: the replica is alone.
     hicache: tiers behind the device under SGLang's scheduler; None: those of the allocator's
     options. asks_blocks: the connector asks for block ids.
@@ -75,6 +77,7 @@ class ReplicaSpec:
     hicache: "Hierarchy | None" = None
     copies_hold_blocks: bool = False
     loads_special: bool = False
+    copies_on_stages: bool = False
     shared: Shared | None = None
     asks_blocks: bool = True
     stages: int = 1
@@ -91,10 +94,12 @@ class ReplicaSpec:
         copies_hold_blocks: bool = False,
         asks_blocks: bool = True,
         loads_special: bool = False,
+        copies_on_stages: bool = False,
     ) -> "ReplicaSpec":
         """The same engine with a KV connector."""
         changed = replace(self, connector=connector, loads_special=loads_special)
-        return replace(changed, copies_hold_blocks=copies_hold_blocks, asks_blocks=asks_blocks)
+        changed = replace(changed, copies_on_stages=copies_on_stages, asks_blocks=asks_blocks)
+        return replace(changed, copies_hold_blocks=copies_hold_blocks)
 
     def memory_spec(self) -> MemorySpec:
         """The pool for the allocator to build on."""
@@ -136,16 +141,18 @@ class ReplicaSpec:
         check_stages(
             self.stages,
             self.layout,
-            connector=self.connector is not None,
+            connector=self.connector is not None and not self.copies_on_stages,
             hierarchical=self.allocator.hierarchical,
             planned=self.plan is not None,
         )
         allocator = self.allocator.build(self.memory_spec())
-        if self.stages > 1:
-            return self.scheduler.staged(allocator, self.max_model_len, self.stages, verifier)
         if self.connector is not None:
             connector = self.connector(self.shared or Shared())
-            return self.scheduler.connected(allocator, self.max_model_len, connector, verifier)
+            return self.scheduler.connected(
+                allocator, self.max_model_len, connector, verifier, self.stages
+            )
+        if self.stages > 1:
+            return self.scheduler.staged(allocator, self.max_model_len, self.stages, verifier)
         if verifier is None:
             scheduler = self.scheduler.build(allocator, self.max_model_len)
             if self.allocator.hierarchical:
@@ -275,22 +282,12 @@ def serving(
 
 
 def _engine(spec: ReplicaSpec, env: EngineClock, parts: EngineParts) -> Engine:
-    """The engine of `spec`: plain, with a connector, with a hierarchical cache, or in waves."""
+    """The engine of `spec`."""
+    connected, hierarchical = spec.connector is not None, spec.allocator.hierarchical
     if parts.waves is not None:
-        from kvsim.engine.wave_engine import WaveEngine
-
-        check_waves(
-            connector=spec.connector is not None,
-            hierarchical=spec.allocator.hierarchical,
-            depth=parts.depth,
-        )
-        return WaveEngine(env, parts)
-    if spec.connector is not None:
-        from kvsim.engine.connected_engine import ConnectedEngine
-
-        return ConnectedEngine(env, parts)
-    if not spec.allocator.hierarchical:
-        return Engine(env, parts)
+        check_waves(connector=connected, hierarchical=hierarchical, depth=parts.depth)
+    if parts.waves is not None or connected or not hierarchical:
+        return engine_of(env, parts, connected=connected, over_stages=spec.stages > 1)
     from kvsim.engine.hicache.hierarchy import hierarchy_of
     from kvsim.engine.hicache_engine import HicacheEngine
 

@@ -585,6 +585,12 @@ WORKLOAD = {
 }  # fmt: skip
 
 
+SIMPLE = (
+    '{"kv_connector": "SimpleCPUOffloadConnector", "kv_role": "kv_both", '
+    '"kv_connector_extra_config": {"cpu_bytes_to_use": 8589934592}}'
+)
+
+
 @pytest.mark.parametrize(
     ("model", "flags", "staged", "assumed"),
     [
@@ -592,6 +598,9 @@ WORKLOAD = {
         ("llama-3.1-8b", " --no-async-scheduling", True, None),
         ("llama-3.1-8b", " --async-scheduling", True, None),
         ("google/gemma-3-12b-it", "", False, "its layers keep windows or states"),
+        ("llama-3.1-8b", " --kv-offloading-size 8", True, None),
+        ("llama-2-13b", " --kv-offloading-size 8 --pipeline-parallel-size 3", False, "unlike"),
+        ("llama-3.1-8b", f" --kv-transfer-config '{SIMPLE}'", False, "it has a KV tier"),
     ],
 )
 def test_pipeline_stages_are_imported_where_a_run_knows_them(
@@ -602,6 +611,7 @@ def test_pipeline_stages_are_imported_where_a_run_knows_them(
     made = imported(tmp_path, tmp_path / "serve.sh", gpu="h100")
     table = made.scenario["model"]
     assert table.get("pipeline_parallel_size", 1) == (2 if staged else 1)
+    assert ("tier" in made.scenario) is ("--kv-" in flags)
     assert made.scenario["scheduler"]["async_scheduling"] is ("--no-async" not in flags)
     told = [line for line in made.assumed if "stages" in line or "pipeline_parallel" in line]
     assert [line for line in told if assumed is not None and assumed in line] == told

@@ -19,13 +19,23 @@ if TYPE_CHECKING:
 BYTES_PER_GB = 10**9
 
 
+class StageSite(NamedTuple):
+    """One stage of a pipeline. group_bytes: of a block of each group of layers there.
+    host_bytes_per_s: of the link of its device, in one direction.
+    """
+
+    group_bytes: tuple[int, ...]
+    host_bytes_per_s: int
+
+
 class TierSite(NamedTuple):
     """The engine that tiers stand behind.
 
     groups: of layers, each with a chunk of one block. block_bytes: of a block of the device, all
-    its layers together. ranks: tensor-parallel ones, each of which copies its part over a link of
-    its own. prefix_caching, retention_tokens: of the device. host_bytes_per_s: of each link, in one
-    direction.
+    its layers together. Both are those of the first stage of a pipeline. ranks: tensor-parallel
+    ones of all stages, each of which copies its part over a link of its own. prefix_caching,
+    retention_tokens: of the device. host_bytes_per_s: of each link, in one direction. stages: of a
+    pipeline; none for one stage.
     """
 
     groups: "tuple[OffloadedGroup, ...]"
@@ -35,6 +45,7 @@ class TierSite(NamedTuple):
     retention_tokens: int | None
     host_bytes_per_s: int
     max_num_batched_tokens: int
+    stages: tuple[StageSite, ...] = ()
 
 
 class ConnectorPlan(NamedTuple):
@@ -68,6 +79,11 @@ class TierOptions(Options):
     @property
     def beside_transfers(self) -> bool:
         """Whether prefill replicas, whose prompts decode replicas read, have it too."""
+        return False
+
+    @property
+    def on_stages(self) -> bool:
+        """Whether an engine over the stages of a pipeline has it."""
         return False
 
     @property
@@ -127,7 +143,7 @@ class LinkOptions(TierOptions):
 class HostTierOptions(LinkOptions):
     """Host memory behind the device, as a KV connector of vLLM keeps it.
 
-    kv_offloading_size: GiB of host memory, of all tensor-parallel ranks together.
+    kv_offloading_size: GiB of host memory, of all ranks together.
     """
 
     kv_offloading_size: float = Field(gt=0)

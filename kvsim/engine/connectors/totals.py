@@ -10,9 +10,9 @@ TO_HOST, FROM_HOST = "device to host", "host to device"
 
 class TierTotals(NamedTuple):
     """Of one tier. capacity_bytes: of all ranks together; None: no limit. stored_bytes,
-    loaded_bytes: into it and out of it, by each rank. store_busy_ps, load_busy_ps: how long its
-    copies moved, in sum. failed_stores: offers that found no room. copies: what moved over its
-    links, by the link's name.
+    loaded_bytes: into it and out of it, by each tensor-parallel rank, of a pipeline by all stages.
+    store_busy_ps, load_busy_ps: how long its copies moved, in sum. failed_stores: offers that found
+    no room. copies: what moved over its links, by the link's name.
     """
 
     kind: str

@@ -86,12 +86,3 @@ class ConnectedSpeculatingScheduler(ConnectedScheduler, SpeculatingScheduler):
 
     def repeatable(self, plan: Plan, limit: int) -> int:
         return 0
-
-
-def made_connected(
-    parts: ContinuousParts, connector: Connector, verifier: Verifier | None, *, overlaps: bool
-) -> ConnectedScheduler:
-    """A scheduler with a connector. verifier: of drafts; None: there are none."""
-    if verifier is None:
-        return ConnectedScheduler(parts, connector, overlaps=overlaps)
-    return ConnectedSpeculatingScheduler(parts, connector, verifier, overlaps=overlaps)

@@ -209,8 +209,7 @@ class Continuous(SchedulerOptions):
         from kvsim.engine.schedulers.pipelined import PipelinedScheduler  # few runs have stages
 
         parts = self._parts(allocator, max_model_len, self._policies(allocator))
-        stagger = stages if self.async_scheduling else 0
-        knobs = replace(parts.knobs, decode_stagger=stagger)
+        knobs = replace(parts.knobs, decode_stagger=stages if self.async_scheduling else 0)
         return self._limited(PipelinedScheduler, parts._replace(knobs=knobs))
 
     def _limited(
@@ -242,6 +241,7 @@ class Continuous(SchedulerOptions):
         max_model_len: int,
         connector: "Connector",
         verifier: Verifier | None = None,
+        stages: int = 1,
     ) -> ContinuousScheduler:
         if self._version is not scheduled_as("vllm-0.33"):
             raise InputError(
@@ -257,13 +257,13 @@ class Continuous(SchedulerOptions):
                 value=self.preemption_mode,
                 remedy="recompute",
             )
-        from kvsim.engine.schedulers.connected_speculating import made_connected  # few have tiers
+        from kvsim.engine.schedulers.made_connected import made_connected  # few have tiers
 
         parts = self._parts(allocator, max_model_len, self._policies(allocator))
         if verifier:
             parts = self._drafted_parts(allocator, max_model_len, verifier)
-        overlaps = self.async_scheduling
-        return self._with_limits(made_connected(parts, connector, verifier, overlaps=overlaps))
+        ahead = self.async_scheduling
+        return self._with_limits(made_connected(parts, connector, verifier, ahead, stages))
 
     def _parts(
         self, allocator: Allocator, max_model_len: int, policies: Policies

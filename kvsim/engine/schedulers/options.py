@@ -136,8 +136,11 @@ class SchedulerOptions(Options):
         max_model_len: int,
         connector: "Connector",
         verifier: Verifier | None = None,
+        stages: int = 1,
     ) -> Scheduler:
-        """The same with a KV connector; InputError from schedulers that know none."""
+        """The same with a KV connector, over the stages of a pipeline; InputError from schedulers
+        that know none.
+        """
         raise InputError(
             "this scheduler knows no KV connector",
             where="scheduler.kind",

@@ -3,6 +3,7 @@
 from typing import Any
 
 from kvsim.interchange.to_scenario.served import ServedModel
+from kvsim.interchange.vllm_tiers import tiers_of
 from kvsim.readers.description import ServerSettings
 from kvsim.vllm.versions import NEWEST, vllm_version
 
@@ -39,7 +40,11 @@ def _left_out(settings: ServerSettings, served: ServedModel, meta: dict[str, Any
     if len(groups) > 1 or groups[0].kind not in KEPT_ALIKE:
         return "its layers keep windows or states"
     if settings.host_cache_gib is not None or settings.kv_transfer_config is not None:
-        return "it has a KV tier"
+        tiers, _ = tiers_of(settings.host_cache_gib, settings.kv_transfer_config)
+        if [tier["kind"] for tier in tiers] != ["vllm-offloading"] or not _is_newest(meta):
+            return "it has a KV tier that is simulated on one stage"
+        if len(served.model.layers) % (settings.pipeline_parallel_size or 1):
+            return "it has a KV tier, and its stages hold unlike bytes"
     if settings.speculative_config is not None:
         return "it drafts tokens"
     if meta.get("async_scheduling") and not _is_newest(meta):

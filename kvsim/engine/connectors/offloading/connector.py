@@ -149,7 +149,7 @@ class OffloadingConnector(Connector):
         tables, skipped = self.device.blocks_of(seq), self.device.skipped_blocks(seq)
         chunks: list[HostChunk] = []
         blocks: list[int] = []
-        num_bytes = skipped_blocks = 0
+        counts, skipped_blocks = self.settings.no_blocks(), 0
         for g, group in enumerate(self.settings.groups):
             size = group.block_tokens
             first, last = ceil_div(device_tokens, size), ceil_div(end, size)
@@ -161,7 +161,7 @@ class OffloadingConnector(Connector):
             if last <= first:
                 continue
             blocks += taken
-            num_bytes += len(taken) * group.block_bytes
+            counts[g] = len(taken)
             each = group.chunk_blocks
             if not chunks:
                 skipped_blocks = first % each
@@ -172,10 +172,12 @@ class OffloadingConnector(Connector):
             if match.waits:
                 self._loading[chunk.key] += 1
         self.stores.loaded(seq, end)
+        num_bytes = self.settings.bytes_of(counts)
         job = self.jobs.make(
             seq,
             chunks,
             blocks,
+            counts,
             num_bytes,
             store=False,
             waits=match.waits,
@@ -203,8 +205,12 @@ class OffloadingConnector(Connector):
         if self.settings.synchronous:
             flush |= self._unsaved
             self._unsaved = {job.number for job in made}
-        self.worker.give(made, self._loads, flush)
+        self._give(made, flush)
         self._loads = []
+
+    def _give(self, made: list[CopyJob], flush: set[int]) -> None:
+        """Hand the copies of a step to whoever makes them. flush: those that the step waits for."""
+        self.worker.give(made, self._loads, flush)
 
     def finished(self, seq: Sequence) -> bool:
         self._known.pop(seq, None)

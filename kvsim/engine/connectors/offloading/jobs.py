@@ -8,11 +8,22 @@ from kvsim.sequence import Sequence
 
 class CopyJob:
     """One copy. number: in order of creation. store: out of the device; else into it. waits: the
-    sequence waits for it; else, for a load, the step does. skipped: leading blocks of the first
+    sequence waits for it; else, for a load, the step does. counts: its blocks by layer group;
+    num_bytes: of them, copied by each rank of the first stage. skipped: leading blocks of the first
     chunk that a load leaves out, for the device has them.
     """
 
-    __slots__ = ("blocks", "chunks", "num_bytes", "number", "seq", "skipped", "store", "waits")
+    __slots__ = (
+        "blocks",
+        "chunks",
+        "counts",
+        "num_bytes",
+        "number",
+        "seq",
+        "skipped",
+        "store",
+        "waits",
+    )
 
     def __init__(
         self,
@@ -20,6 +31,7 @@ class CopyJob:
         seq: Sequence,
         chunks: list[HostChunk],
         blocks: list[int],
+        counts: list[int],
         num_bytes: int,
         *,
         store: bool,
@@ -27,7 +39,7 @@ class CopyJob:
         skipped: int,
     ) -> None:
         self.number, self.seq, self.chunks, self.blocks = number, seq, chunks, blocks
-        self.num_bytes, self.store, self.waits = num_bytes, store, waits
+        self.counts, self.num_bytes, self.store, self.waits = counts, num_bytes, store, waits
         self.skipped = skipped
 
 
@@ -52,6 +64,7 @@ class Jobs:
         seq: Sequence,
         chunks: list[HostChunk],
         blocks: list[int],
+        counts: list[int],
         num_bytes: int,
         *,
         store: bool,
@@ -60,7 +73,15 @@ class Jobs:
     ) -> CopyJob:
         """A new copy."""
         job = CopyJob(
-            self._made, seq, chunks, blocks, num_bytes, store=store, waits=waits, skipped=skipped
+            self._made,
+            seq,
+            chunks,
+            blocks,
+            counts,
+            num_bytes,
+            store=store,
+            waits=waits,
+            skipped=skipped,
         )
         self._made += 1
         self._jobs[job.number] = job

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadSettings
+from kvsim.engine.connectors.offloading.staged import StagedConnector
 from kvsim.engine.connectors.offloading.tiered import TieredConnector
 from kvsim.engine.connectors.offloading.worker import Worker
 from kvsim.engine.connectors.shared import Shared
@@ -28,7 +29,7 @@ class VllmOffloading(HostTierOptions):
     """Chunks in host memory, stored as prompts are computed: vLLM's OffloadingConnector, which
     `--kv-offloading-size` asks for.
 
-    kv_offloading_size: GiB of host memory, of all tensor-parallel ranks together.
+    kv_offloading_size: GiB of host memory, of all ranks and pipeline stages together.
     store_gb_per_s, load_gb_per_s: of the link out of a device and into it, GB (10**9 bytes) a
         second; not given: the device's to its host.
     latency_us: before each copy.
@@ -56,6 +57,10 @@ class VllmOffloading(HostTierOptions):
 
     @property
     def beside_transfers(self) -> bool:
+        return True
+
+    @property
+    def on_stages(self) -> bool:
         return True
 
     @property
@@ -91,17 +96,30 @@ class VllmOffloading(HostTierOptions):
         self._check_behind(behind, chunk_bytes, chunk_tokens)
 
         def build(shared: Shared) -> Connector:
-            worker = Worker(
-                self.lane(self.store_gb_per_s, site),
-                self.lane(self.load_gb_per_s, site),
-                self.lane(self.load_gb_per_s, site),
-            )
+            if site.stages:
+                workers = [self._worker(site, at) for at in range(len(site.stages))]
+                return StagedConnector(settings, tuple(workers))
+            worker = self._worker(site)
             if not behind:
                 return OffloadingConnector(settings, worker)
             disk = behind[0].behind_host(chunk_bytes, chunk_tokens, shared)
             return TieredConnector(settings, worker, disk)
 
-        return ConnectorPlan(build, loads_special=not behind)
+        return ConnectorPlan(build, loads_special=not behind and not site.stages)
+
+    def _worker(self, site: TierSite, stage: int | None = None) -> Worker:
+        """Who copies, of a rank; stage: of a pipeline, its place."""
+        num_bytes: tuple[int, ...] = ()
+        if stage is not None:
+            num_bytes, speed = site.stages[stage]
+            site = site._replace(host_bytes_per_s=speed)
+        return Worker(
+            self.lane(self.store_gb_per_s, site),
+            self.lane(self.load_gb_per_s, site),
+            self.lane(self.load_gb_per_s, site),
+            stage,
+            num_bytes,
+        )
 
     def _check_groups(self, groups: tuple[OffloadedGroup, ...], site: TierSite) -> None:
         """InputError for what several kinds of layers cannot have."""

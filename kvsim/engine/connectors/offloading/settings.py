@@ -13,9 +13,9 @@ class OffloadedGroup(NamedTuple):
     """A group of layers whose KV is offloaded.
 
     block_tokens: tokens in a block. chunk_blocks: blocks in a chunk. block_bytes: copied for one
-    block. reach_tokens: how far it looks back, None: to the start; 0: a recurrent state. chunked:
-    it looks back to the last multiple of reach_tokens alone. drafts: it holds layers of a drafter,
-    which may write the last chunk again.
+    block, on the first stage of a pipeline. reach_tokens: how far it looks back, None: to the
+    start; 0: a recurrent state. chunked: it looks back to the last multiple of reach_tokens alone.
+    drafts: it holds layers of a drafter, which may write the last chunk again.
     """
 
     block_tokens: int
@@ -89,6 +89,20 @@ class OffloadSettings(NamedTuple):
     def bytes_per_token(self) -> float:
         """Copied for one token, all groups together."""
         return sum(group.block_bytes / group.block_tokens for group in self.groups)
+
+    def no_blocks(self) -> list[int]:
+        """The number of blocks of each group in an empty copy."""
+        return [0] * len(self.groups)
+
+    def only(self, group: int) -> list[int]:
+        """The same for one block of a group."""
+        counts = self.no_blocks()
+        counts[group] = 1
+        return counts
+
+    def bytes_of(self, counts: list[int]) -> int:
+        """Bytes of so many blocks of each group."""
+        return sum(num * group.block_bytes for num, group in zip(counts, self.groups, strict=True))
 
     @property
     def has_reach(self) -> bool:

@@ -126,7 +126,7 @@ class Stores:
                 content = ChunkContent(self._keys.key(seq, g, place), tokens, g)
                 chunks = self._put(seq, [content])
                 if chunks:
-                    job = self._job(seq, chunks, [block], group.block_bytes)
+                    job = self._job(seq, chunks, [block], self._settings.only(g))
                     self._sliding.append((job, [block]))
                     made.append(job)
         return made
@@ -141,9 +141,10 @@ class Stores:
         return chunks
 
     def _job(
-        self, seq: Sequence, chunks: list[HostChunk], blocks: list[int], num_bytes: int
+        self, seq: Sequence, chunks: list[HostChunk], blocks: list[int], counts: list[int]
     ) -> CopyJob:
-        job = self._jobs.make(seq, chunks, blocks, num_bytes, store=True)
+        num_bytes = self._settings.bytes_of(counts)
+        job = self._jobs.make(seq, chunks, blocks, counts, num_bytes, store=True)
         if self.journal is not None:
             slots = [chunk.slot for chunk in chunks]
             self.journal.add("stores", [job.number, seq.id, chunks, slots, len(blocks), num_bytes])
@@ -186,7 +187,7 @@ class Stores:
             return []
         blocks: list[int] = []
         slid: list[int] = []  # what layers may give back while their sequence runs
-        num_bytes = 0
+        counts = self._settings.no_blocks()
         for chunk in chunks:
             g, end = chunk.content.group, chunk.content.end
             group = self._settings.groups[g]
@@ -195,8 +196,8 @@ class Stores:
             blocks += taken
             if group.reach_tokens is not None:
                 slid += taken
-            num_bytes += len(taken) * group.block_bytes
-        job = self._job(seq, chunks, blocks, num_bytes)
+            counts[g] += len(taken)
+        job = self._job(seq, chunks, blocks, counts)
         if slid:
             self._sliding.append((job, slid))
         return [job]

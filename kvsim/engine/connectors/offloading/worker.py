@@ -14,11 +14,20 @@ from kvsim.engine.connectors.offloading.jobs import CopyJob
 
 class Worker:
     """Submits copies and says which have ended. loading: loads share one lane for those that a step
-    waits for and another for the others. submitted: hears of each copy, in order.
+    waits for and another for the others. submitted: hears of each copy, in order. stage: of a
+    pipeline, its place; group_bytes: copied there for a block of each layer group.
     """
 
-    def __init__(self, store: Lane, load: Lane, expedited: Lane) -> None:
+    def __init__(
+        self,
+        store: Lane,
+        load: Lane,
+        expedited: Lane,
+        stage: int | None = None,
+        group_bytes: tuple[int, ...] = (),
+    ) -> None:
         self.store, self.load, self.expedited = store, load, expedited
+        self._stage, self._group_bytes = stage, group_bytes
         self._deferred: list[CopyJob] = []
         self._stores: list[CopyJob] = []
         self._loads: list[CopyJob] = []
@@ -64,13 +73,18 @@ class Worker:
         return ready_ps
 
     def _submit(self, lane: Lane, name: str, job: CopyJob, at_ps: int) -> None:
-        copy = lane.submit(job.number, job.num_bytes, at_ps)
+        copy = lane.submit(job.number, self._bytes_of(job), at_ps)
         if self.submitted is not None:
             self.submitted(job)
         if self.journal is not None:
             tick_ps = self.tick_ps
             entry = [job.number, name, copy.start_ps // tick_ps, copy.end_ps // tick_ps]
-            self.journal.add("xfer", entry)
+            self.journal.add("xfer", entry if self._stage is None else [*entry, self._stage])
+
+    def _bytes_of(self, job: CopyJob) -> int:
+        if self._stage is None:
+            return job.num_bytes
+        return sum(num * each for num, each in zip(job.counts, self._group_bytes, strict=True))
 
     def ended(self, now_ps: int) -> list[int]:
         """The copies that have ended and were not named before: stores first."""

@@ -10,7 +10,7 @@ from kvsim.engine.replica import ReplicaSpec
 from kvsim.request import Request
 from kvsim.validate.schedule.offload.costs import TransferCost, connector_of
 from kvsim.validate.schedule.offload.native import NativeOffload, TransferParams
-from kvsim.validate.schedule.offload.rows import DiskRows, OffloadRows
+from kvsim.validate.schedule.offload.rows import DiskRows, OffloadRows, StagedRows
 from kvsim.validate.schedule.vllm.engine_settings import VllmEngine
 from kvsim.validate.schedule.vllm.schedule import VllmRequest, VllmSchedule
 
@@ -42,6 +42,17 @@ class OffloadCase(VllmSchedule):
             raise ValueError("an engine with tiers needs transfer.disk")
         return self
 
+    @model_validator(mode="after")
+    def _stages_have_bytes(self) -> "OffloadCase":
+        stages = self.engine.pipeline_parallel_size
+        if stages == 1:
+            return self
+        if any(len(group.stage_bytes) != stages for group in self.engine.offload.groups):
+            raise ValueError("each group of an engine over stages needs stage_bytes of each")
+        if self.engine.offload.tiers or self.engine.speculative is not None:
+            raise ValueError("an engine over stages has host memory alone, and drafts nothing")
+        return self
+
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
         return connector_of(table) == "OffloadingConnector"
@@ -54,14 +65,16 @@ class OffloadCase(VllmSchedule):
             if request.kv_transfer_params is not None
         }
         connector = self.engine.offload.builder(self.engine, self.transfer, limits)
-        return super().replica_spec().with_connector(connector)
+        return super().replica_spec().with_connector(connector, copies_on_stages=True)
 
     def observer(
         self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool
     ) -> OffloadRows:
         by_group = len(self.engine.offload.groups) > 1
-        overlaps = self.engine.async_scheduling
+        overlaps = self.engine.async_scheduling or self.engine.pipeline_parallel_size > 1
         kind = DiskRows if self.engine.offload.tiers else OffloadRows
+        if self.engine.pipeline_parallel_size > 1:
+            kind = StagedRows
         return kind(
             by_step,
             stall_once=stall_once,

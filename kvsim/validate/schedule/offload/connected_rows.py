@@ -84,10 +84,15 @@ class ConnectedRows(VllmRows):
             row.update({key: events.get(key, []) for key in self.lists})
             row.update(self._counts(scheduler))
             row.update(further)
-            row["wait"] = events["wait"][0] // TICK_PS
-            if not plan.empty:
-                row["g0"] = (plan.start_ps + plan.stall_ps) // TICK_PS
-                row["g1"] = (plan.start_ps + plan.first_ps) // TICK_PS
+            row.update(self.times(plan, events))
+
+    def times(self, plan: Plan, events: dict[str, list[Any]]) -> Row:
+        """How long the launch waited, and when the step computes."""
+        times = {"wait": events["wait"][0] // TICK_PS}
+        if not plan.empty:
+            times["g0"] = (plan.start_ps + plan.stall_ps) // TICK_PS
+            times["g1"] = (plan.start_ps + plan.first_ps) // TICK_PS
+        return times
 
     def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
         super().complete(scheduler, plan, row)

@@ -9,6 +9,7 @@ from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.disk import Disk
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadSettings
+from kvsim.engine.connectors.offloading.staged import StagedConnector
 from kvsim.engine.connectors.offloading.tiered import TieredConnector
 from kvsim.engine.connectors.offloading.worker import Worker
 from kvsim.engine.connectors.shared import Shared
@@ -19,13 +20,16 @@ from kvsim.validate.schedule.vllm.engine_settings import VllmEngine, VllmGroup
 
 
 class RecordedGroup(Options):
-    """A group of layers as the connector saw it."""
+    """A group of layers as the connector saw it. stage_bytes: of a block, on each stage of a
+    pipeline; block_bytes: on the first.
+    """
 
     group: int
     tokens_per_block: int = Field(ge=1)
     tokens_per_chunk: int = Field(ge=1)
     block_bytes: int = Field(ge=1)
     window_chunks: int | None = None
+    stage_bytes: tuple[int, ...] = ()
 
 
 def _reach_of(group: VllmGroup) -> int | None:
@@ -97,11 +101,24 @@ class NativeOffload(Options):
         )
 
         def build(_: Shared) -> Connector:
+            if engine.pipeline_parallel_size > 1:
+                workers = self._workers(engine.pipeline_parallel_size, transfer)
+                return transfer.timed(StagedConnector(settings, workers))
             worker = Worker(transfer.store.lane(), transfer.load.lane(), transfer.load.lane())
             worker.tick_ps = TICK_PS
             return transfer.timed(self._over(settings, worker, transfer))
 
         return build
+
+    def _workers(self, stages: int, transfer: TransferCost) -> tuple[Worker, ...]:
+        made = []
+        for stage in range(stages):
+            store, load, expedited = transfer.store, transfer.load, transfer.load
+            num_bytes = tuple(group.stage_bytes[stage] for group in self.groups)
+            worker = Worker(store.lane(), load.lane(), expedited.lane(), stage, num_bytes)
+            worker.tick_ps = TICK_PS
+            made.append(worker)
+        return tuple(made)
 
     def _over(
         self, settings: OffloadSettings, worker: Worker, transfer: TransferCost

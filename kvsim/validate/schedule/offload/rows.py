@@ -9,6 +9,7 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.validate.schedule.offload.connected_rows import KEPT_FOR, LISTS, ConnectedRows
 from kvsim.validate.schedule.offload.host_rows import HostRows
 from kvsim.validate.schedule.rows import Row
+from kvsim.validate.schedule.ticks import TICK_PS
 
 
 class OffloadRows(ConnectedRows):
@@ -43,3 +44,14 @@ class DiskRows(OffloadRows):
         events = self.journal.take()
         self.further(scheduler, plan, events)
         row["tier"] = row["tier"] + events.get("tier", [])
+
+
+class StagedRows(OffloadRows):
+    """Rows of an engine over stages: each of them waits and computes at times of its own."""
+
+    def times(self, plan: Plan, events: dict[str, list[Any]]) -> Row:
+        times: Row = {"wait": [wait_ps // TICK_PS for wait_ps in events["wait"][0]]}
+        if not plan.empty:
+            runs_ps = events["runs"][0]
+            times["g"] = [[start // TICK_PS, end // TICK_PS] for start, end in runs_ps]
+        return times

@@ -1,0 +1,83 @@
+"""vLLM's OffloadingConnector over the stages of a pipeline (vLLM 0.33,
+kv_connector/v1/offloading/scheduler.py, kv_connector/utils.py `KVOutputAggregator`).
+
+Host memory has one table of chunks. Each stage has its part of every chunk, and copies it over the
+link of its own device. A copy has ended when all stages have reported it.
+"""
+
+from kvsim.engine.connectors.connector import NOTHING, Report
+from kvsim.engine.connectors.journal import ConnectorJournal
+from kvsim.engine.connectors.offloading.connector import OffloadingConnector
+from kvsim.engine.connectors.offloading.jobs import CopyJob
+from kvsim.engine.connectors.offloading.settings import OffloadSettings
+from kvsim.engine.connectors.offloading.worker import Worker
+from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST, TierTotals
+
+
+class StagedConnector(OffloadingConnector):
+    """workers: one of each stage, in their order."""
+
+    def __init__(self, settings: OffloadSettings, workers: tuple[Worker, ...]) -> None:
+        super().__init__(settings, workers[0])
+        self._workers = workers
+        self._reported: dict[int, int] = {}  # by how many stages, of copies that not all have
+
+    def record(self, journal: ConnectorJournal) -> None:
+        super().record(journal)
+        for worker in self._workers:
+            worker.journal = journal
+
+    def _give(self, made: list[CopyJob], flush: set[int]) -> None:
+        for worker in self._workers:
+            worker.give(made, self._loads, flush)
+
+    def launch_on(self, stage: int, now_ps: int, compute_ps: int) -> int:
+        """As `launch`, of one stage."""
+        return self._workers[stage].launch(now_ps, compute_ps)
+
+    def launched_on(self, stage: int, end_ps: int) -> None:
+        """As `launched`, of one stage."""
+        self._workers[stage].launched(end_ps)
+
+    def poll_stages(self, times_ps: list[int]) -> Report:
+        """As `poll`, at one time for each stage: the copies that all stages have reported now."""
+        seen: dict[int, None] = {}
+        for stage, now_ps in enumerate(times_ps):
+            for number in self._workers[stage].ended(now_ps):
+                seen[number] = None
+                self._reported[number] = self._reported.get(number, 0) + 1
+                if self.journal is not None:
+                    self.journal.add("done", [number, stage])
+        ended = tuple(n for n in seen if self._reported[n] == len(self._workers))
+        if not ended:
+            return NOTHING
+        for number in ended:
+            del self._reported[number]
+        jobs = [self.jobs.get(number) for number in ended]
+        loaded = tuple(job.seq for job in jobs if not job.store and job.waits)
+        return Report(loaded=loaded, jobs=ended)
+
+    def totals(self) -> tuple[TierTotals, ...]:
+        workers = self._workers
+        stores = [worker.store for worker in workers]
+        loads = [lane for worker in workers for lane in (worker.load, worker.expedited)]
+        logs = [
+            (f"{name}, stage {stage}", lane.log)
+            for stage, worker in enumerate(workers, 1)
+            for name, lane in (
+                (TO_HOST, worker.store),
+                (FROM_HOST, worker.load),
+                (FROM_HOST, worker.expedited),
+            )
+        ]
+        host = TierTotals(
+            self.settings.kind,
+            self.settings.host_bytes,
+            sum(lane.num_bytes for lane in stores),
+            sum(lane.num_bytes for lane in loads),
+            sum(lane.busy_ps for lane in stores),
+            sum(lane.busy_ps for lane in loads),
+            self.stores.num_failed,
+            tuple(logs),
+        )
+        return (host,)

@@ -1,0 +1,24 @@
+"""Which engine a replica has, of those without a hierarchical cache."""
+
+from kvsim.engine.clock import EngineClock
+from kvsim.engine.engine import Engine
+from kvsim.engine.parts import EngineParts
+
+
+def engine_of(
+    env: EngineClock, parts: EngineParts, *, connected: bool, over_stages: bool
+) -> Engine:
+    """An engine in waves, with a connector (over the stages of a pipeline, too), or plain."""
+    if parts.waves is not None:
+        from kvsim.engine.wave_engine import WaveEngine  # few runs have any of these
+
+        return WaveEngine(env, parts)
+    if connected and over_stages:
+        from kvsim.engine.staged_engine import StagedEngine
+
+        return StagedEngine(env, parts)
+    if connected:
+        from kvsim.engine.connected_engine import ConnectedEngine
+
+        return ConnectedEngine(env, parts)
+    return Engine(env, parts)

@@ -1,0 +1,104 @@
+"""Host memory behind the stages of a pipeline."""
+
+from typing import Any
+
+import pytest
+from support.scenarios import conversations, run
+
+from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+
+HOST = {"kind": "vllm-offloading", "kv_offloading_size": 8.0}
+DRAFTS = {"method": "ngram", "num_speculative_tokens": 3, "acceptance_rate": 0.5}
+A_TOKEN = 131_072  # bytes of Llama 3.1 8B, all stages together
+
+
+def staged(
+    stages: int = 2, tokens: int = 12_000, *, ahead: bool = True, **model: Any
+) -> dict[str, Any]:
+    found = conversations(tokens)
+    found["model"] |= {"pipeline_parallel_size": stages, **model}
+    found["scheduler"] = {"kind": "continuous", "async_scheduling": ahead}
+    return found | {"tier": [HOST]}
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["asynchronous", "synchronous"])
+@pytest.mark.parametrize("stages", [2, 4])
+def test_hits_of_host_memory_cross_the_links_of_all_stages(stages: int, *, ahead: bool) -> None:
+    table = staged(stages, ahead=ahead)
+    behind = run(table)
+    without = run({key: value for key, value in table.items() if key != "tier"})
+    offloading = behind.offloading
+    assert offloading is not None
+    hits = behind.prefix_cache.host_hit_tokens
+    assert hits
+    assert behind.prefix_cache.hit_tokens > without.prefix_cache.hit_tokens
+    assert (behind.ttft_s.mean or 0) < (without.ttft_s.mean or 0)
+    assert offloading.tiers[0].loaded_bytes == hits * A_TOKEN
+    assert offloading.tiers[0].stored_bytes % (16 * A_TOKEN) == 0
+
+
+def test_one_rank_of_each_stage_has_a_part_of_each_chunk() -> None:
+    """The size is of all ranks, so that stages hold as many tokens as one device would."""
+    small = HOST | {"kv_offloading_size": 0.25}
+    one, two = (run(staged(stages) | {"tier": [small]}) for stages in (1, 2))
+    assert one.offloading is not None
+    assert two.offloading is not None
+    assert one.offloading.tiers[0].capacity_bytes == two.offloading.tiers[0].capacity_bytes
+
+
+def test_each_stage_has_a_link_of_its_own() -> None:
+    """A slow link of one stage holds up what all stages must report."""
+    table = staged() | {"device": {"name": "h100-80gb", "stage": [
+        {"number": 2, "name": "rtx-4090"},
+    ]}}  # fmt: skip
+    Simulation(Scenario.from_table(table))
+    slow = staged() | {"tier": [HOST | {"load_gb_per_s": 0.5}]}
+    fast = run(staged())
+    for other in (run(table), run(slow)):
+        assert other.offloading is not None
+        assert fast.offloading is not None
+        mine, theirs = other.offloading, fast.offloading
+        assert mine.tiers[0].load_busy_s / mine.tiers[0].loaded_bytes > (
+            theirs.tiers[0].load_busy_s / theirs.tiers[0].loaded_bytes
+        )
+
+
+def test_the_copies_of_each_stage_have_a_name() -> None:
+    simulation = Simulation(Scenario.from_table(staged()))
+    (options,), (label,) = simulation.scenario.allocator, simulation.labels
+    made = simulation.run(options, label)
+    links = [f"{name}, stage {stage}" for stage in (1, 2) for name in (TO_HOST, FROM_HOST)]
+    assert list(dict.fromkeys(made.tables["links"]()["link"])) == links
+
+
+@pytest.mark.parametrize("model", ["gemma-3-27b", "gpt-oss-20b", "qwen3-next-80b-a3b"])
+def test_windows_and_states_come_back_over_stages(model: str) -> None:
+    table = staged(name=model, tensor_parallel_size=4)
+    table["memory"] = {"kv_cache_bytes": 120_000_000}
+    behind = run(table)
+    assert behind.prefix_cache.host_hit_tokens
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"tier": [HOST, {"kind": "file-system"}]}, "tier"),
+        ({"tier": [HOST | {"kind": "vllm-simple-offloading"}]}, "tier"),
+        ({"tier": [{"kind": "lmcache", "max_local_cpu_size": 1.0}]}, "tier"),
+        ({"speculative_config": DRAFTS}, "tier"),
+        (
+            {"model": {"name": "llama-3.1-8b", "pipeline_parallel_size": 3}},
+            "model.pipeline_parallel_size",
+        ),
+    ],
+    ids=["files", "simple", "lmcache", "drafts", "unlike stages"],
+)
+def test_what_is_not_simulated_over_stages_is_refused(changes: dict[str, Any], where: str) -> None:
+    with pytest.raises(InputError) as refused:
+        run(staged() | changes)
+    assert refused.value.where == where
+    assert "\n" not in str(refused.value)
+    assert refused.value.remedy
