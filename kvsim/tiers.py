@@ -18,7 +18,8 @@ def with_tiers(
     spec: ReplicaSpec, scenario: Scenario, devices: Sequence[Device], parts: Sequence[ReplicaSpec]
 ) -> ReplicaSpec:
     """The same replica with the scenario's tiers behind it, of which there is at least one;
-    InputError where it can have none. devices, parts: of each stage of a pipeline, the parts with its own layers and plan.
+    InputError where it can have none. devices, parts: of each stage of a pipeline, the parts with
+    its own layers and plan.
     """
     first, *behind = scenario.tier
     site = _site(parts[0], scenario, devices[0])
