@@ -125,7 +125,7 @@ class Drafter(NamedTuple):
             return self.model
         layers = (_module(target),)
         name = f"{target.name}'s head"
-        return replace(target, name=name, layers=layers, extra_params=0, tower_params=0)
+        return replace(target, name=name, layers=layers, extra_params=0, tower_params=0, tower=None)
 
 
 def _module(target: Model) -> Layer:

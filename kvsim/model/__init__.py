@@ -13,6 +13,7 @@ from kvsim.model.layers import (
 )
 from kvsim.model.model import Model
 from kvsim.model.options import ModelOptions
+from kvsim.model.tower import Tower
 from kvsim.model.weights import QUANTIZATIONS, WeightFormat, Weights
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Model",
     "ModelOptions",
     "Recurrence",
+    "Tower",
     "WeightFormat",
     "Weights",
     "model_names",

@@ -11,6 +11,7 @@ from kvsim.model.hf.config_file import fields_from_hf
 from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
 from kvsim.model.layers import Attention, CompressedAttention, Experts, LatentAttention, Layer
 from kvsim.model.target_reader import TargetReader
+from kvsim.model.tower import Tower
 from kvsim.model.weights import WeightFormat, Weights
 from kvsim.plumbing.errors import InputError
 
@@ -24,9 +25,10 @@ class Model:
     weight_format: bits per stored parameter. tie_word_embeddings: the output head is the embedding.
     extra_params: final norm, learned positions, biases of the head.
     source: where the figures come from. kind: the config's model_type ("" if it has none).
-    tower_params: of the towers that see and hear, which the GPUs of a group share. rotary_elements:
-    of the tables that positions are rotated by; 0: positions are none or learned. mrope: positions
-    are of time, height and width, for which vLLM may make longer tables.
+    tower_params: of the towers that see and hear, which the GPUs of a group share. tower: the one
+    that sees, where its working memory is followed. rotary_elements: of the tables that positions
+    are rotated by; 0: positions are none or learned. mrope: positions are of time, height and
+    width, for which vLLM may make longer tables.
     hidden_streams: residual states a token has (DeepSeek-V4's hyper-connections).
     kv_cache_dtype: that the checkpoint asks for, "auto" if none (then it is torch_dtype).
     target_reader: of a drafter that reads hidden states of its target, and has its embedding.
@@ -44,6 +46,7 @@ class Model:
     source: str
     kind: str = ""
     tower_params: int = 0
+    tower: Tower | None = None
     rotary_elements: int = 0
     mrope: bool = False
     kv_cache_dtype: str = "auto"

@@ -12,6 +12,7 @@ from kvsim.capacity.deployment import Deployment
 from kvsim.capacity.estimate.activations import activation_bytes
 from kvsim.capacity.estimate.cuda_graphs import capture_sizes, cuda_graph_bytes
 from kvsim.capacity.estimate.non_torch import non_torch_bytes
+from kvsim.capacity.estimate.towers import kept_bytes, peak_bytes
 from kvsim.capacity.estimate.weights import weight_bytes
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.sizing import size
@@ -150,6 +151,45 @@ def test_outside_torch_by_link_version_and_graphs():
     for device in ("a100-80gb", "rtx-4090", "mi300x"):
         assert gib("0.9", device, tp=4) == gib("0.9", device) == pytest.approx(0.55)
         assert gib("0.19", device) == gib("0.20", device) == pytest.approx(0.7)
+
+
+# Live bytes counted op by op in the towers of vLLM 0.33's wheel, one image of 16,384 tokens:
+# GiB at the peak with its pixels, and of the embeddings that stay.
+@pytest.mark.parametrize(
+    ("model", "peak", "kept"),
+    [
+        ("qwen3-vl-2b", 1.886, 0.25),
+        ("qwen3-vl-8b", 2.262, 0.5),
+        ("qwen2.5-vl-3b", 1.878, 0.0625),
+        ("qwen2.5-vl-7b", 1.878, 0.109375),
+    ],
+)
+def test_towers_as_counted_in_vllm_s_own_classes(model, peak, kept):
+    it = deployment(model, "0.33", seqs=1, tokens=2048)
+    assert peak_bytes(it, whole(it)) / GIB == pytest.approx(peak, rel=0.005)
+    assert kept_bytes(it, whole(it)) / GIB == kept
+    # Little is sampled: the tower has the peak, but for the scratch.
+    assert activation_bytes(it, whole(it)) / GIB == pytest.approx(peak + 0.05, rel=0.005)
+
+
+def test_what_a_tower_takes_by_stage_gpus_runner_and_step():
+    it = deployment("qwen3-vl-8b", "0.33")
+    first, last = stages(it.model.layers, 2)
+    assert peak_bytes(it, first) == peak_bytes(it, whole(it)) > 0
+    assert peak_bytes(it, last) == kept_bytes(it, last) == 0
+    # Two GPUs share queries, keys, values and feed-forward parts: 4 of the 8 widths.
+    two = deployment("qwen3-vl-8b", "0.33", tp=2)
+    shared = peak_bytes(it, whole(it)) - peak_bytes(two, whole(two))
+    assert shared == 65_536 * 2 * 4 * 1152
+    # The first runner keeps the pixels too; 32,768 tokens a step encode two images.
+    older, longer = deployment("qwen3-vl-8b", "0.19"), deployment("qwen3-vl-8b", tokens=32_768)
+    pixels = 65_536 * 2 * 3 * 2 * 16 * 16
+    assert kept_bytes(older, whole(older)) - kept_bytes(it, whole(it)) == pixels
+    assert kept_bytes(longer, whole(longer)) == 2 * kept_bytes(older, whole(older))
+    # Towers that are not followed keep what is fitted; models without one keep nothing.
+    gemma, text = deployment("gemma-3-12b"), deployment("qwen3-8b")
+    assert peak_bytes(gemma, whole(gemma)) == 0 < kept_bytes(gemma, whole(gemma))
+    assert kept_bytes(text, whole(text)) == 0
 
 
 def test_the_whole_length_is_profiled_by_v0_alone():

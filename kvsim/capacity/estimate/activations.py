@@ -3,8 +3,8 @@
 The run is a forward pass over the most tokens of a step, then, on the last stage, the sampler over
 as many rows as sequences may run. What is kept between the two counts in both, so
 
-    peak    = scratch + kept + max(forward, sampler)
-    kept    = hidden states, the buffers of fused experts, the output of a vision tower
+    peak    = scratch + max(vision tower, kept + max(forward, sampler))
+    kept    = hidden states, the buffers of fused experts, what a vision tower made (`towers`)
     forward = tokens * dtype bytes * (hidden states alive * hidden size + widest part of a layer)
     sampler = rows * vocabulary * bytes a logit + multiprocessors * vocabulary * 4
 
@@ -17,10 +17,11 @@ to go to the next; hyper-connections keep several hidden states for one, and an 
 in a buffer of its own (v1/attention/backends/mla/indexer.py).
 SCRATCH_GIB and HIDDEN_ALIVE are fitted to two thirds of the start-up logs that `kvsim validate
 logs` was built on (every third one held out; DEBUG logs of llm-d-planner under 0.19 give the peak
-by itself), TOWER_STATES likewise.
+by itself).
 """
 
 from kvsim.capacity.deployment import Deployment
+from kvsim.capacity.estimate.towers import kept_bytes, peak_bytes
 from kvsim.capacity.stage import Stage
 from kvsim.model import Attention, CompressedAttention, Experts, LatentAttention, Layer
 from kvsim.model.weights import DTYPE_BYTES
@@ -28,7 +29,6 @@ from kvsim.plumbing.units import GIB
 
 SCRATCH_GIB = 0.05
 HIDDEN_ALIVE = 3.5
-TOWER_STATES = 3
 PIPELINE_STATES = 2
 # Kernels over compressed tokens take no fewer query heads a GPU.
 COMPRESSED_HEADS = 64
@@ -42,7 +42,7 @@ def activation_bytes(deployment: Deployment, stage: Stage) -> int:
     element = DTYPE_BYTES[model.torch_dtype]
     hidden_state = tokens * model.hidden_size * element * model.hidden_streams
     workspace = tokens * element * moe_workspace_width(deployment, stage)
-    kept = hidden_state * (1 + TOWER_STATES * (stage.first and model.tower_params > 0))
+    kept = hidden_state + kept_bytes(deployment, stage)
     if not (stage.first and stage.last):
         kept += PIPELINE_STATES * hidden_state
     kept += gathered_bytes(deployment, stage)
@@ -53,7 +53,8 @@ def activation_bytes(deployment: Deployment, stage: Stage) -> int:
     else:
         forward = max(forward, alive + workspace)
     sampler = sampler_bytes(deployment) if stage.last else 0
-    return int(SCRATCH_GIB * GIB) + kept + max(forward, sampler)
+    decoder = kept + max(forward, sampler)
+    return int(SCRATCH_GIB * GIB) + max(peak_bytes(deployment, stage), decoder)
 
 
 def gathered_bytes(deployment: Deployment, stage: Stage) -> int:

@@ -1,4 +1,4 @@
-"""The towers beside a text decoder: how many parameters see and hear.
+"""The towers beside a text decoder: how many parameters see and hear, and Qwen-VL's widths.
 
 A transformer over patches has four attention matrices and two or three feed-forward ones a layer;
 a conformer over sound (Gemma 3n and 4) has two feed-forward parts, two attentions' worth of
@@ -9,6 +9,8 @@ its usual form, two matrices. Towers stay in the model's dtype when the decoder 
 from collections.abc import Mapping
 from typing import Any
 
+from kvsim.model.tower import Tower
+
 VISION = ("vision_config", "vit_config", "vision_tower_config")
 AUDIO = ("audio_config", "sound_config")
 # Convolutional towers that their config names instead of describing.
@@ -16,6 +18,10 @@ NAMED = {"mobilenetv5_300m_enc": 300_000_000}
 GATED_KINDS = ("pixtral", "qwen2_5_vl", "mistral3", "siglip2_vision_model")
 # GLM-4V's blocks are as wide inside as the decoder's hidden state, its projector as their own key
 # says.
+# The processors of these models make images of up to 2^24 pixels in patches of 16, or 16,384 * 28^2
+# in patches of 14: as many tokens either way. A patch has the pixels of two frames.
+QWEN_KINDS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+QWEN_TOKENS, QWEN_FRAMES = 16_384, 2
 GLM_KINDS = ("glm4v", "glm4v_vision", "glm4v_moe", "glm4v_moe_vision")
 
 
@@ -31,6 +37,37 @@ def tower_params(config: Mapping[str, Any], hidden: int) -> int:
     return total
 
 
+def qwen_tower(config: Mapping[str, Any], kind: str) -> Tower | None:
+    """The tower of a Qwen that sees, whose text decoder is of `kind`; None for other models."""
+    table = next((config[name] for name in VISION if isinstance(config.get(name), Mapping)), None)
+    if table is None or not kind.startswith(QWEN_KINDS):
+        return None
+    width, inner = _widths(table)
+    midway = table.get("deepstack_visual_indexes")
+    return Tower(
+        patch_elements=3 * QWEN_FRAMES * (_first(table, "patch_size") or 14) ** 2,
+        width=width,
+        inner=inner,
+        gated=table.get("model_type") in GATED_KINDS,
+        learned_positions=kind.startswith("qwen3"),
+        merged_patches=(_first(table, "spatial_merge_size") or 2) ** 2,
+        midway_layers=len(midway) if isinstance(midway, list) else 0,
+        largest_tokens=QWEN_TOKENS,
+    )
+
+
+def _widths(tower: Mapping[str, Any]) -> tuple[int, int]:
+    """Elements between layers, and within a feed-forward part."""
+    width = _first(tower, "hidden_size", "embed_dim", "width")
+    if tower.get("embed_dim") is not None:  # Qwen2-VL's hidden_size is the decoder's
+        width = _first(tower, "embed_dim")
+    inner = _first(tower, "intermediate_size", "mlp_dim")
+    if not inner:
+        ratio = tower.get("mlp_ratio", 4)
+        inner = int(width * ratio) if isinstance(ratio, int | float) else 4 * width
+    return width, inner
+
+
 def _first(tower: Mapping[str, Any], *names: str) -> int:
     """The first of `names` that is a whole number, or that a list begins with; 0: none."""
     for name in names:
@@ -44,14 +81,8 @@ def _first(tower: Mapping[str, Any], *names: str) -> int:
 def _vision(tower: Mapping[str, Any], hidden: int) -> int:
     if tower.get("architecture") in NAMED:
         return NAMED[str(tower["architecture"])]
-    width = _first(tower, "hidden_size", "embed_dim", "width")
-    if tower.get("embed_dim") is not None:  # Qwen2-VL's hidden_size is the decoder's
-        width = _first(tower, "embed_dim")
+    width, inner = _widths(tower)
     layers = _first(tower, "num_hidden_layers", "depth", "layers", "num_layers")
-    inner = _first(tower, "intermediate_size", "mlp_dim")
-    if not inner:
-        ratio = tower.get("mlp_ratio", 4)
-        inner = int(width * ratio) if isinstance(ratio, int | float) else 4 * width
     if tower.get("model_type") in GLM_KINDS:
         return _glm(tower, width, layers, inner, hidden)
     gated = tower.get("model_type") in GATED_KINDS
