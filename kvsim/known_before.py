@@ -6,8 +6,10 @@ from functools import partial
 from kvsim.capacity.drafter import MTP, Drafter
 from kvsim.capacity.options import WAYS, MemoryOptions
 from kvsim.capacity.pool import SizedPool, StageShare, unlike_stages
+from kvsim.capacity.sglang.sizing import context_of
 from kvsim.device import Device
 from kvsim.idle_keys import idle_keys
+from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.model import Model
 from kvsim.plumbing.errors import InputError
@@ -64,6 +66,10 @@ _NO_MTP = (
     "{} has no MTP layer: vLLM would refuse method = mtp. A layer like the target's last one is "
     "simulated"
 )
+_COUNTED = (
+    "All requests together may hold {:,} tokens, the longest sequence, though tokens take no "
+    "memory here: SGLang counts them. memory.kv_cache_tokens beside mem_fraction_static gives more"
+)
 _ROOM = "give memory.max_loras instead of scheduler.max_loras"
 _FIXED = ("kv_cache_bytes", "kv_cache_tokens", "num_gpu_blocks")
 
@@ -88,6 +94,8 @@ def known_before(
         for each in (pool.over_device(devices[0].name, stages), unlike_stages(stages))
         if each is not None
     ]
+    if counted := _counted_tokens(scenario, model):
+        found.append(("pool", _COUNTED.format(counted)))
     newer = newer_than_known(scenario.memory.engine_version) if scenario.memory.of_vllm else None
     found += [("pool", newer)] if newer else []
     if pool.sized_by == "gpu_memory_utilization" and (most := _without_room(scenario)):
@@ -108,6 +116,15 @@ def known_before(
     if priorities and not _heeds_priorities(scenario):
         found.append(("idle-keys", _UNHEEDED))
     return tuple(found)
+
+
+def _counted_tokens(scenario: Scenario, model: Model) -> int | None:
+    """Tokens that SGLang counts of a model of recurrent states alone, where none are given."""
+    radix = any(ALLOCATORS.name_of(each) == "radix" for each in scenario.allocator)
+    given = scenario.memory.kv_cache_tokens is not None
+    if given or not radix or scenario.model.layout(model).bytes_per_token:
+        return None
+    return context_of(model, scenario.model)
 
 
 def cache_left_off(options: AllocatorOptions, memory: MemorySpec) -> tuple[tuple[str, str], ...]:

@@ -47,7 +47,7 @@ def pool_of(
     flags = (*schedulers, scheduler, *allocators)
     tokens = memory.kv_cache_tokens
     radix = all(hasattr(each, "swa_full_tokens_ratio") for each in allocators)
-    if radix and tokens is not None and memory.free_gpu_memory_fraction is None:
+    if radix and tokens is not None and memory.of_vllm:
         layout = sglang_layout(model, scenario.model)
         total = bytes_of_tokens(layout, tokens, settings_of(memory, flags))
         update = {"kv_cache_tokens": None, "kv_cache_bytes": total}
@@ -60,7 +60,7 @@ def pool_of(
                 "SGLang's pool with a drafter's cache in it is not followed",
                 where="memory.mem_fraction_static",
                 value=fraction,
-                remedy="give the pool by kv_cache_tokens",
+                remedy="give the pool by kv_cache_tokens alone",
             )
         return ScenarioPool(sglang_pool(model, device, scenario.model, settings, block_size))
     if scenario.memory.free_gpu_memory_fraction is not None:

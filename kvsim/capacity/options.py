@@ -14,11 +14,19 @@ WAYS = (
 )
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vLLM 0.33, config/lora.py
 Share = Annotated[float, Field(gt=0, lt=1)]
-SGLANG = ("mem_fraction_static", "mamba_full_memory_ratio")
+SGLANG = ("mem_fraction_static", "mamba_full_memory_ratio", "kv_cache_tokens")
 RESERVES = ("weights_gib", "activation_gib", "other_gib")
-# Upper limits beside TensorRT-LLM's share: its max_gpu_total_bytes and max_tokens.
-LIMITS = ("kv_cache_bytes", "kv_cache_tokens")
-TRT_LLM = ("free_gpu_memory_fraction", "enforce_eager", *LIMITS, *RESERVES)
+# Upper limits beside a share of memory: TensorRT-LLM's max_gpu_total_bytes and max_tokens, SGLang's
+# max_total_tokens.
+LIMITS = {
+    "mem_fraction_static": ("kv_cache_tokens",),
+    "free_gpu_memory_fraction": ("kv_cache_bytes", "kv_cache_tokens"),
+}
+TRT_LLM = (
+    *("free_gpu_memory_fraction", "enforce_eager"),
+    *LIMITS["free_gpu_memory_fraction"],
+    *RESERVES,
+)
 # The engines that size a pool otherwise than vLLM, by the key that names the way, with their keys.
 OTHER_ENGINES = {
     "mem_fraction_static": ("SGLang", SGLANG),
@@ -31,11 +39,12 @@ class MemoryOptions(Options):
     mem_fraction_static and free_gpu_memory_fraction.
 
     gpu_memory_utilization: the default is 0.92, and 0.9 before vLLM 0.20. mem_fraction_static: the
-    pool as SGLang 0.5.23 sizes it ("auto": its default). kv_cache_tokens: under vLLM's schedulers
-    it is "GPU KV cache size" of vLLM's log. Over SGLang's memory alone it is max_total_num_tokens
-    of SGLang's log, and windows and cached states have memory beside it. num_gpu_blocks: under
-    vLLM's schedulers the blocks of its log, which each hold one group of layers. Under others a
-    block holds block_size tokens in all layers.
+    pool as SGLang 0.5.23 sizes it ("auto": its default); beside it kv_cache_tokens is an upper
+    limit, its max_total_tokens. kv_cache_tokens: under vLLM's schedulers it is "GPU KV cache size"
+    of vLLM's log. Over SGLang's memory alone it is max_total_num_tokens of SGLang's log, and
+    windows and cached states have memory beside it. num_gpu_blocks: under vLLM's schedulers the
+    blocks of its log, which each hold one group of layers. Under others a block holds block_size
+    tokens in all layers.
     free_gpu_memory_fraction: the pool as TensorRT-LLM sizes it, by the share of what its profiling
     run leaves free ("auto": 0.9); beside it kv_cache_tokens and kv_cache_bytes are upper limits,
     its max_tokens and max_gpu_total_bytes.
@@ -94,8 +103,9 @@ class MemoryOptions(Options):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         given = [way for way in WAYS if getattr(self, way) is not None]
-        if self.free_gpu_memory_fraction is not None:
-            given = [way for way in given if way not in LIMITS]
+        for share in LIMITS:
+            if share in given:
+                given = [way for way in given if way not in LIMITS[share]]
         if len(given) > 1:
             raise ValueError(f"give one of {', '.join(WAYS)}, not {' and '.join(given)}")
         idle = [key for key in RESERVES if getattr(self, key) is not None]

@@ -39,11 +39,12 @@ class Columns(NamedTuple):
 
 
 def address_maps(result: Result, places: tuple[dict[str, int], ...]) -> list[dict[str, Any] | None]:
-    """The data that the scripts draw, one each run; None for runs not traced or without stays.
+    """The data that the scripts draw, one each run; None for runs not traced, without stays, or
+    whose tokens take no memory.
 
     places: of each request in the page's list of that run.
     """
-    tables = [run.table("addresses") for run in result.runs]
+    tables = [_with_bytes(run.table("addresses")) for run in result.runs]
     traced = sum(1 for table in tables if table is not None and len(table))
     share = MOST_STAYS // max(traced, 1)
     # What runs with few stays leave, the others may have.
@@ -54,6 +55,11 @@ def address_maps(result: Result, places: tuple[dict[str, int], ...]) -> list[dic
         None if table is None or not len(table) else _map(run, table, where, most)
         for run, table, where in zip(result.runs, tables, places, strict=True)
     ]
+
+
+def _with_bytes(stays: pd.DataFrame | None) -> pd.DataFrame | None:
+    """The stays, unless none of them takes memory."""
+    return stays if stays is not None and stays["num_bytes"].any() else None
 
 
 def _map(run: Run, stays: pd.DataFrame, places: dict[str, int], most: int) -> dict[str, Any]:

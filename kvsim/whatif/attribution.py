@@ -68,8 +68,8 @@ class Attribution:
 
     @property
     def ideal(self) -> RunOutcome:
-        """The run without any waste."""
-        return self.costs[-1].after
+        """The run without any waste; where there was none to remove, the run as it is."""
+        return self.costs[-1].after if self.costs else self.actual
 
 
 def attribute(

@@ -96,6 +96,41 @@ def test_states_alone_under_sglang_are_served_by_the_tokens_it_counts(tables: An
     assert run.summary.memory.capacity_bytes == 37 * state
 
 
+def test_counted_tokens_stand_beside_the_share_of_memory(tables: Any) -> None:
+    """--max-total-tokens beside --mem-fraction-static, which sizes the states."""
+    made = tables(
+        model={"name": "mamba-2.8b"},
+        memory={"mem_fraction_static": 0.8},
+        allocator=[{"kind": "radix"}],
+        scheduler={"kind": "sglang"},
+    )
+    requests = [Request(str(i), 0, 400, 50, max_tokens=50) for i in range(12)]
+    few = kvsim.simulate(made, requests).runs[0]
+    assert any("2,048 tokens" in note.text for note in few.summary.notes or ())
+    memory = {"mem_fraction_static": 0.8, "kv_cache_tokens": 100_000}
+    many = kvsim.simulate(made | {"memory": memory}, requests).runs[0]
+    assert not any("2,048 tokens" in note.text for note in many.summary.notes or ())
+    assert many.summary.running_mean > 2 * few.summary.running_mean
+    assert many.summary.memory.capacity_bytes == few.summary.memory.capacity_bytes
+
+
+@pytest.mark.parametrize(("tokens", "kept"), [(9_000, 9_000), (10**9, None)])
+def test_tokens_beside_sglangs_share_are_an_upper_limit(
+    tables: Any, tokens: int, kept: int | None
+) -> None:
+    def capacity(**memory: Any) -> int:
+        made = tables(
+            model={"name": "llama-3.1-8b"},
+            memory={"mem_fraction_static": 0.8, **memory},
+            allocator=[{"kind": "radix"}],
+            scheduler={"kind": "sglang"},
+        )
+        (run,) = kvsim.simulate(made, [Request("r", 0, 100, 10)]).runs
+        return run.summary.memory.capacity_tokens
+
+    assert capacity(kv_cache_tokens=tokens) == (kept or capacity())
+
+
 @pytest.mark.parametrize(
     ("memory", "allocator", "words"),
     [

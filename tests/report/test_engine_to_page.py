@@ -8,10 +8,14 @@ from support.scenarios import steady
 
 from kvsim import simulate
 from kvsim.report import latency
+from kvsim.report.address_map import address_maps
 from kvsim.report.figures import FIGURES
 from kvsim.report.page import make_page
 from kvsim.report.words import paragraphs
+from kvsim.request import Request
 from kvsim.results import store
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 
 SCENARIO = steady(150)
 
@@ -48,3 +52,18 @@ def test_a_simulated_result_is_stored_and_read_back(simulated, tmp_path):
         assert now.memory.equals(was.memory)
     assert make_page(back) == page
     assert paragraphs(back) == paragraphs(simulated)
+
+
+def test_tokens_without_memory_have_no_map():
+    states = {
+        "model": {"name": "mamba-2.8b"},
+        "device": {"name": "a100-40gb"},
+        "memory": {"kv_cache_bytes": 1 << 30},
+        "allocator": [{"kind": "radix"}],
+        "scheduler": {"kind": "sglang"},
+        "step_time": {"kind": "linear", "base_us": 1000},
+    }
+    simulation = Simulation(Scenario.from_table(states), [Request("r", 0, 100, 10)])
+    traced = simulation.result(addresses=True)
+    assert len(traced.runs[0].table("addresses"))
+    assert address_maps(traced, ({"r": 0},)) == [None]

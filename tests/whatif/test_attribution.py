@@ -42,6 +42,18 @@ def burst(count: int, prompt: int = 64, output: int = 64) -> list[Request]:
     return [Request(f"r{index}", 0, prompt, output) for index in range(count)]
 
 
+def test_an_allocator_without_waste_serves_as_the_ideal_does() -> None:
+    found = attributed(
+        burst(8),
+        {"kind": "radix"},
+        model={"name": "mamba-2.8b"},
+        memory={"kv_cache_bytes": 1 << 30},
+        scheduler={"kind": "sglang"},
+    )
+    assert found.costs == ()
+    assert found.ideal == found.actual
+
+
 @pytest.mark.parametrize(
     "allocator",
     [

@@ -22,6 +22,8 @@ def settings_of(memory: MemoryOptions, tables: Iterable[Any]) -> SglangSettings:
     flags: dict[str, Any] = {} if fraction in (None, "auto") else {"mem_fraction_static": fraction}
     if ratio is not None:
         flags["mamba_full_memory_ratio"] = ratio
+    if fraction is not None and memory.kv_cache_tokens is not None:
+        flags["max_total_tokens"] = memory.kv_cache_tokens
     for table in tables:
         for name in SglangSettings.model_fields:
             if getattr(table, name, None) is not None:

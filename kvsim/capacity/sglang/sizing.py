@@ -130,7 +130,7 @@ def _check(model: Model, options: ModelOptions, settings: SglangSettings) -> Non
             "SGLang's pools of compressed caches are not followed",
             where="model",
             value=model.name,
-            remedy="give the pool by kv_cache_tokens",
+            remedy="give the pool by kv_cache_tokens alone",
         )
     if model.tower_params and settings.mem_fraction_static is None:
         raise InputError(

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from kvsim.memory.options import AllocatorOptions
+from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.plumbing.options import Options
 from kvsim.readers.sglang.args import DP_CONSERVATIVENESS
 from kvsim.simulation import Simulation
@@ -43,17 +45,29 @@ def command_of(simulation: Simulation, tables: dict[str, Any]) -> str:
     pools, beside = flags(allocator, _flags_of(_POOLS), "allocator.0")
     path = str(Path(model["hf_config"]).parent) if "hf_config" in model else hub_id(model["name"])
     given = [f"--{flag} {model[key]}" for key, flag in _MODEL.items() if model.get(key) is not None]
-    if memory.mem_fraction_static is None:
-        tokens = simulation.pool.capacity_bytes // simulation.layout.bytes_per_token
-        given.append(f"--max-total-tokens {tokens}")
-    elif memory.mem_fraction_static != "auto":
+    if memory.mem_fraction_static not in (None, "auto"):
         given.append(f"--mem-fraction-static {memory.mem_fraction_static:g}")
+    tokens = memory.kv_cache_tokens
+    if tokens is None and memory.mem_fraction_static is None:
+        tokens = _tokens_of(simulation, allocator)
+    if tokens is not None:
+        given.append(f"--max-total-tokens {tokens}")
+    if memory.mamba_full_memory_ratio is not None:
+        given.append(f"--mamba-full-memory-ratio {memory.mamba_full_memory_ratio:g}")
     if copies > 1:
         given.append("--enable-dp-attention")
     if model.get("enable_expert_parallel"):
         given.append(f"--ep-size {model.get('tensor_parallel_size', 1)}")
     arguments = [f"--model-path {path}", *given, *own, *pools]
     return written("python -m sglang.launch_server", arguments, [*left, *beside])
+
+
+def _tokens_of(simulation: Simulation, options: AllocatorOptions) -> int:
+    """Tokens of the pool that an allocator makes of the bytes it is given."""
+    allocator = simulation.replica_spec(options).build().allocator
+    if isinstance(allocator, RadixAllocator):
+        return allocator.pool_tokens
+    return simulation.pool.capacity_bytes // simulation.layout.bytes_per_token
 
 
 def _whole_model(model: dict[str, Any], copies: int) -> dict[str, Any]:

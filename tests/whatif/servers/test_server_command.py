@@ -99,6 +99,37 @@ def test_sglangs_own_share_of_the_device_needs_no_flag(
     assert "--max-total-tokens" not in command
 
 
+@pytest.mark.parametrize(
+    ("model", "memory", "flags"),
+    [
+        ("falcon-mamba-7b", {"kv_cache_tokens": 50_000}, ("--max-total-tokens 50000",)),
+        ("qwen3-next-80b-a3b", {"kv_cache_tokens": 50_000}, ("--max-total-tokens 50000",)),
+        (
+            "falcon-mamba-7b",
+            {"mem_fraction_static": 0.8, "kv_cache_tokens": 50_000, "mamba_full_memory_ratio": 2},
+            (
+                *("--mem-fraction-static 0.8", "--max-total-tokens 50000"),
+                "--mamba-full-memory-ratio 2",
+            ),
+        ),
+    ],
+)
+def test_tokens_of_sglangs_pool_are_those_beside_its_states(
+    model: str, memory: dict[str, Any], flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    states = {} if "mem_fraction_static" in memory else {"max_mamba_cache_size": 60}
+    tables = {
+        "model": {"name": model, "tensor_parallel_size": 4},
+        "device": BASE["device"],
+        "memory": memory,
+        "allocator": [{"kind": "radix", **states}],
+        "scheduler": {"kind": "sglang"},
+    }
+    command = server_command(tables, tmp_path)
+    assert command is not None
+    assert all(flag in command for flag in flags)
+
+
 def test_a_scheduler_of_no_server_has_no_command(tmp_path: Path) -> None:
     tables = {**BASE, "allocator": [{"kind": "paged"}], "scheduler": {"kind": "orca"}}
     assert server_command(tables, tmp_path) is None
