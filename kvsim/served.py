@@ -42,5 +42,17 @@ def check_served(stream: Stream, spec: ReplicaSpec, *, apart: bool) -> None:
         )
 
 
+def check_text(stream: Stream) -> None:
+    """Raise InputError for a request with images, sounds or videos."""
+    for request in stream.requests:
+        if request.items:
+            raise InputError(
+                "the towers for images, sounds and videos are not loaded",
+                where="model.language_model_only",
+                value=f"request {request.id} has {len(request.items):,}",
+                remedy="leave it out",
+            )
+
+
 def _is_special(request: Request) -> bool:
     return bool(request.items) or request.adapter is not None

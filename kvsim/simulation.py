@@ -20,7 +20,7 @@ from kvsim.results.link_copies import tier_links
 from kvsim.results.metrics import summarise
 from kvsim.results.result import Result, Run
 from kvsim.scenario import Scenario, no_workload
-from kvsim.served import check_served
+from kvsim.served import check_served, check_text
 from kvsim.shared_tiers import check_shared
 from kvsim.sized_scenario import SizedScenario
 
@@ -98,6 +98,8 @@ class Simulation(SizedScenario):
             self.stream = self.stream.with_hints()
         for each in scenario.allocator:
             check_served(self.stream, self.replica_spec(each), apart=self.apart is not None)
+        if scenario.model.language_model_only:
+            check_text(self.stream)
         self.front_end: FrontEnd | None = None
         if front := scenario.front_end:
             from kvsim.front_end import behind  # few scenarios have one

@@ -32,7 +32,8 @@ class ModelOptions(Options):
     nvfp4_ds_mla, int8, int4.
     kv_scale_group_size, kv_scale_bytes: for quantised caches, elements that share a scale and the
     bytes of it. mamba_ssm_cache_dtype: of recurrent states (default: the config's, else the
-    model's). max_model_len: longest sequence in tokens (default: the model's).
+    model's). language_model_only: the towers that see and hear are not loaded, and prompts are text
+    alone. max_model_len: longest sequence in tokens (default: the model's).
 
     tensor_parallel_size: GPUs each layer is split over. pipeline_parallel_size: stages the layers
     are dealt out to. pp_layer_partition: layers of each stage, such as "16,32"
@@ -53,6 +54,7 @@ class ModelOptions(Options):
     kv_scale_group_size: int | None = Field(default=None, ge=1)
     kv_scale_bytes: int | None = Field(default=None, ge=0)
     mamba_ssm_cache_dtype: str | None = None
+    language_model_only: bool = False
     tensor_parallel_size: int = Field(default=1, ge=1)
     pipeline_parallel_size: int = Field(default=1, ge=1)
     pp_layer_partition: str | None = Field(default=None, pattern=r"^[1-9]\d*(,[1-9]\d*)*$")
@@ -112,7 +114,7 @@ class ModelOptions(Options):
         else:
             assert self.hf_config is not None
             model = Model.from_hf((folder or Path()) / self.hf_config)
-        return self._stored(model)
+        return self._stored(self._served(model))
 
     def caches(self, model: Model) -> tuple[LayerCache, ...]:
         """The KV cache of each layer on one GPU."""
@@ -155,6 +157,15 @@ class ModelOptions(Options):
         """InputError for a key that changes nothing for this model."""
         for key, because in self.unused(model).items():
             self.refuse_idle("model", [key], because)
+
+    def _served(self, model: Model) -> Model:
+        """The parts of the model that are loaded; InputError where none is to be left out."""
+        if not self.language_model_only:
+            return model
+        if not model.tower_params:
+            because = f"{model.name} has no tower that sees or hears"
+            self.refuse_idle("model", ["language_model_only"], because)
+        return replace(model, tower_params=0, tower=None)
 
     def _stored(self, model: Model) -> Model:
         """The model with its weights and states stored as the options say."""

@@ -56,6 +56,7 @@ class ServerSettings(Options):
     quantization: str | None = None
     kv_cache_dtype: str | None = None
     mamba_ssm_cache_dtype: str | None = None
+    language_model_only: bool | None = None
     max_model_len: PositiveInt | None = None
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
     enforce_eager: bool | None = None

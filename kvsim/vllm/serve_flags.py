@@ -36,6 +36,8 @@ def option_flags(model: Table, memory: Table, allocator: Table, scheduler: Table
     for key in ("dtype", "mamba_ssm_cache_dtype"):
         if model.get(key) not in (None, "auto"):
             yield from (_named(key), _TYPES.get(str(model[key]), str(model[key])))
+    if model.get("language_model_only"):
+        yield "--language-model-only"
     if model.get("quantization") == "fp8":
         yield from ("--quantization", "fp8")
     if memory.get("enforce_eager"):

@@ -192,6 +192,15 @@ def test_what_a_tower_takes_by_stage_gpus_runner_and_step():
     assert kept_bytes(text, whole(text)) == 0
 
 
+def test_language_model_only_leaves_out_the_tower_and_its_peak():
+    seen = deployment("qwen3-vl-8b", "0.33", seqs=1, tokens=2048)
+    text = deployment("qwen3-vl-8b", "0.33", seqs=1, tokens=2048, language_model_only=True)
+    freed = weight_bytes(seen, whole(seen)) - weight_bytes(text, whole(text))
+    assert freed == 2 * seen.model.tower_params > GIB
+    assert peak_bytes(text, whole(text)) == kept_bytes(text, whole(text)) == 0
+    assert activation_bytes(text, whole(text)) < activation_bytes(seen, whole(seen)) / 5
+
+
 def test_the_whole_length_is_profiled_by_v0_alone():
     short, long = (deployment("llama-3.1-8b", "V0", length=n) for n in (16_384, 32_768))
     assert (short.profiled_tokens, long.profiled_tokens) == (16_384, 32_768)

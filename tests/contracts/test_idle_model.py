@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 import kvsim
 from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
 
 WORKLOAD = {
     "kind": "synthetic", "num_requests": 3, "arrivals": "at-once",
@@ -25,6 +26,7 @@ def ran(model: dict[str, Any]) -> None:
     [
         ("mamba_ssm_cache_dtype", "float32", "no recurrent layers"),
         ("enable_expert_parallel", True, "no routed experts"),
+        ("language_model_only", True, "no tower"),
     ],
 )
 def test_a_key_of_layers_that_the_model_lacks_is_refused(
@@ -36,6 +38,14 @@ def test_a_key_of_layers_that_the_model_lacks_is_refused(
     done = CliRunner().invoke(app, ["memory", "llama-3.1-8b", "--device", "h100", *words])
     assert done.exit_code == 2 or isinstance(done.exception, InputError)
     assert because in f"{done.output}{done.exception}"
+
+
+def test_images_need_the_tower_that_sees() -> None:
+    seeing = Scenario.load("images", ["workload.num_requests=3"])
+    assert kvsim.simulate(seeing).runs[0].summary.encoder
+    blind = Scenario.load("images", ["workload.num_requests=3", "model.language_model_only=true"])
+    with pytest.raises(InputError, match="model.language_model_only: the towers for images"):
+        kvsim.simulate(blind)
 
 
 def test_what_decides_something_is_taken() -> None:

@@ -424,7 +424,7 @@ SET: dict[str, dict[str, Any]] = {
     "model": {
         "dtype": "float32", "quantization": "int4", "weight_bytes_per_param": 0.5,
         "kv_cache_dtype": "fp8", "kv_scale_group_size": 64, "kv_scale_bytes": 2,
-        "mamba_ssm_cache_dtype": "float32", "tensor_parallel_size": 2,
+        "mamba_ssm_cache_dtype": "float32", "language_model_only": True, "tensor_parallel_size": 2,
         "pipeline_parallel_size": 2, "pp_layer_partition": "5,7", "data_parallel_size": 2,
         "enable_expert_parallel": True, "decode_context_parallel_size": 2, "max_model_len": 1024,
         "name": "opt-350m",

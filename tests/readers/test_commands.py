@@ -83,6 +83,7 @@ def test_the_numbers_of_a_list_are_not_the_model() -> None:
     [
         ("deepseek-ai/DeepSeek-V2-Lite --enable-expert-parallel", {"enable_expert_parallel": True}),
         ("Qwen/Qwen3.5-4B --mamba-ssm-cache-dtype float32", {"mamba_ssm_cache_dtype": "fp32"}),
+        ("Qwen/Qwen3-VL-8B-Instruct --language-model-only", {"language_model_only": True}),
     ],
 )
 def test_a_flag_of_some_models_is_in_their_scenario(served: str, wanted: dict[str, Any]) -> None:

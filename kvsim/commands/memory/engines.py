@@ -15,7 +15,7 @@ WAYS = {
 }
 VLLM_ONLY = (
     *(name for panel in (VLLM, "Drafts and adapters", "Answer") for name in PANELS[panel]),
-    "enable_expert_parallel",
+    *("enable_expert_parallel", "language_model_only"),
 )
 
 

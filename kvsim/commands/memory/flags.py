@@ -70,6 +70,7 @@ PANELS: dict[str, dict[str, Flag]] = {
         ),
         "max_model_len": Flag(count_of, None, "Longest sequence in tokens.", "the model's"),
         "mamba_ssm_cache_dtype": Flag(str, None, "Data type of recurrent states.", "the model's"),
+        "language_model_only": Flag(bool, False, "Leave out the towers that see and hear."),
     },
     VLLM: {
         "gpu_memory_utilization": Flag(

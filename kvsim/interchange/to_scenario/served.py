@@ -12,6 +12,7 @@ from kvsim.readers.description import ServerSettings
 
 _MODEL_KEYS = (
     *("decode_context_parallel_size", "enable_expert_parallel", "mamba_ssm_cache_dtype"),
+    "language_model_only",
 )
 _SAME_MEMORY = 1e-3  # between what a log says of a device and what the catalogue does
 

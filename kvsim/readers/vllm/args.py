@@ -90,6 +90,7 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "quantization": ("quantization", text),
     "kv_cache_dtype": ("kv_cache_dtype", kv_dtype),
     "mamba_ssm_cache_dtype": ("mamba_ssm_cache_dtype", kv_dtype),
+    "language_model_only": ("language_model_only", truth),
     "max_model_len": ("max_model_len", whole),
     "max_seq_len": ("max_model_len", whole),
     "gpu_memory_utilization": ("gpu_memory_utilization", fraction),

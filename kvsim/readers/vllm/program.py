@@ -21,7 +21,7 @@ PROGRAM = Program(
     switches=SWITCHES,
     bare=re.compile(
         r"^(trust_remote_code|headless|no_\w+|disable_\w+|allow_credentials|"
-        r"return_tokens_as_token_ids|skip_tokenizer_init|enable_\w+|language_model_only)$"
+        r"return_tokens_as_token_ids|skip_tokenizer_init|enable_\w+)$"
     ),
     lists=LISTS,
     abbreviates=True,

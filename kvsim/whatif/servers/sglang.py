@@ -58,6 +58,8 @@ def command_of(simulation: Simulation, tables: dict[str, Any]) -> str:
         given.append("--enable-dp-attention")
     if model.get("enable_expert_parallel"):
         given.append(f"--ep-size {model.get('tensor_parallel_size', 1)}")
+    if model.get("language_model_only"):
+        left.append("# no flag sets model.language_model_only = true")
     arguments = [f"--model-path {path}", *given, *own, *pools]
     return written("python -m sglang.launch_server", arguments, [*left, *beside])
 
