@@ -126,7 +126,7 @@ class SizedScenario:
             stage,
             rules,
             by_chunk=self._by_chunk,
-            drafts=self.drafter is not None,
+            drafter=self.drafter,
         )
 
     @property

@@ -4,12 +4,14 @@ The layers of all stages are dealt out to groups together, and each stage has it
 group (vLLM 0.33, v1/core/kv_cache_planning.py).
 """
 
+from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.planning.staged import on_stage
 from kvsim.capacity.stage import model_of, stages
+from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions
 from kvsim.memory.paged.options import Paged
 from kvsim.model import Model
-from kvsim.model.kv_cache import grouped
+from kvsim.model.kv_cache import LayerCache, grouped, widened
 from kvsim.model.options import ModelOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.vllm.grouping import Grouping, is_uniform
@@ -24,44 +26,71 @@ def staged_plan(
     rules: BlockRules,
     *,
     by_chunk: bool,
-    drafts: bool = False,
+    drafter: Drafter | None = None,
 ) -> Grouping | None:
     """The groups and blocks of this stage; None on one stage, and where one block table does for
     the layers of all stages.
 
-    by_chunk: blocks of local attention's chunks are given back. drafts: a drafter has layers too.
-    InputError where the stage has no layer of one of the groups, or several with drafts.
+    by_chunk: blocks of local attention's chunks are given back. drafter: its layers are on the last
+    stage. InputError where the stage has no layer of one of the groups.
     """
     if options.pipeline_parallel_size == 1 or not isinstance(allocator, Paged):
         return None
     every = stages(model.layers, options.pipeline_parallel_size, options.stage_layers)
     held = options.layout(model_of(model, every[stage]), by_chunk=by_chunk)
-    one_table = is_uniform(options.layout(model, by_chunk=by_chunk))
+    one_table = is_uniform(_layout(options, model, drafter, by_chunk=by_chunk))
     if one_table or allocator.disable_hybrid_kv_cache_manager:
         return None
-    if drafts:
-        raise InputError(
-            "drafts over pipeline stages are simulated where one block table does for all layers",
-            where="model.pipeline_parallel_size",
-            value=options.pipeline_parallel_size,
-            limit=1,
-            remedy="take tensor_parallel_size, or leave speculative_config out",
-        )
     if held.has_own_blocks:
+        _check_undrafted(options, drafter, "for caches with blocks of their own")
         return allocator.grouping(held, rules)
-    caches = options.caches(model)
+    if drafter is not None and drafter.speculation.rules.block_queries:
+        _check_undrafted(options, drafter, "for dflash beside several block tables")
+    caches, drafted = options.caches(model), tuple[LayerCache, ...]()
+    if drafter is not None:
+        asked = options.kv_cache_dtype
+        dtype = model.kv_cache_dtype if asked == "auto" else asked
+        drafted = drafter.caches(model, dtype, options.tensor_parallel_size)
+        caches = tuple(widened(caches, drafter.tokens))
     if not by_chunk:
         caches = tuple(cache._replace(chunk_tokens=None) for cache in caches)
+        drafted = tuple(cache._replace(chunk_tokens=None) for cache in drafted)
     counts = [len(options.caches(model_of(model, each))) for each in every]
     begin = sum(counts[:stage])
-    whole = allocator.grouping(grouped(caches, by_page=True), rules)
-    plan = on_stage(whole, caches, (), range(begin, begin + counts[stage]))
+    end = begin + counts[stage] + (len(drafted) if stage == len(every) - 1 else 0)
+    whole = allocator.grouping(grouped(caches, drafted, by_page=True), rules)
+    plan = on_stage(whole, caches, drafted, range(begin, end))
     for place, group in enumerate(plan.groups):
         if not group.layers:
             raise InputError(
                 "a stage of the pipeline has no layer of one of the groups that share the blocks",
                 where="model.pipeline_parallel_size",
                 value=f"stage {stage + 1} of {len(every)}, group {place + 1} of {len(plan.groups)}",
-                remedy="take fewer stages, or set pp_layer_partition",
+                remedy="take fewer stages, or set pp_layer_partition"
+                + (", or leave speculative_config out" if drafted else ""),
             )
-    return plan
+    # Which groups draft is said of all stages together.
+    groups = zip(plan.groups, whole.groups, strict=True)
+    drafting = tuple(own._replace(draft_layers=of_all.draft_layers) for own, of_all in groups)
+    return plan._replace(groups=drafting)
+
+
+def _layout(
+    options: ModelOptions, model: Model, drafter: Drafter | None, *, by_chunk: bool
+) -> KVLayout:
+    """The layers of all stages."""
+    if drafter is None:
+        return options.layout(model, by_chunk=by_chunk)
+    return drafter.layout(model, options, model, by_chunk=by_chunk)
+
+
+def _check_undrafted(options: ModelOptions, drafter: Drafter | None, where: str) -> None:
+    """Raise InputError for drafts over stages that are not simulated. where: beside what."""
+    if drafter is not None:
+        raise InputError(
+            f"drafts over pipeline stages are not simulated {where}",
+            where="model.pipeline_parallel_size",
+            value=options.pipeline_parallel_size,
+            limit=1,
+            remedy="take tensor_parallel_size, or leave speculative_config out",
+        )

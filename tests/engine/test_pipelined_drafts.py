@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.auditor import Auditor
 from support.cases import streams
+from support.drafting import METHODS
 from support.outcomes import check_tokens, unless_thrashing
 
 import kvsim
@@ -127,14 +128,59 @@ def test_a_stage_without_the_drafter_may_decide_the_pool() -> None:
     assert run.summary["requests"]["finished"] == 1
 
 
-def test_layers_with_windows_and_drafts_are_refused_over_stages() -> None:
-    made = drafting(2, 0.7)
-    made["model"] |= {"name": "gemma-3-27b"}
-    made["device"] = {"name": "h200"}
-    made["speculative_config"] = {
-        "method": "eagle",
-        "num_speculative_tokens": 2,
-        "acceptance_rate": 0.5,
-    }
-    with pytest.raises(InputError, match="one block table"):
+EAGLE = {"method": "eagle", "num_speculative_tokens": 2, "acceptance_rate": 0.5}
+
+
+def drafting_in_groups(model: str, stages: int) -> dict[str, Any]:
+    """A drafter beside layers of several block tables."""
+    made = drafting(stages, 0.5, speculative_config=EAGLE, device={"name": "h200"})
+    made["model"] |= {"name": model, "max_model_len": 8192, "tensor_parallel_size": 2}
+    return made
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize(
+    "model", ["gemma-3-27b", "gpt-oss-20b", "qwen3-next-80b-a3b", "jamba-v0.1"]
+)
+def test_drafts_beside_several_block_tables_run_in_the_blocks_that_are_sized(
+    model: str, stages: int
+) -> None:
+    made = drafting_in_groups(model, stages)
+    del made["memory"]
+    simulation = Simulation(Scenario.from_table(made), [Request("r", 0, 200, 40)])
+    (options,) = simulation.scenario.allocator
+    plan = simulation.replica_spec(options).plan
+    assert plan is not None
+    sized = simulation.pool.engine_num_gpu_blocks
+    assert simulation.pool.capacity_bytes // plan.block_bytes == sized
+    assert any(group.draft_layers for group in plan.groups)
+    (run,) = simulation.result().runs
+    assert run.summary["speculation"]["verifications"] > 10
+
+
+@pytest.mark.parametrize("model", ["gemma-3-27b", "qwen3-next-80b-a3b"])
+def test_the_ledger_of_drafts_in_groups_sums_to_the_pool_at_every_event(model: str) -> None:
+    made = drafting_in_groups(model, 2)
+    requests = [Request(f"r{n}", n * 10**9, 100, 20) for n in range(6)]
+    simulation = Simulation(Scenario.from_table(made), requests)
+    (options,), auditor = simulation.scenario.allocator, Auditor()
+    run = simulation.run(options, "audited", observer=auditor)
+    assert auditor.events > 40
+    assert run.summary["requests"]["finished"] == 6
+
+
+def test_a_drafter_with_layers_of_its_own_kind_is_refused_in_one_line() -> None:
+    """Its layers would be a group that the first stage has no layer of."""
+    made = drafting_in_groups("gemma-3-27b", 2)
+    made["speculative_config"] = EAGLE | {"method": "draft_model", "model": "llama-3.2-1b"}
+    with pytest.raises(InputError, match="no layer of one of the groups") as refused:
+        Simulation(Scenario.from_table(made), [Request("r", 0, 8, 8)])
+    assert "speculative_config" in str(refused.value.remedy)
+    assert "\n" not in str(refused.value)
+
+
+def test_dflash_beside_several_block_tables_is_refused_over_stages() -> None:
+    made = drafting_in_groups("gemma-3-27b", 2)
+    made["speculative_config"] = METHODS[5]
+    with pytest.raises(InputError, match="dflash beside several block tables"):
         Simulation(Scenario.from_table(made), [Request("r", 0, 8, 8)])

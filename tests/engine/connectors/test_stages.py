@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from support.auditor import Auditor
 from support.scenarios import conversations, run
 
 from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST
@@ -80,6 +81,16 @@ def test_windows_and_states_come_back_over_stages(model: str) -> None:
     table["memory"] = {"kv_cache_bytes": 120_000_000}
     behind = run(table)
     assert behind.prefix_cache.host_hit_tokens
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_the_ledger_sums_to_the_pool_at_every_event(stages: int) -> None:
+    simulation = Simulation(Scenario.from_table(staged(stages)))
+    (options,) = simulation.scenario.allocator
+    auditor = Auditor()
+    run = simulation.run(options, "audited", observer=auditor)
+    assert auditor.events > 200
+    assert run.summary["prefix_cache"]["host_hit_tokens"]
 
 
 @pytest.mark.parametrize(

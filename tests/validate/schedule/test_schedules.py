@@ -30,6 +30,7 @@ CASES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
 # the others each the first to show a corner that a simulator got wrong; 102 to 107 are over the
 # stages of a pipeline, each the first of its kind that a generator made. 108 is the first in which
 # kvsim once waited for tokens of a victim. 109 to 112 are drafts of DFlash, one a kind of layers.
+# 120 to 125 are drafts over stages beside several block tables, the first drawn of each method.
 SERVED = sorted((Path(__file__).parent / "served").glob("*.json"))
 SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
 # Two engines, one for prompts and one for outputs, and a link between them: SGLang's 0.5.23, and
