@@ -105,7 +105,7 @@ class Engine:
                 yield from self._idle(plan)
                 if self._routed:
                     yield from self._settle()
-            elif self._flies(plan) and len(self._in_flight) < self._behind:
+            elif self._fills(plan) and len(self._in_flight) < self._behind:
                 self._in_flight.append(plan)
                 if plan.held_ps:
                     self._books.open()
@@ -117,12 +117,13 @@ class Engine:
                 if self._routed:
                     yield from self._settle()
 
+    def _fills(self, plan: Plan) -> bool:
+        """Whether the engine goes on with the next plan while there is a place in flight."""
+        return not plan.empty
+
     def _flies(self, plan: Plan) -> bool:
-        """Whether a plan takes a place among those in flight. Over the stages of a pipeline an
-        empty one does too: the engine fills its queue before it waits (vLLM 0.33, v1/engine/core.py
-        `step_with_batch_queue`).
-        """
-        return not plan.empty or self._timer.over_stages
+        """Whether a plan takes a place among those in flight."""
+        return not plan.empty
 
     def _settle(self) -> Generator[simpy.Event, None, None]:
         """Behind a router: process all other events of this instant before the next plan."""

@@ -8,7 +8,7 @@ from kvsim.engine.parts import EngineParts
 def engine_of(
     env: EngineClock, parts: EngineParts, *, connected: bool, over_stages: bool
 ) -> Engine:
-    """An engine in waves, with a connector (over the stages of a pipeline, too), or plain."""
+    """An engine in waves, with a connector, or plain; these two over stages, too."""
     if parts.waves is not None:
         from kvsim.engine.wave_engine import WaveEngine  # few runs have any of these
 
@@ -21,4 +21,8 @@ def engine_of(
         from kvsim.engine.connected_engine import ConnectedEngine
 
         return ConnectedEngine(env, parts)
+    if over_stages:
+        from kvsim.engine.pipelined_engine import PipelinedEngine
+
+        return PipelinedEngine(env, parts)
     return Engine(env, parts)

@@ -253,14 +253,13 @@ class Plan:
 
 
 class StepTimer:
-    """How long a plan's steps take. over_stages: micro-batches pass the stages of a pipeline."""
+    """How long a plan's steps take. Over stages micro-batches pass one after the other."""
 
     def __init__(self, step_time: StepTime) -> None:
         self._step_time = step_time
         self._measured = step_time if isinstance(step_time, Measured) else None
         stages = step_time if isinstance(step_time, StageTimes) else None
         self._pipeline = None if stages is None else Pipeline(stages)
-        self.over_stages = stages is not None
 
     def time(self, plan: Plan, now_ps: int, in_flight: deque[Plan]) -> None:
         """Set how long the step of the plan takes, and its repetitions. in_flight: the plans
