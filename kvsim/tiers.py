@@ -154,15 +154,12 @@ def _offloaded(group: BlockGroup) -> OffloadedGroup:
 
 def _check_states(grouping: Grouping, options: Paged) -> None:
     """Raise InputError for recurrent states that no chunk could hold, or for hits inside blocks."""
-    has_states = any(group.state_bytes for group in grouping.groups)
-    if all(group.state_bytes for group in grouping.groups):
-        raise InputError(
-            "a tier needs layers that keep tokens, and all layers keep recurrent states",
-            where="model.name",
-            value="recurrent states alone",
-            remedy="leave [[tier]] out",
-        )
-    if has_states and not options.enable_prefix_caching:
+    states = [group.state_bytes > 0 for group in grouping.groups]
+    set_keys = options.model_fields_set
+    cached = options.enable_prefix_caching
+    if all(states):  # by default vLLM keeps none of them
+        cached = cached and "enable_prefix_caching" in set_keys
+    if any(states) and not cached:
         raise InputError(
             "a tier finds recurrent states where the device keeps them",
             where="allocator.enable_prefix_caching",

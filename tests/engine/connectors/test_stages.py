@@ -113,3 +113,16 @@ def test_what_is_not_simulated_over_stages_is_refused(changes: dict[str, Any], w
     assert refused.value.where == where
     assert "\n" not in str(refused.value)
     assert refused.value.remedy
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_recurrent_states_alone_come_back_where_the_device_keeps_them(stages: int) -> None:
+    table = staged(stages)
+    table["model"]["name"] = "falcon-mamba-7b"
+    table["memory"] = {"kv_cache_bytes": 300_000_000}
+    table["allocator"] = [{"kind": "paged", "enable_prefix_caching": True}]
+    behind = run(table)
+    assert behind.prefix_cache.host_hit_tokens
+    table["allocator"] = [{"kind": "paged"}]
+    with pytest.raises(InputError, match="where the device keeps them"):
+        run(table)

@@ -166,7 +166,7 @@ PAIR = {"prefill": {"replicas": 1}, "decode": {"replicas": 1}}
             "tier.1.shared",
         ),
         ({"tier": [SIMPLE], "model": {"name": "gemma-3-27b"}}, "tier.0.kind"),
-        ({"tier": [HOST], "model": {"name": "falcon-mamba-7b"}}, "model.name"),
+        ({"tier": [HOST], "model": {"name": "falcon-mamba-7b"}}, "allocator.enable_prefix_caching"),
         (
             {"tier": [HOST], "model": {"name": "qwen3.5-4b"}}
             | {"allocator": {"kind": "paged", "prefix_match_unit": 16}},
