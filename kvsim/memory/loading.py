@@ -45,6 +45,12 @@ class LoadingPromise(Protocol):
         """
         ...
 
+    def name_returned(self, seq: Sequence, num_tokens: int) -> None:
+        """A step has returned, while none is being scheduled: the first `num_tokens` tokens of
+        `seq`, which is not loading, are computed and known. Others may find them from now on.
+        """
+        ...
+
     def resume(self, seq: Sequence, demand: Demand) -> bool:
         """Allocate until a sequence with a finished load holds `demand.num_tokens` valid slots;
         False: no room, nothing changed.

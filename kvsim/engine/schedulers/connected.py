@@ -135,7 +135,7 @@ class ConnectedScheduler(AwaitingScheduler):
         """What had no turn in the step after the one that returned is known content by now."""
         for seq in plan.passed_over:
             if seq in self.running:
-                self._blocks.end_load(seq, self._computed_tokens(seq))
+                self._blocks.name_returned(seq, self._computed_tokens(seq))
 
     def _leave(self, seq: Sequence) -> None:
         if seq in self.running:

@@ -66,4 +66,4 @@ class ConnectedPipelinedScheduler(ConnectedScheduler, PipelinedScheduler):
         for seq, outputs in stepped.items():
             flies = seq in self.device.in_flight or seq in plan.finishing
             if outputs and seq in self.running and not flies:
-                self._blocks.end_load(seq, self._computed_tokens(seq))
+                self._blocks.name_returned(seq, self._computed_tokens(seq))

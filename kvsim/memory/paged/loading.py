@@ -73,6 +73,10 @@ class LoadingAllocator(PagedAllocator):
         self._arrived(seq)
         self._filled(seq, seq.memory, num_tokens, checkpoint=False)
 
+    def name_returned(self, seq: Sequence, num_tokens: int) -> None:
+        self.end_load(seq, num_tokens)
+        self._names.in_step.clear()  # no step computes these states
+
     def _arrived(self, seq: Sequence) -> None:
         self._tables.used_bytes -= self._unloaded.pop(seq, 0)
         self._arriving.pop(seq, None)

@@ -126,3 +126,18 @@ def test_recurrent_states_alone_come_back_where_the_device_keeps_them(stages: in
     table["allocator"] = [{"kind": "paged"}]
     with pytest.raises(InputError, match="where the device keeps them"):
         run(table)
+
+
+@pytest.mark.parametrize(
+    "tier",
+    [HOST | {"kind": "vllm-simple-offloading"}, {"kind": "lmcache", "max_local_cpu_size": 1.0}],
+    ids=["simple", "lmcache"],
+)
+def test_recurrent_states_alone_are_refused_by_other_tiers(tier: dict[str, Any]) -> None:
+    table = conversations(1000) | {"tier": [tier]}
+    table["model"] = {"name": "falcon-mamba-7b", "max_model_len": 8192}
+    table["memory"] = {"kv_cache_bytes": 300_000_000}
+    table["allocator"] = [{"kind": "paged", "enable_prefix_caching": True}]
+    with pytest.raises(InputError) as refused:
+        run(table)
+    assert refused.value.where == "tier.0.kind"

@@ -46,6 +46,13 @@ class LMCacheTier(LinkOptions):
                 remedy="disable_hybrid_kv_cache_manager = true in [[allocator]]",
             )
         (group,) = site.groups
+        if group.recurrent:
+            raise InputError(
+                "LMCache 0.3 copies tokens, and all layers keep recurrent states",
+                where="tier.0.kind",
+                value="lmcache",
+                remedy='kind = "vllm-offloading"',
+            )
         if self.chunk_size % group.block_tokens:
             raise InputError(
                 "a chunk holds whole blocks of the device",

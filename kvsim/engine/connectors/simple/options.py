@@ -31,7 +31,8 @@ class VllmSimpleOffloading(HostTierOptions):
 
     def connector(self, site: TierSite, behind: Sequence[TierOptions]) -> ConnectorPlan:
         refuse_behind(behind, "the Simple connector")
-        if not site.prefix_caching or len(site.groups) > 1:
+        several = len(site.groups) > 1 or site.groups[0].recurrent
+        if not site.prefix_caching or several:
             raise InputError(
                 "the Simple connector needs a prefix cache on the device, and layers that all keep "
                 "every token",
