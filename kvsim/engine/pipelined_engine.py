@@ -13,7 +13,9 @@ class PipelinedEngine(Engine):
     since the plan before.
     """
 
-    _requests = _names = _ended = False
+    _requests: bool = False
+    _names: bool = False
+    _ended: bool = False
 
     def _plan(self) -> Plan:
         plan = super()._plan()
