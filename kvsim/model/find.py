@@ -22,6 +22,9 @@ from kvsim.plumbing.errors import InputError
 _GGUF = re.compile(r"(^|[-_./])gguf($|[-_.:])|\.gguf", re.IGNORECASE)
 # LLM Compressor's recipes for FP8 name their copies so.
 _DYNAMIC = re.compile(r"fp8[-_.]?dyn", re.IGNORECASE)
+# Who publishes copies made by LLM Compressor; and models that ModelOpt converts in mixed bits.
+_COMPRESSOR = re.compile(r"redhatai/", re.IGNORECASE)
+_MIXED = re.compile(r"(^|/)qwen3\.[68]-", re.IGNORECASE)
 
 
 def find_model(name: str, where: str = "model.name", *, offline: bool = False) -> Model:
@@ -64,8 +67,15 @@ def _as_published(model: Model, scheme: str, name: str) -> WeightFormat:
     FP8 recipe of the latter, leave recurrence in the model's dtype. Qwen's own FP8 converts its
     projections too: Qwen3.8-27B-FP8 takes 14.28 GiB on each of two GPUs
     (github.com/vllm-project/recipes/pull/810).
+
+    ModelOpt's mixed recipe for Qwen3.6 and 3.8 has 4 bits in feed-forward parts and the head, and 8
+    in attention and recurrence (github.com/Avarok-Cybersecurity/atlas/pull/121). With a drafting
+    layer in 16 bits this makes 21.9 GB of Qwen3.6-27B and 23.3 of Qwen3.6-35B-A3B; 21.9 and 23.4
+    are published (github.com/noonghunna/club-3090).
     """
     form = WeightFormat.quantized(scheme, model.torch_dtype)
+    if scheme == "nvfp4" and _MIXED.search(name) and not _COMPRESSOR.match(name):
+        return replace(form, mixer_bits=8.0, head_bits=form.linear_bits)
     if scheme != "nvfp4" and not (scheme == "fp8" and _DYNAMIC.search(name)):
         return form
     mixers = [(layer.mixer, layer.mixer.weights(model.hidden_size, 1)) for layer in model.layers]

@@ -129,9 +129,10 @@ class Model:
         """Parameters one GPU holds, by kind; a tied output head is stored once."""
         self.check_tensor_parallel(tensor_parallel_size)
         reader = self.target_reader
-        tables = (1 if self.tie_word_embeddings else 2) * self.vocab_size * self.hidden_size
-        split = (self.tower_params + (0 if reader else tables)) // tensor_parallel_size
-        total = Weights(other=split + self.extra_params)
+        table = 0 if reader else self.vocab_size * self.hidden_size
+        head = 0 if self.tie_word_embeddings else table
+        split = (self.tower_params + table + head) // tensor_parallel_size
+        total = Weights(other=split + self.extra_params, head=head // tensor_parallel_size)
         if reader is not None:
             total += reader.weights(self.layers, self.hidden_size, tensor_parallel_size)
         for layer, count in Counter(self.layers).items():

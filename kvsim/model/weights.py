@@ -14,12 +14,14 @@ class Weights:
     linear: matrices every token is multiplied with; expert: the matrices of routed experts;
     other: embeddings, output head, norms, biases (left in the model's own dtype by quantisers).
     mixer: of `linear`, those of attention and recurrence, which some quantisers leave alone.
+    head: of `other`, those of an output head of its own, which some quantisers convert.
     """
 
     linear: int = 0
     expert: int = 0
     other: int = 0
     mixer: int = 0
+    head: int = 0
 
     def __add__(self, more: "Weights") -> "Weights":
         return Weights(
@@ -27,12 +29,17 @@ class Weights:
             self.expert + more.expert,
             self.other + more.other,
             self.mixer + more.mixer,
+            self.head + more.head,
         )
 
     def times(self, count: int) -> "Weights":
         """The parameters of so many."""
         return Weights(
-            self.linear * count, self.expert * count, self.other * count, self.mixer * count
+            self.linear * count,
+            self.expert * count,
+            self.other * count,
+            self.mixer * count,
+            self.head * count,
         )
 
     @property
@@ -46,7 +53,8 @@ class WeightFormat:
     """Bits a stored parameter takes, scales and zero points included, by the kinds of `Weights`.
 
     method: the quantisation, a key of QUANTIZATIONS; "" without one, or for one of other bits.
-    mixer_bits: of attention and recurrence, where they are not linear_bits (None).
+    mixer_bits: of attention and recurrence, where they are not linear_bits (None). head_bits: of
+    the output head, where they are not other_bits (None).
     """
 
     linear_bits: float
@@ -54,15 +62,18 @@ class WeightFormat:
     other_bits: float
     method: str = ""
     mixer_bits: float | None = None
+    head_bits: float | None = None
 
     def num_bytes(self, weights: Weights) -> int:
         """Bytes (rounded up) that `weights` take."""
         mixer_bits = self.linear_bits if self.mixer_bits is None else self.mixer_bits
+        head_bits = self.other_bits if self.head_bits is None else self.head_bits
         bits = (
             (weights.linear - weights.mixer) * self.linear_bits
             + weights.mixer * mixer_bits
             + weights.expert * self.expert_bits
-            + weights.other * self.other_bits
+            + (weights.other - weights.head) * self.other_bits
+            + weights.head * head_bits
         )
         return ceil(bits / 8)
 

@@ -99,6 +99,19 @@ def test_copies_that_leave_recurrence_alone():
     assert whole.weight_format.mixer_bits is None
 
 
+def test_modelopt_s_mixed_bits_take_what_their_repositories_have():
+    """21.9 and 23.4 GB (github.com/noonghunna/club-3090), a drafting layer in 16 bits among them:
+    a layer like the target's last one, and a matrix of two hidden states to one.
+    """
+    for name, published in (("nvidia/Qwen3.6-27B", 21.9), ("nvidia/Qwen3.6-35B-A3B", 23.4)):
+        model = find_model(f"{name}-NVFP4", offline=True)
+        last = model.layers[-1].weights(model.hidden_size, 1)
+        drafting = 2 * (last.total + 2 * model.hidden_size**2)
+        assert (model.weight_bytes() + drafting) / 1e9 == pytest.approx(published, rel=0.005)
+    copy = find_model("RedHatAI/Qwen3.6-27B-NVFP4", offline=True)
+    assert copy.weight_format.head_bits is None
+
+
 def test_qwen_s_own_fp8_converts_recurrence_too():
     """14.28 GiB on each of two GPUs, the next-token module among them
     (github.com/vllm-project/recipes/pull/810).

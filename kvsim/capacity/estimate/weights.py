@@ -10,6 +10,8 @@ what the engine makes of them.
     padding     experts in 4-bit blocks: their width up to 128, the hidden state's up to 256
 """
 
+from dataclasses import replace
+
 from kvsim.capacity.deployment import Deployment
 from kvsim.capacity.stage import Stage
 from kvsim.model import Experts, LatentAttention, Layer, Model, Weights
@@ -23,24 +25,27 @@ PADDED_WIDTH, PADDED_HIDDEN = 128, 256
 def weight_bytes(deployment: Deployment, stage: Stage) -> int:
     """Bytes on one GPU of this stage."""
     model, tp = deployment.model, deployment.tp
-    total = Weights(other=_tables(model, stage) // tp + model.extra_params)
+    tables, head = _tables(model, stage)
+    total = Weights(other=tables // tp + model.extra_params, head=head // tp)
     if stage.first:
         total += Weights(other=model.tower_params // tp)
     for layer in stage.layers:
         one = layer.weights(model.hidden_size, tp)
         experts = _expert_params(deployment, layer)
-        total += Weights(one.linear, experts, one.other, one.mixer)
+        total += replace(one, expert=experts)
     element = DTYPE_BYTES[model.torch_dtype]
     made = model.rotary_elements * deployment.version.rotary_factor(model.kind, model.mrope)
     made += sum(_absorbed(layer) for layer in stage.layers) // tp
     return model.weight_format.num_bytes(total) + made * element
 
 
-def _tables(model: Model, stage: Stage) -> int:
-    """Parameters of the embedding and the head that this stage has."""
+def _tables(model: Model, stage: Stage) -> tuple[int, int]:
+    """Parameters of the embedding and the head that this stage has, and of a head of its own."""
     rows = VOCABULARY_ROWS * ceil_div(model.vocab_size, VOCABULARY_ROWS)
     tied = stage.first and stage.last and model.tie_word_embeddings
-    return rows * model.hidden_size * (stage.first + stage.last - tied)
+    each = rows * model.hidden_size
+    own = stage.last and not model.tie_word_embeddings
+    return each * (stage.first + stage.last - tied), each * own
 
 
 def _expert_params(deployment: Deployment, layer: Layer) -> int:

@@ -20,7 +20,7 @@ GATED_KINDS = ("pixtral", "qwen2_5_vl", "mistral3", "siglip2_vision_model")
 # says.
 # The processors of these models make images of up to 2^24 pixels in patches of 16, or 16,384 * 28^2
 # in patches of 14: as many tokens either way. A patch has the pixels of two frames.
-QWEN_KINDS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+QWEN_KINDS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_6", "qwen3_8")
 QWEN_TOKENS, QWEN_FRAMES = 16_384, 2
 GLM_KINDS = ("glm4v", "glm4v_vision", "glm4v_moe", "glm4v_moe_vision")
 
