@@ -87,8 +87,8 @@ def check_tables(
                     slots = min(group.block_size, tokens - place * group.block_size)
                     valid[extent] = max(slots * group.slot_bytes, valid.get(extent, 0))
             else:
-                start = table.skipped[g] + shared
-                used += (tokens - start * group.block_size) * group.slot_bytes
+                start = (table.skipped[g] + shared) * group.block_size
+                used += max(0, tokens - start) * group.slot_bytes  # a load may end behind a window
     alone = len(set(copied) - seen)  # full blocks that no sequence holds
     used += alone * tables.groups[0].block_size * tables.groups[0].slot_bytes
     pad += alone * tables._pads[0]

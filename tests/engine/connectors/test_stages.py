@@ -93,6 +93,17 @@ def test_the_ledger_sums_to_the_pool_at_every_event(stages: int) -> None:
     assert run.summary["prefix_cache"]["host_hit_tokens"]
 
 
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("model", ["gemma-3-27b", "gpt-oss-20b", "qwen3-next-80b-a3b"])
+def test_the_ledger_sums_to_the_pool_while_windows_and_states_load(model: str, stages: int) -> None:
+    table = staged(stages, name=model, tensor_parallel_size=4)
+    table["memory"] = {"kv_cache_bytes": 240_000_000 // stages}
+    simulation = Simulation(Scenario.from_table(table))
+    (options,) = simulation.scenario.allocator
+    found = simulation.run(options, "audited", observer=Auditor()).summary
+    assert found.prefix_cache.host_hit_tokens
+
+
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
