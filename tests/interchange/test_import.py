@@ -591,13 +591,25 @@ SIMPLE = (
 )
 
 
+EAGLE = '{"method": "eagle", "num_speculative_tokens": 2}'
+NGRAM = '{"method": "ngram", "num_speculative_tokens": 2}'
+
+
 @pytest.mark.parametrize(
     ("model", "flags", "staged", "assumed"),
     [
         ("llama-3.1-8b", "", True, None),
         ("llama-3.1-8b", " --no-async-scheduling", True, None),
         ("llama-3.1-8b", " --async-scheduling", True, None),
-        ("google/gemma-3-12b-it", "", False, "its layers keep windows or states"),
+        ("google/gemma-3-12b-it", "", True, None),
+        ("Qwen/Qwen3.5-9B", "", True, None),
+        ("llama-3.1-8b", f" --speculative-config '{EAGLE}'", True, None),
+        ("google/gemma-3-12b-it", f" --speculative-config '{EAGLE}'", True, None),
+        ("llama-3.1-8b", f" --speculative-config '{NGRAM}'", False, "schedules asynchronously"),
+        (
+            *("llama-3.1-8b", f" --kv-offloading-size 8 --speculative-config '{EAGLE}'"),
+            *(False, "and drafts tokens"),
+        ),
         ("llama-3.1-8b", " --kv-offloading-size 8", True, None),
         ("llama-2-13b", " --kv-offloading-size 8 --pipeline-parallel-size 3", False, "unlike"),
         ("llama-3.1-8b", f" --kv-transfer-config '{SIMPLE}'", False, "it has a KV tier"),
@@ -612,7 +624,8 @@ def test_pipeline_stages_are_imported_where_a_run_knows_them(
     table = made.scenario["model"]
     assert table.get("pipeline_parallel_size", 1) == (2 if staged else 1)
     assert ("tier" in made.scenario) is ("--kv-" in flags)
-    assert made.scenario["scheduler"]["async_scheduling"] is ("--no-async" not in flags)
+    waits = "--no-async" in flags or "ngram" in flags
+    assert made.scenario["scheduler"]["async_scheduling"] is not waits
     told = [line for line in made.assumed if "stages" in line or "pipeline_parallel" in line]
     assert [line for line in told if assumed is not None and assumed in line] == told
     assert bool(told) is (assumed is not None)

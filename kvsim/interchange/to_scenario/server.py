@@ -206,7 +206,7 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     if drafts is not None and drafts["method"] == "ngram" and "async_scheduling" not in meta_table:
         meta_table["async_scheduling"] = False
         assumed.append("async_scheduling = false: vLLM leaves it off where ngram drafts")
-    stages = staged(settings, served, meta_table, assumed)
+    stages = staged(settings, served, meta_table, assumed, drafts)
     pool = pool_of(settings, served, device, VllmMeta.parse(meta_table, "import"), notes)
     meta_table["num_gpu_blocks"] = pool.blocks
     if pool.blocks is not None and "num_gpu_blocks" not in pool.memory:

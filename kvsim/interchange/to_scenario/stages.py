@@ -5,22 +5,26 @@ from typing import Any
 from kvsim.interchange.to_scenario.served import ServedModel
 from kvsim.interchange.vllm_tiers import tiers_of
 from kvsim.readers.description import ServerSettings
+from kvsim.vllm.grouping import is_uniform
 from kvsim.vllm.versions import NEWEST, vllm_version
-
-KEPT_ALIKE = ("full", "mla")  # kinds of layers that a run over several stages knows
 
 
 def staged(
-    settings: ServerSettings, served: ServedModel, meta: dict[str, Any], assumed: list[str]
+    settings: ServerSettings,
+    served: ServedModel,
+    meta: dict[str, Any],
+    assumed: list[str],
+    drafts: dict[str, Any] | None = None,
 ) -> dict[str, int]:
     """Keys of [model] for the stages; none where one replica on one stage stands for all. Versions
-    before the newest do not schedule asynchronously over stages by default, in `meta` too.
+    before the newest do not schedule asynchronously over stages by default, in `meta` too. drafts:
+    the table [speculative_config].
     """
     stages = settings.pipeline_parallel_size or 1
     if stages == 1:
         return {}
     stated = f"pipeline_parallel_size = {stages}"
-    reason = _left_out(settings, served, meta)
+    reason = _left_out(settings, served, meta, drafts)
     if reason is not None:
         assumed.append(f"{stated}: kvsim simulates one replica without stages ({reason})")
         return {}
@@ -30,23 +34,31 @@ def staged(
     return {"pipeline_parallel_size": stages}
 
 
-def _left_out(settings: ServerSettings, served: ServedModel, meta: dict[str, Any]) -> str | None:
+def _left_out(
+    settings: ServerSettings,
+    served: ServedModel,
+    meta: dict[str, Any],
+    drafts: dict[str, Any] | None,
+) -> str | None:
     """Why a scenario cannot run the stages of this server; None where it can."""
     if (settings.engine or "vllm") != "vllm":
         return "stages are simulated as vLLM schedules them"
     if served.options is None or served.model is None:
         return "its layers are not known"
-    groups = served.options.layout(served.model).groups
-    if len(groups) > 1 or groups[0].kind not in KEPT_ALIKE:
-        return "its layers keep windows or states"
     if settings.host_cache_gib is not None or settings.kv_transfer_config is not None:
         tiers, _ = tiers_of(settings.host_cache_gib, settings.kv_transfer_config)
         if [tier["kind"] for tier in tiers] != ["vllm-offloading"] or not _is_newest(meta):
             return "it has a KV tier that is simulated on one stage"
         if len(served.model.layers) % (settings.pipeline_parallel_size or 1):
             return "it has a KV tier, and its stages hold unlike bytes"
-    if settings.speculative_config is not None:
-        return "it drafts tokens"
+        if drafts is not None:
+            return "it has a KV tier, and drafts tokens"
+    if drafts is not None:
+        if meta.get("async_scheduling") is False or not _is_newest(meta):
+            return "drafts are simulated over stages as the newest version schedules asynchronously"
+        layout = served.options.layout(served.model)
+        if layout.has_own_blocks or (drafts["method"] == "dflash" and not is_uniform(layout)):
+            return "it drafts tokens beside several block tables"
     if meta.get("async_scheduling") and not _is_newest(meta):
         return "it schedules asynchronously, which is simulated as the newest version does it"
     return None
