@@ -86,6 +86,7 @@ class ServerSettings(Options):
     load_gb_per_s: PositiveFloat | None = None
     mem_fraction_static: Annotated[float, Field(gt=0, lt=1)] | None = None
     mamba_full_memory_ratio: PositiveFloat | None = None
+    max_total_tokens: PositiveInt | None = None
     free_gpu_memory_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
     max_num_seqs: PositiveInt | None = None
     max_num_batched_tokens: PositiveInt | None = None

@@ -328,10 +328,11 @@ def test_sglangs_flags_are_in_the_scenario() -> None:
     found = imported(
         f"{SGLANG} facebook/opt-125m --tp 1 --mem-fraction-static 0.6 --page-size 16 "
         "--chunked-prefill-size 256 --max-running-requests 9 --schedule-policy lpm "
+        "--max-total-tokens 4096 "
         "--enable-mixed-chunk --disable-radix-cache --schedule-conservativeness=0.5 --log-level x"
     )
     wanted = {
-        "memory": {"mem_fraction_static": 0.6},
+        "memory": {"mem_fraction_static": 0.6, "kv_cache_tokens": 4096},
         "scheduler": {
             "kind": "sglang", "chunked_prefill_size": 256, "max_running_requests": 9,
             "schedule_policy": "lpm", "enable_mixed_chunk": True, "schedule_conservativeness": 0.5,

@@ -186,6 +186,8 @@ def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> di
         table["mem_fraction_static"] = settings.mem_fraction_static or "auto"
         if settings.mamba_full_memory_ratio is not None:
             table["mamba_full_memory_ratio"] = settings.mamba_full_memory_ratio
+        if settings.max_total_tokens is not None:
+            table["kv_cache_tokens"] = settings.max_total_tokens
     elif settings.engine == "tensorrt-llm":
         table["free_gpu_memory_fraction"] = settings.free_gpu_memory_fraction or "auto"
     if settings.enforce_eager:

@@ -14,7 +14,7 @@ _MATTERS = re.compile(
     r"max_num_(partial|active|scheduled)|max_long_partial|long_prefill|prefill_schedule|mamba_|"
     r"max_mamba|kv_sharing|kv_cache_dtype|attention_(backend|config)|quantization|torchao|"
     r"optimization_level|performance_mode|device_memory|disable_sliding_window|sliding|swa_|"
-    r"cuda_graph|disable_cuda_graph|enable_torch_compile|enable_two_batch|max_total_tokens|"
+    r"cuda_graph|disable_cuda_graph|enable_torch_compile|enable_two_batch|"
     r"num_continuous_decode|disaggregation|enable_(sleep_mode|eplb|hc_sp)|moe_(a2a|dense)|ep_num|"
     r"n_gpu_layers|n_cpu_moe|cpu_moe|override_tensor|cache_type|flash_attn|rope|yarn|extra_llm)"
 )

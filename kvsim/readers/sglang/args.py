@@ -34,6 +34,7 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "context_len": ("max_model_len", whole),
     "mem_fraction_static": ("mem_fraction_static", fraction),
     "mamba_full_memory_ratio": ("mamba_full_memory_ratio", fraction),
+    "max_total_tokens": ("max_total_tokens", whole),
     "page_size": ("block_size", whole),
     "max_running_requests": ("max_num_seqs", whole),
     "chunked_prefill_size": ("chunked_prefill_size", int),
