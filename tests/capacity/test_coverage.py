@@ -68,17 +68,23 @@ def test_a_model_of_states_alone_runs_as_many_sequences_as_its_pool_has_states(t
     assert run.summary.requests.finished == 12
 
 
+ALONE: dict[str, Any] = {
+    "model": {"name": "mamba-2.8b"},
+    "memory": {"mem_fraction_static": 0.8},
+    "allocator": [{"kind": "radix"}],
+    "scheduler": {"kind": "sglang"},
+}
+
+
+def twelve() -> list[Request]:
+    return [Request(str(i), 0, 400, 50, max_tokens=50) for i in range(12)]
+
+
 def test_states_alone_under_sglang_are_served_by_the_tokens_it_counts(tables: Any) -> None:
     """Tokens take no memory there, and yet 2,048 of them, the longest sequence of a config that
     names none, are all that run at once (SGLang 0.5.23, `_zero_kv_max_tokens`).
     """
-    made = tables(
-        model={"name": "mamba-2.8b"},
-        memory={"mem_fraction_static": 0.8},
-        allocator=[{"kind": "radix"}],
-        scheduler={"kind": "sglang"},
-    )
-    requests = [Request(str(i), 0, 400, 50, max_tokens=50) for i in range(12)]
+    made, requests = tables(**ALONE), twelve()
     requests.append(Request("long", 0, 2043, 5, max_tokens=5))
     (run,) = kvsim.simulate(made, requests).runs
     assert run.summary.requests.finished == 12
@@ -98,13 +104,7 @@ def test_states_alone_under_sglang_are_served_by_the_tokens_it_counts(tables: An
 
 def test_counted_tokens_stand_beside_the_share_of_memory(tables: Any) -> None:
     """--max-total-tokens beside --mem-fraction-static, which sizes the states."""
-    made = tables(
-        model={"name": "mamba-2.8b"},
-        memory={"mem_fraction_static": 0.8},
-        allocator=[{"kind": "radix"}],
-        scheduler={"kind": "sglang"},
-    )
-    requests = [Request(str(i), 0, 400, 50, max_tokens=50) for i in range(12)]
+    made, requests = tables(**ALONE), twelve()
     few = kvsim.simulate(made, requests).runs[0]
     assert any("2,048 tokens" in note.text for note in few.summary.notes or ())
     memory = {"mem_fraction_static": 0.8, "kv_cache_tokens": 100_000}
