@@ -67,7 +67,12 @@ class Deployment(NamedTuple):
     def on_second_runner(self) -> bool:
         """Whether the second model runner serves it."""
         model = self.model
-        return self.version.on_second_runner(model.kind, model.is_sparse, model.is_quantized)
+        return self.version.on_second_runner(
+            model.kind,
+            sparse=model.is_sparse,
+            quantized=model.is_quantized,
+            recurrent=model.is_recurrent,
+        )
 
     @property
     def has_flashinfer(self) -> bool:

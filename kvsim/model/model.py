@@ -9,7 +9,14 @@ from typing import Any, Self
 from kvsim.layout import KVLayout
 from kvsim.model.hf.config_file import fields_from_hf
 from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
-from kvsim.model.layers import Attention, CompressedAttention, Experts, LatentAttention, Layer
+from kvsim.model.layers import (
+    Attention,
+    CompressedAttention,
+    Experts,
+    LatentAttention,
+    Layer,
+    Recurrence,
+)
 from kvsim.model.target_reader import TargetReader
 from kvsim.model.tower import Tower
 from kvsim.model.weights import WeightFormat, Weights
@@ -71,6 +78,11 @@ class Model:
     def is_sparse(self) -> bool:
         """Whether any layer is a mixture of experts."""
         return any(isinstance(layer.feed_forward, Experts) for layer in self.layers)
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether any layer keeps a recurrent state."""
+        return any(isinstance(layer.mixer, Recurrence) for layer in self.layers)
 
     @property
     def is_quantized(self) -> bool:

@@ -144,7 +144,7 @@ class ModelOptions(Options):
 
     def unused(self, model: Model) -> dict[str, str]:
         """Keys given that change nothing for this model, and why."""
-        states = any(isinstance(each.mixer, Recurrence) for each in model.layers)
+        states = model.is_recurrent
         experts = any(isinstance(each.feed_forward, Experts) for each in model.layers)
         found = {}
         if self.mamba_ssm_cache_dtype is not None and not states:

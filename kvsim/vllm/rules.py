@@ -202,14 +202,18 @@ class SizingRules:
         """Rows of the tables of cosines for each position of a model of this model_type."""
         return MROPE_FACTOR if mrope and kind not in self.short_mrope_kinds else 1
 
-    def on_second_runner(self, kind: str, sparse: bool, quantized: bool) -> bool:
-        """Whether the second runner serves a model of this model_type; sparse: it has experts."""
+    def on_second_runner(
+        self, kind: str, *, sparse: bool, quantized: bool, recurrent: bool
+    ) -> bool:
+        """Whether the second runner serves a model of this model_type. sparse: it has experts,
+        recurrent: layers with states (0.25.1 to 0.28, config/vllm.py `use_v2_model_runner`).
+        """
         if self.runner == "qwen3":
             return kind == "qwen3" and not sparse and not quantized
         if self.runner == "listed":
             return kind in LISTED_KINDS
         if self.runner == "dense":
-            return not sparse or kind in LISTED_SPARSE_KINDS
+            return not recurrent and (not sparse or kind in LISTED_SPARSE_KINDS)
         return self.runner == "all"
 
     def default_limits(self, device_bytes: int, device_name: str) -> tuple[int, int]:

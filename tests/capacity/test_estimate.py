@@ -233,6 +233,13 @@ def test_who_pays_for_graphs():
     assert graphs("0.29") == graphs("0.20")
 
 
+@pytest.mark.parametrize("model", ["qwen3.5-4b", "falcon-mamba-7b"])
+def test_the_second_runner_serves_no_recurrent_layers_before_0_29(model):
+    found = [deployment(model, version).on_second_runner for version in ("0.25", "0.28", "0.29")]
+    assert found == [False, False, True]
+    assert deployment("llama-3.1-8b", "0.25").on_second_runner
+
+
 @pytest.mark.parametrize(
     ("count", "sizes"), [(1, [10]), (2, [5, 5]), (3, [3, 4, 3]), (4, [2, 3, 3, 2])]
 )

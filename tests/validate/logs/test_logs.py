@@ -97,6 +97,47 @@ def test_a_row_may_say_that_flashinfer_is_not_installed(tmp_path):
     assert abs(sorts.error) < 0.01
 
 
+@pytest.mark.parametrize(
+    ("changes", "within"),
+    [
+        (
+            {
+                "engine_version": "0.27.1", "model": "Qwen3.8-27B-FP8", "gpu": "RTX 3090",
+                "gpu_memory_utilization": "0.92", "kv_cache_tokens": "270930",
+            },
+            0.005,  # tokens tell of whole blocks
+        ),
+        (
+            {
+                "engine_version": "0.25.1", "model": "Qwen3.8-27B-NVFP4", "gpu": "RTX 3090",
+                "gpu_memory_utilization": "0.90", "kv_cache_tokens": "518430",
+            },
+            0.05,
+        ),
+        (
+            {
+                "engine_version": "0.27.1", "model": "nvidia/Qwen3.6-27B-NVFP4",
+                "gpu": "RTX 5090", "gpu_memory_utilization": "0.85", "available_kv_gib": "14.68",
+            },
+            0.05,
+        ),
+    ],
+    ids=["fp8", "nvfp4", "nvfp4, RTX 5090"],
+)  # fmt: skip
+def test_hybrid_models_that_see_and_draft(tmp_path, changes, within):
+    """Two GPUs that share each layer, images on, drafts of an MTP module, and CUDA graphs charged:
+    comments of the files under models/qwen3.*-27b of github.com/noonghunna/club-3090.
+    """
+    shared = {
+        "tp": "2", "kv_cache_dtype": "fp8", "max_model_len": "262144",
+        "max_num_batched_tokens": "8192", "notes": "max_num_seqs=2; MTP 3",
+        "num_gpu_blocks": "", "weights_gib": "",
+    }  # fmt: skip
+    found = outcome(tmp_path, **shared | changes)
+    assert found.state == "sized", found.reason
+    assert abs(found.error) < within
+
+
 def test_rows_of_tensorrt_are_sized_as_tensorrt_does(tmp_path):
     """TensorRT-LLM#224 gives tokens alone. It does not tell max_num_tokens: 25 prompts of 1,024."""
     found = outcome(tmp_path, **OPEN | TENSORRT)
