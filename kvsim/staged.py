@@ -48,9 +48,7 @@ def staged_plan(
         _check_undrafted(options, drafter, "for dflash beside several block tables")
     caches, drafted = options.caches(model), tuple[LayerCache, ...]()
     if drafter is not None:
-        asked = options.kv_cache_dtype
-        dtype = model.kv_cache_dtype if asked == "auto" else asked
-        drafted = drafter.caches(model, dtype, options.tensor_parallel_size)
+        drafted = drafter.caches_beside(model, options)
         caches = tuple(widened(caches, drafter.tokens))
     if not by_chunk:
         caches = tuple(cache._replace(chunk_tokens=None) for cache in caches)

@@ -88,6 +88,12 @@ class Drafter(NamedTuple):
             return self.model.kv_caches(kv_cache_dtype, tp)
         return layer_caches([_module(target)], target.torch_dtype, kv_cache_dtype, tp)
 
+    def caches_beside(self, target: Model, options: ModelOptions) -> tuple[LayerCache, ...]:
+        """The KV caches of its layers on one GPU, in the dtype of the target's."""
+        asked = options.kv_cache_dtype
+        dtype = target.kv_cache_dtype if asked == "auto" else asked
+        return self.caches(target, dtype, options.tensor_parallel_size)
+
     def layout(
         self,
         target: Model,
@@ -100,9 +106,7 @@ class Drafter(NamedTuple):
         """The KV cache of both together, on one GPU; by_chunk: as of `ModelOptions.layout`. held:
         the part of the target on a stage of a pipeline; drafts: whether the drafter is there too.
         """
-        asked = options.kv_cache_dtype
-        dtype = target.kv_cache_dtype if asked == "auto" else asked
-        drafted = self.caches(target, dtype, options.tensor_parallel_size) if drafts else ()
+        drafted = self.caches_beside(target, options) if drafts else ()
         caches = widened(options.caches(held or target), self.tokens)
         return grouped(caches, drafted, by_chunk=by_chunk)
 
@@ -125,7 +129,7 @@ class Drafter(NamedTuple):
             return self.model
         layers = (_module(target),)
         name = f"{target.name}'s head"
-        return replace(target, name=name, layers=layers, extra_params=0, tower_params=0, tower=None)
+        return replace(target.without_towers(), name=name, layers=layers, extra_params=0)
 
 
 def _module(target: Model) -> Layer:

@@ -68,11 +68,11 @@ class StagedEngine(ConnectedEngine):
         """Whether the engine schedules: there are requests, sequences that no schedule() has named
         as ended, or copies. A request that arrives counts from the next iteration on.
         """
-        return bool(self._goes_on or self._ended or self._left)
+        return self._has_news or self._left > 0
 
     def _is_stuck(self, plan: Plan) -> bool:
         """Whether only an arrival can change the next schedule(), though requests wait."""
-        if not plan.empty or plan.preempted or self._goes_on or self._ended:
+        if not plan.empty or plan.preempted or self._has_news:
             return False
         return len(self.scheduler.waiting) > 0 and all(each.empty for each in self._in_flight)
 
@@ -106,13 +106,16 @@ class StagedEngine(ConnectedEngine):
         self._follow_waits(plan, now)
         plan.start_ps = max(plan.start_ps, now)
         if plan.empty:
-            self._launch(plan)
+            self._launch(plan, [0] * self._num_stages, [0] * self._num_stages)
 
     def _time(self, plan: Plan) -> None:
-        unheld_ps = self._unheld_end_ps(plan)
-        end_ps = self._launch(plan)
+        shape = plan.shape()
+        durations_ps = self._times.stage_ps(shape)
+        sends_ps = [*self._times.send_ps(shape.num_tokens), 0]
+        unheld_ps = self._unheld_end_ps(plan, durations_ps, sends_ps)
+        end_ps = self._launch(plan, durations_ps, sends_ps)
         plan.first_ps = max(plan.stall_ps, end_ps - plan.start_ps)
-        plan.outside = self._times.outside_domain(plan.shape())
+        plan.outside = self._times.outside_domain(shape)
         self._computed_ps = plan.start_ps + plan.first_ps
         self._held_up_ps += end_ps - unheld_ps
 
@@ -125,21 +128,20 @@ class StagedEngine(ConnectedEngine):
             return flying[0].end_ps
         return 0
 
-    def _unheld_end_ps(self, plan: Plan) -> int:
+    def _unheld_end_ps(self, plan: Plan, durations_ps: list[int], sends_ps: list[int]) -> int:
         """When the step would leave the last stage if no copy held it up."""
         at_ps = max(self.now_ps + plan.stall_ps, self._token_ps())
-        sends_ps = (*self._times.send_ps(plan.new_tokens), 0)
-        for stage, stage_ps in enumerate(self._times.stage_ps(plan.shape())):
+        for stage, stage_ps in enumerate(durations_ps):
             thread_ps = self._launched_ps[stage]
             at_ps = max(at_ps, self._stage_ps[stage], thread_ps) + stage_ps + sends_ps[stage]
         return at_ps
 
-    def _launch(self, plan: Plan) -> int:
-        """The workers launch the step; returns when it leaves the last stage."""
+    def _launch(self, plan: Plan, durations_ps: list[int], sends_ps: list[int]) -> int:
+        """The workers launch the step, which takes so long on each stage and to the next; returns
+        when it leaves the last stage.
+        """
         now, token_ps, computes = self.now_ps, self._token_ps(), not plan.empty
-        shape, last = plan.shape(), self._num_stages - 1
-        durations_ps = self._times.stage_ps(shape) if computes else [0] * (last + 1)
-        sends_ps = [*self._times.send_ps(shape.num_tokens), 0]
+        last = self._num_stages - 1
         polls_ps: list[int] = []
         waits_ps: list[int] = []
         runs_ps: list[tuple[int, int]] = []

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -78,6 +78,10 @@ class Model:
     def is_sparse(self) -> bool:
         """Whether any layer is a mixture of experts."""
         return any(isinstance(layer.feed_forward, Experts) for layer in self.layers)
+
+    def without_towers(self) -> "Model":
+        """The text decoder alone."""
+        return replace(self, tower_params=0, tower=None)
 
     @property
     def is_recurrent(self) -> bool:

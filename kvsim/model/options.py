@@ -165,7 +165,7 @@ class ModelOptions(Options):
         if not model.tower_params:
             because = f"{model.name} has no tower that sees or hears"
             self.refuse_idle("model", ["language_model_only"], because)
-        return replace(model, tower_params=0, tower=None)
+        return model.without_towers()
 
     def _stored(self, model: Model) -> Model:
         """The model with its weights and states stored as the options say."""

@@ -1,7 +1,6 @@
 """A table that few scenarios have: its class is imported where the table is there."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Annotated, Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -9,6 +8,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.places import standing_at
 
 LATE = "x-kvsim-late"  # in a JSON schema: stands for the table of a `LateTable`
 
@@ -25,8 +25,7 @@ class LateTable:
     @property
     def options(self) -> type[Options]:
         """The class of the table."""
-        module, _, name = self._place.partition(":")
-        found: type[Options] = getattr(import_module(module), name)
+        found: type[Options] = standing_at(self._place)
         return found
 
     def __get_pydantic_core_schema__(

@@ -8,11 +8,11 @@ only where a name is not among kvsim's.
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any, Generic, TypeVar, cast
 
 from kvsim.plumbing.errors import MISSING, InputError, InvariantError
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.places import standing_at
 
 T = TypeVar("T", bound=Options)
 
@@ -72,8 +72,7 @@ class Registry(Generic[T]):
                 value=repr(name),
                 remedy=f"{hint}known: {', '.join((*beside, *self))}",
             )
-        module, _, attribute = target.partition(":")
-        return cast("type[T]", getattr(import_module(module), attribute))
+        return cast("type[T]", standing_at(target))
 
     def name_of(self, options: Options) -> str:
         """The name under which the class of `options` is registered: the `kind` of its table."""

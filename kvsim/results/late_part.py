@@ -1,10 +1,11 @@
 """A part that few summaries have: its class is imported where the part is read."""
 
 from functools import partial
-from importlib import import_module
 from typing import Annotated, Any
 
 from pydantic import PlainValidator, TypeAdapter
+
+from kvsim.plumbing.places import standing_at
 
 
 def late(place: str) -> Any:
@@ -13,5 +14,4 @@ def late(place: str) -> Any:
 
 
 def _read(place: str, value: Any) -> Any:
-    module, _, name = place.partition(":")
-    return TypeAdapter(getattr(import_module(module), name)).validate_python(value)
+    return TypeAdapter(standing_at(place)).validate_python(value)

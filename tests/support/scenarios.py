@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from kvsim.plumbing.errors import InputError
 from kvsim.results.summary import RunSummary
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
@@ -77,3 +80,12 @@ HOST_AND_FILES: dict[str, Any] = {
     **SESSIONS,
     "tier": [{"kind": "vllm-offloading", "kv_offloading_size": 0.5}, {"kind": "file-system"}],
 }
+
+
+def refuses(table: dict[str, Any], where: str) -> None:
+    """The scenario is refused in one line that names this key, with a remedy."""
+    with pytest.raises(InputError) as refused:
+        run(table)
+    assert refused.value.where == where
+    assert "\n" not in str(refused.value)
+    assert refused.value.remedy

@@ -64,7 +64,7 @@ def size_sglang(
     where the weights leave nothing.
     """
     if model.kind in CHUNKED_KINDS:
-        model = replace(model, tower_params=0, tower=None)
+        model = model.without_towers()
     _check(model, options, settings)
     tp, device_mib = options.tensor_parallel_size, device.memory_bytes / MIB
     copies = options.data_parallel_size

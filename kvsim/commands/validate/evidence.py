@@ -4,7 +4,6 @@ installed wheel has not.
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import typer
 import kvsim
 from kvsim.commands.example import example
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.places import standing_at
 
 # A command of `kvsim validate`: the function that is this command, and its help where the function
 # cannot be imported.
@@ -53,9 +53,8 @@ def _imported(place: str) -> Callable[..., Any] | None:
     checkout = str(Path(kvsim.__file__).parents[1])
     if checkout not in sys.path:
         sys.path.append(checkout)
-    module, name = place.split(":")
     try:
-        found: Callable[..., Any] = getattr(import_module(module), name)
+        found: Callable[..., Any] = standing_at(place)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "evidence":
             raise

@@ -19,20 +19,20 @@ def made_connected(
     """A scheduler with a connector. verifier: of drafts; None: there are none. ahead: of
     asynchronous scheduling. stages: of the pipeline. InputError for drafts over several stages.
     """
-    if stages == 1 and verifier is None:
+    if verifier is None and stages == 1:
         return ConnectedScheduler(parts, connector, overlaps=ahead)
-    if stages == 1 and verifier is not None:
-        from kvsim.engine.schedulers.connected_speculating import ConnectedSpeculatingScheduler
+    if verifier is None:
+        from kvsim.engine.schedulers.connected_pipelined import ConnectedPipelinedScheduler
 
-        return ConnectedSpeculatingScheduler(parts, connector, verifier, overlaps=ahead)
-    if verifier is not None:
+        staggered = replace(parts.knobs, decode_stagger=stages if ahead else 0)
+        return ConnectedPipelinedScheduler(parts._replace(knobs=staggered), connector)
+    if stages > 1:
         raise InputError(
             "tiers over pipeline stages are simulated without tokens drafted ahead",
             where="tier",
             value=f"{stages} stages, and speculative_config",
             remedy="leave tier or speculative_config out, or take tensor_parallel_size",
         )
-    from kvsim.engine.schedulers.connected_pipelined import ConnectedPipelinedScheduler
+    from kvsim.engine.schedulers.connected_speculating import ConnectedSpeculatingScheduler
 
-    staggered = replace(parts.knobs, decode_stagger=stages if ahead else 0)
-    return ConnectedPipelinedScheduler(parts._replace(knobs=staggered), connector)
+    return ConnectedSpeculatingScheduler(parts, connector, verifier, overlaps=ahead)

@@ -16,12 +16,12 @@ AUDIO = ("audio_config", "sound_config")
 # Convolutional towers that their config names instead of describing.
 NAMED = {"mobilenetv5_300m_enc": 300_000_000}
 GATED_KINDS = ("pixtral", "qwen2_5_vl", "mistral3", "siglip2_vision_model")
-# GLM-4V's blocks are as wide inside as the decoder's hidden state, its projector as their own key
-# says.
 # The processors of these models make images of up to 2^24 pixels in patches of 16, or 16,384 * 28^2
 # in patches of 14: as many tokens either way. A patch has the pixels of two frames.
-QWEN_KINDS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_6", "qwen3_8")
+QWEN_KINDS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5")
 QWEN_TOKENS, QWEN_FRAMES = 16_384, 2
+# GLM-4V's blocks are as wide inside as the decoder's hidden state, its projector as their own key
+# says.
 GLM_KINDS = ("glm4v", "glm4v_vision", "glm4v_moe", "glm4v_moe_vision")
 
 
@@ -31,7 +31,7 @@ def tower_params(config: Mapping[str, Any], hidden: int) -> int:
     table = thinker if isinstance(thinker, Mapping) else config
     total = 0
     for names, count in ((VISION, _vision), (AUDIO, _audio)):
-        tower = next((table[name] for name in names if isinstance(table.get(name), Mapping)), None)
+        tower = _table(table, names)
         if tower is not None:
             total += count(tower, hidden)
     return total
@@ -39,7 +39,7 @@ def tower_params(config: Mapping[str, Any], hidden: int) -> int:
 
 def qwen_tower(config: Mapping[str, Any], kind: str) -> Tower | None:
     """The tower of a Qwen that sees, whose text decoder is of `kind`; None for other models."""
-    table = next((config[name] for name in VISION if isinstance(config.get(name), Mapping)), None)
+    table = _table(config, VISION)
     if table is None or not kind.startswith(QWEN_KINDS):
         return None
     width, inner = _widths(table)
@@ -54,6 +54,11 @@ def qwen_tower(config: Mapping[str, Any], kind: str) -> Tower | None:
         midway_layers=len(midway) if isinstance(midway, list) else 0,
         largest_tokens=QWEN_TOKENS,
     )
+
+
+def _table(config: Mapping[str, Any], names: tuple[str, ...]) -> Mapping[str, Any] | None:
+    """The first table of these names."""
+    return next((config[name] for name in names if isinstance(config.get(name), Mapping)), None)
 
 
 def _widths(tower: Mapping[str, Any]) -> tuple[int, int]:

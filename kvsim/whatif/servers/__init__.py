@@ -1,11 +1,11 @@
 """The command that starts a server with the settings of a scenario, by the scenario's scheduler."""
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from kvsim.engine.schedulers import SCHEDULERS
+from kvsim.plumbing.places import standing_at
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
@@ -33,6 +33,5 @@ def server_command(tables: dict[str, Any], folder: Path) -> str | None:
     scheduler = SCHEDULERS.name_of(scenario.scheduler_of(scenario.allocator[0]))
     if scheduler not in _COMMANDS:
         return None
-    module, _, name = _COMMANDS[scheduler][1].partition(":")
-    command_of: Callable[[Simulation, dict[str, Any]], str] = getattr(import_module(module), name)
+    command_of: Callable[[Simulation, dict[str, Any]], str] = standing_at(_COMMANDS[scheduler][1])
     return command_of(Simulation(scenario, []), tables)

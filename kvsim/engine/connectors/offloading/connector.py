@@ -221,18 +221,33 @@ class OffloadingConnector(Connector):
         return self.stores.quiet_steps(step, self.device, limit)
 
     def totals(self) -> tuple[TierTotals, ...]:
-        store, load, expedited = self.worker.store, self.worker.load, self.worker.expedited
+        workers = self._named_workers()
+        stores = [worker.store for _, worker in workers]
+        loads = [lane for _, worker in workers for lane in (worker.load, worker.expedited)]
+        logs = [
+            (f"{name}{of}", lane.log)
+            for of, worker in workers
+            for name, lane in (
+                (TO_HOST, worker.store),
+                (FROM_HOST, worker.load),
+                (FROM_HOST, worker.expedited),
+            )
+        ]
         host = TierTotals(
             self.settings.kind,
             self.settings.host_bytes,
-            store.num_bytes,
-            load.num_bytes + expedited.num_bytes,
-            store.busy_ps,
-            load.busy_ps + expedited.busy_ps,
+            sum(lane.num_bytes for lane in stores),
+            sum(lane.num_bytes for lane in loads),
+            sum(lane.busy_ps for lane in stores),
+            sum(lane.busy_ps for lane in loads),
             self.stores.num_failed,
-            ((TO_HOST, store.log), (FROM_HOST, load.log), (FROM_HOST, expedited.log)),
+            tuple(logs),
         )
         return (host,)
+
+    def _named_workers(self) -> list[tuple[str, Worker]]:
+        """Who copies, and what the names of its links end with."""
+        return [("", self.worker)]
 
     # --- the worker half ------------------------------------------------------------------------
 
@@ -249,6 +264,10 @@ class OffloadingConnector(Connector):
         if self.journal is not None:
             for number in ended:
                 self.journal.add("done", number)
+        return self._report(ended)
+
+    def _report(self, ended: list[int]) -> Report:
+        """The copies of these numbers have ended."""
         jobs = [self.jobs.get(number) for number in ended]
         loaded = tuple(job.seq for job in jobs if not job.store and job.waits)
         return Report(loaded=loaded, jobs=tuple(ended))

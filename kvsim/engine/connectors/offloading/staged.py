@@ -11,7 +11,6 @@ from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.jobs import CopyJob
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.engine.connectors.offloading.worker import Worker
-from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST, TierTotals
 
 
 class StagedConnector(OffloadingConnector):
@@ -48,36 +47,12 @@ class StagedConnector(OffloadingConnector):
                 self._reported[number] = self._reported.get(number, 0) + 1
                 if self.journal is not None:
                     self.journal.add("done", [number, stage])
-        ended = tuple(n for n in seen if self._reported[n] == len(self._workers))
+        ended = [n for n in seen if self._reported[n] == len(self._workers)]
         if not ended:
             return NOTHING
         for number in ended:
             del self._reported[number]
-        jobs = [self.jobs.get(number) for number in ended]
-        loaded = tuple(job.seq for job in jobs if not job.store and job.waits)
-        return Report(loaded=loaded, jobs=ended)
+        return self._report(ended)
 
-    def totals(self) -> tuple[TierTotals, ...]:
-        workers = self._workers
-        stores = [worker.store for worker in workers]
-        loads = [lane for worker in workers for lane in (worker.load, worker.expedited)]
-        logs = [
-            (f"{name}, stage {stage}", lane.log)
-            for stage, worker in enumerate(workers, 1)
-            for name, lane in (
-                (TO_HOST, worker.store),
-                (FROM_HOST, worker.load),
-                (FROM_HOST, worker.expedited),
-            )
-        ]
-        host = TierTotals(
-            self.settings.kind,
-            self.settings.host_bytes,
-            sum(lane.num_bytes for lane in stores),
-            sum(lane.num_bytes for lane in loads),
-            sum(lane.busy_ps for lane in stores),
-            sum(lane.busy_ps for lane in loads),
-            self.stores.num_failed,
-            tuple(logs),
-        )
-        return (host,)
+    def _named_workers(self) -> list[tuple[str, Worker]]:
+        return [(f", stage {stage}", worker) for stage, worker in enumerate(self._workers, 1)]

@@ -1,13 +1,13 @@
 """A recorded run of a router as input: settings, workers, and what it saw in order."""
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field, field_validator
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
+from kvsim.plumbing.places import standing_at
 from kvsim.validate.schedule.recording import RecordedCase
 from kvsim.validate.schedule.rows import Row
 
@@ -87,8 +87,7 @@ class RoutingCase(RecordedCase):
         return expectation.get("decisions")
 
     def simulated(self, recorded: list[Row]) -> list[Row]:
-        module, _, name = REPLAYS[self.policy].partition(":")
-        replay = getattr(import_module(module), name)
+        replay = standing_at(REPLAYS[self.policy])
         return cast("Callable[[RoutingCase, list[Row]], list[Row]]", replay)(self, recorded)
 
     def unknown(self, event: RoutingEvent) -> InputError:
