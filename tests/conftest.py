@@ -1,6 +1,7 @@
 """Scenarios small enough to run by the hundred."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,19 @@ sys.path.append(str(Path(__file__).parents[1]))
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Known where a test under tests/ is asked for."""
     parser.addoption("--quick", action="store_true", help="of the longest a few (support/quick.py)")
+    parser.addoption("--sixth", action="store_true", help="of recorded schedules every sixth")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The slow first, so that nobody waits for the last. With --quick: of the tests that hold
-    everything against everything, those `quick` chooses.
+    everything against everything, those `quick` chooses. With --sixth: of the recorded schedules
+    what shows that the sources compute what the compiled wheel does.
     """
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
-    if not config.getoption("--quick"):
-        return
-    from support.quick import few
-
-    items[:], left = few(items)
-    config.hook.pytest_deselected(items=left)
+    for option, choice in (("--quick", "few"), ("--sixth", "sixth")):
+        if config.getoption(option):
+            items[:], left = getattr(import_module("support.quick"), choice)(items)
+            config.hook.pytest_deselected(items=left)
 
 
 MODEL = {"name": "opt-125m"}

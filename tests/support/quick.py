@@ -25,6 +25,7 @@ WHOLE = (
 REDUCED = ("tests/test_golden.py", "tests/contracts", "tests/validate/schedule/test_schedules.py")
 RECIPES = ("chat", "long-document-qa", "states-or-tokens", "vllm-or-sglang-thrash")
 # Recorded schedules are numbered by what they show, so that every sixth shows a bit of everything.
+SCHEDULES = "tests/validate/schedule/"
 EVERY_SCHEDULE = 6
 PLACES = {"kvsim": "tests", "evidence": "tests/evidence", "workloads": "tests/workload"}
 
@@ -87,6 +88,19 @@ def few(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]
             left.append(item)
         places[name] += 1
     return kept, left
+
+
+def sixth(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Collected tests apart: of each test of recorded schedules every sixth case and the first, and
+    all other tests; and what is left.
+    """
+    parts: tuple[list[pytest.Item], list[pytest.Item]] = ([], [])
+    places: Counter[str] = Counter()
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        parts[name.startswith(SCHEDULES) and places[name] % EVERY_SCHEDULE > 0].append(item)
+        places[name] += 1
+    return parts
 
 
 def chosen(name: str, parameters: dict[str, Any], place: int) -> bool:
