@@ -71,8 +71,9 @@ def _staged(
             remedy='kind = "auto", "kernels", "fitted" or "roofline"',
         )
     parts = [model_of(model, each) for each in stages(model.layers, count, options.stage_layers)]
+    whole = hardware._replace(pipeline_layout=hardware.layout)
     forms = [
-        form.build(hardware._replace(model=part, device=device, layout=options.layout(part)))
+        form.build(whole._replace(model=part, device=device, layout=options.layout(part)))
         for part, device in zip(parts, devices, strict=True)
     ]
     config = scenario.speculative_config

@@ -19,7 +19,8 @@ class Hardware(NamedTuple):
     start, the scenario's. data_parallel_size: copies of the attention, with whose tokens experts
     work too; expert_parallel: whether GPUs hold whole experts. engine, engine_version: "vllm" or
     "sglang" and which, as far as the scheduler says (None: nothing). pool_tokens: of the KV pool;
-    None: not known.
+    None: not known. pipeline_layout: where the model is one stage of a pipeline, the KV cache of
+    all stages: layers may read what a layer of an earlier stage keeps.
     """
 
     model: "Model"
@@ -32,6 +33,7 @@ class Hardware(NamedTuple):
     engine: str | None = None
     engine_version: str | None = None
     pool_tokens: int | None = None
+    pipeline_layout: "KVLayout | None" = None
 
 
 class StepTimeOptions(Options):

@@ -1,6 +1,7 @@
 """A model on a device, composed of its kernels: from tables in us to the form in picoseconds."""
 
 from collections import Counter
+from collections.abc import Sequence
 from math import inf
 
 from kvsim.layout import KVGroup, KVLayout
@@ -29,12 +30,17 @@ LONGEST = 2**21
 SAMPLED = sorted({*range(1, 9), *(2**at for at in range(3, 14))})
 
 
-def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
-    """The form; InputError where a layer has kernels that were not measured."""
+def composed(
+    kernels: Kernels, layout: KVLayout, host: HostCost, elsewhere: KVLayout | None = None
+) -> KernelSteps:
+    """The form; InputError where a layer has kernels that were not measured. elsewhere: of the
+    whole pipeline, whose caches a stage's layers may read.
+    """
+    groups = [*layout.groups, *(elsewhere.groups if elsewhere is not None else ())]
     model, split = kernels.model, kernels.split
     parts = LayerKernels()
     for mixer, count in Counter(layer.mixer for layer in model.layers).items():
-        parts.add(_mixer_parts(kernels, mixer, count, layout))
+        parts.add(_mixer_parts(kernels, mixer, count, groups))
     for part, count in Counter(layer.feed_forward for layer in model.layers).items():
         if isinstance(part, Dense):
             parts.tokens += dense_costs(kernels, part, count)
@@ -82,12 +88,14 @@ def composed(kernels: Kernels, layout: KVLayout, host: HostCost) -> KernelSteps:
     return form
 
 
-def _mixer_parts(kernels: Kernels, mixer: Mixer, count: int, layout: KVLayout) -> LayerKernels:
+def _mixer_parts(
+    kernels: Kernels, mixer: Mixer, count: int, groups: Sequence[KVGroup]
+) -> LayerKernels:
     if isinstance(mixer, Attention):
-        group = _group(layout, mixer.window_tokens, latent=False)
+        group = _group(groups, mixer.window_tokens, latent=False)
         return attention_parts(kernels, mixer, count, group.bytes_per_token / group.layers)
     if isinstance(mixer, LatentAttention):
-        group = _group(layout, None, latent=True)
+        group = _group(groups, None, latent=True)
         return latent_parts(kernels, mixer, count, group.bytes_per_token / group.layers)
     if isinstance(mixer, Recurrence):
         return recurrence_parts(kernels, mixer, count)
@@ -101,9 +109,9 @@ def _mixer_parts(kernels: Kernels, mixer: Mixer, count: int, layout: KVLayout) -
     )
 
 
-def _group(layout: KVLayout, window: int | None, latent: bool) -> KVGroup:
-    """The group of the cache that layers of this window keep; the first where none is theirs."""
-    groups = [group for group in layout.groups if group.kind != "recurrent"]
+def _group(every: Sequence[KVGroup], window: int | None, latent: bool) -> KVGroup:
+    """The group of the cache that layers of this window read; the first where none is theirs."""
+    groups = [group for group in every if group.kind != "recurrent"]
     fitting = [
         group
         for group in groups

@@ -52,7 +52,7 @@ class ComposedOptions(StepTimeOptions):
         layout = hardware.layout or model.kv_layout(tensor_parallel_size=tp)
         if host is None:
             host = host_cost(engine, version, hardware.device, model)
-        form = composed(kernels, layout, host)
+        form = composed(kernels, layout, host, hardware.pipeline_layout)
         correction = Correction(
             constant_ps=round(self.overhead_us * PS_PER_US),
             token_ps=round(self.token_us * PS_PER_US),
