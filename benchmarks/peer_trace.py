@@ -10,8 +10,8 @@ from case import Case
 from kvsim.fleet.routers import ROUTERS
 from kvsim.memory.content_keys import ContentKeys
 from kvsim.scenario import Scenario
+from kvsim.scenario.build.context_parallel import BLOCK_SIZE
 from kvsim.sequence import Sequence
-from kvsim.shared_sequences import BLOCK_SIZE
 from kvsim.simulation import Simulation
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from kvsim.cli import app
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
-from kvsim.schema import scenario_schema
+from kvsim.scenario.json_schema import scenario_schema
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted([*ROOT.glob("workloads/*.toml"), *ROOT.glob("benchmarks/scenarios/*.toml")])

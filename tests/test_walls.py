@@ -205,7 +205,7 @@ def modules_imported(path: Path, modules: set[str]) -> set[str]:
     return found & modules
 
 
-MOST_LINES = 300
+MOST_LINES = 600
 
 
 def test_no_circle_of_files() -> None:
@@ -232,8 +232,8 @@ def test_a_class_name_stands_for_one_thing() -> None:
     assert not twice
 
 
-def test_no_module_is_longer_than_300_lines() -> None:
-    """Where one grows beyond, a second idea has crept in, which gets a module of its own."""
+def test_no_module_is_longer_than_600_lines() -> None:
+    """One idea a module; most need a third of this, and one noun may need all of it."""
     lengths = {path.relative_to(ROOT): len(path.read_text().splitlines())
                for path in FILES + EVIDENCE}  # fmt: skip
     assert not {path: lines for path, lines in lengths.items() if lines > MOST_LINES}

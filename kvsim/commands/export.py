@@ -141,8 +141,8 @@ def _exported(
     from kvsim.plumbing.errors import InputError
     from kvsim.results import store
     from kvsim.scenario import Scenario
+    from kvsim.scenario.build.sized import place_of
     from kvsim.simulation import Simulation
-    from kvsim.sized_scenario import place_of
 
     _check_unchanged(scenario, overrides)
     if Path(scenario).is_dir():

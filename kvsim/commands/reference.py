@@ -20,7 +20,6 @@ from kvsim.fleet.failures import FleetFailure
 from kvsim.fleet.options import FleetGroup, FleetOptions
 from kvsim.fleet.routers import ROUTERS
 from kvsim.fleet.scaling import AUTOSCALERS
-from kvsim.front_end import FrontEndOptions
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.arena import PLACEMENTS
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
@@ -33,6 +32,7 @@ from kvsim.results.measurement import WindowOptions
 from kvsim.results.question import QuestionOptions
 from kvsim.scenario import Scenario
 from kvsim.step_time import STEP_TIMES
+from kvsim.step_time.front_end import FrontEndOptions
 from kvsim.workload import WORKLOADS
 from kvsim.workload.arrivals import ARRIVALS
 from kvsim.workload.arrivals.piecewise import RatePiece

@@ -11,6 +11,6 @@ def schema() -> None:
     Then begin a scenario with the line `#:schema ./kvsim.schema.json`: the editor completes and
     checks its keys.
     """
-    from kvsim.schema import scenario_schema
+    from kvsim.scenario.json_schema import scenario_schema
 
     typer.echo(json.dumps(scenario_schema(), indent=2, ensure_ascii=False))

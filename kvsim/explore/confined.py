@@ -12,7 +12,7 @@ from typing import Any
 from kvsim.explore.starting_points import StartingPoint
 from kvsim.model.find import is_of_file
 from kvsim.plumbing.errors import InputError
-from kvsim.resolved import PATH_KEYS
+from kvsim.scenario.resolved import PATH_KEYS
 
 # What is simulated without a click: beyond it the page asks, and Run goes on without a limit.
 MOST_REQUESTS = 200_000

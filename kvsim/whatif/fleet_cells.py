@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.fleet.cells import FleetCell
-from kvsim.fleets import CellRuns
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
+from kvsim.simulation.fleet import CellRuns
 from kvsim.whatif.backends import BackendOptions
 
 

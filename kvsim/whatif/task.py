@@ -12,16 +12,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from kvsim.fleets import FleetSimulation
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Stream
-from kvsim.resolved import PATH_KEYS
 from kvsim.results.departures import Departures, within
 from kvsim.results.measurement import queue_grew
 from kvsim.results.recorder import Recorder
 from kvsim.results.result import Run
 from kvsim.scenario import Scenario
+from kvsim.scenario.resolved import PATH_KEYS
 from kvsim.simulation import Simulation
+from kvsim.simulation.fleet import FleetSimulation
 from kvsim.version import VERSION
 from kvsim.whatif.notes import WORKLOAD
 from kvsim.whatif.watch import QueueWatch, QueueWatches

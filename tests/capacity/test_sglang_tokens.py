@@ -10,8 +10,8 @@ from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.options import Paged
 from kvsim.memory.radix_hybrid.build import state_pools, window_pools
 from kvsim.model import ModelOptions
-from kvsim.pool import pool_of
 from kvsim.scenario import Scenario
+from kvsim.scenario.build.pool import pool_of
 
 TOKENS = (30_001, 60_000, 1_272_115)
 

@@ -10,7 +10,7 @@ from kvsim.cli import app
 from kvsim.commands.reference import CHOICES, entries
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.options import Options
-from kvsim.resolved import PATH_KEYS
+from kvsim.scenario.resolved import PATH_KEYS
 
 
 def parts(annotation: Any) -> Iterator[Any]:

@@ -16,9 +16,9 @@ from kvsim.engine.pipeline import Pipeline
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.scenario import Scenario
+from kvsim.scenario.build.sized import SizedScenario
+from kvsim.scenario.build.stages import staged_plan
 from kvsim.simulation import Simulation
-from kvsim.sized_scenario import SizedScenario
-from kvsim.staged import staged_plan
 from kvsim.step import Chunk, StepShape
 from kvsim.step_time.form import DecodeRun
 from kvsim.step_time.stages import StageTimes

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from kvsim.capacity.drafter import Drafter
-from kvsim.drafting import drafter_of
 from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.model import Model, ModelOptions
 from kvsim.plumbing.errors import InputError
+from kvsim.scenario.build.drafter import drafter_of
 from kvsim.speculation import Speculation
 
 # The shapes of EAGLE-3's drafter for Llama-3.1-8B and of DFlash's for Qwen3-8B.

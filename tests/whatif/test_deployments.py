@@ -63,7 +63,7 @@ def test_several_kinds_of_engines_are_refused_before_any_run(
 
     scenario = written(chats(tables, **SEVERAL[named]), tmp_path)
     monkeypatch.setattr(Simulation, "run", no_run)
-    monkeypatch.setattr("kvsim.fleets.FleetSimulation.runs", no_run)
+    monkeypatch.setattr("kvsim.simulation.fleet.FleetSimulation.runs", no_run)
     arguments = [command, scenario, *COMMANDS[command]]
     with pytest.raises(InputError, match=rf"{named}: kvsim {command} looks into") as caught:
         CliRunner().invoke(app, arguments, catch_exceptions=False)

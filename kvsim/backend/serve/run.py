@@ -15,7 +15,7 @@ from kvsim.memory.options import AllocatorOptions
 from kvsim.observed.observation import Observation
 from kvsim.observed.own_meta import Circumstances, ObservedMeta, RefusedRequest
 from kvsim.scenario import Scenario
-from kvsim.shared_sequences import BLOCK_SIZE
+from kvsim.scenario.build.context_parallel import BLOCK_SIZE
 from kvsim.simulation import Simulation
 from kvsim.step_time.calibrated.identity import ModelIdentity
 from kvsim.version import VERSION

@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 from dash import html
 from dash.development.base_component import Component
 
-from kvsim.allocator_choice import DEFAULT_SCHEDULER
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.explore.controls.control import Control
 from kvsim.explore.widgets import choice, explained, labelled, options_fields
+from kvsim.scenario.allocator_table import DEFAULT_SCHEDULER
 
 
 class SchedulerControl(Control):

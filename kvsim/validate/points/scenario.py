@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kvsim.device import named_device
-from kvsim.front_end import front_end
 from kvsim.model.find import find_model
 from kvsim.plumbing.errors import InputError
+from kvsim.step_time.front_end import front_end
 from kvsim.validate.points.apart import KEPT_FLAGS, both, side_rows
 from kvsim.validate.points.labels import Split, split_of
 from kvsim.validate.points.rows import Point

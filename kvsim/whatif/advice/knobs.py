@@ -11,7 +11,7 @@ from kvsim.capacity.options import WAYS
 from kvsim.engine.policies.victims import VICTIMS
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.options import Paged
-from kvsim.shared_sequences import BLOCK_SIZE
+from kvsim.scenario.build.context_parallel import BLOCK_SIZE
 from kvsim.simulation import Simulation
 from kvsim.vllm.grouping import is_uniform
 from kvsim.whatif.cache_curve.lru import lru_curve

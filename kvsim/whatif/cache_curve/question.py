@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
-from kvsim.shared_sequences import BLOCK_SIZE
+from kvsim.scenario.build.context_parallel import BLOCK_SIZE
 from kvsim.simulation import Simulation
 from kvsim.whatif.cache_curve.belady import belady_hits
 from kvsim.whatif.cache_curve.lru import HitCurve, lru_curve

@@ -18,7 +18,7 @@ from kvsim.results.result import Run
 from kvsim.results.series import SERIES_COLUMNS
 from kvsim.results.summary import RunSummary
 from kvsim.scenario import Scenario
-from kvsim.shared_sequences import BLOCK_SIZE
+from kvsim.scenario.build.context_parallel import BLOCK_SIZE
 from kvsim.simulation import Simulation
 from kvsim.vllm.grouping import is_uniform
 from kvsim.whatif.cache_curve.lru import HitCurve, lru_curve

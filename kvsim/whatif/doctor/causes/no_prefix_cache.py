@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from kvsim.shared_sequences import BLOCK_SIZE
+from kvsim.scenario.build.context_parallel import BLOCK_SIZE
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion
 from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.watch import SUBSTANTIAL

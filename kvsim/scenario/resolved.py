@@ -17,7 +17,7 @@ from kvsim.step_time.form import Corrected, Sourced, StepTime
 from kvsim.version import VERSION
 
 if TYPE_CHECKING:
-    from kvsim.front_end import FrontEnd
+    from kvsim.step_time.front_end import FrontEnd
 
 PATH_KEYS = ("path", "hf_config", "file", "tables")
 

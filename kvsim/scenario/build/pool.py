@@ -15,7 +15,7 @@ from kvsim.model import Model
 from kvsim.model.find import is_of_file
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
-from kvsim.shared_sequences import BLOCK_SIZE
+from kvsim.scenario.build.context_parallel import BLOCK_SIZE
 
 
 class ScenarioPool(NamedTuple):

@@ -8,14 +8,14 @@ from kvsim.capacity.options import WAYS, MemoryOptions
 from kvsim.capacity.pool import SizedPool, StageShare, unlike_stages
 from kvsim.capacity.sglang.sizing import context_of
 from kvsim.device import Device
-from kvsim.idle_keys import idle_keys
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.model import Model
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.probing import decides
-from kvsim.pool import ScenarioPool, pool_of
 from kvsim.scenario import Scenario
+from kvsim.scenario.build.pool import ScenarioPool, pool_of
+from kvsim.scenario.checks.unused_keys import idle_keys
 from kvsim.vllm.versions import newer_than_known
 
 _EAGER = (

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 from kvsim.engine.observer import Observer
 from kvsim.engine.replica import assemble, clock, serve_all
 from kvsim.fleet.members import AnyPart, FleetMember, FleetPart, MemberHooks, SingleReplica
-from kvsim.known_before import cache_left_off, known_before
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request, Stream
-from kvsim.resolved import resolved
 from kvsim.results.link_copies import tier_links
 from kvsim.results.metrics import summarise
 from kvsim.results.result import Result, Run
 from kvsim.scenario import Scenario, no_workload
-from kvsim.served import check_served, check_text
-from kvsim.shared_tiers import check_shared
-from kvsim.sized_scenario import SizedScenario
+from kvsim.scenario.build.sized import SizedScenario
+from kvsim.scenario.checks.notes import cache_left_off, known_before
+from kvsim.scenario.checks.request_kinds import check_served, check_text
+from kvsim.scenario.checks.shared_tiers import check_shared
+from kvsim.scenario.resolved import resolved
 
 if TYPE_CHECKING:
-    from kvsim.disaggregated import DisaggregatedRuns, ReadySide
-    from kvsim.fleets import FleetSimulation, Spread
-    from kvsim.front_end import FrontEnd
+    from kvsim.simulation.fleet import FleetSimulation, Spread
+    from kvsim.simulation.prefill_decode import DisaggregatedRuns, ReadySide
+    from kvsim.step_time.front_end import FrontEnd
 
 Progress = Callable[[str, int, int], None]
 
@@ -52,7 +52,7 @@ def simulate(
 
 def _side_ready(scenario: Scenario, at: int) -> "ReadySide":
     """The replica of one side of a deployment under its allocator at this place."""
-    from kvsim.disaggregated import ReadySide  # only these scenarios need its parts
+    from kvsim.simulation.prefill_decode import ReadySide  # only these scenarios need its parts
 
     simulation = Simulation(scenario, [])
     spec = simulation.replica_spec(scenario.allocator[at])
@@ -102,7 +102,7 @@ class Simulation(SizedScenario):
             check_text(self.stream)
         self.front_end: FrontEnd | None = None
         if front := scenario.front_end:
-            from kvsim.front_end import behind  # few scenarios have one
+            from kvsim.step_time.front_end import behind  # few scenarios have one
 
             engine = scenario.scheduler_of(scenario.allocator[0]).engine
             self.front_end = front.of(engine, self.model.kind)
@@ -243,13 +243,13 @@ class Simulation(SizedScenario):
 
 
 def _apart(scenario: Scenario) -> "DisaggregatedRuns":
-    from kvsim.disaggregated import DisaggregatedRuns  # as above
+    from kvsim.simulation.prefill_decode import DisaggregatedRuns  # as above
 
     return DisaggregatedRuns(scenario, _side_ready)
 
 
 def _fleet(simulation: Simulation) -> "FleetSimulation":
-    from kvsim.fleets import FleetSimulation  # as above
+    from kvsim.simulation.fleet import FleetSimulation  # as above
 
     fleet = FleetSimulation(simulation, _replica_ready)
     fleet.check()

@@ -7,18 +7,18 @@ from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.local_attention import gives_chunks_back
 from kvsim.capacity.sglang.sizing import context_of, layout_under, with_states
 from kvsim.capacity.stage import model_of, stages
-from kvsim.drafting import drafter_of
+from kvsim.scenario.build.drafter import drafter_of
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.layout import KVLayout
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.model import Model
 from kvsim.plumbing.errors import InputError
-from kvsim.pool import pool_of
+from kvsim.scenario.build.pool import pool_of
 from kvsim.scenario import Scenario
-from kvsim.shared_sequences import over_gpus, shared_layout
-from kvsim.staged import staged_plan
-from kvsim.timing import step_time_of
+from kvsim.scenario.build.context_parallel import over_gpus, shared_layout
+from kvsim.scenario.build.stages import staged_plan
+from kvsim.scenario.build.step_time import step_time_of
 from kvsim.vllm.grouping import Grouping
 from kvsim.vllm.rules import BlockRules
 
@@ -98,7 +98,7 @@ class SizedScenario:
         )
         if not self.scenario.tier:
             return spec
-        from kvsim.tiers import with_tiers  # few scenarios have some
+        from kvsim.scenario.build.tiers import with_tiers  # few scenarios have some
 
         return with_tiers(spec, self.scenario, self.devices, self._parts(spec))
 

@@ -23,7 +23,7 @@ from kvsim.results.lifetimes import Lifetime
 from kvsim.results.result import Run
 from kvsim.results.routing import RoutingSummary
 from kvsim.scenario import Scenario
-from kvsim.shared_tiers import shared_by
+from kvsim.scenario.checks.shared_tiers import shared_by
 
 if TYPE_CHECKING:
     from kvsim.engine.addresses.address_log import AddressLog

@@ -5,13 +5,11 @@ Every table of the TOML file is an Options class; `kind` chooses it where there 
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr, field_validator
 
-from kvsim.allocator_choice import DEFAULT_SCHEDULER, AllocatorChoice, own_scheduler
 from kvsim.capacity.options import MemoryOptions
 from kvsim.device import DeviceOptions
 from kvsim.engine.connectors import TIERS
@@ -22,13 +20,13 @@ from kvsim.memory.options import AllocatorOptions
 from kvsim.model import ModelOptions
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.keys import assignment, put
+from kvsim.plumbing.keys import assignment
 from kvsim.plumbing.late_table import late
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.reading.toml_lines import placed
-from kvsim.plumbing.reading.toml_text import read_table
-from kvsim.plumbing.shipped import shipped_folder
 from kvsim.results.measurement import WindowOptions
+from kvsim.scenario.allocator_table import DEFAULT_SCHEDULER, AllocatorChoice, own_scheduler
+from kvsim.scenario.files import find_scenario, load_tables
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.options import StepTimeOptions
 from kvsim.workload import WORKLOADS
@@ -39,8 +37,8 @@ if TYPE_CHECKING:
     from kvsim.engine.speculation.options import SpeculativeConfig
     from kvsim.fleet.disaggregation import DisaggregationOptions
     from kvsim.fleet.options import FleetOptions
-    from kvsim.front_end import FrontEndOptions
     from kvsim.results.question import QuestionOptions
+    from kvsim.step_time.front_end import FrontEndOptions
 else:  # few scenarios have these tables, and a short run is mostly imports
     TierOptions = Options
     SpeculativeConfig = late(
@@ -50,7 +48,7 @@ else:  # few scenarios have these tables, and a short run is mostly imports
         "kvsim.fleet.disaggregation:DisaggregationOptions", "disaggregation"
     )
     FleetOptions = late("kvsim.fleet.options:FleetOptions", "fleet")
-    FrontEndOptions = late("kvsim.front_end:FrontEndOptions", "front_end")
+    FrontEndOptions = late("kvsim.step_time.front_end:FrontEndOptions", "front_end")
     QuestionOptions = late("kvsim.results.question:QuestionOptions", "question")
 
 AnyAllocator = Annotated[AllocatorOptions, AllocatorChoice()]
@@ -212,21 +210,6 @@ def _short(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def load_tables(source: str | Path, overrides: Iterable[str] = ()) -> tuple[dict[str, Any], Path]:
-    """The tables of a scenario file or recipe, `overrides` put in, and its folder; unchecked."""
-    path = find_scenario(source)
-    try:
-        table = read_table(path)
-    except InputError as error:
-        if path.suffix in (".toml", ""):
-            raise
-        remedy = f'requests go into a scenario: [workload] kind = "trace", path = "{path.name}"'
-        raise InputError(error.what, where=error.where, remedy=remedy) from None
-    for override in overrides:
-        put(table, *assignment(override, "--set"), "--set")
-    return table, path.parent
-
-
 @contextmanager
 def checked_tables(
     source: str | Path, overrides: Iterable[str] = ()
@@ -250,39 +233,3 @@ def no_workload() -> InputError:
         remedy="add a [workload] table (kvsim options workload lists its kinds), or give "
         "kvsim import a benchmark's file or a trace too",
     )
-
-
-def find_scenario(source: str | Path) -> Path:
-    """The file named, or the shipped recipe of that name."""
-    path = Path(source)
-    if path.is_dir() and str(source) not in recipes():
-        if (path / "scenario.toml").is_file():
-            return path / "scenario.toml"
-        raise InputError(
-            "a folder without a scenario.toml",
-            where=str(source),
-            remedy="give a scenario file, or a folder written by kvsim run --out",
-        )
-    if path.suffix == ".toml" or path.is_file():
-        if path.exists():
-            return path
-        raise InputError("no such scenario file", where=str(source))
-    return find_recipe(str(source))
-
-
-def find_recipe(name: str) -> Path:
-    """The file of a shipped recipe; InputError lists the names."""
-    if name in recipes():
-        return recipes()[name]
-    close = get_close_matches(name, recipes(), n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise InputError(
-        "no such scenario",
-        where=name,
-        remedy=f"{hint}give a .toml file or one of the recipes: {', '.join(recipes())}",
-    )
-
-
-def recipes() -> dict[str, Path]:
-    """The scenarios that ship with kvsim, by name."""
-    return {path.stem: path for path in sorted(shipped_folder("workloads").glob("*.toml"))}

@@ -7,7 +7,7 @@ from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.pool import SizedPool
 from kvsim.capacity.stage import model_of, stages
 from kvsim.device import Device
-from kvsim.drafting import drafted_time
+from kvsim.scenario.build.drafter import drafted_time
 from kvsim.layout import KVLayout
 from kvsim.model import Model
 from kvsim.plumbing.errors import InputError

@@ -17,13 +17,13 @@ from kvsim.fleet.members import FleetMember
 from kvsim.fleet.prefill_decode import DeploymentSide, PrefillDecode, PrefillDecodePart
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
-from kvsim.pooled_replicas import Pooled
 from kvsim.results.link_copies import TRANSFERS, tier_links
 from kvsim.results.metrics import summarise
 from kvsim.results.recorder import Recorder
 from kvsim.results.result import Run
 from kvsim.results.summary_beyond import TransferSummary
 from kvsim.scenario import Scenario
+from kvsim.simulation.pooled_totals import Pooled
 from kvsim.step_time.form import StepTime
 
 HANDOFFS: dict[str, type[Handoff]] = {"vllm": NixlHandoff, "sglang": SglangHandoff}

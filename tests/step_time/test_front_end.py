@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from support.scenarios import steady
 
-from kvsim.front_end import FrontEnd, behind, front_end
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS
 from kvsim.report.remarks import remarks
 from kvsim.request import Request, Stream
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation, simulate
+from kvsim.step_time.front_end import FrontEnd, behind, front_end
 
 LOOP = {
     "kind": "synthetic",

@@ -1,0 +1,22 @@
+"""A scenario: its file and tables, the replica that they describe, and what is checked first."""
+
+from kvsim.scenario.files import find_recipe, find_scenario, load_tables, recipes
+from kvsim.scenario.options import (
+    AnyAllocator,
+    AnyScheduler,
+    Scenario,
+    checked_tables,
+    no_workload,
+)
+
+__all__ = [
+    "AnyAllocator",
+    "AnyScheduler",
+    "Scenario",
+    "checked_tables",
+    "find_recipe",
+    "find_scenario",
+    "load_tables",
+    "no_workload",
+    "recipes",
+]

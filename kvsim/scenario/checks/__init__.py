@@ -1,0 +1,1 @@
+"""What is checked and noted before a scenario runs."""
