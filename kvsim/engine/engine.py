@@ -19,6 +19,7 @@ from kvsim.engine.moments import PLANS, moment
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import UNBOUNDED, Plan, StepTimer
 from kvsim.engine.run_end import Pause, RunEnd
+from kvsim.engine.stuck import check_stuck
 from kvsim.memory.allocator import Refusal
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
@@ -283,6 +284,7 @@ class Engine:
         if head is not None and self._refuse and not self.scheduler.expects_more:
             refusal = self.scheduler.give_up(head)
             if refusal is None:
+                check_stuck(self.scheduler)
                 raise InvariantError(f"{head} can never start")
             self.intake.ended(head, now, str(refusal))
             self._books.queue(now)

@@ -21,6 +21,7 @@ from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.speculation.acceptance import Acceptance
+from kvsim.engine.stuck import check_stuck
 from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.plumbing.errors import InvariantError
@@ -238,9 +239,11 @@ def clock(stream: Stream, progress: Left | None = None) -> tuple[EngineClock, Ar
 
 
 def serve_all(env: EngineClock, arrivals: Arrivals, replicas: Iterable[RunningReplica]) -> None:
-    """Simulate until all requests have left; InvariantError if a pool is not empty then."""
+    """Simulate until all requests have left; InputError or InvariantError if one never does."""
     env.run()
     if arrivals.missing:
+        for replica in replicas:
+            check_stuck(replica.scheduler)
         raise InvariantError(f"{arrivals.missing} requests never left")
     for replica in replicas:
         replica.check_empty()

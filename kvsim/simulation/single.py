@@ -20,7 +20,7 @@ from kvsim.results.result import Result, Run
 from kvsim.scenario import Scenario, no_workload
 from kvsim.scenario.build.sized import SizedScenario
 from kvsim.scenario.checks.notes import cache_left_off, known_before
-from kvsim.scenario.checks.request_kinds import check_served, check_text
+from kvsim.scenario.checks.request_kinds import check_follows, check_served, check_text
 from kvsim.scenario.checks.shared_tiers import check_shared
 from kvsim.scenario.resolved import resolved
 
@@ -94,6 +94,7 @@ class Simulation(SizedScenario):
                 scenario.seed, base=scenario.folder, max_model_len=self.max_model_len
             )
         self.stream = Stream.of(requests)
+        check_follows(self.stream)
         if any(each.hinted for each in scenario.allocator):
             self.stream = self.stream.with_hints()
         for each in scenario.allocator:

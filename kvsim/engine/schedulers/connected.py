@@ -11,7 +11,7 @@ from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.awaiting import AwaitingScheduler
 from kvsim.engine.schedulers.connected_device import ConnectedDevice
 from kvsim.engine.schedulers.continuous_parts import ContinuousParts
-from kvsim.plumbing.errors import InputError
+from kvsim.engine.stuck import no_room_for_item
 from kvsim.sequence import Sequence
 
 
@@ -93,13 +93,7 @@ class ConnectedScheduler(AwaitingScheduler):
         there = [*self.running, *self.queues.in_turn]
         first = there[0] if there else self.waiting.head
         if first is not None:
-            raise InputError(
-                "a request waits for ever: no step has room for the next image of its prompt",
-                where="scheduler",
-                value=first.id,
-                remedy="raise max_num_batched_tokens, encoder_cache_size or "
-                "long_prefill_token_threshold, or disable_chunked_mm_input = false",
-            )
+            raise no_room_for_item(first.id)
 
     # --- what returns ---------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """Whether what simulates an engine serves the kinds of requests that come."""
 
+from collections import Counter
+
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request, Stream
@@ -39,6 +41,38 @@ def check_served(stream: Stream, spec: ReplicaSpec, *, apart: bool) -> None:
             value=spec.scheduler.most_adapters,
             limit="at least 1",
             remedy=f"set it: there are {len(adapters):,} adapters",
+        )
+
+
+def check_follows(stream: Stream) -> None:
+    """Raise InputError for two requests of one id, and for a request that comes after one that
+    never leaves, since there is none of that name, or since it comes after this one.
+    """
+    requests = stream.requests
+    if len({each.id for each in requests}) < len(requests):
+        (twice, _), *_ = Counter(each.id for each in requests).most_common(1)
+        raise InputError("two requests have one id", where="requests", value=twice)
+    followers: dict[str, list[Request]] = {}
+    for each in requests:
+        if each.after is not None:
+            followers.setdefault(each.after, []).append(each)
+    if not followers:
+        return
+    groups = Counter(each.group for each in requests if each.group is not None)
+    come = [each for each in requests if each.after is None]
+    for each in come:  # which grows by who comes after them
+        come += followers.pop(each.id, ())
+        if each.group is not None:
+            groups[each.group] -= 1
+            if not groups[each.group]:
+                come += followers.pop(each.group, ())
+    if followers:
+        name, (first, *_) = next(iter(followers.items()))
+        raise InputError(
+            f"request {first.id} comes after another, which never leaves",
+            where="after",
+            value=name,
+            remedy="name a request or a group of the stream that does not wait for this one",
         )
 
 

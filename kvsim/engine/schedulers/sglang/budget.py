@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from kvsim.engine.plan import UNBOUNDED
+from kvsim.engine.schedulers.sglang.ignore_eos import RESERVED_TOKENS
 from kvsim.memory.allocator import Refusal
 from kvsim.memory.prefix_room import PrefixRoom, WindowRoom
 from kvsim.plumbing.units import ceil_div
@@ -197,7 +198,7 @@ def never_starts(
     """
     windows = room.windows
     if windows is None:
-        return None
+        return _never_ends(room, head, rest, page) if head.request.ignore_eos else None
     tokens = ceil_div(head.num_tokens - room.pin(head), page) * page
     limit = windows.available() - 1
     room.unpin(head)
@@ -208,6 +209,20 @@ def never_starts(
         limit,
         "slots",
         "set chunked_prefill_size, clip the prompts, or raise swa_full_tokens_ratio",
+    )
+
+
+def _never_ends(room: PrefixRoom, head: Sequence, rest: int, page: int) -> Refusal:
+    """Why `head`, which asks for `rest` tokens more whatever comes, does not start in an empty pool
+    without a cache: what `Ends.fit` demands of it alone.
+    """
+    return Refusal(
+        "it asks for all its tokens (ignore_eos), for which SGLang wants more room than there ever "
+        "is, and would let it and all behind it wait for ever",
+        ceil_div(head.num_tokens, page) * page + page + max(0, rest) + RESERVED_TOKENS,
+        room.available_tokens() - 1,
+        "tokens",
+        "clip the outputs, or enlarge the pool",
     )
 
 

@@ -34,6 +34,8 @@ class Limits:
         """Most output tokens of `request`: its declared max_tokens, cut so that it fits alone."""
         prompt = request.prompt_tokens
         declared = UNBOUNDED if request.max_tokens is None else request.max_tokens
+        if request.max_tokens is None and request.ignore_eos:  # nothing else ends it
+            declared = max(1, request.output_tokens)
         by_context = min(self._context, self._pool) - 1 - prompt - 1
         by_pool = self._pool - ceil_div(prompt, self._page) * self._page - self._page - 1
         return min(declared, by_context, by_pool)
