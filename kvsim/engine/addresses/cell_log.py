@@ -1,16 +1,22 @@
 """Where cells lie: which sequence holds each, or held it last, buffer after buffer; the cells of
 window layers lie behind those of the others.
+
+All cells of a sample are compared at once, as arrays over the cells of every buffer.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kvsim.memory.cells.cache import CellCache
+from kvsim.memory.cells.field import CellField
 from kvsim.memory.cells.plan import CellPlan
-from kvsim.results.addresses import HELD, KEPT, Addresses
+from kvsim.results.addresses import ADDRESS_COLUMNS, HELD, KEPT, Addresses
 from kvsim.sequence import Sequence
 
-Stay = tuple[int, str, int]  # start, owner, held or cached
+NOBODY = -1  # the stay of an empty cell; else 2 * the place of its owner's name, + KEPT
 
 
 @runtime_checkable
@@ -24,50 +30,89 @@ class InCells(Protocol):
 
 class CellRecorder:
     """Compares the cells of every buffer with those of the last sample. A shared cell is recorded
-    for one of its sequences.
+    for one of its sequences. Neighbours with the same stay are one region.
     """
 
     def __init__(self, allocator: InCells, addresses: Addresses) -> None:
         self._allocator = allocator
         self._addresses = addresses
-        self._stays: dict[int, Stay] = {}  # by address
-        self._owners: dict[int, str] = {}  # last owner by number
+        self._bytes = allocator.plan.token_bytes
+        self._names = [""]  # owners, by place
+        self._places: dict[str, int] = {"": 0}
+        self._owners: dict[int, int] = {}  # place of the last owner, by number
+        plan = allocator.plan
+        sizes = [
+            np.full(field.size, size)
+            for cache, size in zip(
+                allocator.cells.caches, (plan.token_bytes, plan.window_bytes), strict=False
+            )
+            for field in cache.fields
+        ]
+        # Of each cell, buffer after buffer.
+        self._sizes = np.concatenate(sizes)
+        self._address = np.cumsum(self._sizes) - self._sizes
+        self._buffer = np.arange(len(sizes)).repeat([len(each) for each in sizes])
+        self._stay = np.full(len(self._sizes), NOBODY)
+        self._since = np.zeros(len(self._sizes), dtype=np.int64)
 
     def sample(self, running: Iterable[Sequence], now_ps: int) -> None:
-        running_numbers = {}
+        numbers = set()
         for seq, number in self._allocator.numbers.items():
-            running_numbers[number] = self._owners[number] = seq.id
-        now: dict[int, tuple[str, int]] = {}
-        for number, addresses in self._held():
-            kind = HELD if number in running_numbers else KEPT
-            owner = self._owners.get(number, "")
-            for address in addresses:
-                if kind == HELD or address not in now:
-                    now[address] = owner, kind
-        stays = self._stays
-        for address in [at for at, (_, *what) in stays.items() if now.get(at) != tuple(what)]:
-            self._end(address, now_ps)
-        for address, what in now.items():
-            if address not in stays:
-                stays[address] = (now_ps, *what)
+            self._owners[number] = self._place(seq.id)
+            numbers.add(number)
+        now = np.full(len(self._stay), NOBODY)
+        start = 0
+        for field in self._fields():
+            self._fill(now[start : start + field.size], field, numbers)
+            start += field.size
+        changed = (now != self._stay).nonzero()[0]
+        if len(changed):
+            self._end(changed, now_ps)
+            self._stay[changed], self._since[changed] = now[changed], now_ps
 
     def close(self, now_ps: int) -> None:
-        for address in list(self._stays):
-            self._end(address, now_ps)
+        self._end(np.arange(len(self._stay)), now_ps)
+        self._stay[:] = NOBODY
 
-    def _held(self) -> Iterator[tuple[int, list[int]]]:
-        """(number, addresses of its cells), for each buffer that it has cells in."""
-        plan, start = self._allocator.plan, 0
-        sizes = plan.token_bytes, plan.window_bytes
-        for cache, size in zip(self._allocator.cells.caches, sizes, strict=False):
-            for field in cache.fields:
-                for number, cells in field.held.items():
-                    yield number, [start + cell * size for cell in cells]
-                start += field.size * size
+    def _place(self, name: str) -> int:
+        place = self._places.setdefault(name, len(self._names))
+        if place == len(self._names):
+            self._names.append(name)
+        return place
 
-    def _end(self, address: int, now_ps: int) -> None:
-        since_ps, owner, kind = self._stays.pop(address)
-        plan = self._allocator.plan
-        behind = plan.buffers * plan.cells * plan.token_bytes
-        size = plan.token_bytes if address < behind else plan.window_bytes
-        self._addresses.lay(address, size, since_ps, now_ps, owner, kind)
+    def _fields(self) -> Iterator[CellField]:
+        for cache in self._allocator.cells.caches:
+            yield from cache.fields
+
+    def _fill(self, stays: NDArray[np.int64], field: CellField, running: set[int]) -> None:
+        """Write the stay of each cell of a buffer. Of those who share one, the last that runs has
+        it, and else the first.
+        """
+        idle = [number for number in field.held if number not in running]
+        active = [number for number in field.held if number in running]
+        for number in (*reversed(idle), *active):
+            cells = field.held[number]
+            kind = HELD if number in running else KEPT
+            at = np.fromiter(cells, np.int64, len(cells))
+            stays[at] = 2 * self._owners.get(number, 0) + kind
+
+    def _end(self, cells: NDArray[np.int64], now_ps: int) -> None:
+        """Book the stays of these cells, in rising order, that end now."""
+        cells = cells[(self._stay[cells] != NOBODY) & (self._since[cells] < now_ps)]
+        if not len(cells):
+            return
+        begins = np.ones(len(cells), dtype=np.bool_)
+        begins[1:] = cells[1:] != cells[:-1] + 1
+        for of_each in (self._buffer, self._stay, self._since):
+            begins[1:] |= of_each[cells[1:]] != of_each[cells[:-1]]
+        (heads,) = begins.nonzero()
+        first = cells[heads]
+        places, kinds = np.divmod(self._stay[first], 2)
+        names, at = np.unique(places, return_inverse=True)
+        rows = np.empty((len(heads), len(ADDRESS_COLUMNS)), dtype=np.int64)
+        rows[:, 0] = self._address[first]
+        rows[:, 1] = np.add.reduceat(self._sizes[cells], heads)
+        rows[:, 2], rows[:, 3] = self._since[first], now_ps
+        rows[:, 4] = np.array([self._addresses.index(self._names[each]) for each in names])[at]
+        rows[:, 5] = kinds
+        self._addresses.lay_rows(rows)
