@@ -14,10 +14,10 @@ from support.commands_page import page
 from typer.testing import CliRunner
 
 import kvsim
+from evidence.schedule.engines import parse_case
+from evidence.schedule.replay import simulate_rows
 from kvsim.cli import app
 from kvsim.commands.reference import markdown
-from kvsim.validate.schedule.engines import parse_case
-from kvsim.validate.schedule.replay import simulate_rows
 
 ROOT = Path(__file__).parents[1]
 FIRST = (ROOT / "docs" / "first-scenario.md").read_text()

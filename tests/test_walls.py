@@ -126,7 +126,7 @@ def test_nothing_but_its_command_knows_the_explorer() -> None:
 
 
 def test_kvsim_never_imports_the_evidence() -> None:
-    """But for two commands of `kvsim validate`, found by name where there is a checkout."""
+    """But for commands of `kvsim validate`, found by name where there is a checkout."""
     for path in FILES:
         assert not any(name.split(".")[0] == "evidence" for name in imports(path)), path
     named = {path for path in FILES if '"evidence.' in path.read_text()}

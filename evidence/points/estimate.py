@@ -14,6 +14,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from evidence.points.rows import Point, read_points
+from evidence.points.scenario import ENGINES, prepare
 from kvsim.model import Experts, Model
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
@@ -22,8 +24,6 @@ from kvsim.step_time.kernels.composed import KernelSteps
 from kvsim.step_time.kernels.form import KernelOptions
 from kvsim.step_time.kernels.host import LABELS, NOTHING
 from kvsim.step_time.options import Hardware
-from kvsim.validate.points.rows import Point, read_points
-from kvsim.validate.points.scenario import ENGINES, prepare
 
 PS_PER_MS = 1e9
 

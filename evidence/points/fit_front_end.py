@@ -15,12 +15,12 @@ import numpy as np
 from scipy.optimize import linprog
 
 from evidence.points.host_file import write
+from evidence.points.outcome import PointOutcome, simulate_points, some_of
+from evidence.points.rows import read_points
+from evidence.points.scenario import prepare
+from evidence.points.servers import benchmark_of
 from kvsim.model.find import find_model
 from kvsim.step_time.kernels.host import HOST_FILE
-from kvsim.validate.points.outcome import PointOutcome, simulate_points, some_of
-from kvsim.validate.points.rows import read_points
-from kvsim.validate.points.scenario import prepare
-from kvsim.validate.points.servers import benchmark_of
 
 LEAST = 8  # points of an engine and architecture
 

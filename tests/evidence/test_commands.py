@@ -1,4 +1,4 @@
-"""The two commands of `kvsim validate` that stand in evidence/."""
+"""The commands of `kvsim validate` whose code is in evidence/."""
 
 import os
 import subprocess

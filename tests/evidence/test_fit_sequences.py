@@ -6,7 +6,7 @@ import pytest
 
 from evidence.points.estimate import Estimate
 from evidence.points.fit_sequences import differences, sequence_entries, telling
-from kvsim.validate.points.rows import Point
+from evidence.points.rows import Point
 
 LAYER_US, DURING_US, BETWEEN_US = 12.5, 9.0, 40.0
 

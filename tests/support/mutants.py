@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PLACES = ("kvsim/memory", "kvsim/engine")
 # Quick ones first: most mutants die in the first seconds.
 TESTS = (
-    "tests/validate/schedule",
+    "tests/evidence/schedule",
     "tests/memory",
     "tests/engine",
     "tests/contracts",

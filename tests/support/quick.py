@@ -22,10 +22,10 @@ WHOLE = (
     "tests/test_docs.py::test_the_reference_of_scenarios_is_current",
 )
 # Of these those that are `chosen`, even where they are touched.
-REDUCED = ("tests/test_golden.py", "tests/contracts", "tests/validate/schedule/test_schedules.py")
+REDUCED = ("tests/test_golden.py", "tests/contracts", "tests/evidence/schedule/test_schedules.py")
 RECIPES = ("chat", "long-document-qa", "states-or-tokens", "vllm-or-sglang-thrash")
 # Recorded schedules are numbered by what they show, so that every sixth shows a bit of everything.
-SCHEDULES = "tests/validate/schedule/"
+SCHEDULES = "tests/evidence/schedule/"
 EVERY_SCHEDULE = 6
 PLACES = {"kvsim": "tests", "evidence": "tests/evidence", "workloads": "tests/workload"}
 

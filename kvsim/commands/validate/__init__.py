@@ -4,20 +4,12 @@ import typer
 
 from kvsim.commands.example import example
 from kvsim.commands.validate.evidence import add_evidence
-from kvsim.commands.validate.logs import logs
-from kvsim.commands.validate.points import points
 from kvsim.commands.validate.run import run
 from kvsim.commands.validate.runs import runs
-from kvsim.commands.validate.schedule import schedule
 
 app = typer.Typer(
     help="Compare the simulator with recordings, papers and real runs.", no_args_is_help=True
 )
-app.command(
-    "schedule", epilog=example("kvsim validate schedule tests/validate/schedule/schedules")
-)(schedule)
-add_evidence(app)
 app.command("run", epilog=example("kvsim validate run out/observed --step-time kernels"))(run)
 app.command("runs", epilog=example("kvsim validate runs collection --out out/runs"))(runs)
-app.command("logs", epilog=example("kvsim validate logs startup-logs.csv"))(logs)
-app.command("points", epilog=example("kvsim validate points points.csv --half judge"))(points)
+add_evidence(app)

@@ -5,7 +5,7 @@ installed wheel has not.
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
@@ -14,16 +14,44 @@ from kvsim.commands.example import example
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.places import standing_at
 
-# A command of `kvsim validate`: the function that is this command, and its help where the function
-# cannot be imported.
+
+class EvidenceCommand(NamedTuple):
+    """A command of `kvsim validate`.
+
+    place: its function in evidence/, as `module:name`. help: what --help says of it where this
+    function cannot be imported. example: the line below its --help.
+    """
+
+    place: str
+    help: str
+    example: str
+
+
 COMMANDS = {
-    "paper": (
+    "schedule": EvidenceCommand(
+        "evidence.schedule.command:schedule",
+        "Replay recorded schedules and compare every row (in a checkout).",
+        "kvsim validate schedule tests/evidence/schedule/schedules",
+    ),
+    "logs": EvidenceCommand(
+        "evidence.logs.command:logs",
+        "Size the KV pool of servers and compare it with their logs (in a checkout).",
+        "kvsim validate logs startup-logs.csv",
+    ),
+    "points": EvidenceCommand(
+        "evidence.points.command:points",
+        "Simulate measured serving points and compare TTFT and TPOT (in a checkout).",
+        "kvsim validate points points.csv --half judge",
+    ),
+    "paper": EvidenceCommand(
         "evidence.paper.command:paper",
         "Reproduce the PagedAttention paper and its successors (in a checkout).",
+        "kvsim validate paper",
     ),
-    "cache": (
+    "cache": EvidenceCommand(
         "evidence.cache.command:validate_cache",
         "Compare decoding with a KV cache to recomputation (in a checkout).",
+        "kvsim validate cache",
     ),
 }
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -33,14 +61,13 @@ def add_evidence(app: typer.Typer) -> None:
     """Register every command of COMMANDS with `app`; without `evidence/` the command raises
     InputError.
     """
-    for name, (place, help_text) in COMMANDS.items():
-        command = _imported(place)
-        epilog = example(f"kvsim validate {name}")
+    for name, each in COMMANDS.items():
+        command, epilog = _imported(each.place), example(each.example)
         if command is not None:
             app.command(name, epilog=epilog)(command)
         else:
             register = app.command(
-                name, context_settings=ANY_ARGUMENTS, help=help_text, epilog=epilog
+                name, context_settings=ANY_ARGUMENTS, help=each.help, epilog=epilog
             )
             register(_refusal(name))
 

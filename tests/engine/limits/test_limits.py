@@ -1,6 +1,6 @@
 """Requests with images, adapters or without output: runs of k steps, theory, and clear refusals.
 
-Row for row they are held against vLLM's scheduler in tests/validate/schedule.
+Row for row they are held against vLLM's scheduler in tests/evidence/schedule.
 """
 
 from typing import Any

@@ -184,10 +184,10 @@ def _samples(path: Path) -> None:
 
 
 def _schedule(path: Path) -> None:
-    from kvsim.validate.schedule.case import read_expectation
-    from kvsim.validate.schedule.engines import read_case
-    from kvsim.validate.schedule.replay import simulate_rows
-    from kvsim.validate.schedule.verdict import compare
+    from evidence.schedule.case import read_expectation
+    from evidence.schedule.engines import read_case
+    from evidence.schedule.replay import simulate_rows
+    from evidence.schedule.verdict import compare
 
     case, recorded = read_case(path), read_expectation(path)
     # Prompts in chunks of a token or two would take a step for each.
@@ -197,8 +197,8 @@ def _schedule(path: Path) -> None:
 
 
 def _expectation(path: Path) -> None:
-    from kvsim.validate.schedule.case import read_expectation
-    from kvsim.validate.schedule.verdict import compare
+    from evidence.schedule.case import read_expectation
+    from evidence.schedule.verdict import compare
 
     recorded = read_expectation(path.with_name("case.json"))
     compare("case", recorded, [{"step": 0, "t0": 0}]).text()
@@ -418,13 +418,13 @@ def _collection_targets() -> dict[str, "Target"]:
 
 
 def _logs(path: Path) -> None:
-    from kvsim.validate.logs.row import read_rows
+    from evidence.logs.row import read_rows
 
     read_rows(path)
 
 
 def _log_rows() -> list[bytes]:
-    from kvsim.validate.logs.row import COLUMNS
+    from evidence.logs.row import COLUMNS
 
     cells = dict.fromkeys(COLUMNS, "") | {
         "id": "a", "engine_version": "0.10.2", "model": "meta-llama/Llama-3.1-8B", "gpu": "H100",

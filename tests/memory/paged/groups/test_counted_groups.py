@@ -12,13 +12,13 @@ from support.cases import HYBRIDS, SCHEDULERS, streams
 from support.outcomes import STEP_TIME, or_thrashing
 
 import kvsim
+from evidence.schedule.verdict import validate_case
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged import assembly, options
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import blocks_are_counted
 from kvsim.request import Request
 from kvsim.scenario import Scenario
-from kvsim.validate.schedule.verdict import validate_case
 
 # vLLM v0 has no groups, what groups keep is not swapped, and 0.11 puts blank blocks behind others.
 APART = {"preemption_mode", "semantics"}

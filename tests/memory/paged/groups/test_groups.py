@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 import kvsim
+from evidence.schedule.verdict import validate_case
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.options import Paged
 from kvsim.model import ModelOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
-from kvsim.validate.schedule.verdict import validate_case
 from kvsim.vllm.grouping import group_layers, is_uniform
 from kvsim.vllm.versions import V0_11
 

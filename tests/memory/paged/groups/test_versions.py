@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import kvsim
+from evidence.schedule.engines import parse_case
+from evidence.schedule.replay import simulate_rows
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
-from kvsim.validate.schedule.engines import parse_case
-from kvsim.validate.schedule.replay import simulate_rows
 from kvsim.vllm.versions import scheduled_as
 
 

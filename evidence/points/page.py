@@ -1,0 +1,73 @@
+"""The page of many points: all of them in one figure, errors in tables, then every row."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from evidence.points.outcome import PointOutcome
+from evidence.points.tables import PointTable, row_table
+from kvsim.report.against import AgainstPanel, MeasuredPairs, against
+from kvsim.report.classes import DARK
+from kvsim.report.figure import DARK_INKS
+from kvsim.report.numbers import plural
+from kvsim.report.template import rendered
+from kvsim.version import VERSION
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+def make_page(
+    title: str,
+    found: Mapping[str, object],
+    tables: Sequence[PointTable],
+    shown: Sequence[PointOutcome],
+    outcomes: Sequence[PointOutcome],
+) -> str:
+    """HTML that loads nothing. found: the answer as JSON has it. shown: the outcomes whose rows the
+    page lists, none for totals alone. outcomes: all of them, for the figure.
+    """
+    figure = _figure(outcomes)
+    facts = [(name.replace("_", " "), found[name]) for name in ("file", "half", "step_time")]
+    every = [row_table(shown)] if shown else []
+    return rendered(
+        "points.html",
+        "evidence.points",
+        title=title,
+        words=_verdict(found),
+        facts=[(name, value or "a scenario's default") for name, value in facts],
+        tables=[*tables, *every],
+        figure=figure and figure.to_json(),
+        height_px=figure and figure.layout.height,
+        dark=json.dumps(DARK | DARK_INKS),
+        version=VERSION,
+    )
+
+
+def _figure(outcomes: Sequence[PointOutcome]) -> "go.Figure | None":
+    """Time to first token and time per output token of every point that ran, by engine."""
+    ran = [(each, each.simulated) for each in outcomes if each.simulated is not None]
+    engines = dict.fromkeys(each.row.backend for each, _ in ran)
+    titles = ("Time to first token, mean, ms", "Time per output token, mean, ms")
+    panels = []
+    for place, title in enumerate(titles):
+        groups = []
+        for engine in engines:
+            own = [(each, times) for each, times in ran if each.row.backend == engine]
+            measured = [each.measured[place] for each, _ in own]
+            groups.append(MeasuredPairs(engine, measured, [times[place] for _, times in own]))
+        panels.append(AgainstPanel(title, groups))
+    return against(panels)
+
+
+def _verdict(found: Mapping[str, object]) -> list[str]:
+    """How many points ran, and how far off the simulation was in the median."""
+    everything = found["all"]
+    assert isinstance(everything, Mapping)
+    ran = f"{everything['ran']:,} of {plural(everything['rows'], 'point')} could be simulated."
+    errors = [
+        f"{name} {100 * everything[key]['median_abs']:.1f}\N{NO-BREAK SPACE}%"
+        for key, name in (("tpot", "time per output token"), ("ttft", "first token"))
+        if everything[key] is not None
+    ]
+    return [f"{ran} Median error: {', '.join(errors)}." if errors else ran]

@@ -1,0 +1,65 @@
+"""Rows that stand for the same configuration: how far its own measurements lie apart.
+
+No simulation that answers equal questions equally can come closer than half of this spread.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from evidence.points.labels import split_of
+from evidence.points.rows import Point
+
+SAME = 1e-6  # of a latency: the same measurement, written with fewer digits or under other labels
+_ALIASES = {"DeepSeek-R1": "DeepSeek-V3"}  # one architecture
+
+
+class Spread(NamedTuple):
+    """Over configurations that were measured several times: largest / smallest - 1 of a latency.
+
+    configurations: those with several rows. copies: rows beyond the first that repeat another
+    one's measurement. measured_again: configurations with measurements that differ.
+    """
+
+    configurations: int
+    copies: int
+    measured_again: int
+    median: float
+    mean: float
+    p90: float
+
+
+def repeats(rows: Iterable[Point]) -> list[list[Point]]:
+    """The rows of each configuration that has several."""
+    found: dict[tuple[object, ...], list[Point]] = {}
+    for row in rows:
+        split, model = split_of(row), row.model_path.rpartition("/")[2]
+        key = (
+            *(_ALIASES.get(model, model), row.backend, row.backend_version, row.system),
+            *(row.precision, row.mode, row.isl, row.osl, split.tensor_parallel, split.copies),
+            *(split.whole_experts, row.clients(split.copies), row.prefill, row.decode),
+        )
+        found.setdefault(key, []).append(row)
+    return [each for each in found.values() if len(each) > 1]
+
+
+def spread(groups: Sequence[Sequence[Point]], latency: str) -> Spread:
+    """Of "ttft" or "tpot"."""
+    copies, apart = 0, list[float]()
+    for rows in groups:
+        values = sorted(getattr(row, f"silicon_{latency}_ms") for row in rows)
+        steps = [high / low - 1 for low, high in pairwise(values)]
+        copies += sum(step <= SAME for step in steps)
+        if values[-1] / values[0] - 1 > SAME:
+            apart.append(values[-1] / values[0] - 1)
+    sizes = np.array(apart or [0.0])
+    return Spread(
+        len(groups),
+        copies,
+        len(apart),
+        float(np.median(sizes)),
+        float(sizes.mean()),
+        float(np.quantile(sizes, 0.9)),
+    )

@@ -1,0 +1,105 @@
+"""The rows of a schedule recorded from vLLM with a KV connector."""
+
+from collections import deque
+from typing import Any
+
+from evidence.schedule.rows import Row
+from evidence.schedule.ticks import TICK_PS
+from evidence.schedule.vllm.rows import VllmRows
+from kvsim.engine.connectors.connector import Connector
+from kvsim.engine.connectors.journal import ConnectorJournal
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.connected import ConnectedScheduler
+from kvsim.engine.schedulers.connected_speculating import ConnectedSpeculatingScheduler
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.request import Request
+
+LISTS = ("lookup", "loads", "stores", "store_fail", "cpu_evicted", "flush", "xfer", "done")
+KEPT_FOR = ("loads", "stores", "store_fail", "flush", "xfer", "done")
+
+
+class ConnectedRows(VllmRows):
+    """Rows of iterations with tokens, a preemption, or something that the connector did.
+
+    overlaps: of an engine with two steps in flight. Its rows count frees that were put off; outputs
+    here end at max_tokens, so that there are none. lists: the fields that a connector writes;
+    kept_for: those for which a row without tokens is kept.
+    """
+
+    lists: tuple[str, ...] = LISTS
+    kept_for: tuple[str, ...] = KEPT_FOR
+
+    def __init__(
+        self,
+        by_step: deque[tuple[int, list[Request]]],
+        *,
+        stall_once: bool,
+        by_group: bool,
+        overlaps: bool,
+        encodes: bool = False,
+    ) -> None:
+        super().__init__(by_step, stall_once=stall_once, by_group=by_group, encodes=encodes)
+        self.journal = ConnectorJournal()
+        self._overlaps, self._watching = overlaps, False
+
+    def watch(self, connector: Connector) -> None:
+        """The connector is about to do something for the first time."""
+        raise NotImplementedError(type(self).__name__)  # every kind overrides this
+
+    def connector_counts(self) -> dict[str, Any]:
+        """Counts of the connector that rows have at the beginning and at the end."""
+        raise NotImplementedError(type(self).__name__)  # every kind overrides this
+
+    def further(self, scheduler: Scheduler, plan: Plan, events: dict[str, list[Any]]) -> Row:
+        """Write what the connector did as the recording has it; returns further fields."""
+        raise NotImplementedError(type(self).__name__)  # every kind overrides this
+
+    def planning(self, scheduler: Scheduler, now_ps: int) -> None:
+        super().planning(scheduler, now_ps)
+        if not self._watching:
+            assert isinstance(scheduler, ConnectedScheduler)
+            self._watching = True
+            scheduler.connector.record(self.journal)
+            self.watch(scheduler.connector)
+
+    def _counts(self, scheduler: Scheduler) -> dict[str, Any]:
+        unfreed = 0
+        if isinstance(scheduler, ConnectedSpeculatingScheduler):
+            unfreed = scheduler.unfreed_blocks
+        deferred = {"deferred": unfreed} if self._overlaps else {}
+        return self.connector_counts() | deferred
+
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        assert isinstance(scheduler, ConnectedScheduler)
+        events = self.journal.take()
+        further = self.further(scheduler, plan, events)
+        if not (plan.empty and not plan.preempted) or any(events.get(key) for key in self.kept_for):
+            before = len(self.rows)
+            self._add_row(scheduler, plan, now_ps)
+            row = self.rows[before]
+            row["t1"] = now_ps // TICK_PS
+            row["waiting"] = len(scheduler.queues.waiting)
+            row["holding"] = len(scheduler.queues.holding)
+            row["remote"] = [seq.id for seq in scheduler.queues.remote]
+            row.update({key: events.get(key, []) for key in self.lists})
+            row.update(self._counts(scheduler))
+            row.update(further)
+            row.update(self.times(plan, events))
+
+    def times(self, plan: Plan, events: dict[str, list[Any]]) -> Row:
+        """How long the launch waited, and when the step computes."""
+        times = {"wait": events["wait"][0] // TICK_PS}
+        if not plan.empty:
+            times["g0"] = (plan.start_ps + plan.stall_ps) // TICK_PS
+            times["g1"] = (plan.start_ps + plan.first_ps) // TICK_PS
+        return times
+
+    def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
+        super().complete(scheduler, plan, row)
+        row.update((f"{key}_end", value) for key, value in self._counts(scheduler).items())
+
+    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        for opened, row in self._open:
+            if opened is plan:
+                row["t1"] = now_ps // TICK_PS
+        super().finished(scheduler, plan, now_ps)

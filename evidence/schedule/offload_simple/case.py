@@ -1,0 +1,74 @@
+"""A schedule recorded from vLLM with SimpleCPUOffloadConnector, as input."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from evidence.schedule.offload.costs import TransferCost, connector_of
+from evidence.schedule.offload_simple.rows import SimpleRows
+from evidence.schedule.ticks import TICK_PS
+from evidence.schedule.vllm.engine_settings import VllmEngine
+from evidence.schedule.vllm.schedule import VllmSchedule
+from kvsim.engine.connectors.connector import Connector
+from kvsim.engine.connectors.shared import Shared
+from kvsim.engine.connectors.simple.connector import SimpleConnector
+from kvsim.engine.connectors.simple.settings import SimpleSettings
+from kvsim.engine.replica import ReplicaSpec
+from kvsim.plumbing.options import Options
+from kvsim.request import Request
+
+
+class SimpleOffload(Options):
+    """The Simple connector's settings, as vLLM resolved them."""
+
+    connector: Literal["SimpleCPUOffloadConnector"]
+    cpu_blocks: int = Field(ge=2)
+    cpu_chunks: int | None = None
+    block_bytes: int = Field(ge=1)
+    lazy: bool
+    lazy_target: int = Field(0, ge=0)
+    deferred_frees: bool = False
+
+
+class SimpleEngine(VllmEngine):
+    """offload: the connector's settings."""
+
+    offload: SimpleOffload
+
+
+class SimpleCase(VllmSchedule):
+    """A schedule with vLLM's SimpleCPUOffloadConnector. transfer: how long its copies take."""
+
+    recognised_by: ClassVar[str] = "offload"
+
+    engine: SimpleEngine
+    transfer: TransferCost
+
+    @classmethod
+    def recognises(cls, table: Mapping[str, Any]) -> bool:
+        return connector_of(table) == "SimpleCPUOffloadConnector"
+
+    def replica_spec(self) -> ReplicaSpec:
+        offload, cost = self.engine.offload, self.transfer
+        settings = SimpleSettings(
+            self.engine.block_size,
+            offload.block_bytes,
+            offload.cpu_blocks,
+            offload.lazy,
+            offload.lazy_target,
+        )
+
+        def build(_: Shared) -> Connector:
+            connector = SimpleConnector(settings, cost.store.lane(), cost.load.lane())
+            connector.tick_ps = TICK_PS
+            return cost.timed(connector)
+
+        return super().replica_spec().with_connector(build, copies_hold_blocks=True)
+
+    def observer(
+        self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool
+    ) -> SimpleRows:
+        overlaps = self.engine.async_scheduling
+        return SimpleRows(by_step, stall_once=stall_once, by_group=False, overlaps=overlaps)

@@ -1,0 +1,49 @@
+"""The prompts of recorded routers: a segment is the same content wherever it comes."""
+
+from random import Random
+from zlib import crc32
+
+from evidence.schedule.routing.case import Pieces
+from kvsim.request import TokenRuns
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TOKENS = 100_003  # different token ids of Dynamo's recordings
+
+
+class Letters:
+    """Segments as text: letters drawn from a generator that the segment's name seeds."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[str, tuple[Random, list[tuple[int, int]]]] = {}
+
+    def content(self, prompt: Pieces) -> TokenRuns:
+        """The text of a prompt, an id a character."""
+        found: list[tuple[int, int]] = []
+        for name, length in prompt:
+            generator, letters = self._drawn.setdefault(name, (Random(f"seg:{name}"), []))
+            while len(letters) < length:
+                letters.append((ord(generator.choice(LETTERS)), 1))
+            found += letters[:length]
+        return tuple(found)
+
+
+def text(characters: str) -> TokenRuns:
+    """A text as it stands, an id a character."""
+    return tuple((ord(each), 1) for each in characters)
+
+
+def tokens(prompt: Pieces) -> TokenRuns:
+    """Dynamo's token ids: (crc32(name) + i) mod 100003."""
+    found: list[tuple[int, int]] = []
+    for name, length in prompt:
+        start = crc32(name.encode()) % TOKENS
+        while length:
+            count = min(length, TOKENS - start)
+            found.append((start, count))
+            start, length = 0, length - count
+    return tuple(found)
+
+
+def length_of(prompt: Pieces) -> int:
+    """Units of a prompt."""
+    return sum(length for _, length in prompt)

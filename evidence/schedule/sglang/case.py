@@ -1,0 +1,14 @@
+"""A schedule recorded from SGLang without memory behind the device."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evidence.schedule.sglang.schedule import SglangSchedule
+
+
+class SglangCase(SglangSchedule):
+    """A schedule of SGLang's; cases with more than one engine or memory are of other kinds."""
+
+    @classmethod
+    def recognises(cls, table: Mapping[str, Any]) -> bool:
+        return super().recognises(table) and not ("hicache" in table or "kind" in table["engine"])

@@ -1,0 +1,24 @@
+"""Requests of schedules recorded from SGLang."""
+
+from pydantic import Field
+
+from evidence.schedule.case import CaseRequest
+
+LARGEST_POOL = 1 << 30  # tokens
+
+
+class SglangRequest(CaseRequest):
+    """max_tokens: what it asked for, `out` unless given; with less out it stops by itself.
+    ignore_eos: the request's flag of that name.
+    """
+
+    max_tokens: int | None = Field(None, ge=1)
+    ignore_eos: bool = False
+
+    @property
+    def declared_tokens(self) -> int:
+        return self.out if self.max_tokens is None else self.max_tokens
+
+    @property
+    def asks_for_all(self) -> bool:
+        return self.ignore_eos

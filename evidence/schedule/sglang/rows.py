@@ -1,0 +1,116 @@
+"""The rows of a schedule recorded from SGLang; memory is counted in tokens."""
+
+from collections import deque
+from typing import Any
+
+from evidence.schedule.rows import Row, Rows
+from evidence.schedule.ticks import TICK_PS
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
+from kvsim.memory.radix.allocator import RadixAllocator
+from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+
+class SglangRows(Rows):
+    """One row for every batch that ran."""
+
+    def __init__(self, by_step: deque[tuple[int, list[Request]]]) -> None:
+        super().__init__(by_step)
+        self._evicted = 0
+        self._retracted: list[str] = []
+        self._aborted: list[str] = []
+        self._begun: set[Sequence] = set()
+
+    def aborted(self, scheduler: Scheduler, plan: Plan) -> list[str]:
+        """The ids of sequences that ended with an error in the pass that made `plan`."""
+        return [seq.id for seq, _ in plan.failed]
+
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        self._retracted += [seq.id for seq in plan.preempted]
+        self._aborted += self.aborted(scheduler, plan)
+        if scheduler.engine_faults:
+            raise InputError(
+                "SGLang 0.5.23 cuts a second prompt in one pass here, and then takes the first for "
+                "whole: a fault that is not followed",
+                where="engine.chunked_prefill_size",
+                value=f"step {self.step}",
+                remedy="take chunks of whole pages, not mixed, or ignore_eos for all or none",
+            )
+        if plan.empty:
+            return
+        assert isinstance(scheduler, DecodingScheduler)
+        tree = _radix(scheduler).tree
+        members = scheduler.members(plan)
+        sched = [
+            [*_scheduled(scheduler, plan, seq), *self.scheduled(scheduler, seq)] for seq in members
+        ]
+        prompts, decodes = [[e for e in sched if e[2] == kind] for kind in "pd"]
+        unfinished = {*members, *scheduler.decoders}
+        row: Row = {
+            "step": self.step,
+            "t0": now_ps // TICK_PS,
+            "t1": (plan.start_ps + plan.duration_ps(1)) // TICK_PS,
+            "mode": "decode" if not prompts else "mixed" if decodes else "extend",
+            "prefill": sum(entry[1] for entry in prompts),
+            "decode": len(decodes),
+            "running": sum(not seq.finished for seq in unfinished),
+            "waiting": len(scheduler.waiting),
+            **self.memory(scheduler),
+            "ratio": scheduler.ratio.value,
+            "admitted": [
+                [seq.id, hits, int(again), *self.admitted(seq)]
+                for seq, hits, again in plan.admitted
+            ],
+            "sched": sched,
+            "first": [],
+            "finished": [],
+            "evicted": tree.evicted - self._evicted,
+            "retracted": self._retracted,
+            "aborted": self._aborted,
+        }
+        self._evicted, self._retracted, self._aborted = tree.evicted, [], []
+        self.append(row, plan)
+
+    def admitted(self, seq: Sequence) -> list[Any]:
+        """Further fields of a row for admitted requests."""
+        return []
+
+    def scheduled(self, scheduler: Scheduler, seq: Sequence) -> list[Any]:
+        """What a row says more of a member of the batch."""
+        return []
+
+    def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
+        began = [c.seq for c in plan.chunks if c.samples and c.seq not in self._begun]
+        self._begun.update(began)
+        row["first"] = [seq.id for seq in began]
+
+    def memory(self, scheduler: Scheduler) -> dict[str, int]:
+        radix = _radix(scheduler)
+        free = radix.available_tokens()
+        return {
+            "used": radix.pool_tokens - free,
+            "free": free,
+            "cached_free": radix.tree.evictable,
+            "locked": radix.tree.locked,
+        }
+
+
+def _scheduled(scheduler: Scheduler, plan: Plan, seq: Sequence) -> list[Any]:
+    """What a member of the batch does: [id, new tokens, kind, tokens before, tokens held]."""
+    held = scheduler.allocator.granted_tokens(seq)
+    for chunk in plan.chunks:
+        if chunk.seq is seq:
+            kind = "d" if chunk.is_decode else "p"
+            return [seq.id, chunk.new_tokens, kind, chunk.prior_tokens, held]
+    slots = scheduler.batch.slots(seq) if seq.decoding else seq.num_computed
+    return [seq.id, 1, "d", slots - 1, held]
+
+
+def _radix(scheduler: Scheduler) -> RadixAllocator:
+    """The allocator of a recorded engine."""
+    allocator = scheduler.allocator
+    assert isinstance(allocator, RadixAllocator)
+    return allocator

@@ -1,0 +1,153 @@
+"""The rows of a schedule recorded from two engines of SGLang's; memory is counted in tokens."""
+
+from collections import deque
+from typing import Any
+
+from evidence.schedule.rows import Row
+from evidence.schedule.sglang.rows import SglangRows
+from evidence.schedule.ticks import TICK_PS
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler
+from kvsim.engine.schedulers.sglang_pd.moves import Moves
+from kvsim.engine.schedulers.sglang_pd.prefill import SglangPrefillScheduler
+
+NOTHING_RUNS: dict[str, Any] = {
+    **dict.fromkeys(("prefill", "decode", "running", "waiting"), 0),
+    **{key: [] for key in ("admitted", "sched", "first", "finished")},
+}
+
+
+class SideRows(SglangRows):
+    """Rows of one engine: of every batch, of the first pass that could start nothing while a
+    request waited, and at the end of what happened after them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(deque())
+        self._stalled = False
+        self._last_ps = 0  # of the last pass that moved something
+        self._last: Scheduler | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._moved: dict[str, list[Any]] = {
+            key: [] for key in ("popped", "preallocated", "transferred", "resumed", "sent", "freed")
+        }
+        self._aborted: list[str] = []
+        self._ended: list[str] = []
+
+    def aborted(self, scheduler: Scheduler, plan: Plan) -> list[str]:
+        return list(self.moves(scheduler).failed)
+
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        self._last = scheduler
+        moves = self.moves(scheduler)
+        for key, moved in self._moved.items():
+            for each in getattr(moves, key):
+                if key == "sent":
+                    each = (each[0], each[1], each[2] // TICK_PS, each[3] // TICK_PS)
+                moved.append(each if isinstance(each, str) else list(each))
+                self._last_ps = now_ps
+        if moves.failed:
+            self._last_ps = now_ps
+        self._before = dict(self._side(scheduler, plan))
+        if not plan.empty:
+            self._stalled = False
+        before = len(self.rows)
+        super().planned(scheduler, plan, now_ps)
+        if len(self.rows) > before:
+            row = self.rows[-1]
+            row["t0"] = (now_ps + plan.held_ps) // TICK_PS
+            row.update(self._before)
+            self._clear()
+        elif plan.empty and not self._stalled and self.blocked(scheduler):
+            self._stalled = True
+            self._idle_row(scheduler, now_ps + plan.held_ps, "stall", stall=1)
+
+    def _side(self, scheduler: Scheduler, plan: Plan) -> dict[str, Any]:
+        return {
+            **self._moved,
+            "queues": self.queues(scheduler),
+            "blocked": plan.held_ps // TICK_PS,
+            "waiting": self.queues(scheduler)[self.waiting_at],
+            "admitted": [[seq.id, hits, int(again)] for seq, hits, again in plan.admitted],
+            "aborted": self._aborted,
+        }
+
+    def _idle_row(self, scheduler: Scheduler, now_ps: int, mode: str, **more: int) -> None:
+        tree = scheduler.allocator.tree  # type: ignore[attr-defined]
+        row: Row = {
+            **NOTHING_RUNS,
+            "step": self.step,
+            "t0": now_ps // TICK_PS,
+            "t1": now_ps // TICK_PS,
+            "mode": mode,
+            **self.memory(scheduler),
+            "ratio": scheduler.ratio.value,  # type: ignore[attr-defined]
+            "evicted": tree.evicted - self._evicted,
+            "retracted": self._retracted,
+            **self._before,
+            "blocked": 0,
+            **more,
+        }
+        self._evicted, self._retracted = tree.evicted, []
+        self._clear()
+        self.rows.append(row)
+
+    def end(self) -> None:
+        """Nothing comes any more: what moved since the last row has a row of its own."""
+        if self._last is not None and (any(self._moved.values()) or self._aborted):
+            self._idle_row(self._last, self._last_ps, "none")
+
+    waiting_at: int  # index of the requests that wait to run, in `queues`
+
+    def moves(self, scheduler: Scheduler) -> Moves:
+        """What happened since the last pass."""
+        raise NotImplementedError(type(self).__name__)
+
+    def queues(self, scheduler: Scheduler) -> list[int]:
+        """How many wait, by what they wait for."""
+        raise NotImplementedError(type(self).__name__)
+
+    def blocked(self, scheduler: Scheduler) -> bool:
+        """Whether a request waits for the engine itself."""
+        raise NotImplementedError(type(self).__name__)
+
+
+class PrefillRows(SideRows):
+    """Rows of the engine that computes prompts."""
+
+    waiting_at = 1
+
+    def moves(self, scheduler: Scheduler) -> Moves:
+        assert isinstance(scheduler, SglangPrefillScheduler)
+        return scheduler.moves
+
+    def queues(self, scheduler: Scheduler) -> list[int]:
+        assert isinstance(scheduler, SglangPrefillScheduler)
+        door = scheduler.door
+        return [len(door.bootstrapping), door.num_seen, len(scheduler.in_flight_transfers)]
+
+    def blocked(self, scheduler: Scheduler) -> bool:
+        return len(scheduler.waiting) > 0
+
+
+class DecodeRows(SideRows):
+    """Rows of the engine that decodes."""
+
+    waiting_at = 2
+
+    def moves(self, scheduler: Scheduler) -> Moves:
+        assert isinstance(scheduler, SglangDecodeScheduler)
+        return scheduler.moves
+
+    def queues(self, scheduler: Scheduler) -> list[int]:
+        assert isinstance(scheduler, SglangDecodeScheduler)
+        queue = scheduler.queue
+        waiting = queue.preallocating, queue.transferring, queue.ready, queue.retracted
+        return [len(each) for each in waiting]
+
+    def blocked(self, scheduler: Scheduler) -> bool:
+        preallocating, _, ready, retracted = self.queues(scheduler)
+        return preallocating + ready + retracted > 0

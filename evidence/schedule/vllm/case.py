@@ -1,0 +1,16 @@
+"""A schedule recorded from vLLM without a KV connector."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from evidence.schedule.vllm.schedule import VllmSchedule
+
+
+class VllmCase(VllmSchedule):
+    """A schedule of vLLM's; cases with a connector say so, and are of other kinds."""
+
+    recognised_by: ClassVar[str] = "num_gpu_blocks"
+
+    @classmethod
+    def recognises(cls, table: Mapping[str, Any]) -> bool:
+        return super().recognises(table) and not {"offload", "pd"} & table["engine"].keys()

@@ -1,0 +1,90 @@
+"""What schedules recorded from vLLM have in common: its requests and its rows."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Annotated, Any
+from zlib import crc32
+
+from pydantic import Field, model_validator
+
+from evidence.schedule.case import MOST_TOKENS, Case, CaseRequest, Length
+from evidence.schedule.vllm.engine_settings import VllmEngine
+from evidence.schedule.vllm.rows import VllmRows
+from kvsim.engine.replica import ReplicaSpec
+from kvsim.engine.speculation.acceptance import RecordedAcceptance
+from kvsim.request import PromptItem, Request
+from kvsim.step_time.form import StepTime
+from kvsim.step_time.stages import StageTimes
+from kvsim.token_runs import adapter_id, under_adapter, with_items
+
+Accepted = Annotated[int, Field(ge=0, le=1000)]
+
+
+class VllmRequest(CaseRequest):
+    """accept: as the case's, for this one alone. out = 0: a pooling request. items: placeholders of
+    the prompt as [start, tokens, name of the content]. adapter: of LoRA, by name.
+    """
+
+    out: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+    items: tuple[tuple[Annotated[int, Field(ge=0)], Length, str], ...] = ()
+    adapter: str | None = None
+    accept: tuple[Accepted, ...] | None = Field(None, min_length=1)
+
+    def requests(self) -> Iterator[Request]:
+        items = tuple(
+            PromptItem(start, tokens, crc32(name.encode()) << 20)
+            for start, tokens, name in self.items
+        )
+        adapter = None if self.adapter is None else crc32(self.adapter.encode())
+        for request in super().requests():
+            runs = with_items(request.prompt_runs or (), items)
+            yield request._replace(
+                items=items,
+                adapter=adapter,
+                prompt_runs=under_adapter(runs, adapter),
+                output_start=adapter_id(request.output_start or 0, adapter),
+            )
+
+
+class VllmSchedule(Case):
+    """A schedule of vLLM's, whatever is recorded beside it.
+
+    model, serve, gdn_prefill: settings of the served engine, for planning.
+    accept: how many drafts each verification accepts, in turn.
+    """
+
+    model: dict[str, Any] | None = None
+    serve: dict[str, Any] | None = None
+    gdn_prefill: str | None = None
+    accept: tuple[Accepted, ...] = ()
+    engine: VllmEngine
+    requests: tuple[VllmRequest, ...]
+
+    @model_validator(mode="after")
+    def _drafts_are_judged(self) -> "VllmSchedule":
+        judged = all(request.accept is not None for request in self.requests)
+        if self.engine.speculative is not None and not self.accept and not judged:
+            raise ValueError("an engine that drafts needs accept")
+        return self
+
+    def replica_spec(self) -> ReplicaSpec:
+        own = {
+            name: request.accept
+            for request in self.requests
+            for name in request.names()
+            if request.accept is not None
+        }
+        return self.engine.replica_spec(RecordedAcceptance(self.accept, own))
+
+    def step_time(self) -> StepTime:
+        cost, stages = super().step_time(), self.engine.pipeline_parallel_size
+        return StageTimes([cost] * stages, 0, [0] * (stages - 1)) if stages > 1 else cost
+
+    def observer(self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool) -> VllmRows:
+        by_group = self.engine.as_served and len(self.engine.kv_groups) > 1
+        return VllmRows(
+            by_step,
+            stall_once=stall_once,
+            by_group=by_group,
+            encodes=self.engine.encoder_cache_size is not None,
+        )

@@ -1,0 +1,283 @@
+"""A schedule recorded from two engines of vLLM's as input: prompts are computed on one, and the
+other reads their KV over a link, after a proxy has passed the request on.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from evidence.schedule.case import LATEST, by_arrival, check_of_two_engines
+from evidence.schedule.offload.costs import TransferCost
+from evidence.schedule.offload.native import NativeOffload, TransferParams
+from evidence.schedule.recording import RecordedCase
+from evidence.schedule.rows import Row
+from evidence.schedule.ticks import MOST_TICKS, TICK_PS, CaseCost, TickCost
+from evidence.schedule.vllm.engine_settings import VllmEngine
+from evidence.schedule.vllm.schedule import VllmRequest
+from evidence.schedule.vllm_pd.rows import PairRows, TieredPairRows
+from kvsim.engine.arrivals import Arrivals
+from kvsim.engine.clock import EngineClock
+from kvsim.engine.connected_engine import ConnectedEngine
+from kvsim.engine.connectors.connector import Connector
+from kvsim.engine.connectors.multi import MultiConnector
+from kvsim.engine.connectors.nixl.consumer import NixlConsumer, ReadGroup
+from kvsim.engine.connectors.nixl.producer import NixlProducer
+from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
+from kvsim.engine.connectors.offloading.connector import OffloadingConnector
+from kvsim.engine.connectors.shared import Shared
+from kvsim.engine.parts import EngineParts
+from kvsim.engine.schedulers.connected import ConnectedScheduler
+from kvsim.engine.speculation.acceptance import RecordedAcceptance
+from kvsim.plumbing.options import Options
+from kvsim.plumbing.units import ceil_div
+from kvsim.request import Request, Stream
+from kvsim.results.recorder import Recorder
+
+SIDES = ("prefill", "decode")
+
+
+class RecordedNixl(Options):
+    """The connector's settings, as vLLM resolved them; times in ticks."""
+
+    role: Literal["kv_producer", "kv_consumer", "kv_both"]
+    block_bytes: tuple[int, ...]
+    lease: int = Field(ge=0)
+    heartbeat_interval: int = Field(ge=0)
+    lease_extension: int = Field(ge=0)
+    window_blocks: tuple[int, ...]
+    load_failure: Literal["fail", "recompute"]
+    deferred_frees: bool = False
+
+
+class PairedEngine(VllmEngine):
+    """pd: the connector's settings, of a MultiConnector with its role. offload: those of the
+    offloading connector beside it; None: there is none.
+    """
+
+    pd: RecordedNixl
+    offload: NativeOffload | None = None
+
+
+class PairedEngines(Options):
+    """The two engines."""
+
+    prefill: PairedEngine
+    decode: PairedEngine
+
+
+class PairLink(Options):
+    """Ticks of a read: latency + bytes / bytes_per_tick, rounded up. shared: one after the other.
+    handshake: of the first contact. launch: from the launch of a step to its reads and its poll.
+    idle: that an engine without work sleeps.
+    """
+
+    latency: int = Field(ge=0, le=MOST_TICKS)
+    bytes_per_tick: int = Field(ge=1)
+    shared: bool = True
+    handshake: int = Field(0, ge=0, le=MOST_TICKS)
+    launch: int = Field(0, ge=0, le=MOST_TICKS)
+    idle: int = Field(1000, ge=1, le=MOST_TICKS)
+
+
+class TickReads:
+    """Reads over the recorded link."""
+
+    def __init__(self, link: PairLink) -> None:
+        self._link = link
+        self.handshake_ps = link.handshake * TICK_PS
+        self._free_ps = 0
+
+    def read(self, keeper: KeeperInbox, num_bytes: int, at_ps: int) -> tuple[int, int]:
+        link = self._link
+        start_ps = max(at_ps, self._free_ps) if link.shared else at_ps
+        ticks = link.latency + ceil_div(num_bytes, link.bytes_per_tick)
+        self._free_ps = end_ps = start_ps + ticks * TICK_PS
+        return start_ps, end_ps
+
+
+class PairRequest(VllmRequest):
+    """gone: the client leaves after the prompt was computed. delay: ticks before it comes to the
+    decode engine, beside the proxy's. fail_read: its read fails. direct: it goes to the decode
+    engine alone. kv_transfer_params: as the client sends them to the prefill engine.
+    """
+
+    gone: bool = False
+    delay: int = Field(0, ge=0, le=LATEST)
+    fail_read: bool = False
+    direct: bool = False
+    kv_transfer_params: TransferParams | None = None
+
+    @field_validator("gone", "fail_read", "direct", mode="before")
+    @classmethod
+    def _flag(cls, value: object) -> object:
+        return bool(value) if value in (0, 1) else value
+
+
+class VllmPairCase(RecordedCase):
+    """A schedule of two engines of vLLM's, rows of the prefill engine before those of the other.
+
+    proxy: ticks from the answer of the prefill engine to the arrival at the decode engine.
+    transfer: how long copies of host memory behind the prefill engine take.
+    """
+
+    recognised_by: ClassVar[str] = "engine.prefill"
+
+    model: dict[str, Any] | None = None
+    prefill: dict[str, Any] | None = None
+    decode: dict[str, Any] | None = None
+    link: PairLink
+    transfer: TransferCost | None = None
+    proxy: int = Field(0, ge=0, le=MOST_TICKS)
+    engine: PairedEngines
+    cost: CaseCost
+    requests: tuple[PairRequest, ...]
+
+    @model_validator(mode="after")
+    def _host_memory_is_of_prefill(self) -> "VllmPairCase":
+        offload = self.engine.prefill.offload
+        if self.engine.decode.offload is not None or (offload is not None and offload.tiers):
+            raise ValueError("host memory alone, behind the prefill engine, is replayed")
+        if offload is not None and self.transfer is None:
+            raise ValueError("an engine with host memory behind it needs transfer")
+        return self
+
+    @field_validator("requests")
+    @classmethod
+    def _arrive_at_a_time(cls, found: tuple[PairRequest, ...]) -> tuple[PairRequest, ...]:
+        check_of_two_engines(found)
+        return found
+
+    @classmethod
+    def recognises(cls, table: Mapping[str, Any]) -> bool:
+        engine = table.get("engine")
+        return isinstance(engine, Mapping) and set(SIDES) <= engine.keys()
+
+    @classmethod
+    def rows_of(cls, expectation: Mapping[str, Any]) -> Any:
+        if not all(isinstance(expectation.get(side), list) for side in SIDES):
+            return None
+        return [{"side": side, **row} for side in SIDES for row in expectation[side]]
+
+    def simulated(self, recorded: list[Row]) -> list[Row]:
+        return PairReplay(self).rows()
+
+
+class PairReplay:
+    """The two engines on one clock."""
+
+    def __init__(self, case: VllmPairCase) -> None:
+        self._case = case
+        self._env = EngineClock()
+        self._prompts = RemotePrompts()
+        self._asked = {name: request for request in case.requests for name in request.names()}
+        timed, _ = by_arrival(case.requests)
+        self._arrivals = Arrivals(self._env, Stream(tuple(timed)))
+        self._whole = {request.id: request for request in timed}
+        self._arrivals.submit = self._submit
+        self._rows = {side: self._rows_of(side) for side in SIDES}
+        self._prefill = self._engine("prefill", self._tiered(self._producer()))
+        self._consumer = self._reader()
+        self._decode = self._engine("decode", self._consumer)
+
+    def _rows_of(self, side: str) -> PairRows:
+        engine: PairedEngine = getattr(self._case.engine, side)
+        kind = PairRows if engine.offload is None else TieredPairRows
+        return kind(
+            by_group=len(engine.kv_groups) > 1,
+            defers=engine.pd.deferred_frees,
+            fails=engine.pd.load_failure == "fail",
+        )
+
+    def rows(self) -> list[Row]:
+        """The rows of both."""
+        self._env.run()
+        return [{"side": side, **row} for side in SIDES for row in self._rows[side].rows]
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def _submit(self, request: Request) -> None:
+        if self._asked[request.id].direct:
+            self._decode.submit(request)
+        else:
+            self._prefill.submit(request._replace(output_tokens=1, max_tokens=1))
+
+    def _answered(self, request: Request) -> None:
+        """The prefill engine has answered; its answer leaves with the end of the iteration."""
+        asked = self._asked[request.id]
+        if asked.gone:
+            return
+        idle = self._case.link.idle if self._prefill.idles else 0
+        delay = (idle + self._case.proxy + asked.delay) * TICK_PS
+        self._env.timeout(delay).callbacks.append(lambda _: self._pass_on(request.id))
+
+    def _pass_on(self, name: str) -> None:
+        self._consumer.arrived(name)
+        self._decode.submit(self._whole[name])
+
+    # --- engines -------------------------------------------------------------------------------
+
+    def _producer(self) -> NixlProducer:
+        pd = self._case.engine.prefill.pd
+        return NixlProducer(
+            self._prompts,
+            lambda: int(self._env.now),
+            pd.lease * TICK_PS,
+            pd.lease_extension * TICK_PS,
+        )
+
+    def _tiered(self, producer: NixlProducer) -> Connector:
+        """The connector of the prefill engine, with host memory behind it where it has that."""
+        engine, transfer = self._case.engine.prefill, self._case.transfer
+        rows = self._rows["prefill"]
+        if engine.offload is None or transfer is None or not isinstance(rows, TieredPairRows):
+            return producer
+        limits = {
+            name: request.kv_transfer_params.limits
+            for name, request in self._asked.items()
+            if request.kv_transfer_params is not None
+        }
+        host = engine.offload.builder(engine, transfer, limits)(Shared())
+        assert isinstance(host, OffloadingConnector)
+        rows.watch(host)
+        return MultiConnector((producer, host), loads=engine.pd.role != "kv_producer")
+
+    def _reader(self) -> NixlConsumer:
+        engine = self._case.engine.decode
+        tables = [group for group in engine.kv_groups for _ in range(group.groups)]
+        groups = tuple(
+            ReadGroup(table.block_size or engine.block_size, num_bytes, window)
+            for table, num_bytes, window in zip(
+                tables, engine.pd.block_bytes, engine.pd.window_blocks, strict=True
+            )
+        )
+        return NixlConsumer(
+            self._prompts,
+            groups,
+            TickReads(self._case.link),
+            engine.pd.heartbeat_interval * TICK_PS,
+            recomputes_failed=engine.pd.load_failure == "recompute",
+            fails=[name for name, request in self._asked.items() if request.fail_read],
+        )
+
+    def _engine(self, side: str, connector: Connector) -> ConnectedEngine:
+        engine: PairedEngine = getattr(self._case.engine, side)
+        connector.idle_ps = self._case.link.idle * TICK_PS
+        connector.poll_ps = self._case.link.launch * TICK_PS
+        connector.record(self._rows[side].journal)
+        spec = engine.replica_spec(RecordedAcceptance((), {})).with_connector(lambda _: connector)
+        scheduler = spec.build()
+        assert isinstance(scheduler, ConnectedScheduler)
+        parts = EngineParts(
+            scheduler,
+            TickCost(self._case.cost),
+            Recorder(spec.capacity_bytes),
+            spec.host_link(),
+            depth=spec.scheduler.depth,
+            max_steps=1,
+            on_left=self._answered if side == "prefill" else self._arrivals.left,
+            observer=self._rows[side],
+            refuse=False,
+            routed=True,
+        )
+        return ConnectedEngine(self._env, parts)

@@ -1,0 +1,119 @@
+"""The rows of a schedule recorded from two engines of vLLM's with a NixlConnector between them."""
+
+from collections import deque
+from typing import Any
+
+from evidence.schedule.offload import connected_rows
+from evidence.schedule.offload.host_rows import HostRows
+from evidence.schedule.ticks import TICK_PS
+from evidence.schedule.vllm.rows import VllmRows
+from kvsim.engine.connectors.journal import ConnectorJournal
+from kvsim.engine.connectors.offloading.connector import OffloadingConnector
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.connected import ConnectedScheduler
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.memory.paged.allocator import PagedAllocator
+
+LISTS = ("lookup", "reads", "received", "failed_reads", "sent", "expired")
+KEPT_FOR = ("reads", "received", "sent", "expired")  # iterations without tokens have a row for them
+
+
+class PairRows(VllmRows):
+    """Rows of iterations of one engine with tokens, a preemption, or a read or a free for the other
+    engine. defers: the engine counts blocks that a step in flight may write. fails: a failed read
+    ends its request. lists: the fields that a connector writes; kept_for: those for which a row
+    without tokens is kept.
+    """
+
+    lists: tuple[str, ...] = LISTS
+    kept_for: tuple[str, ...] = KEPT_FOR
+
+    def __init__(self, *, by_group: bool, defers: bool, fails: bool) -> None:
+        super().__init__(deque(), stall_once=False, by_group=by_group)
+        self.journal = ConnectorJournal()
+        self._defers, self._fails = defers, fails
+
+    def beyond(self, noted: dict[str, list[Any]]) -> dict[str, Any]:
+        """Further fields of a row, of what the connectors wrote."""
+        return {}
+
+    def counts(self) -> dict[str, Any]:
+        """Counts that rows have at the beginning and at the end."""
+        return {"deferred": 0} if self._defers else {}
+
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        assert isinstance(scheduler, ConnectedScheduler)
+        noted = self.journal.take()
+        beyond = self.beyond(noted)
+        if not plan.empty or plan.preempted or any(noted.get(key) for key in self.kept_for):
+            before = len(self.rows)
+            self._add_row(scheduler, plan, now_ps)
+            row = self.rows[before]
+            row["t1"] = now_ps // TICK_PS
+            row["waiting"] = len(scheduler.queues.waiting)
+            row["holding"] = len(scheduler.queues.holding)
+            row["remote"] = [seq.id for seq in scheduler.queues.remote]
+            row.update({key: noted.get(key, []) for key in self.lists})
+            row["reads"] = [_in_ticks(read) for read in row["reads"]]
+            row["kept"] = kept_blocks(scheduler)
+            row.update(self.counts())
+            row.update(beyond)
+            if "heartbeat" in noted:
+                row["heartbeat"] = noted["heartbeat"]
+            if not plan.empty:
+                row["g0"] = (plan.start_ps + plan.stall_ps) // TICK_PS
+                row["g1"] = (plan.start_ps + plan.first_ps) // TICK_PS
+
+    def polled(self, scheduler: Scheduler, plan: Plan) -> None:
+        late = self.journal.take()
+        for row in (row for opened, row in self._open if opened is plan):
+            row.update({key: row[key] + found for key, found in late.items()})
+
+    def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        for opened, row in self._open:
+            if opened is plan:
+                row["t1"] = now_ps // TICK_PS
+        super().finished(scheduler, plan, now_ps)
+
+    def complete(self, scheduler: Scheduler, plan: Plan, row: dict[str, Any]) -> None:
+        super().complete(scheduler, plan, row)
+        assert isinstance(scheduler, ConnectedScheduler)
+        if self._fails:
+            row["finished"] += row["failed_reads"]
+        row["kept_end"] = kept_blocks(scheduler)
+        row.update((f"{key}_end", value) for key, value in self.counts().items())
+
+
+class TieredPairRows(PairRows):
+    """Rows of a prefill engine with host memory behind it. `lookup` has the answers of both
+    connectors, in the order in which they were asked.
+    """
+
+    lists = tuple(dict.fromkeys((*LISTS, *connected_rows.LISTS)))
+    kept_for = (*KEPT_FOR, *connected_rows.KEPT_FOR)
+    _host: HostRows
+
+    def watch(self, connector: OffloadingConnector) -> None:
+        """The connector of host memory is built."""
+        self._host = HostRows(connector, self.journal, by_group=self._by_group)
+
+    def beyond(self, noted: dict[str, list[Any]]) -> dict[str, Any]:
+        self._host.name(noted)
+        return {"wait": noted["wait"][0] // TICK_PS}
+
+    def counts(self) -> dict[str, Any]:
+        return super().counts() | self._host.counts()
+
+
+def _in_ticks(read: list[Any]) -> list[Any]:
+    """A read as the recording has it: one number of blocks where there is one group."""
+    name, blocks, num_bytes, start_ps, end_ps = read
+    shown = blocks[0] if len(blocks) == 1 else blocks
+    return [name, shown, num_bytes, start_ps // TICK_PS, end_ps // TICK_PS]
+
+
+def kept_blocks(scheduler: ConnectedScheduler) -> int:
+    """Blocks of finished requests that are yet to be read."""
+    allocator = scheduler.allocator
+    assert isinstance(allocator, PagedAllocator)
+    return sum(sum(allocator.held_blocks(seq)) for seq in scheduler.kept)

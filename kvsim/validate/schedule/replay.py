@@ -1,9 +1,0 @@
-"""Runs a recorded case step by step."""
-
-from kvsim.validate.schedule.case import Case
-from kvsim.validate.schedule.rows import Row
-
-
-def simulate_rows(case: Case, *, stall_once: bool = False) -> list[Row]:
-    """The rows kvsim produces for `case`, one a step."""
-    return case.replayed(stall_once=stall_once)

@@ -1,0 +1,146 @@
+"""Every row of schedules recorded from the unmodified schedulers of vLLM and SGLang.
+
+vLLM 0.33.0 and 0.11.2: 01 to 19 cover rule after rule, 21 to 40 and 51 to 55 combine them under
+pressure, and 41 to 46, 56 and 57 are the smallest cases of corners that a simulator got wrong. 76
+to 84 are over the stages of a pipeline, each the first of its kind that a generator made. 111 to
+113 are drafts of DFlash, the first three of seeds 70,000 to 70,119; in 114 kvsim once waited for
+too few tokens, and in 115 for too many.
+SGLang 0.5.23: S01 to S12, and R01 to R08, random ones of many shapes (each the first of its kind
+that a generator made) and, R06 and R07, the smallest of corners that a simulator got wrong; rows
+hold the new-token ratio, to the last bit. Over two pools: W01 to W08 windows, M01 to M09 recurrent
+states; drawn ones, M10 to M12 of states alone, and L01 to L03 of windows as long as Llama 4's
+chunks or under the load that makes SGLang end the last request that decodes. M13 to M21 are of
+states alone too: of the seeds from 700,000 on, each the first to show what it is named for.
+"""
+
+from math import nextafter
+from pathlib import Path
+
+import pytest
+
+from evidence.schedule.case import cases_in, read_expectation
+from evidence.schedule.engines import parse_case, read_case
+from evidence.schedule.replay import simulate_rows
+from evidence.schedule.verdict import compare, validate_case
+from kvsim.plumbing.errors import InputError
+
+CASES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
+# As `vllm serve` 0.33.0 plans and runs them, from a config.json and its flags. From 70 on: drawn
+# cases, recorded from the same scheduler and pool; those named for drafts are one a kind of layers,
+# the others each the first to show a corner that a simulator got wrong; 102 to 107 are over the
+# stages of a pipeline, each the first of its kind that a generator made. 108 is the first in which
+# kvsim once waited for tokens of a victim. 109 to 112 are drafts of DFlash, one a kind of layers.
+# 120 to 125 are drafts over stages beside several block tables, the first drawn of each method.
+SERVED = sorted((Path(__file__).parent / "served").glob("*.json"))
+SGLANG = sorted((Path(__file__).parent / "schedules_sglang").glob("*.json"))
+# Two engines, one for prompts and one for outputs, and a link between them: SGLang's 0.5.23, and
+# vLLM's 0.33.0 with its NixlConnector. D07 to D15 of SGLang's are drawn, the first of each kind:
+# the overlap loop, failed transfers, timeouts, full host memory, no memory for the last one.
+PAIRS = sorted((Path(__file__).parent / "sglang_pd").glob("*.json"))
+VLLM_PAIRS = sorted((Path(__file__).parent / "vllm_pd").glob("*.json"))
+# SGLang 0.5.23 with its hierarchical cache, on a clock that has copies and a storage. C23 and later
+# are drawn, each the first to show a corner that a simulator got wrong, and C26 overlap in chunks.
+# C28 and later are of seeds 50,000 to 50,249, with a storage: the first three, and each that once
+# differed (when retracted requests are looked up, and what goes on while a pass waits for a copy).
+# C43 has the first 34 requests of seed 52,016; all 64 end SGLang with an error.
+HICACHE = sorted((Path(__file__).parent / "schedules_hicache").glob("*.json"))
+
+HYBRIDS = sorted((Path(__file__).parent / "schedules_sglang_hybrid").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    "path", [*CASES, *SERVED, *SGLANG, *HYBRIDS, *HICACHE], ids=lambda path: path.stem
+)
+def test_schedule_is_equal_row_for_row(path: Path) -> None:
+    case = read_case(path)
+    verdict = compare(path.stem, read_expectation(path), simulate_rows(case))
+    assert verdict.equal, verdict.text()
+    assert verdict.steps >= len(case.requests)
+
+
+@pytest.mark.parametrize("path", [*PAIRS, *VLLM_PAIRS], ids=lambda path: path.stem)
+def test_rows_of_both_engines_are_equal(path: Path) -> None:
+    verdict = validate_case(path)
+    assert verdict.equal, verdict.text()
+
+
+def test_a_difference_between_two_engines_names_the_engine_and_its_row() -> None:
+    case = read_case(PAIRS[0])
+    recorded = case.expected(PAIRS[0])
+    rows = case.simulated(recorded)
+    first = next(index for index, row in enumerate(rows) if row["side"] == "decode")
+    rows[first + 3] = {**rows[first + 3], "queues": [0, 0, 0, 9]}
+    verdict = compare("pair", recorded, rows)
+    assert verdict.first_difference is not None
+    assert (verdict.first_difference["side"], verdict.first_difference["step"]) == ("decode", 3)
+    assert "row 3 of decode differs in 'queues'" in verdict.text()
+
+
+def test_all_recordings_are_there() -> None:
+    kinds = (CASES, SERVED, SGLANG, HYBRIDS, HICACHE, PAIRS, VLLM_PAIRS)
+    assert [len(cases) for cases in kinds] == [88, 68, 20, 32, 43, 15, 16]
+    for cases in kinds:
+        recorded = {path.name.removesuffix(".json") for path in cases}
+        beside = {path.name for path in cases[0].parent.glob("*.expected.json.gz")}
+        assert beside == {f"{name}.expected.json.gz" for name in recorded}
+
+
+def test_a_folder_stands_for_the_cases_in_it(tmp_path: Path) -> None:
+    assert cases_in(CASES[0].parent) == CASES
+    with pytest.raises(InputError, match="no recorded case in this folder"):
+        cases_in(tmp_path)
+
+
+def test_a_difference_in_the_last_bit_of_the_ratio_is_found() -> None:
+    path = next(path for path in SGLANG if path.stem == "S11_edges")
+    rows = simulate_rows(read_case(path))
+    rows[100] = {**rows[100], "ratio": nextafter(rows[100]["ratio"], 1.0)}
+    found = compare("ratio", read_expectation(path), rows).first_difference
+    assert found is not None
+    assert (found["step"], found["field"]) == (100, "ratio")
+
+
+def test_a_case_of_no_known_engine_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match="num_gpu_blocks, max_total_tokens"):
+        parse_case({"name": "x", "engine": {"blocks": 4}}, "x.json")
+
+
+def test_a_case_whose_requests_do_not_run_at_once_is_refused() -> None:
+    """20 states, 3 for each running request."""
+    engine = {"kind": "mamba", "max_mamba_cache_size": 20, "mamba_strategy": "no_buffer"}
+    case = {
+        "name": "few states",
+        "engine": {
+            "max_total_tokens": 4000,
+            "context_length": 2000,
+            "overlap": False,
+            "max_running_requests": 9,
+            "expect_running": 6,
+            **engine,
+        },
+        "cost": {"a": 10, "b": 1, "c": 1},
+        "requests": [{"id": "r", "arrival": 0, "prompt_len": 40, "out": 4}],
+    }
+    assert simulate_rows(parse_case(case, "few states"))
+    case["engine"]["expect_running"] = 9  # type: ignore[index]
+    with pytest.raises(InputError, match="expect_running"):
+        simulate_rows(parse_case(case, "few states"))
+
+
+def test_a_case_in_which_the_engine_damages_a_prompt_is_refused() -> None:
+    """SGLang 0.5.23 computes 16 of the first prompt's 40 tokens and decodes from there."""
+    engine = {"page_size": 4, "chunked_prefill_size": 17, "radix_cache": False, "overlap": False}
+    request = {"arrival": 0, "prompt_len": 40, "out": 4}
+    case = {
+        "name": "two cuts",
+        "engine": {"max_total_tokens": 400, "context_length": 200, **engine},
+        "cost": {"a": 10, "b": 1, "c": 1},
+        "requests": [
+            {"id": "stops", **request, "max_tokens": 9},
+            {"id": "asks for all", **request, "max_tokens": 4, "ignore_eos": True},
+        ],
+    }
+    with pytest.raises(InputError, match=r"cuts a second prompt.*step 0"):
+        simulate_rows(parse_case(case, "two cuts"))
+    del case["requests"][1]["ignore_eos"]  # type: ignore[index]
+    assert simulate_rows(parse_case(case, "one cut"))
