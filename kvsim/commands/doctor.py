@@ -128,6 +128,7 @@ def _subjects(
     """
     from tempfile import TemporaryDirectory
 
+    from kvsim.observed.measured import measured_beside
     from kvsim.scenario import checked_tables, find_scenario, recipes
     from kvsim.whatif.doctor.runs import beside_of, is_run, run_beside, subjects_of_runs
     from kvsim.whatif.doctor.subject import subject_of
@@ -152,6 +153,8 @@ def _subjects(
         raise InputError("is for a collection of runs", where="--only", value=chosen["only"])
     with checked_tables(target, set_) as (table, folder):
         subject = subject_of(table, folder, label, *limits)
+        if not set_ and label is None:
+            subject = subject._replace(measured=measured_beside(find_scenario(target)))
         run = None if set_ or label else run_beside(find_scenario(target))
         if run is not None:
             subject = subject._replace(name=run.name, beside=beside_of(run, step_time))

@@ -1,6 +1,7 @@
 """`kvsim run`: simulate a scenario under all its allocators."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,6 +63,7 @@ def run(
         from kvsim.results import store
     with progress(simulation.labels) as moved:
         result = simulation.result(moved, addresses=out is not None and page, spread=spread)
+    result = _with_measured(result, scenario, set_ or [])
     try:
         if out is not None:
             store.write(out, result, _page(result) if page else None)
@@ -70,6 +72,19 @@ def run(
     if out is not None and not as_json:
         typer.echo(str(out / store.REPORT if page else out))
     _check_served(result)
+
+
+def _with_measured(result: "Result", scenario: str, changed: list[str]) -> "Result":
+    """The result beside what `kvsim import` wrote of the real server, if it did."""
+    from kvsim.observed.measured import measured_beside
+    from kvsim.scenario import find_scenario
+
+    measured = measured_beside(find_scenario(scenario))
+    if measured is None:
+        return result
+    if changed:
+        measured = replace(measured, source=f"{measured.source}, before {', '.join(changed)}")
+    return replace(result, measured=measured)
 
 
 def _page(result: "Result") -> str:

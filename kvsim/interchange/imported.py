@@ -2,15 +2,18 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kvsim.interchange.merge import USER, Contradiction, Merged, merge
-from kvsim.interchange.to_scenario.observed import Recording, recording_of
+from kvsim.interchange.to_scenario.observed import recording_of
 from kvsim.interchange.to_scenario.replicas import fleet_of
 from kvsim.interchange.to_scenario.server import server_of
 from kvsim.interchange.to_scenario.stream import ScenarioWorkload, stream_of
+from kvsim.observed.measured import FILE as MEASURED
+from kvsim.observed.measured import run_folder
+from kvsim.observed.writing import Recording, write_recording
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.toml import to_toml
 from kvsim.readers.description import Description, Requests, ServerSettings
@@ -64,6 +67,10 @@ class Imported:
             "notes": list(self.notes),
             "requests": len(requests.rows) if requests else 0,
             "observed_requests": len(self.recording.served) if self.recording else 0,
+            "observed_steps": len(self.recording.steps) if self.recording else 0,
+            "measured": self.recording.figures.as_json()
+            if self.recording and self.recording.figures
+            else None,
             "scenario": self.scenario,
         }
 
@@ -97,11 +104,11 @@ def import_sources(
     server = server_of(merged.settings)
     notes.extend(server.notes)
     requests = _known_prompts(merged.requests, prompts_repeat, notes)
-    stream = stream_of(requests, merged.load, f"{out.stem}.requests.jsonl", notes, users)
+    file_name, spread = f"{out.stem}.requests.jsonl", _spread_of(reads)
+    stream = stream_of(requests, merged.load, file_name, notes, users, spread)
     names = ", ".join(dict.fromkeys(read.name for read in reads))
-    recording = recording_of(
-        server, requests, merged.gauges, merged.gauges_clock, f"imported from {names}", notes
-    )
+    timed = replace(merged, requests=requests)
+    recording = recording_of(server, reads, timed, f"imported from {names}", notes)
     table = server.scenario(stream.workload, seed)
     fleet = fleet_of(merged.settings, reads, lambda each: server_of(each).memory, table, notes)
     if fleet is not None:
@@ -112,6 +119,17 @@ def import_sources(
     return Imported(
         tuple(reads), merged, table, stream, recording, server.assumed, tuple(dict.fromkeys(notes))
     )
+
+
+def _spread_of(reads: Sequence[Read]) -> float | None:
+    """How far lengths lie from their mean, by the measured times of whole requests, which are
+    nearly proportional to the tokens of the answers.
+    """
+    for read in reads:
+        median, high = (read.description.measured.get(f"e2e_{name}_s") for name in ("p50", "p99"))
+        if median and high is not None and high >= median:
+            return high / median - 1
+    return None
 
 
 def _refused(scenario: Scenario) -> InputError | None:
@@ -156,7 +174,6 @@ def write_imported(imported: Imported, out: Path) -> list[Path]:
 
     InputError if the folder cannot be written; each file is whole or not there.
     """
-    from kvsim.observed.writing import write_recording
     from kvsim.plumbing.writing import replace_files
 
     if out.suffix != ".toml":
@@ -170,8 +187,10 @@ def write_imported(imported: Imported, out: Path) -> list[Path]:
         files = {name: lambda path: path.write_text(lines, encoding="utf-8", newline="\n")} | files
         written.append(out.parent / name)
     if imported.recording is not None:
-        folder = out.with_suffix(".run")
-        write_recording(folder, *imported.recording)
+        folder = run_folder(out)
+        write_recording(folder, imported.recording)
         written.append(folder)
+    else:  # of an older import: it would be taken for this server's
+        (run_folder(out) / MEASURED).unlink(missing_ok=True)
     replace_files(out.parent, files)
     return [Path(os.path.normpath(path)) for path in written]

@@ -9,9 +9,11 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from kvsim.observed import logged_steps, measured
 from kvsim.observed.content import BlockIds
+from kvsim.observed.logged_steps import LoggedStep
 from kvsim.observed.observation import Observation
 from kvsim.observed.own_meta import ObservedMeta
 from kvsim.observed.rows import ObservedRequest, Tick
@@ -20,6 +22,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.writing import lines_writer, replace_files, text_writer
 from kvsim.request import Request
+from kvsim.results.measured import MeasuredSummary
 
 MS_PER_S = 1000
 
@@ -51,29 +54,51 @@ def write_observation(folder: Path, observation: Observation, meta: ObservedMeta
     )
 
 
-def write_recording(
-    folder: Path,
-    meta: Mapping[str, Any],
-    served: Sequence[tuple[ObservedRequest, Request]],
-    ticks: Sequence[Tick],
-) -> None:
-    """Write a run that another tool recorded: three files, and a fourth where there are ticks.
+class Recording(NamedTuple):
+    """What the folder of a run that another tool recorded holds: meta.json, and each other file
+    that has something in it.
 
-    meta: what meta.json says; served: each row with the request it was, in order of arrival. What
-    it does not write of an older recording in the folder is removed. InputError if the folder
+    meta: of meta.json. served: each row of requests.csv with the request it was, in order of
+    arrival; none where no request was timed as a whole. ticks: the gauges while it lasted.
+    figures: of measured.json. steps: of logged_steps.csv.
+    """
+
+    meta: Mapping[str, Any]
+    served: Sequence[tuple[ObservedRequest, Request]] = ()
+    ticks: Sequence[Tick] = ()
+    figures: MeasuredSummary | None = None
+    steps: Sequence[LoggedStep] = ()
+
+
+_RECORDED = (
+    *("requests.csv", "stream.jsonl", "timeseries.csv"),
+    *(measured.FILE, logged_steps.FILE),
+)
+
+
+def write_recording(folder: Path, recording: Recording) -> None:
+    """Write a run that another tool recorded.
+
+    What it does not write of an older recording in the folder is removed. InputError if the folder
     cannot be written, or the settings are no engine's.
     """
+    meta, served = recording.meta, recording.served
     block_size = VllmMeta.parse(meta, str(folder / "meta.json")).block_size
-    files = {
-        "meta.json": text_writer(json.dumps(meta, indent=1, ensure_ascii=False) + "\n"),
-        "requests.csv": _csv([row for row, _ in served]),
-        "stream.jsonl": lines_writer(_stream(served, block_size)),
-    }
-    if ticks:
-        files["timeseries.csv"] = _csv(ticks)
+    files = {"meta.json": text_writer(json.dumps(meta, indent=1, ensure_ascii=False) + "\n")}
+    if served:
+        files["requests.csv"] = _csv([row for row, _ in served])
+        files["stream.jsonl"] = lines_writer(_stream(served, block_size))
+    if recording.ticks:
+        files["timeseries.csv"] = _csv(recording.ticks)
+    if recording.figures is not None:
+        text = json.dumps(recording.figures.as_json(), indent=1, ensure_ascii=False) + "\n"
+        files[measured.FILE] = text_writer(text)
+    if recording.steps:
+        files[logged_steps.FILE] = _csv(recording.steps)
     replace_files(folder, files)
-    if not ticks:
-        (folder / "timeseries.csv").unlink(missing_ok=True)
+    for name in _RECORDED:
+        if name not in files:
+            (folder / name).unlink(missing_ok=True)
 
 
 def _stream(served: Iterable[tuple[ObservedRequest, Request]], block_size: int) -> Iterator[str]:

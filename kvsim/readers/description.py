@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from kvsim.memory.radix.hicache.options import PrefetchPolicy, WritePolicy
+from kvsim.observed.logged_steps import LoggedStep
 from kvsim.plumbing.options import Options
 from kvsim.workload.traces.record import HashIds
 
@@ -186,7 +187,8 @@ class ClientLoad(Options):
     """What a client did, where it kept no request by itself.
 
     num_requests: that were answered. prompt_tokens, output_tokens: means. rate_per_s: None for all
-    at once. max_concurrency: at most so many in flight.
+    at once. max_concurrency: at most so many in flight. duration_s: from its first request to its
+    last answer. ended_local_ns: its end by a wall clock, as if that were UTC.
     """
 
     num_requests: PositiveInt
@@ -195,13 +197,16 @@ class ClientLoad(Options):
     rate_per_s: PositiveFloat | None = None
     burstiness: PositiveFloat = 1.0
     max_concurrency: PositiveInt | None = None
+    duration_s: PositiveFloat | None = None
+    ended_local_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
     """What one source gave. by_file: settings of several runs, by the names of the files with their
     requests: those of a file that is imported too count. measured: figures of the run, by name and
-    unit (`ttft_mean_s`), for whoever compares. notes: what was left out, and why.
+    unit (`ttft_mean_s`), for whoever compares. steps: what the server's own log says of its steps,
+    in its order. notes: what was left out, and why.
     """
 
     settings: ServerSettings = field(default_factory=ServerSettings)
@@ -211,6 +216,7 @@ class Description:
     measured: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     by_file: dict[str, ServerSettings] = field(default_factory=dict)
+    steps: tuple[LoggedStep, ...] = ()
 
 
 def transfer_notes(measured: Mapping[str, float]) -> tuple[str, ...]:

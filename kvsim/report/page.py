@@ -14,6 +14,7 @@ from kvsim.report.classes import DARK, LOOKS, run_line
 from kvsim.report.figure import DARK_INKS
 from kvsim.report.figures import FIGURES
 from kvsim.report.filled_page import Drawn, whole_page
+from kvsim.report.measured import measured_table
 from kvsim.report.measures import MEASURES, best, shown
 from kvsim.report.names import called
 from kvsim.report.numbers import count, listed, percent, plural, size
@@ -61,6 +62,7 @@ def contents(result: Result, names: Iterable[str] = FIGURES) -> dict[str, Any]:
         "bars_mean": _OWN_TIMES if result.fleets else how_to_read(cards(result)),
         "labels": labels,
         "table": _table(runs),
+        "measured": measured_table(result),
         "parts": part_rows(runs),
         "windows": window_rows(runs),
         "window_title": window_title(runs),

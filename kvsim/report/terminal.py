@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvsim.report.answer import answer
 from kvsim.report.classes import LOOKS
 from kvsim.report.columns import Cell, Row, tables
+from kvsim.report.measured import measured_table
 from kvsim.report.measures import best, shown
 from kvsim.report.numbers import count, number, percent, seconds
 from kvsim.report.parts import part_rows
@@ -35,7 +36,14 @@ def print_result(result: Result, console: "Console") -> None:
         console.print()
     runs = [run.summary for run in result.runs]
     fleets = [_measures(names, result.fleets) for names in (_WORK, _WAITS)] if result.fleets else []
-    parts = (*fleets, _measures(_WORK, runs), _measures(_WAITS, runs), _window(runs), _memory(runs))
+    parts = (
+        _measured(result),
+        *fleets,
+        _measures(_WORK, runs),
+        _measures(_WAITS, runs),
+        _window(runs),
+        _memory(runs),
+    )
     for part in parts:
         for table in _fitted(part, console.width):
             console.print(table)
@@ -44,10 +52,25 @@ def print_result(result: Result, console: "Console") -> None:
         console.print(text, markup=False, highlight=False)
         console.print()
     notes = remarks(result)
+    beside = measured_table(result)
+    if beside is not None:
+        notes = [beside.note, *notes]
     for remark in notes:
         console.print(f"note: {remark}", markup=False, highlight=False)
     if notes:
         console.print()
+
+
+def _measured(result: Result) -> "_Part":
+    """What was measured of the real server beside each run."""
+    table = measured_table(result)
+    if table is None:
+        return _Part("", [], [])
+    rows = [
+        Row(Cell(row.name), [Cell(row.measured), *(Cell(text) for run in row.runs for text in run)])
+        for row in table.rows
+    ]
+    return _Part("", table.heads(), rows)
 
 
 def _measures(names: Sequence[str], runs: Sequence[RunSummary]) -> "_Part":

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kvsim.results.addresses import Addresses
     from kvsim.results.fleet import FleetSummary
+    from kvsim.results.measured import MeasuredSummary
     from kvsim.results.result_summary import ResultSummary
 
 Table = Callable[[], "pd.DataFrame"]
@@ -93,13 +94,15 @@ class Result:
 
     scenario: the tables of the resolved scenario, every default written out, with its provenance.
     version: of the kvsim that simulated it. fleets: of a scenario with replicas, the numbers of all
-    of them, an allocator each; runs are then those of each replica.
+    of them, an allocator each; runs are then those of each replica. measured: what a real server
+    did under this scenario, where that is known.
     """
 
     scenario: dict[str, Any]
     runs: tuple[Run, ...]
     version: str = VERSION
     fleets: "tuple[FleetSummary, ...]" = ()
+    measured: "MeasuredSummary | None" = None
 
     def summary(self) -> dict[str, Any]:
         """The contents of summary.json."""
@@ -111,8 +114,22 @@ class Result:
 
         runs = tuple(run.summary for run in self.runs)
         return ResultSummary(
-            kvsim=self.version, scenario=self.scenario, runs=runs, fleets=self.fleets or None
+            kvsim=self.version,
+            scenario=self.scenario,
+            runs=runs,
+            fleets=self.fleets or None,
+            measured=self.measured,
+            difference=self._differences(),
         )
+
+    def _differences(self) -> dict[str, Any] | None:
+        """Simulated against measured, by the label of a run or of a fleet."""
+        if self.measured is None:
+            return None
+        from kvsim.results.measured import differences
+
+        runs: tuple[RunSummary, ...] = self.fleets or tuple(run.summary for run in self.runs)
+        return {run.label: differences(self.measured, run) for run in runs}
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the tables and sentences of a terminal."""

@@ -13,8 +13,10 @@ from kvsim.results.summary_part import SummaryPart
 
 if TYPE_CHECKING:
     from kvsim.results.fleet import FleetSummary
-else:  # few results are of fleets
+    from kvsim.results.measured import MeasuredSummary
+else:  # few results are of fleets, or of a server that was measured
     FleetSummary = late("kvsim.results.fleet:FleetSummary")
+    MeasuredSummary = late("kvsim.results.measured:MeasuredSummary")
 
 
 @dataclass
@@ -45,6 +47,8 @@ def _time_has_passed(run: RunSummary) -> RunSummary:
 class ResultSummary(SummaryPart):
     """A summary.json. kvsim: the version that wrote it. scenario: the tables of the resolved
     scenario, every default written out, with its provenance. fleets: of a scenario with replicas.
+    measured: of the real server. difference: by label, simulated / measured - 1 of each number that
+    was measured, under the same keys; of `kv_usage` simulated - measured.
     """
 
     kvsim: str
@@ -53,6 +57,8 @@ class ResultSummary(SummaryPart):
         tuple[Annotated[RunSummary, AfterValidator(_time_has_passed)], ...], Field(min_length=1)
     ]
     fleets: tuple[FleetSummary, ...] | None = None
+    measured: MeasuredSummary | None = None
+    difference: dict[str, Any] | None = None
 
     @classmethod
     def parse(cls, contents: Mapping[str, Any], where: str) -> Self:

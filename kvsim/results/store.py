@@ -137,7 +137,9 @@ def read(folder: Path) -> Result:
         )
         for index, run in enumerate(summary.runs)
     )
-    return Result(summary.scenario, tuple(runs), summary.kvsim, summary.fleets or ())
+    return Result(
+        summary.scenario, tuple(runs), summary.kvsim, summary.fleets or (), summary.measured
+    )
 
 
 def read_summary(folder: Path) -> ResultSummary:

@@ -223,9 +223,10 @@ def test_a_summary_alone_becomes_a_load_of_the_same_means(tmp_path: Path) -> Non
     path = write(tmp_path / "bench.json", json.dumps(result | {"request_rate": 2.5}))
     made = imported(tmp_path, path, gpu="h100")
     workload = made.scenario["workload"]
-    assert (workload["num_requests"], workload["prompt"]["tokens"]) == (2, 15)
+    assert (workload["num_requests"], workload["prompt"]["min_tokens"]) == (2, 14)
     assert workload["arrivals"] == {"kind": "poisson", "rate_per_s": 2.5}
-    assert made.recording is None
+    assert made.recording is not None
+    assert not made.recording.served
 
 
 def test_what_was_measured_is_an_observed_run(tmp_path: Path) -> None:

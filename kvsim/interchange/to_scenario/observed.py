@@ -1,69 +1,63 @@
-"""Measured requests and gauges as an observed run, for `kvsim validate run`."""
+"""What was measured of a server as an observed run: NAME.run beside the scenario NAME.toml."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
-from typing import Any, NamedTuple
 
+from kvsim.interchange.merge import Merged
+from kvsim.interchange.to_scenario.gauge_window import Client, Placed, inside, place
+from kvsim.interchange.to_scenario.measured import measured_of
 from kvsim.interchange.to_scenario.server import DescribedServer
 from kvsim.interchange.to_scenario.stream import first_arrival, private_ids, prompt_runs, usable
 from kvsim.observed.rows import ObservedRequest, Tick
+from kvsim.observed.writing import Recording
 from kvsim.plumbing.units import PS_PER_NS
 from kvsim.readers.description import (
     NS_PER_S,
     Clock,
     GaugeSample,
-    GaugeSeries,
-    Requests,
     SourceRequest,
 )
+from kvsim.readers.detect import Read
 from kvsim.request import Request
 
-_ZONE_NS = 15 * 60 * NS_PER_S  # time zones are whole quarters of an hour apart
-_MOST_OUTSIDE = 0.1  # of a log's busy lines, outside the requests they are to be of
 _DIGITS = 9
-
-
-class Recording(NamedTuple):
-    """What the folder holds. meta: of meta.json. served: each row with the request it was."""
-
-    meta: dict[str, Any]
-    served: list[tuple[ObservedRequest, Request]]
-    ticks: list[Tick]
 
 
 def recording_of(
     server: DescribedServer,
-    requests: Requests | None,
-    gauges: GaugeSeries | None,
-    clock: Clock | None,
+    reads: Sequence[Read],
+    merged: Merged,
     source: str,
     notes: list[str],
 ) -> Recording | None:
-    """The run, None where no request was timed from its arrival to its end. clock: the gauges'."""
-    if requests is None:
-        return None
-    rows = [row for row in usable(requests, []) if _is_timed(row)]
+    """The run with its requests, gauges, statistics and steps; None where nothing was measured."""
+    requests = merged.requests
+    rows = [row for row in usable(requests, []) if _is_timed(row)] if requests is not None else []
     rows.sort(key=lambda row: row.arrival_ns or 0)
-    if not rows:
+    served: list[tuple[ObservedRequest, Request]] = []
+    if requests is not None and rows:
+        lacking = len(requests.rows) - len(rows)
+        if lacking:
+            notes.append(
+                f"the observed run lacks {lacking:,} requests that were not timed as a whole"
+            )
+        served = _served(rows, requests.hash_block_tokens, first_arrival(rows) or 0)
+    ticks = _ticks(merged, rows, notes)
+    figures = measured_of(reads, merged.load, [row for row, _ in served], ticks)
+    steps = [step for read in reads for step in read.description.steps]
+    if not (served or figures is not None or steps):
         return None
-    lacking = len(requests.rows) - len(rows)
-    if lacking:
-        notes.append(f"the observed run lacks {lacking:,} requests that were not timed as a whole")
-    zero = first_arrival(rows)
-    assert zero is not None
-    served = _served(rows, requests.hash_block_tokens, zero)
-    ticks = _ticks(gauges, clock, requests.clock, served, zero, notes) if gauges else []
     meta = server.meta_table | {"source": source}
     engine = server.settings.engine or "vllm"
-    if engine != "vllm":
+    if engine != "vllm" and served:
         notes.append(f"the observed run is replayed by vLLM's rules, not by those of {engine}")
     if len(ticks) > 1:
         gaps = [after.t - before.t for before, after in pairwise(ticks)]
-        meta["tick_seconds"] = round(median(gaps), 3)
+        meta["tick_seconds"] = max(round(median(gaps), 3), 0.001)
     elif ticks:
         meta["tick_seconds"] = max(round(ticks[0].t, 3), 0.001)
-    return Recording(meta, served, ticks)
+    return Recording(meta, served, ticks, figures, steps)
 
 
 def _is_timed(row: SourceRequest) -> bool:
@@ -108,43 +102,46 @@ def _served(
     return served
 
 
-def _ticks(
-    gauges: GaugeSeries,
-    clock: Clock | None,
-    requests_clock: Clock,
-    served: Sequence[tuple[ObservedRequest, Request]],
-    zero: int,
-    notes: list[str],
-) -> list[Tick]:
-    """The gauges on the requests' clock, from the first arrival to the last answer."""
-    end = zero + round(max(row.last_token_s for row, _ in served) * NS_PER_S)
-    samples = gauges.samples
-    shift: int | None = None
-    if clock == requests_clock and clock is not None:
-        shift = 0
-    elif clock == "local" and requests_clock == "unix":
-        shift = _zone(samples, zero, end)
-    if shift is None:
-        notes.append("the gauges have no clock in common with the requests, and are left out")
-        return []
-    gap = median([b.time_ns - a.time_ns for a, b in pairwise(samples)] or [0])
-    kept = [each for each in samples if zero <= each.time_ns + shift <= end + gap]
-    if not kept:
-        notes.append("the gauges are of another time than the requests, and are left out")
-    return [_tick(each, each.time_ns + shift - zero) for each in kept]
-
-
-def _zone(samples: Sequence[GaugeSample], zero: int, end: int) -> int | None:
-    """What is to be added to a log's local time, a whole number of quarters of an hour; None where
-    its busy lines are not of these requests.
+def _ticks(merged: Merged, rows: Sequence[SourceRequest], notes: list[str]) -> list[Tick]:
+    """The gauges on the client's clock, from its first request to its last answer; where no client
+    is known, all of them, from the first on.
     """
-    busy = [each.time_ns for each in samples if each.running]
-    if not busy:
-        return None
-    shift = round((zero - busy[0]) / _ZONE_NS) * _ZONE_NS
-    gap = max((b - a for a, b in pairwise(busy)), default=0)
-    outside = sum(not zero - gap <= time + shift <= end + gap for time in busy)
-    return shift if outside <= _MOST_OUTSIDE * len(busy) else None
+    if merged.gauges is None:
+        return []
+    samples, clock = merged.gauges.samples, merged.gauges_clock
+    client, its_clock = _client(merged, rows)
+    if client is None:
+        if not samples:
+            return []
+        zero = samples[0].time_ns
+        return [_tick(each, each.time_ns - zero) for each in samples]
+    if clock == its_clock and clock is not None:
+        kept = inside(samples, client, 0)
+        found: Placed | str = Placed(0, None) if kept else "they are of another time"
+    else:
+        found = place(samples, client, zones=(clock, its_clock) == ("local", "unix"))
+    if isinstance(found, str):
+        notes.append(f"the gauges are left out: {found}")
+        return []
+    kept = inside(samples, client, found.shift_ns)
+    if len(kept) < len(samples):
+        notes.append(f"{len(kept):,} of {len(samples):,} samples of gauges lie in the benchmark")
+    return [_tick(each, after) for after, each in kept]
+
+
+def _client(merged: Merged, rows: Sequence[SourceRequest]) -> tuple[Client | None, Clock | None]:
+    """What gauges are held against, and its clock."""
+    load, requests = merged.load, merged.requests
+    ended = None if load is None else load.ended_local_ns
+    if rows and requests is not None:
+        zero = first_arrival(list(rows)) or 0
+        spans = [(row.arrival_ns or 0, row.last_token_ns or 0) for row in rows]
+        duration = max(end for _, end in spans) - zero
+        return Client(zero, duration, spans, ended_local_ns=ended), requests.clock
+    if load is None or load.duration_s is None:
+        return None, None
+    duration = round(load.duration_s * NS_PER_S)
+    return Client(0, duration, (), load.max_concurrency, ended), "own"
 
 
 def _tick(sample: GaugeSample, time_ns: int) -> Tick:

@@ -13,6 +13,8 @@ from kvsim.workload.traces.record import Trace, TraceRow
 
 _PLAIN_BLOCK = 512  # of a Mooncake file without hashes
 _ALWAYS = 0.9  # of its requests a closed loop sends at its limit
+_GUESSED_SPREAD = 0.1  # of lengths to either side of a mean, where nothing tells it
+_MOST_SPREAD = 0.9
 
 
 class ScenarioWorkload(NamedTuple):
@@ -30,9 +32,12 @@ def stream_of(
     file_name: str,
     notes: list[str],
     users: int | None = None,
+    spread: float | None = None,
 ) -> ScenarioWorkload:
     """The workload of these requests, else of this load. users: of a closed loop, 0 for the times
-    as recorded, without a limit of those in flight; None: as the load or the requests say.
+    as recorded, without a limit of those in flight; None: as the load or the requests say. spread:
+    of lengths of which the sources have the means alone, to either side, as a share of the mean;
+    None: not known.
     """
     rows = usable(requests, notes) if requests is not None else []
     if requests is not None and rows:
@@ -50,10 +55,7 @@ def stream_of(
     if load is not None:
         if users is not None:
             load = load.model_copy(update={"max_concurrency": users or None, "rate_per_s": None})
-        notes.append(
-            f"sources have means alone: {load.num_requests:,} equal requests have these means"
-        )
-        return ScenarioWorkload(_synthetic(load), None)
+        return ScenarioWorkload(_synthetic(load, spread, notes), None)
     notes.append("no requests: add [workload], or import a source that has them")
     return ScenarioWorkload(None, None)
 
@@ -217,12 +219,33 @@ def _arrivals(load: ClientLoad | None) -> dict[str, Any]:
     return {"kind": "at-once"}
 
 
-def _synthetic(load: ClientLoad) -> dict[str, Any]:
+def _synthetic(load: ClientLoad, spread: float | None, notes: list[str]) -> dict[str, Any]:
+    """Lengths of these means: those of equal requests would march in step, and compute all their
+    prompts at once.
+    """
     most = load.max_concurrency if load.rate_per_s is not None else None
+    share = _GUESSED_SPREAD if spread is None else min(spread, _MOST_SPREAD)
+    prompt, output = (_drawn(mean, share) for mean in (load.prompt_tokens, load.output_tokens))
+    why = (
+        "a guess, and first tokens depend on it"
+        if spread is None
+        else "as much as the measured p99 of E2E lies above its median"
+    )
+    notes.append(
+        f"sources have means alone: {load.num_requests:,} requests have lengths drawn evenly from "
+        f"{share:.0%} below to {share:.0%} above the means, {why}"
+    )
     return _limited(most) | {
         "kind": "synthetic",
         "num_requests": load.num_requests,
         "arrivals": _arrivals(load),
-        "prompt": {"kind": "fixed", "tokens": max(round(load.prompt_tokens), 1)},
-        "output": {"kind": "fixed", "tokens": max(round(load.output_tokens), 1)},
+        "prompt": prompt,
+        "output": output,
     }
+
+
+def _drawn(mean: float, share: float) -> dict[str, Any]:
+    least, most = max(round(mean * (1 - share)), 1), max(round(mean * (1 + share)), 1)
+    if least == most:
+        return {"kind": "fixed", "tokens": least}
+    return {"kind": "uniform", "min_tokens": least, "max_tokens": most}

@@ -5,6 +5,7 @@ follow from the latencies: each request starts when the first of those in flight
 """
 
 import heapq
+from datetime import UTC, datetime
 
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.description import (
@@ -80,9 +81,20 @@ def _load(result: Fields) -> ClientLoad | None:
             "rate_per_s": None if rate in ("inf", None) else rate,
             "burstiness": result.get("burstiness") or 1.0,
             "max_concurrency": result.get("max_concurrency"),
+            "duration_s": result.number("duration") or None,
+            "ended_local_ns": _ended(result),
         },
         result.where,
     )
+
+
+def _ended(result: Fields) -> int | None:
+    """The `date` that the benchmark wrote when it ended, by its machine's clock."""
+    try:
+        moment = datetime.strptime(result.text("date") or "", "%Y%m%d-%H%M%S")
+    except ValueError:
+        return None
+    return round(moment.replace(tzinfo=UTC).timestamp()) * NS_PER_S
 
 
 def _requests(result: Fields, notes: list[str]) -> Requests | None:

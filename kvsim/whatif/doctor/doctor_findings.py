@@ -6,6 +6,8 @@ from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.report import numbers
 from kvsim.report.figures.shares import Shares
 from kvsim.report.intervals import NARROW
+from kvsim.report.measured import table_of
+from kvsim.results.measured import differences
 from kvsim.results.summary import LatencySummary
 from kvsim.validate.run.intervals import DRAWN_AGAIN
 from kvsim.whatif.doctor import doctor_figures
@@ -43,6 +45,7 @@ def doctor_findings(diagnosis: Diagnosis) -> Findings:
     )
     times, pools = doctor_figures.times(runs), doctor_figures.pools(runs)
     sections: list[Section] = [
+        *([_measured_table(diagnosis)] if subject.measured is not None else []),
         *([_real_table(subject.beside)] if subject.beside else []),
         FindingsFigure("Where requests spent their time", note, times, lead=True),
         *([_causes_table(diagnosis.findings, server)] if diagnosis.findings else []),
@@ -71,6 +74,24 @@ def doctor_findings(diagnosis: Diagnosis) -> Findings:
         _data(diagnosis),
         suspicions(diagnosis),
     )
+
+
+def _measured_table(diagnosis: Diagnosis) -> FindingsTable:
+    measured = diagnosis.subject.measured
+    assert measured is not None
+    table = table_of(measured, {diagnosis.case.label: diagnosis.case.summary})
+    rows = [(row.name, row.measured, *row.runs[0]) for row in table.rows]
+    return FindingsTable("Measured and simulated", table.note, ("", *table.heads()), rows)
+
+
+def _measured_data(diagnosis: Diagnosis) -> dict[str, Any]:
+    measured = diagnosis.subject.measured
+    if measured is None:
+        return {}
+    return {
+        "measured": measured.as_json(),
+        "difference": differences(measured, diagnosis.case.summary),
+    }
 
 
 def _real_table(beside: tuple[Beside, ...]) -> FindingsTable:
@@ -174,6 +195,7 @@ def _data(diagnosis: Diagnosis) -> dict[str, Any]:
         "label": diagnosis.case.label,
         "replica": diagnosis.case.number,
         "run": subject.name or None,
+        **_measured_data(diagnosis),
         "real": [{**each._asdict(), "difference": each.difference} for each in subject.beside],
         "healthy": diagnosis.healthy,
         "rest": diagnosis.rest,

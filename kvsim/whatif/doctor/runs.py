@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from kvsim.interchange.to_scenario.server import server_of
 from kvsim.observed.folder import ObservedRun
+from kvsim.observed.measured import run_folder
 from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.observed.writing import stream_lines
@@ -58,9 +59,10 @@ def is_run(path: Path) -> bool:
 
 
 def run_beside(scenario: Path) -> Path | None:
-    """The run that `kvsim import` wrote beside a scenario, where it did."""
-    folder = scenario.with_suffix(".run")
-    return folder if scenario.suffix == ".toml" and is_run(folder) else None
+    """The run that `kvsim import` wrote beside a scenario, where its requests were timed."""
+    folder = run_folder(scenario)
+    timed = is_run(folder) and (folder / "requests.csv").is_file()
+    return folder if scenario.suffix == ".toml" and timed else None
 
 
 def subjects_of_runs(

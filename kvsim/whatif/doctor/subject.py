@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kvsim.plumbing.errors import InputError
+from kvsim.results.measured import MeasuredSummary
 from kvsim.scenario import Scenario
 from kvsim.whatif.deployments import check_alike, num_replicas
 from kvsim.whatif.doctor.real import Beside
@@ -16,7 +17,7 @@ from kvsim.whatif.scenario_tables import Table, allocator_alone, is_paged
 class DoctorSubject(NamedTuple):
     """One server. table, folder: the scenario with one allocator alone, its stream shortened.
     notes: what was shortened or assumed. name: of a real run. beside: numbers of the real run and
-    of its simulation.
+    of its simulation. measured: the statistics that `kvsim import` kept of it.
     """
 
     table: Table
@@ -24,6 +25,7 @@ class DoctorSubject(NamedTuple):
     notes: tuple[str, ...]
     name: str = ""
     beside: tuple[Beside, ...] = ()
+    measured: MeasuredSummary | None = None
 
 
 def subject_of(

@@ -13,7 +13,7 @@ from kvsim.cli import app
 from kvsim.interchange.imported import import_sources, write_imported
 from kvsim.observed.folder import ObservedRun
 from kvsim.observed.rows import ObservedRequest
-from kvsim.observed.writing import write_recording
+from kvsim.observed.writing import Recording, write_recording
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.request import Request
@@ -64,7 +64,7 @@ def record(folder: Path, slower: float = 1.0) -> Path:
         )
         for one in requests()
     ]
-    write_recording(folder, META, list(zip(rows, requests(), strict=True)), [])
+    write_recording(folder, Recording(META, list(zip(rows, requests(), strict=True))))
     run = ObservedRun.read(folder)
     done = replay(run, step_times_of(run, "auto").corrected(NONE))
     found = [
@@ -79,7 +79,7 @@ def record(folder: Path, slower: float = 1.0) -> Path:
             rows, done.first_token_ps, done.last_token_ps, done.cached_tokens, strict=True
         )
     ]
-    write_recording(folder, META, list(zip(found, requests(), strict=True)), [])
+    write_recording(folder, Recording(META, list(zip(found, requests(), strict=True))))
     return folder
 
 
