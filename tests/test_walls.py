@@ -194,7 +194,7 @@ def test_every_registry_is_a_family() -> None:
 
 
 def modules_imported(path: Path, modules: set[str]) -> set[str]:
-    """The package's modules that a file imports anywhere, for type checking or not."""
+    """The package's modules that a file imports anywhere: by name, for type checking, or late."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -202,6 +202,8 @@ def modules_imported(path: Path, modules: set[str]) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name in modules else node.module for name in names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found |= {each.value for each in node.args if isinstance(each, ast.Constant)}
     return found & modules
 
 

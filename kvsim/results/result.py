@@ -95,7 +95,7 @@ class Result:
     scenario: the tables of the resolved scenario, every default written out, with its provenance.
     version: of the kvsim that simulated it. fleets: of a scenario with replicas, the numbers of all
     of them, an allocator each; runs are then those of each replica. measured: what a real server
-    did under this scenario, where that is known.
+    did under this scenario, where that is known. html: shows it in a notebook.
     """
 
     scenario: dict[str, Any]
@@ -103,6 +103,7 @@ class Result:
     version: str = VERSION
     fleets: "tuple[FleetSummary, ...]" = ()
     measured: "MeasuredSummary | None" = None
+    html: "Callable[[Result], str] | None" = field(default=None, repr=False)
 
     def summary(self) -> dict[str, Any]:
         """The contents of summary.json."""
@@ -131,12 +132,9 @@ class Result:
         runs: tuple[RunSummary, ...] = self.fleets or tuple(run.summary for run in self.runs)
         return {run.label: differences(self.measured, run) for run in runs}
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the tables and sentences of a terminal."""
-        from importlib import import_module
-
-        shown: str = import_module("kvsim.report.notebook").html(self)  # which stands above results
-        return shown
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows; None where nobody said how, and it then prints the object."""
+        return None if self.html is None else self.html(self)
 
     def __getitem__(self, label: str) -> Run:
         """The run with this label."""

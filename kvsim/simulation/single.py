@@ -148,7 +148,7 @@ class Simulation(SizedScenario):
             runs = zip(self.scenario.allocator, self.labels, strict=True)
             found = [run(options, label, progress) for options, label in runs]
         every = tuple(each for run in found for each in (run, *run.beside))
-        return Result(self.resolved(), every, fleets=fleets)
+        return Result(self.resolved(), every, fleets=fleets, html=_html)
 
     @property
     def num_gpus(self) -> int:
@@ -241,6 +241,12 @@ class Simulation(SizedScenario):
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default written out, and where its inputs came from."""
         return resolved(self)
+
+
+def _html(result: Result) -> str:
+    from kvsim.report.notebook import html  # a terminal needs none of it
+
+    return html(result)
 
 
 def _apart(scenario: Scenario) -> "DisaggregatedRuns":
