@@ -1,0 +1,29 @@
+"""Rows that did not move: each setting of SGLang's memory and schedulers, over a random stream."""
+
+import pytest
+from support.sglang_matrix import CELLS, digest, recorded, rows
+
+RECORDED = recorded()
+
+
+@pytest.mark.parametrize("label", CELLS)
+def test_the_rows_of_a_cell_are_the_same(label: str) -> None:
+    found = rows(label)
+    assert len(found) > 20
+    assert digest(found) == RECORDED[label]
+
+
+def test_every_cell_has_its_digest() -> None:
+    assert RECORDED.keys() == CELLS.keys()
+
+
+def test_the_streams_reach_the_rules() -> None:
+    """Requests are retracted, prefixes hit, second pools short, and host memory read back."""
+    labels = ("plain, pages of 1, fcfs", "windows, pages of 1, fcfs, overlap")
+    labels += ("write_back, pages of 16, no storage", "write_through, pages of 16, timeout")
+    found = [row for label in labels for row in rows(label)]
+    assert any(row["retracted"] for row in found)
+    assert any(hits for row in found for _, hits, *_ in row["admitted"])
+    assert any(row.get("evicted2") for row in found)
+    assert any(row.get("loads") for row in found)
+    assert any(operation == "get" for row in found for operation, *_ in row.get("l3", ()))
