@@ -97,6 +97,21 @@ def test_the_books_and_the_map_agree_at_every_event(
     simulation.run(options, "drawn", observer=AddressLog())
 
 
+@pytest.mark.parametrize("policy", ["best_effort", "wait_complete", "timeout"])
+@pytest.mark.parametrize("gap_ps", [0, 10**12])
+def test_a_lookup_that_finds_nothing_and_may_holds_up_no_request(
+    tables: Any, policy: str, gap_ps: int
+) -> None:
+    """With a threshold of 0 a find of no page is a find, and nothing else wakes the engine."""
+    extra = {"hicache_storage_backend_extra_config": {"prefetch_threshold": 0}}
+    cache = {**STORAGE, **extra, "hicache_storage_prefetch_policy": policy}
+    table = made(tables, cache, SCHEDULERS[0], 1024)
+    requests = [Request(f"r{n}", n * gap_ps, 53, 40, 40) for n in range(2)]
+    single = outcome(table, requests, 1)
+    assert outcome(table, requests, None) == single
+    assert outcome(table, requests[:1], None) == outcome(table, requests[:1], 1)
+
+
 def test_a_second_memory_serves_what_the_first_forgot(tables: Any) -> None:
     """One user after the other asks anew about a document that the device could not keep."""
     documents = [

@@ -8,6 +8,7 @@ from evidence.schedule.sglang.rows import SglangRows
 from evidence.schedule.ticks import TICK_PS
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
 from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler
 from kvsim.engine.schedulers.sglang_pd.moves import Moves
 from kvsim.engine.schedulers.sglang_pd.prefill import SglangPrefillScheduler
@@ -62,6 +63,9 @@ class SideRows(SglangRows):
             row.update(self._before)
             self._clear()
         elif plan.empty and not self._stalled and self.blocked(scheduler):
+            assert isinstance(scheduler, DecodingScheduler)
+            if scheduler.step_in_flight:
+                return  # this pass processes its outputs yet; the next one does nothing
             self._stalled = True
             self._idle_row(scheduler, now_ps + plan.held_ps, "stall", stall=1)
 

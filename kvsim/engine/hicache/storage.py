@@ -23,7 +23,8 @@ from kvsim.sequence import Sequence
 
 class Storage:
     """The storage as one engine uses it. contents: what it shares with others; None: nothing.
-    lookups: requests whose lookup is under way. brought: tokens that a request has from here.
+    lookups: requests whose lookup is under way. brought: tokens that the last
+    find for a request added to the tree.
     num_waits, waited_ps: lookups for which requests were passed over, and for how long in sum;
     waits_ps: of each request that was not admitted since.
     """
@@ -78,6 +79,7 @@ class Storage:
             self._retries.waiting
             or self._unread
             or self._stopped
+            or self._read
             or any(lookup.assumed and not lookup.taken for lookup in self.lookups.values())
         )
 
@@ -86,8 +88,9 @@ class Storage:
         """When something ends next, or a request has waited long enough; None: nothing does."""
         for server in self.servers:
             server.start()
-        if any(lookup.assumed and not lookup.cut for lookup in self._answers):
-            return self._copies.now_ps  # known without asking
+        at_once = (*(each for each in self._answers if each.assumed), *self._read)
+        if any(not lookup.cut for lookup in at_once):
+            return self._copies.now_ps  # known without asking, or without a page to read
         ends = [server.end_ps for server in self.servers if server.end_ps is not None]
         ends += self._deadlines.of(self.lookups)  # of none but under "timeout"
         return min((end for end in ends if end > self._copies.now_ps), default=None)
@@ -234,7 +237,8 @@ class Storage:
         if tokens:
             begin = lookup.begin
             new = hang(self._tree, lookup.anchor, content, begin, begin + tokens)
-            self.brought[lookup.seq] = self.brought.get(lookup.seq, 0) + new
+            if new:  # the newest find counts, not the sum
+                self.brought[lookup.seq] = new
         lookup.cut_ps = self._copies.now_ps
         self._close(lookup)
 

@@ -43,7 +43,7 @@ class SecondPool:
     """A pool of `pool` units, and what the tree holds of it.
 
     free: free units. evictable, locked: those in the tree, by whether a sequence holds
-    them. evicted: those forgotten so far. unit_bytes: of one.
+    them. evicted: those evicted to make room so far. unit_bytes: of one.
     """
 
     def __init__(self, pool: int, unit_bytes: int) -> None:
@@ -96,13 +96,17 @@ class SecondPool:
             self.evictable += self.size(node)
 
     def drop(self, node: HybridNode) -> None:
-        """Evict the unlocked units of `node`."""
+        """Evict the unlocked units of `node`, for room."""
+        self.evicted += self.size(node)
+        self.discard(node)
+
+    def discard(self, node: HybridNode) -> None:
+        """Free the unlocked units of `node`."""
         if node.part_locks:
             raise InvariantError("what a sequence holds is forgotten")
         units = self.size(node)
         self.recency.remove(node)
         self.evictable -= units
-        self.evicted += units
         self.free += units
 
     def forgotten(self, node: HybridNode) -> None:

@@ -17,11 +17,14 @@ class StateWalk(Walk):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StatePart(SecondPool):
-    """most: states kept on one path; None: no limit."""
+    """most: states kept on one path; None: no limit. thinned: states dropped because their path
+    had more; they are no evictions.
+    """
 
     def __init__(self, pool: int, unit_bytes: int, most: int | None = None) -> None:
         super().__init__(pool, unit_bytes)
         self._most = most
+        self.thinned = 0
 
     def size(self, node: HybridNode) -> int:
         return 1
@@ -61,5 +64,6 @@ class StatePart(SecondPool):
             if excess <= 0 or holder is tail:
                 break
             if not holder.part_locks and len(holder.children) == 1:
-                self.drop(holder)
+                self.discard(holder)
+                self.thinned += 1
                 excess -= 1

@@ -48,6 +48,11 @@ class DecodingScheduler(Scheduler):
         self._in_flight = InFlight()
         self._outputs = Outputs(self.batch, self._in_flight)
 
+    @property
+    def step_in_flight(self) -> bool:
+        """Whether a step has been scheduled and not returned."""
+        return bool(self._in_flight)
+
     def members(self, plan: Plan) -> list[Sequence]:
         """The batch that was just planned, in its order."""
         return list(self.decoders)
