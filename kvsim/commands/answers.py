@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,36 +9,45 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kvsim.commands.progress import LINE_EVERY_S, TextLines
+from kvsim.commands.progress import Ticker
 
 if TYPE_CHECKING:
     from kvsim.whatif.findings import Findings
-    from kvsim.whatif.runner import TaskRunner
+    from kvsim.whatif.runner import TaskRunner, TurnOfRuns
 
 
 @contextmanager
-def status_line() -> Iterator[Callable[[str], None]]:
-    """A function that shows a text on stderr while something runs; where that is no terminal, as a
-    line now and then.
+def status_line(first: str = "simulating") -> Iterator[Callable[[str], None]]:
+    """A function that shows a text on stderr while something runs, `first` before the first call;
+    where that is no terminal, as a line every five seconds.
     """
     if not sys.stderr.isatty():
-        yield TextLines(LINE_EVERY_S, time.monotonic).show
+        with Ticker(first) as ticker:
+            yield ticker.show
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("") as status:
+    with Console(stderr=True).status(first) as status:
         yield status.update
 
 
 @contextmanager
-def task_runner(jobs: int | None) -> Iterator["TaskRunner"]:
-    """A runner of tasks in `jobs` processes, the number of its runs on a terminal's stderr."""
+def task_runner(jobs: int | None, name: str = "") -> Iterator["TaskRunner"]:
+    """A runner of tasks in `jobs` processes, that says on stderr how many of its runs are done.
+    name: of what they are of.
+    """
     from kvsim.whatif.backends import BACKENDS
     from kvsim.whatif.runner import TaskRunner
 
     backend = BACKENDS.get("processes")(jobs=jobs)
     with status_line() as show:
-        yield TaskRunner(backend, lambda runs: show(f"{runs} runs"))
+
+        def told(turn: TurnOfRuns) -> None:
+            before = f", {turn.before:,} before" if turn.before else ""
+            runs = f"turn {turn.number}, {turn.done:,} of {turn.total:,} runs{before}"
+            show(f"{name}: {runs}" if name else runs)
+
+        yield TaskRunner(backend, told)
 
 
 def write(findings: "Findings", folder: Path, name: str) -> Path:

@@ -74,6 +74,6 @@ def cache(
     )
     question.check()
     simulation = Simulation(Scenario.load(scenario, set_ or []))
-    with status_line() as show:
+    with status_line("one pass over all prompts") as show:
         found = cache_answer(simulation, question, show)
     answer(cache_findings(found, simulation.resolved()), as_json=as_json)

@@ -77,7 +77,7 @@ def doctor(
     chosen = {"allocator": allocator, "only": only, "step_time": step_time, "set_": set_ or []}
     with _subjects(target, StreamLimits(requests, 3 * repeat), chosen) as (subjects, several):
         for subject in subjects:
-            with task_runner(jobs) as runner:
+            with task_runner(jobs, subject.name or "") as runner:
                 diagnosis = _examined(subject, runner, repeat, several)
             if isinstance(diagnosis, RunRefused):
                 answers.append({"run": diagnosis.name, "refused": diagnosis.reason})

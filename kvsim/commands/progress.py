@@ -1,19 +1,60 @@
-"""Progress on stderr: bars on a terminal, else a plain line now and then."""
+"""Progress on stderr: bars on a terminal, else a plain line every five seconds."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Self
 
 Moved = Callable[[str, int, int], None]
 LINE_EVERY_S = 5.0
 
 
+class Ticker:
+    """Prints `text` and the time passed as a line on stderr, every `every_s` seconds while the
+    block runs; a short one prints nothing.
+
+    The lines come from a thread of their own, so also while one step takes long.
+    """
+
+    def __init__(self, text: str, every_s: float | None = None) -> None:
+        self.text = text
+        self._every_s = LINE_EVERY_S if every_s is None else every_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def show(self, text: str) -> None:
+        """Print this from now on."""
+        self.text = text
+
+    def _run(self) -> None:
+        began_s = time.monotonic()
+        while not self._over.wait(self._every_s):
+            passed_s = time.monotonic() - began_s
+            try:
+                print(f"{self.text}, {passed_s:.0f} s", file=sys.stderr, flush=True)
+            except (OSError, ValueError):  # nobody reads any more
+                return
+
+
 @contextmanager
 def bar(words: str, *more: str) -> Iterator[Callable[[int, int], None]]:
-    """One bar on a terminal's stderr, and a function to call with (how many are done, of how many).
-    more: the names of further columns, of `rich.progress`.
+    """One bar, and a function to call with (how many are done, of how many). words: of what. more:
+    the names of further columns of the bar, of `rich.progress`.
     """
+    if not sys.stderr.isatty():
+        with Ticker(words) as ticker:
+            yield lambda done, total: ticker.show(f"{words}: {done:,} of {total:,}")
+        return
     from rich import progress as columns
     from rich.console import Console
 
@@ -28,10 +69,20 @@ def bar(words: str, *more: str) -> Iterator[Callable[[int, int], None]]:
 @contextmanager
 def progress(labels: Sequence[str] = (), noun: str = "requests") -> Iterator[Moved]:
     """A function to call with (label, how many are done, how many in all). labels: those known
-    before. noun: of what.
+    before, one after the other. noun: of what.
     """
     if not sys.stderr.isatty():
-        yield Lines(LINE_EVERY_S, time.monotonic, noun).moved
+        nothing = f"no {noun} yet"
+        with Ticker(_line(labels[0], labels, nothing) if labels else nothing) as ticker:
+
+            def told(label: str, done: int, total: int) -> None:
+                share = 100 * done // max(total, 1)
+                count = f"{done:,} of {total:,} {noun} ({share} %)"
+                if done >= total and label in labels[:-1]:  # the next one begins
+                    label, count = labels[labels.index(label) + 1], nothing
+                ticker.show(_line(label, labels, count))
+
+            yield told
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -48,37 +99,8 @@ def progress(labels: Sequence[str] = (), noun: str = "requests") -> Iterator[Mov
         yield moved
 
 
-class TextLines:
-    """Texts as plain lines, one each interval of a clock."""
-
-    def __init__(self, every_s: float, clock: Callable[[], float]) -> None:
-        self._every_s = every_s
-        self._clock = clock
-        self._began_s = self._shown_s = clock()
-
-    def show(self, text: str) -> None:
-        """Print it, if it is time."""
-        now_s = self._clock()
-        if now_s - self._shown_s >= self._every_s:
-            self._shown_s = now_s
-            print(f"{text}, {now_s - self._began_s:.0f} s", file=sys.stderr, flush=True)
-
-
-class Lines:
-    """Plain lines of progress, one each interval of a clock; a short run has none."""
-
-    def __init__(self, every_s: float, clock: Callable[[], float], noun: str = "requests") -> None:
-        self._every_s = every_s
-        self._clock = clock
-        self._noun = noun
-        self._began_s = self._printed_s = clock()
-
-    def moved(self, label: str, done: int, total: int) -> None:
-        """Say it, if it is time."""
-        now_s = self._clock()
-        if now_s - self._printed_s < self._every_s:
-            return
-        self._printed_s = now_s
-        share = 100 * done // max(total, 1)
-        words = f"{label}: {done:,} of {total:,} {self._noun} ({share} %)"
-        print(f"{words}, {now_s - self._began_s:.0f} s", file=sys.stderr, flush=True)
+def _line(label: str, labels: Sequence[str], count: str) -> str:
+    """`paged (2 of 3): 512 of 1,000 requests (51 %)`; of one alone no place."""
+    if len(labels) < 2 or label not in labels:
+        return f"{label}: {count}"
+    return f"{label} ({labels.index(label) + 1} of {len(labels)}): {count}"

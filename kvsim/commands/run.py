@@ -40,7 +40,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json only.")] = False,
 ) -> None:
     """Simulate a scenario: the same requests under every allocator that it lists."""
-    from kvsim.commands.progress import progress
+    from kvsim.commands.progress import Ticker, progress
     from kvsim.plumbing.errors import InputError
     from kvsim.plumbing.extras import need
     from kvsim.plumbing.writing import check_writable
@@ -49,7 +49,8 @@ def run(
 
     if out is None and not page:
         raise InputError("nothing is written", where="--no-page", remedy="give --out DIR")
-    simulation = Simulation(Scenario.load(scenario, set_ or []))
+    with Ticker("reading the scenario and its requests"):
+        simulation = Simulation(Scenario.load(scenario, set_ or []))
     spread = None
     if backend is not None or jobs is not None or address is not None:
         from kvsim.whatif.backends import BACKENDS
@@ -66,7 +67,8 @@ def run(
     result = _with_measured(result, scenario, set_ or [])
     try:
         if out is not None:
-            store.write(out, result, _page(result) if page else None)
+            with Ticker("writing the tables and the report" if page else "writing the tables"):
+                store.write(out, result, _page(result) if page else None)
     finally:  # what has been simulated is shown even if it cannot be kept
         _show(result, as_json)
     if out is not None and not as_json:

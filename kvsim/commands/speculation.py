@@ -16,7 +16,6 @@ def speculation(
 
     simulation = Simulation(Scenario.load(scenario, set_ or []))
     with status_line() as show:
-        show("with drafts, and without")
-        costs = speculation_costs(simulation)
+        costs = speculation_costs(simulation, show)
     findings = speculation_findings(costs, simulation.resolved())
     answer(findings, as_json=as_json, ensure_ascii=False)

@@ -10,7 +10,7 @@ from kvsim.engine.moments import ARRIVALS, LATE_ARRIVALS, ROUTED_ARRIVALS, call_
 from kvsim.request import Request, Stream
 
 Left = Callable[[int, int], None]
-EVERY = 256  # departures between two reports of progress
+MOST_BETWEEN = 256  # departures between two reports of progress; of few requests, a hundredth
 
 
 class Arrivals:
@@ -36,6 +36,7 @@ class Arrivals:
         self._at_once = LATE_ARRIVALS if routed else ARRIVALS
         self._progress = progress
         self._total = len(stream.requests)
+        self._every = min(max(self._total // 100, 1), MOST_BETWEEN)
         self._num_left = 0
         self._roots = [request for request in stream.requests if request.after is None]
         self._followers: dict[str, list[Request]] = {}
@@ -83,7 +84,7 @@ class Arrivals:
     def left(self, request: Request) -> None:
         """`request` has left: its follow-ups arrive after their pause."""
         self._num_left += 1
-        if self._progress is not None and (self._num_left % EVERY == 0 or not self.missing):
+        if self._progress is not None and (self._num_left % self._every == 0 or not self.missing):
             self._progress(self._num_left, self._total)
         if self._held:  # before requests that arrive now
             self._env.process(self._after(0, self._held.popleft(), self.submit))

@@ -21,6 +21,7 @@ many more of them the stream's output takes than it would have to.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple
 
 from kvsim.memory.options import AllocatorOptions
@@ -78,8 +79,14 @@ def attribute(
     """Every allocator of the scenario. progress: called with its label and what is simulated."""
     scenario = simulation.scenario
     check_alike(scenario, "attribute")
+    most = sum(1 + sum(1 for _ in options.removals()) for options in scenario.allocator)
+    runs = count(1)
+
+    def told(label: str, what: str) -> None:
+        progress(label, f"{what}: run {next(runs)} of at most {most}")
+
     return tuple(
-        _attribute(simulation, options, label, progress)
+        _attribute(simulation, options, label, told)
         for options, label in zip(scenario.allocator, scenario.labels(), strict=True)
     )
 

@@ -1,24 +1,39 @@
 """The runner of simulations that every what-if tool shares: each task is run once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
 from kvsim.whatif.backends import BackendOptions
 from kvsim.whatif.task import Task, TaskOutcome
 
 Row = Mapping[str, Any]
-Progress = Callable[[int], None]
+
+
+class TurnOfRuns(NamedTuple):
+    """How far the runs are that were asked for together. number: of such turns, from 1, since what
+    the next one asks depends on this one. done, total: simulations of this turn. before: of all
+    turns before it.
+    """
+
+    number: int
+    done: int
+    total: int
+    before: int
+
+
+Progress = Callable[[TurnOfRuns], None]
 
 
 class TaskRunner:
-    """A runner of tasks in a backend, each task once. num_runs: simulations so far; `progress` is
-    called with it.
+    """A runner of tasks in a backend, each task once. num_runs: simulations so far. progress:
+    called as each turn begins, and after each simulation.
     """
 
-    def __init__(self, backend: BackendOptions, progress: Progress = lambda runs: None) -> None:
+    def __init__(self, backend: BackendOptions, progress: Progress = lambda turn: None) -> None:
         self._backend = backend
         self._progress = progress
+        self._num_turns = 0
         self._known: dict[str, TaskOutcome] = {}
 
     @property
@@ -29,9 +44,14 @@ class TaskRunner:
     def run(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
         """The outcomes in order; InputError for one that failed by no fault of its scenario."""
         new = {task.key: task for task in tasks if task.key not in self._known}
+        before = self.num_runs
+        if new:
+            self._num_turns += 1
+            self._progress(TurnOfRuns(self._num_turns, 0, len(new), before))
         for outcome in self._backend.run(list(new.values())):
             if outcome.error is not None and not outcome.wrong_input:
                 raise InputError(f"a run failed: {outcome.error}")
             self._known[outcome.key] = outcome
-            self._progress(self.num_runs)
+            done = self.num_runs - before
+            self._progress(TurnOfRuns(self._num_turns, done, len(new), before))
         return [self._known[task.key] for task in tasks]

@@ -6,7 +6,8 @@ It takes hits where the last block of one must be computed again. Without drafts
 back, and every token waits for a step of its own.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kvsim.memory.options import AllocatorOptions
@@ -67,8 +68,12 @@ class SpeculationCost(NamedTuple):
         }
 
 
-def speculation_costs(simulation: Simulation) -> tuple[SpeculationCost, ...]:
-    """Every allocator of the scenario; InputError for a scenario that drafts nothing."""
+def speculation_costs(
+    simulation: Simulation, progress: Callable[[str], None] = lambda what: None
+) -> tuple[SpeculationCost, ...]:
+    """Every allocator of the scenario; InputError for a scenario that drafts nothing. progress:
+    called with what is simulated as it begins.
+    """
     scenario = simulation.scenario
     check_alone(scenario, "speculation")
     config = scenario.speculative_config
@@ -82,6 +87,12 @@ def speculation_costs(simulation: Simulation) -> tuple[SpeculationCost, ...]:
     without = scenario.model_copy(update={"speculative_config": None})
     plain = Simulation(without, simulation.stream)
     drafter = simulation.resolved()["provenance"]["drafter"]
+    runs, most = itertools.count(1), 2 * len(scenario.allocator)
+
+    def side(of: Simulation, options: AllocatorOptions, label: str, how: str) -> SpeculationSide:
+        progress(f"{label}, {how}: run {next(runs)} of {most}")
+        return _side(of, options, label)
+
     return tuple(
         SpeculationCost(
             label,
@@ -90,8 +101,8 @@ def speculation_costs(simulation: Simulation) -> tuple[SpeculationCost, ...]:
             drafter["weights_bytes"],
             drafter["state_bytes"],
             simulation.pool.sized_by,
-            _side(simulation, options, label),
-            _side(plain, options, label),
+            side(simulation, options, label, "with drafts"),
+            side(plain, options, label, "without"),
         )
         for options, label in zip(scenario.allocator, scenario.labels(), strict=True)
     )

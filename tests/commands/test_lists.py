@@ -6,7 +6,6 @@ import pytest
 from typer.testing import CliRunner
 
 from kvsim.cli import app
-from kvsim.commands.progress import Lines
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario, recipes
 
@@ -60,14 +59,3 @@ def test_models_say_what_a_simulation_has_of_them() -> None:
     assert "SGLang, approximate: exact with disable_overlap_schedule = true" in said
     assert "(lfm2-1.2b, lfm2-8b-a1b)." in said
     assert "TensorRT-LLM, approximate: no schedules" in said
-
-
-def test_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
-    now = [0.0]
-    lines = Lines(5.0, lambda: now[0])
-    for done in range(100):
-        now[0] += 0.2
-        lines.moved("paged", done, 1000)
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == "paged: 24 of 1,000 requests (2 %), 5 s"
-    assert 3 <= len(said) <= 4

@@ -2,14 +2,14 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from kvsim.cli import app
-from kvsim.commands import answers
-from kvsim.commands.progress import TextLines
+from kvsim.commands import progress
 from kvsim.engine.policies.victims import VICTIMS
 from kvsim.scenario import Scenario, load_tables
 from kvsim.simulation import Simulation
@@ -65,15 +65,25 @@ def test_a_drafters_file_beside_a_scenario_is_found_from_anywhere(
 def test_a_long_command_says_how_far_it_is_where_no_terminal_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock = iter([0.0, 1.0, 6.0, 7.0, 12.0])
-    lines = TextLines(5.0, lambda: next(clock))
-    for text in "abcd":
-        lines.show(text)
-    assert capsys.readouterr().err == "b, 6 s\nd, 12 s\n"
-    monkeypatch.setattr(answers, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.002)
+    with progress.progress(["paged", "radix"]) as moved:
+        moved("paged", 24, 1000)
+        time.sleep(0.05)  # one long step, and the lines go on
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) > 2
+    assert said[-1] == "paged (1 of 2): 24 of 1,000 requests (2 %), 0 s"
+    with progress.bar("points") as advance:
+        advance(3, 40)
+        time.sleep(0.05)
+    assert capsys.readouterr().err.splitlines()[-1] == "points: 3 of 40, 0 s"
+    time.sleep(0.01)
+    assert capsys.readouterr().err == ""  # the end of the block is the last of the lines
     words = ["cache", "chat", "--policies", "--set", "workload.num_requests=40", "--json"]
     found = []
-    for jobs, said in ("1", r"under lru: \d+ of 40 requests, \d+ s"), ("2", r"2 of \d+ eviction"):
+    for jobs, said in (
+        ("1", r"policy \d of \d+, under \w+: \d+ of 40 requests, \d+ s"),
+        ("2", r"\d of \d+ eviction"),
+    ):
         done = CliRunner().invoke(app, [*words, "--jobs", jobs])
         assert done.exit_code == 0, done.output
         assert re.search(said, done.stderr)

@@ -41,6 +41,7 @@ def runs(
     """
     from rich.console import Console
 
+    from kvsim.commands.answers import status_line
     from kvsim.commands.terminal_tables import numbers_table
     from kvsim.readers.detect import read_runs
     from kvsim.validate.runs.compare import compare_trials
@@ -55,9 +56,9 @@ def runs(
         ]  # fmt: skip
         typer.echo(json.dumps(trials, indent=1) if as_json else "\n".join(map(_line, trials)))
         return
-    options, stderr = _step_time(step_time, set_ or []), Console(stderr=True)
-    with stderr.status("") as status:
-        compared = compare_trials(folders, options, status.update)
+    options = _step_time(step_time, set_ or [])
+    with status_line("reading the runs") as show:
+        compared = compare_trials(folders, options, show)
     summaries = [one.summary() for one in compared]
     if out is not None:
         from kvsim.plumbing.writing import write_text

@@ -61,12 +61,12 @@ def compare_trials(
     folders: Sequence[Path], options: StepTimeOptions, progress: Progress | None = None
 ) -> list[Compared]:
     """All of them with these step times of their model, device and engine. progress: called with
-    each name.
+    each name, and which of how many it is.
     """
-    compared = []
-    for collection, trial in read_runs(folders):
+    compared, found = [], list(read_runs(folders))
+    for at, (collection, trial) in enumerate(found, 1):
         if progress is not None:
-            progress(trial.name)
+            progress(f"{trial.name}: run {at} of {len(found)}")
         try:
             form = options.build(hardware_of(trial.meta))
             compared.append(Compared(collection, trial, simulate_trial(trial, form)))

@@ -85,9 +85,13 @@ def compare_policies(
     backend = BACKENDS.get("processes")(jobs=jobs)
     names = list(EVICTION_POLICIES)
     if (jobs or most_jobs()) == 1:
-        for name in names:
-            options = _under(simulation, name)
-            yield policy_run(simulation, options, name, lambda at: progress(f"under {at}"))
+        for at, name in enumerate(names, 1):
+            options, place = _under(simulation, name), f"policy {at} of {len(names)}"
+
+            def told(where: str, place: str = place) -> None:
+                progress(f"{place}, under {where}")
+
+            yield policy_run(simulation, options, name, told)
         return
     progress(f"{len(names)} eviction policies side by side")
     table = scenario.model_dump(mode="json", exclude_none=True)

@@ -57,8 +57,8 @@ def compare_retention(
     if own is not None and own not in intervals:
         intervals.append(own)
     runs = []
-    for interval in intervals:
-        progress(str(interval))
+    for at, interval in enumerate(intervals, 1):
+        progress(f"{interval}: run {at} of {len(intervals)}")
         options = paged.model_copy(update={"prefix_cache_retention_interval": interval})
         summary = simulation.run(options, f"retention {interval}").summary
         runs.append(RetentionRun(interval, summary))
