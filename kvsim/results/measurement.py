@@ -16,9 +16,11 @@ from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.results.departures import Departures
 from kvsim.results.recorder import Recorder
+from kvsim.results.series import SERIES_COLUMNS
 from kvsim.results.steady import fed_until, find_steady
 from kvsim.results.summary import ClassShares, NoWindow, WindowMemory, WindowSummary
 
+RUNNING = SERIES_COLUMNS.index("num_running")
 MIN_REQUESTS = 100  # to look for a steady part of
 # A queue grew if it was longer in each quarter of the arrivals than in the one before, and so many
 # of the requests, and this share of them, had not been started when the last one came.
@@ -45,9 +47,10 @@ class WindowOptions(Options):
 def measure_window(recorder: Recorder, options: WindowOptions) -> WindowSummary | NoWindow:
     """The numbers of the window of a run, or why there is none.
 
-    Its edges move inwards to moments at
-    which a sequence came or left, so that its means are exact. Requests count by their arrival for
-    latencies and by their end for rates; waiting_mean counts those that no step has taken in yet.
+    Its edges move inwards to moments at which a sequence came or left, so that its means are exact;
+    of several replicas, the ledger of each goes from the last such moment of its own to another.
+    Requests count by their arrival for latencies and by their end for rates; waiting_mean counts
+    those that no step has taken in yet.
     """
     done = Departures.of(recorder)
     origin = max(recorder.first_arrival_ps, 0)
@@ -59,7 +62,7 @@ def measure_window(recorder: Recorder, options: WindowOptions) -> WindowSummary 
         found, reason = "", f"fewer than {MIN_REQUESTS} requests were served"
         start = end = 0
     else:
-        times, running, _ = _marks(recorder)
+        times, running = _marks(recorder)
         until_ps = fed_until(recorder.finished, done.finish_ps)
         start, end, reason = find_steady(times, running, int(done.arrival_ps.min()), until_ps)
         found = "steady"
@@ -73,7 +76,7 @@ def _measured(
     recorder: Recorder, done: Departures, found: str, start_ps: int, end_ps: int, origin_ps: int
 ) -> WindowSummary | None:
     """The numbers between the outermost marks within start_ps <= t <= end_ps, if there are two."""
-    times, running, booked = _marks(recorder)
+    times, running = _marks(recorder)
     low = int(np.searchsorted(times, start_ps))
     high = int(np.searchsorted(times, end_ps, side="right")) - 1
     if high <= low:
@@ -84,8 +87,8 @@ def _measured(
     came = (done.arrival_ps >= start) & (done.arrival_ps <= end)
     waited = np.clip(done.scheduled_ps, start, end) - np.clip(done.arrival_ps, start, end)
     held = np.diff(times[low : high + 1]) * running[low:high].astype(np.float64)
-    whole = recorder.capacity_bytes * int(booked[high] - booked[low])
-    shares = (_sums(recorder, high) - _sums(recorder, low)) / whole
+    (first, booked), (last, all_booked) = _sums(recorder, low), _sums(recorder, high)
+    shares = (last - first) / (all_booked - booked)
     latencies = done.only(came).latencies()
     return WindowSummary(
         found=found,
@@ -105,24 +108,24 @@ def _measured(
     )
 
 
-def _marks(recorder: Recorder) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Times (n + 1,) of the marks and of the end, sequences running between them (n,), and the ps
-    booked before each time (n + 1,).
+def _marks(recorder: Recorder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Times (n + 1,) of the marks up to the end, and of the end; sequences running between them
+    (n,).
     """
     rows = recorder.rows()
     marked = np.frombuffer(recorder.marks, dtype=np.int64)
-    booked = np.concatenate([[0], np.cumsum(rows[:, 1] - rows[:, 0])])
-    times = np.append(rows[marked, 0], recorder.end_ps)
-    return times, rows[marked, 3], np.append(booked[marked], recorder.total_ps)
+    marked = marked[rows[marked, 0] <= recorder.end_ps]
+    return np.append(rows[marked, 0], recorder.end_ps), rows[marked, RUNNING]
 
 
-def _sums(recorder: Recorder, mark: int) -> NDArray[np.float64]:
-    """(classes,) bytes * ps up to a mark, or up to the end."""
+def _sums(recorder: Recorder, mark: int) -> tuple[NDArray[np.float64], int]:
+    """(classes,) bytes * ps up to a mark, or up to the end, and bytes of the pool * ps."""
     if mark < len(recorder.marks):
-        sums = recorder.time_sum_before(recorder.marks[mark])
+        row = recorder.marks[mark]
+        sums, whole = recorder.time_sum_before(row), recorder.pool_sum_before(row)
     else:
-        sums = recorder.time_sum
-    return np.array([float(total) for total in sums])
+        sums, whole = recorder.time_sum, recorder.capacity_bytes * recorder.total_ps
+    return np.array([float(total) for total in sums]), whole
 
 
 def queue_grew(recorder: Recorder) -> tuple[int, int] | None:

@@ -1,13 +1,19 @@
-"""The books of several replicas as one: their pools side by side, their requests together."""
+"""The books of several replicas as one: their pools side by side, their requests together.
+
+Sums are exact. What is shown over time is not: a row of a replica says where the ledger was at its
+two ends, and where another replica's row begins in between, a straight line is read off. So nothing
+of the summary is taken from the merged series, as it would depend on how many steps were taken at
+once.
+"""
 
 from array import array
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kvsim.memory.ledger import CLASSES, IDLE
-from kvsim.results.class_sums import weighted_sums
 from kvsim.results.departed import Finished
 from kvsim.results.recorder import Recorder
 from kvsim.results.series import SERIES_COLUMNS
@@ -15,145 +21,193 @@ from kvsim.results.series import SERIES_COLUMNS
 Rows = NDArray[np.int64]
 FIRST = SERIES_COLUMNS.index(f"{CLASSES[0]}_bytes")
 LAST = FIRST + len(CLASSES)
-HELD = ("used", "reserved", "overprovisioned", "rounding", "transient")
 METADATA = CLASSES.index("metadata")
+STEPS, RUNNING, WAITING = (
+    SERIES_COLUMNS.index(name) for name in ("steps", "num_running", "num_waiting")
+)
+ADDED = ("steps", "outside_steps", "running_sum", "waiting_sum", "saved_sum")
 
 
-class MergedRecorder(Recorder):
-    """A recorder whose series is linear between its rows. time_totals, step_totals: of each class,
-    exact. time_before: (rows, classes) bytes * ps before each row, as the series has them.
+class Pool:
+    """One replica's rows from start_ps to end_ps without gaps. Where it booked nothing its pool was
+    empty. numbers: of each row, its own row; -1: nothing was booked.
     """
 
-    def __init__(self, capacity_bytes: int) -> None:
-        super().__init__(capacity_bytes)
-        self.time_totals = [0] * len(CLASSES)
-        self.step_totals = [0] * len(CLASSES)
-        self.time_before = np.zeros((0, len(CLASSES)))
+    def __init__(self, recorder: Recorder, start_ps: int, end_ps: int) -> None:
+        self.recorder, self.start_ps, self.end_ps = recorder, start_ps, end_ps
+        own = recorder.rows()
+        numbers = np.flatnonzero(own[:, 1] > own[:, 0])
+        own = own[numbers]
+        starts = np.concatenate([[start_ps], own[:, 1]])
+        ends = np.concatenate([own[:, 0], [end_ps]])
+        gaps = np.flatnonzero(ends > starts)
+        empty = np.zeros((len(gaps), len(SERIES_COLUMNS)), dtype=np.int64)
+        empty[:, 0], empty[:, 1] = starts[gaps], ends[gaps]
+        for column in (FIRST, LAST):
+            empty[:, column : column + len(CLASSES)] = self.unused
+        rows = np.concatenate([own, empty])
+        order = np.argsort(rows[:, 0], kind="stable")
+        self.rows: Rows = rows[order]
+        self.numbers = np.concatenate([numbers, np.full(len(gaps), -1)])[order]
+        self._empty = empty
 
-    @property
+    @cached_property
+    def unused(self) -> list[int]:
+        """Bytes of each class while no sequence is there."""
+        own = self.recorder.rows()
+        metadata = int(own[0, FIRST + METADATA]) if len(own) else 0
+        usage = [0] * len(CLASSES)
+        usage[METADATA], usage[IDLE] = metadata, self.recorder.capacity_bytes - metadata
+        return usage
+
+    @cached_property
+    def moments(self) -> NDArray[np.int64]:
+        """Of the marks: when sequences came or left."""
+        marks = np.frombuffer(self.recorder.marks, dtype=np.int64)
+        found: NDArray[np.int64] = self.recorder.rows()[marks, 0]
+        return found
+
     def time_sum(self) -> list[int]:
-        return self.time_totals
+        """Bytes * ps of each class from start_ps to end_ps."""
+        return self._with_empty(self.recorder.time_sum, self.end_ps)
 
-    @property
-    def step_sum(self) -> list[int]:
-        return self.step_totals
+    def before(self, moment_ps: int) -> tuple[list[int], int]:
+        """Up to the last mark that is not after moment_ps: bytes * ps of each class, and of all.
+        Before the first and after the last of its rows nothing moves, and any moment is a mark.
+        """
+        own = self.recorder.rows()
+        nothing = [0] * len(CLASSES)
+        if not len(own) or moment_ps <= own[0, 0]:
+            return self._until(nothing, moment_ps)
+        if moment_ps >= own[-1, 1]:
+            return self._until(self.recorder.time_sum, moment_ps)
+        at = int(np.searchsorted(self.moments, moment_ps, "right")) - 1
+        if at < 0:
+            return self._until(nothing, int(own[0, 0]))
+        booked = self.recorder.time_sum_before(self.recorder.marks[at])
+        return self._until(booked, int(self.moments[at]))
 
-    def time_sum_before(self, row: int) -> list[int]:
-        if row >= len(self.time_before):
-            return self.time_totals
-        return [round(total) for total in self.time_before[row].tolist()]
+    def _until(self, booked: list[int], moment_ps: int) -> tuple[list[int], int]:
+        capacity = self.recorder.capacity_bytes
+        return self._with_empty(booked, moment_ps), capacity * (moment_ps - self.start_ps)
 
+    def _with_empty(self, booked: list[int], moment_ps: int) -> list[int]:
+        ends = np.minimum(self._empty[:, 1], moment_ps)
+        empty_ps = sum(np.maximum(ends - self._empty[:, 0], 0).tolist())
+        return [total + each * empty_ps for total, each in zip(booked, self.unused, strict=True)]
 
-def merged(recorders: Sequence[Recorder]) -> Recorder:
-    """One recorder for replicas of one clock. Sums are exact; the series has a row from each moment
-    at which some replica's has one to the next, and is linear in between.
-    """
-    if len(recorders) == 1:
-        return recorders[0]
-    found = MergedRecorder(sum(each.capacity_bytes for each in recorders))
-    begins = [each.first_arrival_ps for each in recorders if each.first_arrival_ps >= 0]
-    rows = [each.rows() for each in recorders]
-    ends = [int(each[-1, 1]) for each in rows if len(each)]
-    found.first_arrival_ps = min(begins, default=-1)
-    found.end_ps = max(each.end_ps for each in recorders)
-    if ends:
-        _books(
-            found, recorders, rows, min(int(each[0, 0]) for each in rows if len(each)), max(ends)
-        )
-    for each in recorders:
-        found.steps += each.steps
-        found.outside_steps += each.outside_steps
-        found.running_sum += each.running_sum
-        found.waiting_sum += each.waiting_sum
-        found.saved_sum += each.saved_sum
-        found.gaps.extend(each.gaps)
-        found.late_gaps.extend(each.late_gaps)
-        found.rejected += each.rejected
-        found.failures += each.failures
-        if each.tier_hits is not None:
-            found.tier_hits = (found.tier_hits or {}) | each.tier_hits
-        for sums, own in (
-            (found.part_sums, each.part_sums),
-            (found.time_totals, each.time_sum),
-            (found.step_totals, each.step_sum),
-        ):
-            for at, total in enumerate(own):
-                sums[at] += total
-    _departures(found, recorders)
-    return found
-
-
-def _filled(recorder: Recorder, rows: Rows, start: int, end: int) -> tuple[Rows, list[int]]:
-    """The rows of a replica from start to end without gaps, and for each the number of its own row,
-    -1 for those in which nothing was booked: its pool was empty.
-    """
-    metadata = int(rows[0, FIRST + METADATA]) if len(rows) else 0
-    usage = [0] * len(CLASSES)
-    usage[METADATA], usage[IDLE] = metadata, recorder.capacity_bytes - metadata
-    found, numbers, at = [], [], start
-    for number, row in enumerate(rows):
-        if row[0] > at:
-            found.append(np.array([at, row[0], 0, 0, 0, *usage, *usage]))
-            numbers.append(-1)
-        if row[1] > row[0]:
-            found.append(row)
-            numbers.append(number)
-        at = max(at, int(row[1]))
-    if at < end:
-        found.append(np.array([at, end, 0, 0, 0, *usage, *usage]))
-        numbers.append(-1)
-    return np.array(found), numbers
-
-
-def _books(
-    found: MergedRecorder, recorders: Sequence[Recorder], rows: Sequence[Rows], start: int, end: int
-) -> None:
-    """The ledger over time."""
-    filled = [_filled(each, own, start, end) for each, own in zip(recorders, rows, strict=True)]
-    edges = np.unique(np.concatenate([own[:, :2].ravel() for own, _ in filled]))
-    series = np.zeros((len(edges) - 1, len(SERIES_COLUMNS)), dtype=np.int64)
-    series[:, 0], series[:, 1] = edges[:-1], edges[1:]
-    for recorder, (own, numbers) in zip(recorders, filled, strict=True):
-        at = np.searchsorted(own[:, 0], edges[:-1], "right") - 1
-        mine = own[at]
+    def at(self, edges: NDArray[np.int64]) -> Rows:
+        """The rows between each two neighbouring edges, with the ledger at these. Rounded down but
+        for the class idle, so that this is none below zero; steps are those that begin there.
+        """
+        place = np.searchsorted(self.rows[:, 0], edges[:-1], "right") - 1
+        mine = self.rows[place]
+        found = mine.copy()
+        found[:, 0], found[:, 1] = edges[:-1], edges[1:]
+        found[:, STEPS] = np.where(edges[:-1] == mine[:, 0], mine[:, STEPS], 0)
         length = (mine[:, 1] - mine[:, 0]).astype(float)
         first, last = mine[:, FIRST:LAST], mine[:, LAST:]
         for column, edge in ((FIRST, edges[:-1]), (LAST, edges[1:])):
             share = ((edge - mine[:, 0]) / length)[:, None]
-            series[:, column : column + len(CLASSES)] += np.rint(
-                first + (last - first) * share
-            ).astype(np.int64)
-        series[:, 2] += np.where(edges[:-1] == mine[:, 0], mine[:, 2], 0)
-        series[:, 3:5] += mine[:, 3:5]
-        empty = own[np.array(numbers) < 0]
-        (nothing,) = weighted_sums(empty[:, FIRST:LAST], [empty[:, 1] - empty[:, 0]])
-        for place, total in enumerate(nothing):
-            found.time_totals[place] += total
-        for name, held in recorder.part_series.items():
-            values = np.append(np.array(held, dtype=np.int64), 0)
-            row = np.array(numbers)[at]
-            shown = np.where((row >= 0) & (row < len(held)), values[np.minimum(row, len(held))], 0)
-            before = np.array(found.part_series.get(name, array("q", bytes(8 * len(series)))))
-            found.part_series[name] = array("q", (before + shown).tolist())
-    for column in (FIRST, LAST):  # rounding apart, the classes sum to the capacity
-        part = series[:, column : column + len(CLASSES)]
-        part[:, IDLE] += found.capacity_bytes - part.sum(axis=1)
-    found.series.frombytes(series.tobytes())
-    found.total_ps = end - start
-    both = np.concatenate([series[:, FIRST:LAST], series[:, LAST:]])
-    found.peak_used = int(both[:, CLASSES.index("used")].max())
-    found.peak_allocated = int(both[:, [CLASSES.index(name) for name in HELD]].sum(axis=1).max())
-    lasts = series[:, 1] - series[:, 0]
-    means = (series[:, FIRST:LAST] + series[:, LAST:]) / 2.0
-    sums = np.vstack([np.zeros(len(CLASSES)), np.cumsum(means * lasts[:, None], axis=0)])[:-1]
-    found.time_before = sums
-    found.marks.extend(range(len(series)))
-    found.num_rows = len(series)
+            part = first + np.floor((last - first) * share).astype(np.int64)
+            part[:, IDLE] += self.recorder.capacity_bytes - part.sum(axis=1)
+            found[:, column : column + len(CLASSES)] = part
+        return found
+
+    def parts_at(self, edges: NDArray[np.int64], held: "array[int]") -> NDArray[np.int64]:
+        """Of a part of a class, bytes in the first step of the row that holds each edge."""
+        place = np.searchsorted(self.rows[:, 0], edges[:-1], "right") - 1
+        row = self.numbers[place]
+        values = np.append(np.array(held, dtype=np.int64), 0)
+        booked = (row >= 0) & (row < len(held))
+        return np.where(booked, values[np.minimum(row, len(held))], 0)
 
 
-def _departures(found: Recorder, recorders: Sequence[Recorder]) -> None:
-    """The sequences that finished, in the order of their end."""
-    moments = np.concatenate([np.frombuffer(each.finish_ps, dtype=np.int64) for each in recorders])
-    order = np.argsort(moments, kind="stable")
-    found.finish_ps.frombytes(moments[order].tobytes())
-    found.finished = Finished.together([each.finished for each in recorders], order.tolist())
+class MergedRecorder(Recorder):
+    """The recorder of several replicas. Its peaks are those of the replica with the highest."""
+
+    def __init__(self, recorders: Sequence[Recorder]) -> None:
+        super().__init__(sum(each.capacity_bytes for each in recorders))
+        self._parts = tuple(recorders)
+        begins = [each.first_arrival_ps for each in recorders if each.first_arrival_ps >= 0]
+        self.first_arrival_ps = min(begins, default=-1)
+        self.end_ps = max(each.end_ps for each in recorders)
+        for each in recorders:
+            for name in ADDED:
+                setattr(self, name, getattr(self, name) + getattr(each, name))
+            self.part_sums = [sum(two) for two in zip(self.part_sums, each.part_sums, strict=True)]
+            self.gaps.extend(each.gaps)
+            self.late_gaps.extend(each.late_gaps)
+            self.rejected += each.rejected
+            self.failures += each.failures
+            if each.tier_hits is not None:
+                self.tier_hits = (self.tier_hits or {}) | each.tier_hits
+        self._pools: list[Pool] = []
+        used = [each.rows() for each in recorders if each.num_rows]
+        if used:
+            start_ps = min(int(each[0, 0]) for each in used)
+            end_ps = max(int(each[-1, 1]) for each in used)
+            self.total_ps = end_ps - start_ps
+            self._pools = [Pool(each, start_ps, end_ps) for each in recorders]
+            self._show()
+        self._depart()
+
+    def _show(self) -> None:
+        """The ledger over time, a row from each moment at which some replica has one."""
+        pools = self._pools
+        edges = np.unique(np.concatenate([pool.rows[:, :2].ravel() for pool in pools]))
+        series = np.zeros((len(edges) - 1, len(SERIES_COLUMNS)), dtype=np.int64)
+        for pool in pools:
+            series += pool.at(edges)
+            for name, held in pool.recorder.part_series.items():
+                before = np.array(self.part_series.get(name, array("q", bytes(8 * len(series)))))
+                shown = before + pool.parts_at(edges, held)
+                self.part_series[name] = array("q", shown.tolist())
+        series[:, 0], series[:, 1] = edges[:-1], edges[1:]
+        self.series.frombytes(series.tobytes())
+        self.num_rows = len(series)
+        moments = np.unique(np.concatenate([pool.moments for pool in pools]))
+        self.marks.frombytes(np.searchsorted(edges, moments).astype(np.int64).tobytes())
+
+    def _depart(self) -> None:
+        """The sequences that finished, in the order of their end."""
+        parts = self._parts
+        moments = np.concatenate([np.frombuffer(each.finish_ps, dtype=np.int64) for each in parts])
+        order = np.argsort(moments, kind="stable")
+        self.finish_ps.frombytes(moments[order].tobytes())
+        self.finished = Finished.together([each.finished for each in parts], order.tolist())
+
+    @property
+    def peaks(self) -> tuple[float, float]:
+        found = [each.peaks for each in self._parts]
+        return max(used for used, _ in found), max(allocated for _, allocated in found)
+
+    @property
+    def pool_steps(self) -> int:
+        return sum(each.pool_steps for each in self._parts)
+
+    @property
+    def time_sum(self) -> list[int]:
+        return _sums([pool.time_sum() for pool in self._pools])
+
+    @property
+    def step_sum(self) -> list[int]:
+        return _sums([each.step_sum for each in self._parts])
+
+    def time_sum_before(self, row: int) -> list[int]:
+        """Each replica's up to its own last mark before `row`."""
+        moment_ps = int(self.rows()[row, 0])
+        return _sums([pool.before(moment_ps)[0] for pool in self._pools])
+
+    def pool_sum_before(self, row: int) -> int:
+        moment_ps = int(self.rows()[row, 0])
+        return sum(pool.before(moment_ps)[1] for pool in self._pools)
+
+
+def _sums(parts: Sequence[Sequence[int]]) -> list[int]:
+    return [sum(each) for each in zip([0] * len(CLASSES), *parts, strict=True)]
+
+
+def merged(recorders: Sequence[Recorder]) -> Recorder:
+    """One recorder for replicas of one clock."""
+    return recorders[0] if len(recorders) == 1 else MergedRecorder(recorders)

@@ -153,14 +153,15 @@ def memory(
         parts["cached_prompts"] = sums["cached"] - sum(others)
     held = sum(sums[name] for name in _HELD)
     logical = held + recorder.saved_sum
+    peak_used, peak_allocated = recorder.peaks
     return MemorySummary(
         capacity_bytes=capacity,
         capacity_tokens=capacity // token_bytes if token_bytes else 0,
         time_mean=_shares(time_sum, whole),
         parts={name: total / whole for name, total in parts.items() if total},
-        step_mean=_shares(recorder.step_sum, capacity * recorder.steps),
-        peak_used=recorder.peak_used / capacity,
-        peak_allocated=recorder.peak_allocated / capacity,
+        step_mean=_shares(recorder.step_sum, recorder.pool_steps),
+        peak_used=peak_used,
+        peak_allocated=peak_allocated,
         sharing_savings=(recorder.saved_sum / logical if logical else 0.0) if shares else None,
     )
 

@@ -188,6 +188,16 @@ class Recorder:
         return end
 
     @property
+    def peaks(self) -> tuple[float, float]:
+        """The largest shares of the pool that were used, and that were allocated."""
+        return self.peak_used / self.capacity_bytes, self.peak_allocated / self.capacity_bytes
+
+    @property
+    def pool_steps(self) -> int:
+        """Bytes of the pool * steps."""
+        return self.capacity_bytes * self.steps
+
+    @property
     def time_sum(self) -> list[int]:
         """Bytes * ps of each class."""
         return self._whole_sums().ps
@@ -200,6 +210,11 @@ class Recorder:
     def time_sum_before(self, row: int) -> list[int]:
         """Bytes * ps of each class in all rows before `row`."""
         return self._sums_before(row).ps
+
+    def pool_sum_before(self, row: int) -> int:
+        """Bytes of the pool * ps in all rows before `row`."""
+        rows = self.rows()[:row]
+        return self.capacity_bytes * int((rows[:, 1] - rows[:, 0]).sum())
 
     def step_sum_before(self, row: int) -> list[int]:
         """Bytes * steps of each class in all rows before `row`."""

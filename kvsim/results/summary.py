@@ -90,8 +90,8 @@ class MemorySummary(SummaryPart):
     shares over time of those parts of classes that occurred, by name (`kvsim.memory.parts`,
     `block_padding`, `cached_prompts`).
     peak_used: the largest share in class `used`; peak_allocated: the largest share that live
-    requests held. sharing_savings: 1 - physical / logical bytes that sequences held; None where the
-    allocator does not follow it.
+    requests held; of several replicas, those of the replica with the highest. sharing_savings:
+    1 - physical / logical bytes that sequences held; None where the allocator does not follow it.
     """
 
     capacity_bytes: Positive
