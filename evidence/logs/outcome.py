@@ -97,7 +97,7 @@ def compare(row: LogRow) -> Outcome:
     pool = sized.pool
     return found._replace(
         state="sized",
-        assumed=_open(row, packed=sized.plan.packed),
+        assumed=_open(row, packed=sized.plan.packed, samples=_samples(server)),
         log_gib=log_gib,
         pool_gib=pool.capacity_bytes / GIB,
         error=pool.capacity_bytes / GIB / log_gib - 1,
@@ -132,14 +132,23 @@ def _of_other_engine(found: Outcome, engine: str, row: LogRow) -> Outcome:
     )
 
 
-def _open(row: LogRow, *, packed: bool) -> tuple[str, ...]:
+def _samples(server: Server) -> bool:
+    """Whether the row, or its version, says which sampler runs."""
+    memory = server.memory
+    return (
+        memory.flashinfer_sampler is not None or not memory.version.sizing.flashinfer_if_installed
+    )
+
+
+def _open(row: LogRow, *, packed: bool, samples: bool = True) -> tuple[str, ...]:
     """Settings that decide the pool and that the row does not give. packed: windows take as much
-    as a step can add, which its limit says.
+    as a step can add, which its limit says. samples: the sampler is known.
     """
     given = {
         "gpu_memory_utilization": row.utilization is not None,
         KV_DTYPE: bool(row.kv_cache_dtype) or row.pool_gib is not None,
         "max_num_batched_tokens": row.max_num_batched_tokens is not None or not packed,
+        "flashinfer_sampler": samples,
     }
     return tuple(name for name, known in given.items() if not known)
 

@@ -22,6 +22,7 @@ class Deployment(NamedTuple):
     max_cudagraph_capture_size: tokens of the largest CUDA graph; None: the engine's default.
     drafter: the drafter; None: no tokens are drafted. adapters: LoRA adapters; None: none.
     flashinfer_sampler: FlashInfer samples top-p and top-k; None: as the version does by default.
+    first_start: nothing that the engine compiles is cached yet.
     """
 
     model: Model
@@ -36,6 +37,7 @@ class Deployment(NamedTuple):
     drafter: Drafter | None = None
     adapters: Adapters | None = None
     flashinfer_sampler: bool | None = None
+    first_start: bool = False
 
     @property
     def tp(self) -> int:
@@ -80,6 +82,12 @@ class Deployment(NamedTuple):
         v1/sample/ops/topk_topp_sampler.py).
         """
         return self.version.flashinfer_samples is not None and self.device.runs_cuda
+
+    @property
+    def compiles(self) -> bool:
+        """Whether this start fills the compiler's cache, and measures what it compiles."""
+        measures = self.version.benchmarks_compiled and self.device.runs_cuda
+        return self.first_start and measures and not self.enforce_eager
 
     @property
     def on_flashinfer(self) -> bool:

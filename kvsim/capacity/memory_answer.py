@@ -2,7 +2,7 @@
 `kvsim memory` for vLLM's pools.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -41,7 +41,8 @@ class MemoryQuestion(NamedTuple):
 
 class MemoryAnswer(NamedTuple):
     """sized: the pool of the GPU with the fewest blocks; device: its kind; devices: those of each
-    stage. fits: sequences by length.
+    stage. fits: sequences by length. first_start: the pool where nothing that the engine compiles
+    is cached; None where that is the same, or the one that was asked for.
     """
 
     model: Model
@@ -51,6 +52,7 @@ class MemoryAnswer(NamedTuple):
     max_model_len: int
     sized: Sized
     fits: list[SequencesFit]
+    first_start: Sized | None = None
 
 
 def memory_answer(question: MemoryQuestion) -> MemoryAnswer:
@@ -60,17 +62,21 @@ def memory_answer(question: MemoryQuestion) -> MemoryAnswer:
     sizing = question.memory.version.sizing
     seqs, tokens = sizing.default_limits(device.memory_bytes, device.name)
     exports = question.prefill_checkpoint_alignment is not None
-    sized = size(
-        model,
-        device,
-        question.memory,
-        options,
-        question.block_size,
-        question.max_num_seqs or seqs,
-        question.max_num_batched_tokens or tokens,
-        stage_devices=question.devices,
-        exports_states=exports,
-    )
+
+    def sized_by(memory: MemoryOptions) -> Sized:
+        return size(
+            model,
+            device,
+            memory,
+            options,
+            question.block_size,
+            question.max_num_seqs or seqs,
+            question.max_num_batched_tokens or tokens,
+            stage_devices=question.devices,
+            exports_states=exports,
+        )
+
+    sized = sized_by(question.memory)
     kept = sized.plan.caches_states
     if exports and not (kept and sizing.exports_states):
         raise InputError(
@@ -92,7 +98,22 @@ def memory_answer(question: MemoryQuestion) -> MemoryAnswer:
         for length in _lengths(question.num_tokens, longest)
     ]
     deciding = question.devices[sized.stage]
-    return MemoryAnswer(model, options, deciding, question.devices, longest, sized, fits)
+    first = _first_start(question.memory, sized_by)
+    if first is not None and first.pool.capacity_bytes == sized.pool.capacity_bytes:
+        first = None
+    return MemoryAnswer(model, options, deciding, question.devices, longest, sized, fits, first)
+
+
+def _first_start(memory: MemoryOptions, sized_by: Callable[[MemoryOptions], Sized]) -> Sized | None:
+    """The pool of a first start, where that is not the one asked for; None too where it leaves
+    nothing for KV.
+    """
+    if memory.first_start:
+        return None
+    try:
+        return sized_by(memory.model_copy(update={"first_start": True}))
+    except InputError:
+        return None
 
 
 def _lengths(given: Sequence[int], longest: int) -> list[int]:
@@ -175,7 +196,19 @@ def as_json(answer: MemoryAnswer) -> dict[str, Any]:
             ],
             "log": list(answer.sized.start_up.lines()),
         },
+        "first_start": answer.first_start and _first_start_figures(answer.first_start),
         "stages": [share._asdict() for share in answer.sized.stages],
         "drafter": answer.sized.drafter and answer.sized.drafter._asdict(),
         "sequences": [fit._asdict() for fit in answer.fits],
+    }
+
+
+def _first_start_figures(sized: Sized) -> dict[str, Any]:
+    pool = sized.pool
+    return {
+        "activation_bytes": pool.activation_bytes,
+        "pool_bytes": pool.capacity_bytes,
+        "num_gpu_blocks": pool.engine_num_gpu_blocks,
+        "kv_cache_size_tokens": pool.kv_cache_size_tokens,
+        "starts": sized.start_up.starts,
     }

@@ -59,8 +59,10 @@ class MemoryOptions(Options):
     drafter: "mtp", or a model (its name, or the path of its config.json) that drafts
     num_speculative_tokens ahead. max_loras, max_lora_rank: adapters that room is kept for.
     flashinfer_sampler: whether FlashInfer samples top-p and top-k (VLLM_USE_FLASHINFER_SAMPLER).
-    Default: false from 0.12 to 0.20, else true. The images of 0.8 to 0.11 have FlashInfer;
-    `pip install vllm` did not bring it. Then vLLM sorts the logits: 28 bytes more for each.
+    Default: true since 0.21, else false. The images of 0.8 to 0.11 have FlashInfer, and true is
+    theirs; `pip install vllm` did not bring it. Then vLLM sorts the logits: 28 bytes more for each.
+    first_start: without a cache of what vLLM compiles, as in a fresh container; since 0.12 the
+    compiler then holds a copy of the embedding, and later starts have more for KV.
     """
 
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
@@ -82,6 +84,7 @@ class MemoryOptions(Options):
     max_loras: int = Field(default=0, ge=0)
     max_lora_rank: int = Field(default=16, ge=1)
     flashinfer_sampler: bool | None = None
+    first_start: bool = False
 
     @field_validator("max_lora_rank")
     @classmethod

@@ -77,6 +77,7 @@ def size(
         _drafter(memory, drafter),
         Adapters(memory.max_loras, memory.max_lora_rank) if memory.max_loras else None,
         memory.flashinfer_sampler,
+        memory.first_start,
     )
     if memory.flashinfer_sampler and not deployment.has_flashinfer:
         raise InputError(
@@ -154,7 +155,13 @@ def _size_stage(
         weights = deployment.model.weight_bytes(deployment.tp) if whole else items.weights
         items = Items(weights, 0, 0, 0)
     check_capacity(capacity, block_size, block_bytes, sized_by)
-    log = start_up(plan, plan.num_blocks(capacity), deployment.version)
+    log = start_up(
+        plan,
+        plan.num_blocks(capacity),
+        deployment.version,
+        deployment.max_num_seqs,
+        eager=deployment.enforce_eager,
+    )
     pool = SizedPool(
         sized_by=sized_by,
         total_bytes=device.memory_bytes,

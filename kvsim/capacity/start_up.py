@@ -23,6 +23,8 @@ class StartUp(NamedTuple):
     kv_cache_size_tokens, max_concurrency: as logged for requests of max_model_len tokens.
     longest_tokens: tokens of the longest request that fits alone; an engine with fewer than
         max_model_len does not start. padding: (padding layers, layers) as warned of.
+    states_short_of: max_num_seqs, where there are fewer blocks of recurrent states and the engine
+        refuses that; None where it does not.
     """
 
     num_gpu_blocks: int
@@ -32,11 +34,28 @@ class StartUp(NamedTuple):
     max_model_len: int
     longest_tokens: int
     padding: tuple[tuple[int, int], ...] = ()
+    states_short_of: int | None = None
 
     @property
     def starts(self) -> bool:
-        """Whether one request of max_model_len tokens fits."""
-        return self.longest_tokens >= self.max_model_len
+        """Whether one request of max_model_len tokens fits, and a state of each sequence."""
+        return self.longest_tokens >= self.max_model_len and self.states_short_of is None
+
+    @property
+    def refusal(self) -> str:
+        """Why the engine does not start; empty where it does."""
+        if self.longest_tokens < self.max_model_len:
+            return (
+                f"{self.max_model_len:,} tokens do not fit; estimated maximum model length "
+                f"{self.longest_tokens:,}"
+            )
+        if self.states_short_of is not None:
+            return (
+                f"max_num_seqs ({self.states_short_of:,}) exceeds available Mamba cache blocks "
+                f"({self.num_gpu_blocks:,}); lower max_num_seqs to at most "
+                f"{self.num_gpu_blocks:,} or raise gpu_memory_utilization"
+            )
+        return ""
 
     def lines(self) -> tuple[str, ...]:
         """As the engine prints them, or the refusal behind its warnings."""
@@ -46,11 +65,7 @@ class StartUp(NamedTuple):
             for padding, layers in self.padding
         )
         if not self.starts:
-            return (
-                *warnings,
-                f"refused to start: {self.max_model_len:,} tokens do not fit; estimated maximum "
-                f"model length {self.longest_tokens:,}",
-            )
+            return *warnings, f"refused to start: {self.refusal}"
         return (
             *warnings,
             f"GPU KV cache size: {self.kv_cache_size_tokens:,} tokens",
@@ -59,8 +74,17 @@ class StartUp(NamedTuple):
         )
 
 
-def start_up(plan: CachePlan, num_blocks: int, version: SizingRules) -> StartUp:
-    """The log of an engine of this version with `num_blocks` blocks."""
+def start_up(
+    plan: CachePlan,
+    num_blocks: int,
+    version: SizingRules,
+    max_num_seqs: int = 0,
+    *,
+    eager: bool = False,
+) -> StartUp:
+    """The log of an engine of this version with `num_blocks` blocks. max_num_seqs: that each need a
+    state; eager: without CUDA graphs, whose capture needs them.
+    """
     longest = plan.serving.max_model_len
     concurrency = num_blocks / plan.printed_blocks_of(longest)
     if version.tokens_by_concurrency:
@@ -69,7 +93,11 @@ def start_up(plan: CachePlan, num_blocks: int, version: SizingRules) -> StartUp:
         shards = plan.serving.decode_context_parallel_size
         tokens = num_blocks // len(plan.groups) * plan.block_size * shards
     fits = _longest(plan, num_blocks - 1)
-    return StartUp(num_blocks, plan.block_size, tokens, concurrency, longest, fits)
+    found = StartUp(num_blocks, plan.block_size, tokens, concurrency, longest, fits)
+    needs_states = version.state_a_sequence and not eager
+    if needs_states and max_num_seqs > num_blocks and any(g.state_bytes for g in plan.groups):
+        return found._replace(states_short_of=max_num_seqs)
+    return found
 
 
 def _longest(plan: CachePlan, blocks: int) -> int:

@@ -145,18 +145,24 @@ class SizingRules:
     sampler_scratch_rows: its rows of 4-byte scratch as wide as the vocabulary, one a
         multiprocessor.
     flashinfer_samples: FlashInfer samples in its place unless configured; None: it never does.
+    flashinfer_if_installed: that depends on what is installed, which no option says.
     flashinfer_bytes_per_logit: bytes alive at its peak.
+    benchmarks_compiled: the compiler's first run measures its kernels on copies of what they read,
+        the embedding above all (config/compilation.py, `benchmark_combo_kernel`).
+    reserves_video_text: the states of a video are kept with room for the text of its time stamps.
     keeps_moe_workspace: the buffers of fused experts outlive the forward pass.
     runner: the models that the second model runner serves.
     runner_bytes_per_logit: bytes alive at the peak of that runner's sampler.
     runner_estimates_graphs: that runner estimates CUDA graphs.
-    non_torch_gib, non_torch_several_gib: GiB outside torch's allocator on one GPU, and on each of
-        several that NVLink 4 or its successors do not join.
+    non_torch_gib, non_torch_several_gib, non_torch_pcie_gib: GiB outside torch's allocator on one
+        GPU, on each of several that an older NVLink than the fourth joins, and on each without it.
     finds_nccl: the engine finds NCCL's buffers in use when it first looks, and NCCL connects an
         algorithm when it is first used (v1/worker/gpu_worker.py `init_device`, env_override.py);
         else they are charged, all connected.
     fused_all_reduce: all-reduces are fused with the norm behind them, in a workspace of FlashInfer
         with buffers of whole granules of a multicast, or as large as needed.
+    state_a_sequence: an engine with CUDA graphs starts only with a block of states for each of
+        max_num_seqs (config/compilation.py `resolve_cudagraph_mode_and_sizes`).
     tokens_by_concurrency: the log's KV cache tokens are max_concurrency * max_model_len; else
         blocks // groups * block_size.
     large_batch_bytes: devices of this memory or more take 16,384 tokens a step by default.
@@ -178,15 +184,20 @@ class SizingRules:
     sampler_bytes_per_logit: float = 38.0
     sampler_scratch_rows: int = 0
     flashinfer_samples: bool | None = False
+    flashinfer_if_installed: bool = False
     flashinfer_bytes_per_logit: float = 14.0
+    benchmarks_compiled: bool = False
+    reserves_video_text: bool = True
     keeps_moe_workspace: bool = False
     runner: SecondRunner = "none"
     runner_bytes_per_logit: float = 2.0
     runner_estimates_graphs: bool = False
     non_torch_gib: float = 0.13
     non_torch_several_gib: float = 0.55
+    non_torch_pcie_gib: float = 0.13
     finds_nccl: bool = False
     fused_all_reduce: FusedAllReduce = "none"
+    state_a_sequence: bool = False
     tokens_by_concurrency: bool = False
     large_batch_bytes: int | None = None
     small_tier: tuple[str, ...] = ("a100", "gb10")

@@ -63,11 +63,12 @@ V0 = VllmVersion(
         packing="repeats",
     ),
 )
-# Up to 0.11 FlashInfer samples where it is installed, as in the published images; from 0.12 to 0.20
-# vLLM's own sampler does, unless VLLM_USE_FLASHINFER_SAMPLER is 1.
-_IMAGES = SizingRules(flashinfer_samples=True, flashinfer_bytes_per_logit=10.0)
-V0_8 = VllmVersion("0.8", replace(_IMAGES, small_tier=()), _OLDER_BLOCKS)
-V0_9 = VllmVersion("0.9", _IMAGES, _OLDER_BLOCKS)
+# Up to 0.11 FlashInfer samples where it is installed, as in the published images: `pip install
+# vllm` does not bring it, and 11 of 13 start-up logs that tell say that it is not there. From 0.12
+# to 0.20 vLLM's own sampler runs, unless VLLM_USE_FLASHINFER_SAMPLER is 1.
+_INSTALLED = SizingRules(flashinfer_if_installed=True, flashinfer_bytes_per_logit=10.0)
+V0_8 = VllmVersion("0.8", replace(_INSTALLED, small_tier=()), _OLDER_BLOCKS)
+V0_9 = VllmVersion("0.9", _INSTALLED, _OLDER_BLOCKS)
 V0_11 = VllmVersion(
     "0.11",
     replace(V0_9.sizing, finds_nccl=True),
@@ -99,11 +100,17 @@ V0_11 = VllmVersion(
         speculates=False,
     ),
 )
-V0_12 = VllmVersion("0.12", SizingRules(finds_nccl=True), _OLDER_BLOCKS)
+V0_12 = VllmVersion("0.12", SizingRules(finds_nccl=True, benchmarks_compiled=True), _OLDER_BLOCKS)
 V0_13 = VllmVersion("0.13", replace(V0_12.sizing, keeps_moe_workspace=True), _OLDER_BLOCKS)
 V0_14 = VllmVersion(
     "0.14",
-    replace(V0_13.sizing, schedules_ahead=True, heeds_kv_cache_dtype=True, frees_chunks=True),
+    replace(
+        V0_13.sizing,
+        schedules_ahead=True,
+        heeds_kv_cache_dtype=True,
+        frees_chunks=True,
+        reserves_video_text=False,
+    ),
     _OLDER_BLOCKS,
 )
 V0_17 = VllmVersion(
@@ -112,13 +119,19 @@ V0_17 = VllmVersion(
         V0_14.sizing,
         sampler_bytes_per_logit=14.0,
         sampler_scratch_rows=132,
+        state_a_sequence=True,
         fused_all_reduce="granules",
     ),
     _OLDER_BLOCKS,
 )
 V0_18 = VllmVersion(
     "0.18",
-    replace(V0_17.sizing, non_torch_gib=0.25, non_torch_several_gib=0.7),
+    replace(
+        V0_17.sizing,
+        non_torch_gib=0.25,
+        non_torch_several_gib=0.7,
+        non_torch_pcie_gib=0.5,
+    ),
     _OLDER_BLOCKS,
 )
 V0_20 = VllmVersion(
@@ -210,12 +223,20 @@ VERSIONS = (
 )
 NEWEST = V0_33
 _NUMBER = re.compile(r"v?(\d+)\.(\d+)(?:[.\w+-]*)?")
+# A build of the main branch, so many commits behind a release; releases are about twice as many
+# apart as this, so that those with more are nearer to the next.
+_BUILD = re.compile(r"\.dev(\d+)")
+NEARER_TO_NEXT = 250
 _SEMANTICS = {f"vllm-{version.name}": version for version in VERSIONS}
 
 
 def _release(name: str) -> tuple[int, int]:
     match = _NUMBER.fullmatch(name)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+    if not match:
+        return 0, 0
+    build = _BUILD.search(name)
+    nearer = build is not None and int(build[1]) >= NEARER_TO_NEXT
+    return int(match[1]), int(match[2]) + nearer
 
 
 def scheduled_as(semantics: Semantics) -> VllmVersion:
@@ -224,7 +245,9 @@ def scheduled_as(semantics: Semantics) -> VllmVersion:
 
 
 def vllm_version(name: str, where: str = "memory.engine_version") -> VllmVersion:
-    """The version that a release such as "0.19.0" or "0.22.1rc1" belongs to ("V0": before 0.8)."""
+    """The version that a release such as "0.19.0" or "0.22.1rc1" belongs to ("V0": before 0.8); of
+    a build between two releases, such as "0.23.1rc1.dev531+ga65f93fb2", the nearer one's.
+    """
     text = name.strip()
     if text.upper() == "V0":
         return V0

@@ -1,12 +1,15 @@
 """The pool against vLLM's logs, its items, and the ways to give it."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.sizing import size
+from kvsim.cli import app
 from kvsim.device import named_device
 from kvsim.model import ModelOptions
 from kvsim.model.catalogue import model_names
@@ -285,3 +288,23 @@ def test_stages_that_are_not_the_models_are_refused(partition, stages, message):
 
     with pytest.raises(InputError, match=message):
         sized()
+
+
+def test_an_engine_needs_a_state_for_each_sequence():
+    """github.com/vllm-project/recipes/pull/831: 1,024 sequences are more than the blocks of states
+    that a GPU has beside Qwen3.8-27B, and vLLM aborts ("exceeds available Mamba cache blocks").
+    """
+    asked = ["memory", "Qwen/Qwen3.8-27B", "--device", "rtx-pro-6000", "--json", "--max-num-seqs"]
+
+    def engine(*flags):
+        found = CliRunner().invoke(app, [*asked, *flags])
+        assert found.exit_code == 0, found.output
+        return json.loads(found.stdout)["engine"]
+
+    many = engine("1024", "--gpu-memory-utilization", "0.9")
+    assert many["num_gpu_blocks"] < 1024
+    assert not many["starts"]
+    assert "max_num_seqs (1,024) exceeds available Mamba cache blocks" in many["log"][-1]
+    assert engine("1024", "--gpu-memory-utilization", "0.9", "--enforce-eager")["starts"]
+    assert engine("1024", "--gpu-memory-utilization", "0.9", "--engine-version", "0.16")["starts"]
+    assert engine("256")["starts"]

@@ -2,7 +2,7 @@
 when it first looks.
 
     one GPU                     kernels, by version
-    several, up to NVLink 3     by version
+    several, up to NVLink 3     by version, with and without NVLink
     several, NVLink 4 and on    kernels + communicators of NCCL + the fused all-reduce's workspace
 
 By version: read off start-up logs. The parts on NVLink 4 come from the sources of NCCL 2.26 and
@@ -14,8 +14,11 @@ before the engine first looks, since 0.11.
 """
 
 from kvsim.capacity.deployment import Deployment
+from kvsim.device import Device
 from kvsim.plumbing.units import GIB, MIB
 
+# A PCIe 5 link has 64 GB/s a direction; the bridges of two RTX 3090s or A40s have 56.
+NVLINK_BYTES_PER_S = 100 * 10**9
 NVLINK4_BYTES_PER_S, NVLINK5_BYTES_PER_S = 400 * 10**9, 900 * 10**9
 KERNELS_GIB = 0.09  # fitted to logs of two H100s
 FIRST_GIB, COMMUNICATOR_GIB, FURTHER_GPU_GIB = 0.44, 0.48, 0.02
@@ -35,7 +38,9 @@ def non_torch_bytes(deployment: Deployment) -> int:
     """Estimate for one GPU; form and source at the head of this file."""
     version, tp = deployment.version, deployment.tp
     if not _on_nvlink4(deployment):
-        gib = version.non_torch_gib if tp == 1 else version.non_torch_several_gib
+        pcie = on_pcie(deployment.device)
+        joined = version.non_torch_pcie_gib if pcie else version.non_torch_several_gib
+        gib = version.non_torch_gib if tp == 1 else joined
         return int(gib * GIB)
     charged = [tp] if tp > 1 else []
     if not version.finds_nccl:
@@ -50,6 +55,13 @@ def non_torch_bytes(deployment: Deployment) -> int:
         mib += sum(_connected_mib(gpus) for gpus in charged)
         mib += CUSTOM_ALL_REDUCE_MIB if tp > 1 else 0
     return int(gib * GIB + mib * MIB)
+
+
+def on_pcie(device: Device) -> bool:
+    """Whether its GPUs reach each other without NVLink, or by a bridge between two. NCCL's buffers
+    lie in the host's memory then.
+    """
+    return device.runs_cuda and 0 < device.peer_bytes_per_s < NVLINK_BYTES_PER_S
 
 
 def _on_nvlink4(deployment: Deployment) -> bool:

@@ -23,6 +23,9 @@ from kvsim.model.weights import DTYPE_BYTES
 # Of towers that are not followed: what they keep, fitted, in hidden states of a step's tokens.
 TOWER_STATES = 3
 ATTENTION_WIDTHS, ROTARY_WIDTH = 8, 64
+# Up to 0.13 Qwen3-VL is profiled with a video of 24,576 * 32^2 pixels in pairs of frames, and keeps
+# room for 12.5 tokens where it makes one (models/qwen3_vl.py `get_max_video_tokens`).
+VIDEO_TOKENS, VIDEO_TEXT_TOKENS = 12_288, 153_600
 
 
 def kept_bytes(deployment: Deployment, stage: Stage) -> int:
@@ -34,9 +37,12 @@ def kept_bytes(deployment: Deployment, stage: Stage) -> int:
     if tower is None:
         return TOWER_STATES * deployment.profiled_tokens * model.hidden_size * element
     tokens = _tokens(tower, deployment)
-    kept = tokens * model.hidden_size * (1 + tower.midway_layers)
+    states = pixels = tokens
+    if deployment.version.reserves_video_text and tower.midway_layers:
+        states, pixels = VIDEO_TEXT_TOKENS, VIDEO_TOKENS
+    kept = states * model.hidden_size * (1 + tower.midway_layers)
     if not deployment.on_second_runner:
-        kept += tokens * tower.merged_patches * tower.patch_elements
+        kept += pixels * tower.merged_patches * tower.patch_elements
     return kept * element
 
 

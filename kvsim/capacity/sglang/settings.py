@@ -22,6 +22,7 @@ class SglangSettings(Options):
     swa_full_tokens_ratio: tokens of the windows' pool for each of the full one's.
     mamba_full_memory_ratio: bytes of recurrent states for each byte of KV; max_mamba_cache_size:
         states, given. mamba_radix_cache_strategy: how they are cached.
+    weights_gib: no flag: what the log says that loading took of one GPU; not given: estimated.
     """
 
     mem_fraction_static: float | None = Field(None, gt=0, lt=1)
@@ -36,6 +37,7 @@ class SglangSettings(Options):
     mamba_full_memory_ratio: float = Field(STATES_RATIO, gt=0)
     max_mamba_cache_size: int | None = Field(None, ge=1)
     mamba_radix_cache_strategy: StrategyFlag = "auto"
+    weights_gib: float | None = Field(None, gt=0)
 
     def states_a_request(self, *, alone: bool) -> int:
         """States that each running request may need. alone: the model keeps nothing else."""

@@ -11,6 +11,7 @@ SemiAnalysisAI/InferenceX #2128). CUDA graphs and activations come out of the he
 from dataclasses import replace
 from typing import NamedTuple
 
+from kvsim.capacity.estimate.non_torch import on_pcie
 from kvsim.capacity.sglang.fraction import chunk_of, default_fraction
 from kvsim.capacity.sglang.pools import Pools, divide
 from kvsim.capacity.sglang.settings import SglangSettings
@@ -21,7 +22,9 @@ from kvsim.model.layers.recurrence import Recurrence
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, MIB
 
-SET_UP_GIB, SET_UP_MORE_GIB = 0.5, 0.24  # on one GPU, and for each further one
+# On one GPU, and for each further one that NVLink joins; for all further ones without it: RTX 4090s
+# have 0.44 GiB gone on four and 0.59 on two, RTX 3090s 0.67 on two.
+SET_UP_GIB, SET_UP_MORE_GIB, PCIE_MORE_GIB = 0.5, 0.24, 0.1
 # Models with sliding windows, by model_type, that have a pool of their own for them
 # (configs/model_config.py `is_hybrid_swa_model`); the windows of others are kept whole.
 WINDOWED_KINDS = ("gpt_oss", "gemma4_text", "mimo_v2", "mimo_v2_flash", "step3p5")
@@ -74,9 +77,11 @@ def size_sglang(
     latent = any(isinstance(layer.mixer, LatentAttention) for layer in model.layers)
     if fraction is None:
         fraction = default_fraction(settings, device_mib, gpus, latent=latent, copies=copies)
-    set_up = int((SET_UP_GIB + (gpus - 1) * SET_UP_MORE_GIB) * GIB)
+    set_up = int(_set_up_gib(device, gpus) * GIB)
     free, held = device.memory_bytes - set_up, model.weights(tp)
     weights = model.weight_format.num_bytes(replace(held, expert=held.expert // copies))
+    if settings.weights_gib is not None:
+        weights = int(settings.weights_gib * GIB)
     headroom = int(free * (1 - fraction))
     budget = free - weights - headroom
     if budget <= 0:
@@ -113,6 +118,12 @@ def size_sglang(
         latent=latent,
         pools=pools,
     )
+
+
+def _set_up_gib(device: Device, gpus: int) -> float:
+    if on_pcie(device):
+        return SET_UP_GIB + PCIE_MORE_GIB * (gpus > 1)
+    return SET_UP_GIB + (gpus - 1) * SET_UP_MORE_GIB
 
 
 def _check(model: Model, options: ModelOptions, settings: SglangSettings) -> None:

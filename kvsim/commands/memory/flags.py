@@ -70,6 +70,10 @@ PANELS: dict[str, dict[str, Flag]] = {
         ),
         "max_model_len": Flag(count_of, None, "Longest sequence in tokens.", "the model's"),
         "mamba_ssm_cache_dtype": Flag(str, None, "Data type of recurrent states.", "the model's"),
+        "weights_gib": Flag(
+            float, None, "Weights of one GPU in GiB, as the server's log has them.", "estimated",
+            more={"min": 0},
+        ),
         "language_model_only": Flag(bool, False, "Leave out the towers that see and hear."),
     },
     VLLM: {
@@ -84,6 +88,9 @@ PANELS: dict[str, dict[str, Flag]] = {
         "num_gpu_blocks": Flag(count_of, None, "Size of the pool in blocks."),
         "max_num_seqs": Flag(count_of, None, "Most sequences in a step.", "the engine's"),
         "max_num_batched_tokens": Flag(count_of, None, "Most tokens in a step.", "the engine's"),
+        "first_start": Flag(
+            bool, False, "Size a start whose compiler has nothing cached (a fresh container)."
+        ),
         "enforce_eager": Flag(bool, False, "Run without CUDA graphs."),
         "enable_prefix_caching": Flag(
             bool, None, "Size the pool for prefix caching.", "the engine's"

@@ -56,6 +56,14 @@ def _print_engine(answer: "MemoryAnswer", console: "Console") -> None:
     )
     for line in answer.sized.start_up.lines():
         console.print(line, highlight=False)
+    if answer.first_start is not None:
+        first = answer.first_start.pool
+        console.print(
+            "That is a start with the compiler's cache (~/.cache/vllm). The first one, and each of "
+            f"a container without it: {size_words(first.capacity_bytes)}, "
+            f"{first.kv_cache_size_tokens:,} tokens.",
+            highlight=False,
+        )
     copies = answer.options.data_parallel_size
     if copies > 1:
         console.print(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kvsim.model import Model, ModelOptions
 
 SWITCH = "mem_fraction_static"
-FLAGS = tuple(PANELS[SGLANG])
+FLAGS = (*PANELS[SGLANG], "weights_gib")
 
 
 def sglang_figures(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from kvsim.capacity.drafter import MTP, Drafter
 from kvsim.capacity.options import MemoryOptions
-from kvsim.capacity.pool import SizedPool, StageShare
+from kvsim.capacity.pool import Sized, SizedPool, StageShare
 from kvsim.capacity.sglang.settings import SglangSettings
 from kvsim.capacity.sglang.simulated import bytes_of_tokens, settings_of, sglang_pool
 from kvsim.capacity.sglang.sizing import sglang_layout
@@ -91,9 +91,23 @@ def pool_of(
         as_logged=groups and scheduler.engine_version is not None,
         **limits,
     )
+    if scheduler.engine_version is not None:
+        _check_states(sized)
     by_user = memory.kv_cache_tokens != tokens  # in bytes, of the tokens that were given
     pool = sized.pool._replace(sized_by="kv_cache_tokens") if by_user else sized.pool
     return ScenarioPool(pool, sized.stage, sized.stages if len(sized.stages) > 1 else ())
+
+
+def _check_states(sized: Sized) -> None:
+    """InputError where vLLM does not start for want of states in the pool that it sizes itself."""
+    log = sized.start_up
+    if log.states_short_of is not None and sized.pool.sized_by == "gpu_memory_utilization":
+        raise InputError(
+            f"the engine refuses to start: {log.refusal}",
+            where="scheduler.max_num_seqs",
+            value=log.states_short_of,
+            limit=log.num_gpu_blocks,
+        )
 
 
 def _check_ratio(scenario: Scenario, model: Model, settings: SglangSettings) -> None:
