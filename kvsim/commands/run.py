@@ -1,6 +1,7 @@
 """`kvsim run`: simulate a scenario under all its allocators."""
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,6 +38,10 @@ def run(
     address: Annotated[
         str | None, typer.Option(help="Address of a Dask or Ray cluster (default: start one here).")
     ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="Print every table, sentence and note, not 24 lines."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json only.")] = False,
 ) -> None:
     """Simulate a scenario: the same requests under every allocator that it lists."""
@@ -70,7 +75,13 @@ def run(
             with Ticker("writing the tables and the report" if page else "writing the tables"):
                 store.write(out, result, _page(result) if page else None)
     finally:  # what has been simulated is shown even if it cannot be kept
-        _show(result, as_json)
+        if as_json:
+            typer.echo(json.dumps(result.summary(), indent=2, ensure_ascii=False))
+        else:
+            given = shlex.join(
+                [scenario, *(word for change in set_ or [] for word in ("--set", change))]
+            )
+            _print(result, given, verbose=verbose)
     if out is not None and not as_json:
         typer.echo(str(out / store.REPORT if page else out))
     _check_served(result)
@@ -95,16 +106,17 @@ def _page(result: "Result") -> str:
     return make_page(result)
 
 
-def _show(result: "Result", as_json: bool) -> None:
-    """The result on stdout."""
-    if as_json:
-        typer.echo(json.dumps(result.summary(), indent=2, ensure_ascii=False))
-    else:
-        from rich.console import Console
+def _print(result: "Result", given: str, *, verbose: bool) -> None:
+    from rich.console import Console
 
+    if verbose:
         from kvsim.report.terminal import print_result
 
         print_result(result, Console())
+    else:
+        from kvsim.report.brief import print_brief
+
+        print_brief(result, Console(), given)
 
 
 def _check_served(result: "Result") -> None:

@@ -1,0 +1,214 @@
+"""What `kvsim run` prints: the answer, one table, the pool, what limits, and what to ask next.
+
+It fits a terminal of 24 lines and 80 columns; `kvsim.report.terminal` prints everything.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kvsim.report import numbers
+from kvsim.report.answer import answer
+from kvsim.report.classes import LOOKS
+from kvsim.report.columns import Cell, Row, tables
+from kvsim.report.measured import measured_table
+from kvsim.report.measures import MEASURES, Measure, best, shown
+from kvsim.report.names import called
+from kvsim.report.remarks import remarks
+from kvsim.report.words import WASTE_WORDS, paragraphs
+from kvsim.results.result import Result
+from kvsim.results.summary import RunSummary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+LINES = 24
+_LATENCIES = ("ttft_s", "tpot_s", "itl_s", "e2e_s")
+_STATISTICS = ("mean", "p50", "p99")
+_ACROSS = (
+    *("finished", "rejected", "requests_per_s", "tokens_per_s", "running", "preemptions"),
+    *("hits", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50"),
+)
+_DOWN = (
+    "finished",
+    "requests_per_s",
+    "tokens_per_s",
+    "running",
+    "ttft_p50",
+    "ttft_p99",
+    "tpot_p50",
+)
+_MOST_ACROSS = 5  # runs that stand side by side
+_TABLE_HEAD = 2  # the names of the columns, and the rule below
+_ONE_REMARK = 1  # or the line that counts them
+_DROPPED = ("TPOT p99", "KV cached", "running", "hits", "E2E p50", "TTFT p50", "preempt")
+# Of what was measured, in the order in which benchmarks print it.
+_MEASURED = (
+    *("requests per second", "output tokens per second"),
+    *("TTFT, mean", "TTFT, p50", "TTFT, p99", "TPOT, mean", "TPOT, p99", "E2E, mean", "E2E, p99"),
+    *("running, mean", "pool in use, mean"),
+)
+
+
+def print_brief(result: Result, console: "Console", scenario: str) -> None:
+    """Print the answer, a table, what limits and the next command, in at most LINES lines of 80.
+
+    scenario: what the user gave, with --set, for that command. Rows and remarks that do not fit are
+    counted.
+    """
+    runs: Sequence[RunSummary] = result.fleets or [run.summary for run in result.runs]
+    head = answer(result) or paragraphs(result)[0]
+    pool, after = list(_pool(runs)), [*_limits(runs), *_next(result, scenario)]
+    room = LINES - sum(_height(line, console) for line in (head, "", *pool, *after))
+    _print(console, head, "")
+    for table in _tables(result, runs, console.width, room - _TABLE_HEAD - _ONE_REMARK):
+        console.print(table)
+        room -= table.row_count + _TABLE_HEAD
+    _print(console, *pool, *_remarks(result, room, console), *after)
+
+
+def _print(console: "Console", *lines: str) -> None:
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
+
+
+def _tables(result: Result, runs: Sequence[RunSummary], width: int, most: int) -> "Iterator[Table]":
+    """One table of at most so many rows; several where its columns are too wide for one."""
+    beside = measured_table(result)
+    if beside is not None and len(runs) == 1:
+        rows = [
+            Row(Cell(row.name), [Cell(row.measured), *(Cell(text) for text in row.runs[0])])
+            for row in beside.rows
+            if row.name in _MEASURED
+        ]
+        yield from tables("", beside.heads(), rows[:most], width)
+    elif len(runs) == 1:
+        yield from tables("", _STATISTICS, list(_latencies(runs[0])), width)
+    else:
+        rows = _across(runs, most)
+        across = list(tables("", [run.label for run in runs], rows, width))
+        if len(across) == 1 and len(runs) <= _MOST_ACROSS:
+            yield from across
+        else:
+            yield from tables("", [each.short for each in _down(runs)], _rows(runs, most), width)
+
+
+def _latencies(run: RunSummary) -> Iterator[Row]:
+    """One row a latency, as `vllm bench serve` names them."""
+    for name in _LATENCIES:
+        latency = run[name]
+        if latency is not None and latency.mean is not None:
+            cells = [Cell(numbers.seconds(latency[key])) for key in _STATISTICS]
+            yield Row(Cell(name.removesuffix("_s").upper()), cells)
+
+
+def _across(runs: Sequence[RunSummary], most: int) -> list[Row]:
+    """One column a run; the best of a row is bold. What matters least goes where room lacks."""
+    rows = [Row(Cell(measure.short), _cells(measure, runs)) for measure in shown(_ACROSS, runs)]
+    for words, share in (("KV used, mean", _used), ("KV cached", _cached), ("KV wasted", _wasted)):
+        if any(map(share, runs)):
+            rows.append(Row(Cell(words), [Cell(numbers.percent(share(run))) for run in runs]))
+    dropped = _DROPPED[: max(0, len(rows) - most)]
+    return [row for row in rows if row.name.text not in dropped]
+
+
+def _down(runs: Sequence[RunSummary]) -> list[Measure]:
+    return [MEASURES[name] for name in _DOWN if any(MEASURES[name].value(run) for run in runs)]
+
+
+def _rows(runs: Sequence[RunSummary], most: int) -> list[Row]:
+    """One row a run, as many as fit."""
+    columns = [_cells(measure, runs) for measure in _down(runs)]
+    shown_runs = runs if len(runs) <= most else runs[: most - 1]
+    rows = [
+        Row(Cell(run.label), [column[at] for column in columns])
+        for at, run in enumerate(shown_runs)
+    ]
+    if left := len(runs) - len(rows):
+        rows.append(Row(Cell(f"and {left} more"), [Cell("") for _ in columns]))
+    return rows
+
+
+def _cells(measure: Measure, runs: Sequence[RunSummary]) -> list[Cell]:
+    top = best(measure, runs)
+    return [Cell(measure.text(run), "bold" if at in top else "") for at, run in enumerate(runs)]
+
+
+def _used(run: RunSummary) -> float:
+    return run.memory.time_mean.used
+
+
+def _cached(run: RunSummary) -> float:
+    return run.memory.time_mean.cached
+
+
+def _wasted(run: RunSummary) -> float:
+    return sum(run.memory.time_mean.of(name) for name in WASTE_WORDS)
+
+
+def _pool(runs: Sequence[RunSummary]) -> Iterator[str]:
+    """Throughput and the pool of a single run, a line each."""
+    if len(runs) > 1:
+        return
+    (run,) = runs
+    measures = shown(("requests_per_s", "tokens_per_s", "running", "preemptions", "hits"), runs)
+    yield ", ".join(f"{each.short} {each.text(run)}" for each in measures)
+    shares = [(run.memory.time_mean.of(look.name), look.name) for look in LOOKS]
+    told = [f"{name} {numbers.percent(share)}" for share, name in shares if share >= 0.0005]
+    peak = numbers.percent(run.memory.peak_allocated)
+    yield f"KV pool {numbers.size(run.memory.capacity_bytes)}: {', '.join(told)}; peak {peak}"
+
+
+def _limits(runs: Sequence[RunSummary]) -> Iterator[str]:
+    """What holds back each run, one line for those that share it."""
+    found: dict[str, list[RunSummary]] = {}
+    for run in runs:
+        found.setdefault(_limit(run), []).append(run)
+    for words, those in found.items():
+        who = ""
+        if len(found) > 1:
+            names = [called(run.label) for run in those]
+            who = f" ({numbers.listed(names) if len(names) <= 3 else f'{len(names)} runs'})"
+        free = numbers.percent(1 - max(run.memory.peak_allocated for run in those))
+        yield f"limit: {words.format(free=free)}{who}"
+
+
+def _limit(run: RunSummary) -> str:
+    memory = run.memory
+    full = memory.time_mean.short + memory.time_mean.external > 0 or bool(run.preemptions)
+    if run.noted("saturated"):
+        return "KV memory: the queue grows" if full else "speed: the queue grows, memory is left"
+    if full:
+        return "KV memory at times: requests waited for it or were preempted"
+    return "none: {free} of the pool was free at every moment"
+
+
+def _next(result: Result, scenario: str) -> Iterator[str]:
+    """The command that goes on from here. The doctor takes no scenario of several replicas."""
+    if result.fleets or result.scenario.get("disaggregation"):
+        yield f"next: kvsim capacity {scenario} --slo ttft_s.p99=2 (the highest rate)"
+    elif len(result.runs) == 1 or result.measured is not None:
+        yield f"next: kvsim doctor {scenario} (the cause and the flag); --verbose prints all"
+    else:
+        yield f"next: kvsim run {scenario} --out DIR (pictures); --verbose prints all"
+
+
+def _height(line: str, console: "Console") -> int:
+    return len(console.render_lines(line, pad=False))
+
+
+def _remarks(result: Result, room: int, console: "Console") -> Iterator[str]:
+    """The remarks that fit so many lines, and how many are left."""
+    beside = measured_table(result)
+    notes = [f"note: {each}" for each in ([beside.note] if beside else []) + remarks(result)]
+    fitting = 0
+    for at, note in enumerate(notes):
+        last = at == len(notes) - 1
+        if _height(note, console) > room - (not last):
+            break
+        room -= _height(note, console)
+        fitting += 1
+        yield note
+    if fitting < len(notes):
+        left = numbers.plural(len(notes) - fitting, "more note" if fitting else "note")
+        yield f"{left}: --verbose prints {'it' if len(notes) - fitting == 1 else 'them'}"
