@@ -42,7 +42,7 @@ def task_runner(jobs: int | None, name: str = "") -> Iterator["TaskRunner"]:
     backend = BACKENDS.get("processes")(jobs=jobs)
     with status_line() as show:
 
-        def told(turn: TurnOfRuns) -> None:
+        def told(turn: "TurnOfRuns") -> None:
             before = f", {turn.before:,} before" if turn.before else ""
             runs = f"turn {turn.number}, {turn.done:,} of {turn.total:,} runs{before}"
             show(f"{name}: {runs}" if name else runs)
