@@ -56,6 +56,13 @@ def import_(
             "import says after how many the prompt lengths repeat.",
         ),
     ] = None,
+    variable: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Variable of a script or a manifest that has no value there, as TP=8.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the scenario.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -73,7 +80,15 @@ def import_(
         "engine_version": engine_version,
         "tensor_parallel_size": tensor_parallel_size,
     }
-    imported = import_sources(sources, given, out, seed, users=users, prompts_repeat=prompts_repeat)
+    imported = import_sources(
+        sources,
+        given,
+        out,
+        seed,
+        users=users,
+        prompts_repeat=prompts_repeat,
+        variables=_variables(variable or []),
+    )
     written = write_imported(imported, out)
     if as_json:
         account = imported.as_dict() | {"written": [str(path) for path in written]}
@@ -82,6 +97,16 @@ def import_(
     _print(imported)
     for path in written:
         typer.echo(f"written: {path}")
+
+
+def _variables(given: list[str]) -> dict[str, str]:
+    from kvsim.plumbing.errors import InputError
+
+    found = dict(each.partition("=")[::2] for each in given)
+    for each in given:
+        if "=" not in each:
+            raise InputError("not NAME=VALUE", where="--variable", value=each)
+    return found
 
 
 def _print(imported: "Imported") -> None:

@@ -83,18 +83,19 @@ def import_sources(
     *,
     users: int | None = None,
     prompts_repeat: int | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Imported:
     """Sources read, merged and made into a scenario.
 
     named: settings that the user names, which count before all sources. out: the scenario's file,
     beside which the requests will lie. seed: the scenario's. users: of a closed loop that sends the
     requests, 0 for their recorded times; None: as the sources say. prompts_repeat: requests after
-    which the same prompts come again; None: never.
+    which the same prompts come again; None: never. variables: of scripts, by name.
 
     InputError for a source that cannot be used, and where the model or the device stays unknown.
     """
     notes: list[str] = []
-    reads = read_sources(sources, notes)
+    reads = read_sources(sources, notes, variables)
     user = ServerSettings.parse(
         {key: value for key, value in named.items() if value is not None}, ""
     )

@@ -5,7 +5,7 @@ a client reports.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -68,6 +68,7 @@ def merge(reads: Sequence[Read]) -> Merged:
     reads = [_of_its_file(read, names) for read in reads]
     ordered = sorted(reads, key=lambda read: -read.rank)  # stable: in the order given
     settings, origins, contradictions = _settings(ordered)
+    _check_known(reads, origins)
     several = {each.name for each in servers_among(reads)}
     contradictions = [
         each
@@ -99,6 +100,36 @@ def merge(reads: Sequence[Read]) -> Merged:
         loads[0] if loads else None,
         tuple(contradictions),
         tuple(notes),
+    )
+
+
+# What `kvsim import` has an option of its own for.
+_OPTIONS = {"model": "--model", "tensor_parallel_size": "--tensor-parallel-size"}
+
+
+def _check_known(reads: Sequence[Read], origins: Mapping[str, str]) -> None:
+    """InputError naming the settings whose values are variables that no source has."""
+    lost = {
+        name: (variable, read.name)
+        for read in reads
+        for name, variable in read.description.missing.items()
+        if name not in origins
+    }
+    if not lost:
+        return
+    options = [
+        _OPTIONS.get(name, f"--variable {variable}=VALUE") for name, (variable, _) in lost.items()
+    ]
+    raise InputError(
+        "a shell variable, whose value is not here"
+        if len(lost) == 1
+        else "shell variables, whose values are not here",
+        where=", ".join(dict.fromkeys(where for _, where in lost.values())),
+        value=", ".join(
+            f"${variable} ({name or 'words that may be flags'})"
+            for name, (variable, _) in lost.items()
+        ),
+        remedy=f"give {' '.join(dict.fromkeys(options))}, or write its value into the command line",
     )
 
 

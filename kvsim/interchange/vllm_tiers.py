@@ -12,6 +12,7 @@ from kvsim.plumbing.units import GIB
 
 NATIVE, SIMPLE = "OffloadingConnector", "SimpleCPUOffloadConnector"
 MULTI = "MultiConnector"
+LMCACHE = "LMCacheConnectorV1"
 _KINDS = {NATIVE: "vllm-offloading", SIMPLE: "vllm-simple-offloading"}
 # Keys of kv_connector_extra_config that a tier has by the same name.
 _EXTRA = (
@@ -30,6 +31,10 @@ def tiers_of(
             return [], []
         return [{"kind": _KINDS[NATIVE], "kv_offloading_size": size_gib}], []
     name = transfer.get("kv_connector")
+    if name == LMCACHE and "max_local_cpu_size" in (
+        transfer.get("kv_connector_extra_config") or {}
+    ):
+        return _of_lmcache(transfer)
     if name == MULTI:
         return _tiers_among(size_gib, transfer)
     extra = transfer.get("kv_connector_extra_config") or {}
@@ -49,6 +54,12 @@ def tiers_of(
         threads = {key: tier[key] for key in _THREADS if key in tier}
         tiers.append({"kind": "file-system"} | threads)
     return tiers, notes
+
+
+def _of_lmcache(transfer: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """LMCache's host memory, its size in GiB, as kvsim's tier of that name."""
+    size = transfer["kv_connector_extra_config"]["max_local_cpu_size"]
+    return [{"kind": "lmcache", "max_local_cpu_size": size}], []
 
 
 def _tiers_among(

@@ -206,7 +206,8 @@ class Description:
     """What one source gave. by_file: settings of several runs, by the names of the files with their
     requests: those of a file that is imported too count. measured: figures of the run, by name and
     unit (`ttft_mean_s`), for whoever compares. steps: what the server's own log says of its steps,
-    in its order. notes: what was left out, and why.
+    in its order. missing: variables whose values are not in the file, by the setting each is; of
+    words that may be flags, by "". notes: what was left out, and why.
     """
 
     settings: ServerSettings = field(default_factory=ServerSettings)
@@ -217,6 +218,7 @@ class Description:
     notes: tuple[str, ...] = ()
     by_file: dict[str, ServerSettings] = field(default_factory=dict)
     steps: tuple[LoggedStep, ...] = ()
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 def transfer_notes(measured: Mapping[str, float]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The reader of each file: found by content, or named (`FORMAT=PATH`)."""
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -48,19 +48,23 @@ def _loaded(kind: type[Kind]) -> Iterator[tuple[str, type[Kind]]]:
             yield name, cls
 
 
-def read_sources(named: Sequence[str], notes: list[str]) -> list[Read]:
+def read_sources(
+    named: Sequence[str], notes: list[str], variables: Mapping[str, str] | None = None
+) -> list[Read]:
     """Every source read. An argument is a path, FORMAT=PATH, or a command line itself.
 
     A folder that no reader claims stands for the files in it; those that none knows are noted.
-    InputError for a file, named by itself, that no reader knows.
+    variables: of scripts, with values that the user names. InputError for a file, named by itself,
+    that no reader knows.
     """
     reads: list[Read] = []
     for argument in named:
         form, path = _split(argument)
         source = path if isinstance(path, Sniffed) else look(path)
+        source = source._replace(variables=variables or {})
         form = form or recognised(source, Source)
         if form is None and source.is_folder:
-            reads.extend(_inside(source.path, notes))
+            reads.extend(_inside(source, notes))
         else:
             reads.append(_read(source, form or _unknown(source)))
     return reads
@@ -132,14 +136,15 @@ def _is_scenario(text: str) -> bool:
         return False
 
 
-def _inside(folder: Path, notes: list[str]) -> Iterator[Read]:
+def _inside(given: Sniffed, notes: list[str]) -> Iterator[Read]:
     """The files of a folder that a format knows."""
+    folder = given.path
     unknown = []
     found = False
     for path in sorted(folder.iterdir()):
         if not path.is_file() or path.name.startswith("."):
             continue
-        source = look(path)
+        source = look(path)._replace(variables=given.variables)
         form = recognised(source, Source)
         if form is None:
             unknown.append(path.name)

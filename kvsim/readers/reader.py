@@ -1,6 +1,6 @@
 """The interface of a reader: detection, the kinds of content, and reading of a file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -26,7 +26,8 @@ ENGINE_ITSELF, ASKED_FOR, CLIENT = 3, 2, 1
 class Sniffed(NamedTuple):
     """A source as a format looks at it. path: a file or a folder. data: its bytes (b"" of a
     folder). text: their beginning. document: the value, where all of it is one JSON text.
-    records: the values of its first lines, where those are JSON.
+    records: the values of its first lines, where those are JSON. variables: of scripts, as the user
+    named them.
     """
 
     path: Path
@@ -34,6 +35,7 @@ class Sniffed(NamedTuple):
     text: str
     document: Any
     records: list[Any]
+    variables: Mapping[str, str] = {}
 
     @property
     def name(self) -> str:

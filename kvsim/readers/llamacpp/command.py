@@ -32,8 +32,13 @@ class LlamaCommand(CommandSource):
     @classmethod
     def read(cls, source: Sniffed) -> Description:
         """The flags of the first such command."""
-        asked = PROGRAM.arguments(source.string(), source.name)
+        asked = PROGRAM.arguments(source.string(), source.name, source.variables)
         found = {"engine": "llama.cpp", **take(asked.known, source.name)}
         found.setdefault("kv_unified", "n_parallel" not in found)
         notes = (*asked.notes(), *left_out_notes(asked.known))
-        return Description(ServerSettings.parse(found, source.name), notes=notes)
+        lost = {
+            (KNOWN[name][0] if name in KNOWN else name) or name: each
+            for name, each in asked.missing.items()
+        }
+        described = ServerSettings.parse(found, source.name)
+        return Description(described, notes=notes, missing=lost)

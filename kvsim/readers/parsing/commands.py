@@ -6,19 +6,17 @@ which may be keys and tokens, are not looked at.
 
 import json
 import re
-import shlex
-from collections import Counter
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.parsing.listed_words import listed_words, lists
+from kvsim.readers.parsing import manifests, shell
 from kvsim.readers.parsing.unread_flags import unread_notes
 
 _MANIFEST = re.compile(r"^[ \t]*(?:-[ \t]+)?(?:command|args|entrypoint):", re.MULTILINE)
-_VARIABLE = re.compile(r"\$[{(]?\w+")
-_MODEL = ("--model", "--model-path", "--model_path")
-_OPERATORS = frozenset(("&&", "||", ";", "|", "&", ">", ">>", "2>&1", "&>", "<", "2>"))
+_NAMED = re.compile(r"VLLM_|SGLANG_|SGL_|TRTLLM_|TLLM_|LLAMA_|GGML_|NCCL_|CUDA_|LMCACHE_|OMP_|HIP_")
+_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD", re.IGNORECASE)
+_NESTED = 3  # scripts in words of scripts
 
 
 class Program(NamedTuple):
@@ -47,11 +45,23 @@ class Program(NamedTuple):
             " INFO " in line or "non-default args" in line for line in lines
         )
 
-    def arguments(self, text: str, where: str) -> "Arguments":
-        """The arguments of the first such command; InputError names a flag that cannot be read."""
-        words, version = self._words(text, where)
-        known, unread, flagged = _arguments(words, where, self)
-        return Arguments(known, unread, flagged, version, self.known)
+    def arguments(
+        self, text: str, where: str, given: Mapping[str, str] | None = None
+    ) -> "Arguments":
+        """The arguments of the first such command; InputError names a flag that cannot be read.
+        given: values of variables that the user names.
+        """
+        if self._is_manifest(text):
+            found = self._of_manifest(text, where, given or {})
+        else:
+            found = self._of_script(text, where, given or {})
+        return self.of_words(found.words, where)._replace(
+            version=found.version, environment=found.environment, remarks=found.remarks
+        )
+
+    def of_words(self, words: Sequence[str], where: str) -> "Arguments":
+        """The arguments that these words are."""
+        return _arguments(list(words), where, self)
 
     def full(self, name: str) -> str:
         """The name that these words are the start of; themselves where they are of none."""
@@ -69,69 +79,172 @@ class Program(NamedTuple):
         """Whether it lists the words of the command."""
         if not _MANIFEST.search(text):
             return False
-        words = listed_words(text)
-        return self.serves.search(" ".join(words)) is not None or (
-            any(word.startswith("--") for word in words) and self.image.search(text) is not None
+        bare = re.sub(r"[\"',\[\]]+|^\s*-\s|\s-\s", " ", text, flags=re.MULTILINE)
+        return self.serves.search(re.sub(r"\s+", " ", bare)) is not None or (
+            "--" in text and self.image.search(text) is not None
         )
 
-    def _words(self, text: str, where: str) -> tuple[list[str], str | None]:
-        """The words behind the command, and the version that its image names."""
-        if self._is_manifest(text):
-            self._check_one(text, where)
-            listed = " ".join(shlex.quote(word) for word in listed_words(text))
-            serves = self.serves.search(listed)
-            image = self.image.search(text)
-            words = shlex.split(listed[serves.end() :] if serves else listed)
-        else:
-            lines = re.sub(r"\\\r?\n", " ", text).splitlines()
-            line, start = next(
-                (line, start) for line in lines if (start := self._starts(line)) is not None
-            )
-            image = self.image.search(line)
-            try:
-                words = shlex.split(line[start.end() :], comments=True)
-            except ValueError as fault:
-                raise InputError(f"not a command line: {fault}", where=where) from None
-        stop = next((at for at, word in enumerate(words) if word in _OPERATORS), len(words))
-        return words[:stop], image and image[1]
+    def _of_script(self, text: str, where: str, given: Mapping[str, str]) -> "_Command":
+        try:
+            found = list(self._commands(text, given))
+        except InputError as fault:
+            found = self._of_one_line(text, where, given, fault)
+        if not found:
+            found = self._of_one_line(text, where, given, None)
+        first = found[0]
+        several = {each.words for each in found}
+        if len(several) > 1:
+            first.remarks.append(f"{len(several)} commands start a server: the first is taken")
+        return first
 
-    def _check_one(self, text: str, where: str) -> None:
-        """InputError if the manifest starts servers with different flags. A command and its
-        arguments may be two lists, so those under the same key are counted.
+    def _of_one_line(
+        self, text: str, where: str, given: Mapping[str, str], fault: InputError | None
+    ) -> "list[_Command]":
+        """Of a text that is no script as a whole: the line with the command, and those that its
+        end goes on in.
         """
-        servers = Counter(
-            key
-            for key, words in {(key, tuple(words)) for key, words in lists(text)}
-            if self.serves.search(" ".join(words))
-            or any(word.partition("=")[0] in _MODEL for word in words)
-        )
-        if servers and (most := max(servers.values())) > 1:
+        lines = text.splitlines()
+        start = next(at for at, line in enumerate(lines) if self._starts(line))
+        end = start
+        while end + 1 < len(lines) and lines[end].rstrip().endswith("\\"):
+            end += 1
+        try:
+            found = list(self._commands("\n".join(lines[start : end + 1]), given))
+        except InputError as its_own:
+            raise InputError(f"not a command line: {its_own.what}", where=where) from None
+        if not found:
+            what = fault.what if fault is not None else "its words are not found"
+            raise InputError(f"not a command line: {what}", where=where)
+        return found
+
+    def _commands(
+        self, text: str, given: Mapping[str, str], depth: int = 0
+    ) -> "Iterator[_Command]":
+        """Every command of the script that starts this server."""
+        script = shell.read_script(text, given)
+        for command in script.commands:
+            found = self._behind(command.words)
+            nested = list(self._nested(command.words, {**script.exported, **given}, depth))
+            if nested:
+                yield from nested
+            elif found is not None:
+                words, version = found
+                variables = sorted({*script.exported, *command.environment})
+                yield _Command(tuple(words), version, variables, _remarks(script, command.used))
+
+    def _nested(
+        self, words: Sequence[str], given: Mapping[str, str], depth: int
+    ) -> "Iterator[_Command]":
+        """Commands in words that are scripts themselves."""
+        for word in words if depth < _NESTED else ():
+            if (" " in word or "\n" in word) and self.serves.search(word):
+                yield from self._commands(word, given, depth + 1)
+
+    def _behind(self, words: Sequence[str]) -> tuple[list[str], str | None] | None:
+        """The words after the server's own, and the version that an image among them names."""
+        joined = " ".join(words)
+        image = self.image.search(joined)
+        match = self.serves.search(joined) or image
+        if match is None:
+            return None
+        at = end = 0
+        while at < len(words) and end < match.end():
+            end += len(words[at]) + (at > 0)
+            at += 1
+        return list(words[at:]), image and image[1]
+
+    def _of_manifest(self, text: str, where: str, given: Mapping[str, str]) -> "_Command":
+        found: list[_Command] = []
+        try:
+            documents = manifests.documents(text, where)
+        except InputError as fault:
+            try:
+                return self._of_script(text, where, given)
+            except (InputError, StopIteration):
+                raise fault from None
+        for container in manifests.containers(documents, given):
+            known = {k: v for k, v in container.environment.items() if v is not None} | dict(given)
+            nested = list(self._nested(container.words, known, 0))
+            version = image[1] if (image := self.image.search(container.image)) else None
+            names = sorted(container.environment)
+            if nested:
+                found.append(nested[0]._replace(environment=names, version=version))
+                continue
+            behind = self._behind(container.words)
+            if behind is not None:
+                found.append(_Command(tuple(behind[0]), version, names, []))
+            elif image and any(word.startswith("-") for word in container.words):
+                words = container.words
+                if len(words) == 1:
+                    words = shell.read_script(words[0], known).commands[0].words
+                found.append(_Command(words, version, names, []))
+        if not found:
+            return self._of_script(text, where, given)
+        several = len({each.words for each in found})
+        if several > 1:
             raise InputError(
                 "the file starts servers with different flags",
                 where=where,
-                value=most,
+                value=several,
                 limit=1,
                 remedy="give a file of each server alone, or kvsim import '<command line>'",
             )
+        return found[0]
+
+
+def _remarks(script: shell.ShellScript, used: Collection[str]) -> list[str]:
+    """On values that a run of the script may have otherwise."""
+    return [
+        f"${name} = {value}: {why}"
+        for name, (why, value) in sorted(script.assumed.items())
+        if name in used
+    ] + [
+        f"${name} has several values in the script, and the last is taken"
+        for name in sorted(set(script.doubtful).intersection(used))
+    ]
+
+
+class _Command(NamedTuple):
+    """What starts a server: the words behind its name, the version of its image, the names of
+    variables in its environment, and remarks on values that were taken.
+    """
+
+    words: tuple[str, ...]
+    version: str | None
+    environment: list[str]
+    remarks: list[str]
 
 
 class Arguments(NamedTuple):
     """known: arguments by name. unread: names of the flags that are not read. flagged: values of
-    `--config`, which name files with more arguments. version: of the container's image. names: of
-    the arguments that are read.
+    `--config`, which name files with more arguments. missing: arguments whose value is a variable
+    that has none here, with that variable; those of words that may be flags are under "". version:
+    of the container's image. names: of the arguments that are read. environment: names of
+    variables that the server is started with. remarks: on values that were taken.
     """
 
     known: dict[str, Any]
     unread: set[str]
     flagged: list[str]
-    version: str | None
+    missing: dict[str, str]
+    version: str | None = None
     names: Collection[str] = ()
+    environment: Sequence[str] = ()
+    remarks: Sequence[str] = ()
 
     def notes(self) -> list[str]:
         """Notes on what is not read."""
-        return unread_notes(
-            [*self.unread, *(f"--config {each}" for each in self.flagged)], self.names
-        )
+        asked = [*self.unread, *(f"--config {each}" for each in self.flagged)]
+        return [*unread_notes(asked, self.names), *self.environment_notes(), *self.remarks]
+
+    def environment_notes(self) -> list[str]:
+        """A note on the engine's own variables."""
+        named = [
+            name for name in self.environment if _NAMED.match(name) and not _SECRET.search(name)
+        ]
+        if not named:
+            return []
+        return [f"variables that may change memory or time, and are not read: {', '.join(named)}"]
 
 
 def number_or_text(text: str) -> Any:
@@ -142,19 +255,20 @@ def number_or_text(text: str) -> Any:
         return text
 
 
-def _arguments(
-    words: list[str], where: str, program: Program
-) -> tuple[dict[str, Any], set[str], list[str]]:
-    arguments: dict[str, Any] = {}
-    unread: set[str] = set()
-    files: list[str] = []
+def _arguments(words: list[str], where: str, program: Program) -> Arguments:
+    found = Arguments({}, set(), [], {}, names=program.known)
+    arguments = found.known
     at = 0
     is_model = True
     while at < len(words):
         word, at = words[at], at + 1
         if not word.startswith("-"):
-            if is_model and "model" not in arguments and not word.isdigit():
-                arguments["model"] = _written_out(word, where)
+            lost = [each for each in shell.missing_in(word) if not shell.is_passed(each)]
+            named = "model" in arguments or "model" in found.missing
+            if is_model and not named and not word.isdigit():
+                _put(found, "model", word)
+            elif is_model and lost:  # no value of a flag before it
+                found.missing.setdefault("", lost[0])
             is_model = True  # behind the value of a flag that is not read
             continue
         is_model = False
@@ -165,7 +279,7 @@ def _arguments(
         name = program.full(name[3:] if off else name)
         follows = at < len(words) and not words[at].startswith("--")
         if name == "config" and (equals or follows):
-            files.append(value if equals else words[at])
+            found.flagged.append(shell.shown(value if equals else words[at]))
             at += not equals
             is_model = True
             continue
@@ -177,7 +291,7 @@ def _arguments(
             is_model = True
             continue
         if dot or name not in program.known:
-            unread.add(flag)
+            found.unread.add(shell.shown(flag))
             is_model = bool(equals) or program.bare.match(name) is not None
             continue
         is_model = True  # what follows its value is a positional argument
@@ -193,17 +307,15 @@ def _arguments(
             value, at = words[at], at + 1
             while name in program.lists and at < len(words) and words[at].isdigit():
                 value, at = f"{value},{words[at]}", at + 1
-        arguments[name] = _written_out(value, f"{where}: {flag}")
-    return arguments, unread, files
+        _put(found, name, value)
+    return found
 
 
-def _written_out(value: str, where: str) -> str:
-    """The value; InputError if it is a variable of the shell or the manifest."""
-    if _VARIABLE.match(value):
-        raise InputError(
-            "a shell variable, whose value is not here",
-            where=where,
-            value=value,
-            remedy="write its value into the command line",
-        )
-    return value
+def _put(found: Arguments, name: str, value: str) -> None:
+    """The value of an argument, or the variable that it is."""
+    lost = shell.missing_in(value)
+    if lost:
+        found.missing[name] = lost[0]
+    else:
+        found.missing.pop(name, None)
+        found.known[name] = value

@@ -40,7 +40,7 @@ class SGLangCommand(CommandSource):
     @classmethod
     def read(cls, source: Sniffed) -> Description:
         """The flags of the first such command."""
-        asked = PROGRAM.arguments(source.string(), source.name)
+        asked = PROGRAM.arguments(source.string(), source.name, source.variables)
         pairs = dict(asked.known)
         if "model" in pairs:  # `sglang serve MODEL`
             pairs.setdefault("model_path", pairs.pop("model"))
@@ -49,4 +49,8 @@ class SGLangCommand(CommandSource):
         split_attention(found, source.name, resolved=False)
         notes = [*asked.notes(), *left_out_notes(pairs)]
         settings = {name: value for name, value in found.items() if value is not None}
-        return Description(ServerSettings.parse(settings, source.name), notes=tuple(notes))
+        lost = {
+            KNOWN[name][0] if name in KNOWN else name: each for name, each in asked.missing.items()
+        }
+        described = ServerSettings.parse(settings, source.name)
+        return Description(described, notes=tuple(notes), missing=lost)

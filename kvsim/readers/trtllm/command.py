@@ -22,7 +22,7 @@ class TrtLlmCommand(CommandSource):
     @classmethod
     def read(cls, source: Sniffed) -> Description:
         """The flags of the first such command."""
-        asked = PROGRAM.arguments(source.string(), source.name)
+        asked = PROGRAM.arguments(source.string(), source.name, source.variables)
         found: dict[str, Any] = {"engine": "tensorrt-llm"}
         if asked.version is not None:
             found["engine_version"] = asked.version
@@ -33,4 +33,5 @@ class TrtLlmCommand(CommandSource):
             except ValueError as fault:
                 raise InputError(str(fault), where=f"{source.name}: {name}", value=value) from None
         settings = ServerSettings.parse(found, source.name)
-        return Description(settings, notes=tuple(asked.notes()))
+        lost = {KNOWN[name][0] if name else "": each for name, each in asked.missing.items()}
+        return Description(settings, notes=tuple(asked.notes()), missing=lost)

@@ -164,6 +164,11 @@ def settings_of(arguments: Mapping[str, Any], where: str) -> ServerSettings:
     return ServerSettings.parse(found, where)
 
 
+def setting_of(argument: str) -> str:
+    """The setting that an argument is; its own name where it is several."""
+    return KNOWN[argument][0] if argument in KNOWN else argument
+
+
 def vllm_notes(asked: Mapping[str, Any], unread: Iterable[str]) -> list[str]:
     """Notes on arguments that were asked for and are not read, or count for nothing."""
     notes = unread_notes(unread, ARGUMENTS)

@@ -1,35 +1,114 @@
-"""vLLM's arguments in YAML: of `vllm serve --config`, and Helm values of production-stack."""
+"""vLLM's arguments in YAML, as words of its command line: of `vllm serve --config`, and Helm values
+of production-stack.
+"""
 
-from typing import Any
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
-from kvsim.readers.parsing.commands import number_or_text
-from kvsim.readers.parsing.listed_words import listed_words
-from kvsim.readers.parsing.yaml_lines import yaml_values
-from kvsim.readers.vllm.args import KNOWN
+from kvsim.readers.parsing.manifests import documents, mappings
+from kvsim.readers.vllm.args import KNOWN, SWITCHES
 
-_NAMES = {"model_url": "model", "model_tag": "model", "enable_lo_ra": "enable_lora"}
-_NESTED = "speculative_config"
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORDS = {"enable-lo-ra": "enable-lora"}
+_LMCACHE_GIB = 5.0  # its default of host memory (LMCACHE_MAX_LOCAL_CPU_SIZE)
+# Keys of a model of production-stack's values that say nothing of memory or time.
+_OF_KUBERNETES = frozenset(
+    (
+        *("name", "repository", "tag", "replicaCount", "requestCPU", "requestMemory", "requestGPU"),
+        *("limitCPU", "limitMemory", "requestGPUType", "pvcStorage", "pvcMatchLabels", "hf_token"),
+        *("pvcAccessMode", "storageClass", "imagePullPolicy", "imagePullSecret", "env", "labels"),
+        *("podAnnotations", "nodeSelectorTerms", "nodeName", "tolerations", "affinity"),
+        *("serviceAccountName", "priorityClassName", "securityContext", "containerSecurityContext"),
+        *("extraVolumes", "extraVolumeMounts", "initContainer", "shmSize", "enableShm", "hfToken"),
+        *("annotations", "runtimeClassName", "startupProbe", "livenessProbe", "readinessProbe"),
+        *("vllmApiKey", "serviceAnnotations", "modelURL", "vllmConfig", "lmcacheConfig"),
+    )
+)
 
 
-def yaml_arguments(text: str) -> dict[str, Any]:
-    """VLLM's arguments by name; of several models the first."""
-    found: dict[str, Any] = {}
-    inside, nested = -1, {}  # the indentation of `speculative-config:`, and what stands below it
-    for indent, key, value in yaml_values(text):
-        key = _NAMES.get(key, key)
-        if inside >= 0 and indent > inside:
-            nested[key] = number_or_text(value) if isinstance(value, str) else value
+class HelmModel(NamedTuple):
+    """One entry of `modelSpec:` of production-stack's values.
+
+    words: of its command line. tag: of its image. unread: keys that are not read.
+    """
+
+    words: tuple[str, ...]
+    tag: str | None
+    unread: tuple[str, ...]
+
+
+def config_words(text: str, where: str) -> list[str]:
+    """The words of a file of `vllm serve --config`: each key is a flag, as vLLM makes it."""
+    table = next((each for each in documents(text, where) if isinstance(each, dict)), {})
+    return list(_words(table))
+
+
+def helm_models(text: str, where: str) -> list[HelmModel]:
+    """The models that Helm values of production-stack serve."""
+    return [_helm_model(each) for each in mappings(documents(text, where)) if "modelURL" in each]
+
+
+def known_keys(text: str, where: str) -> int:
+    """How many keys at the top of a YAML file are arguments of vLLM."""
+    tables = [each for each in documents(text, where) if isinstance(each, dict)]
+    names = {str(key).replace("-", "_") for key in (tables[0] if tables else ())}
+    switched_off = {name.removeprefix("no_") for name in names} & SWITCHES
+    return len(names & KNOWN.keys() | switched_off)
+
+
+def _words(table: Mapping[Any, Any]) -> Iterator[str]:
+    for key, value in table.items():
+        name = _CAMEL.sub("-", str(key)).replace("_", "-").lower()
+        name = _WORDS.get(name, name)
+        plain = name.replace("-", "_")
+        if name in ("model-tag", "model-url"):
+            name = "model"
+        if value is None:
             continue
-        inside = -1
-        if key == "model" and "model" in found:
-            break
-        if key == _NESTED and value is None:
-            inside, nested = indent, found.setdefault(key, {})
-        elif key in KNOWN and value is not None:
-            found.setdefault(key, value)
-    return found
+        if isinstance(value, bool):
+            if value:
+                yield f"--{name}"
+            elif plain in SWITCHES:
+                yield f"--no-{name}"
+            elif plain.removeprefix("no_") in SWITCHES and plain != plain.removeprefix("no_"):
+                yield f"--{name.removeprefix('no-')}"
+            else:
+                yield f"--{name}=false"
+        elif isinstance(value, dict):
+            yield from (f"--{name}", json.dumps(value, default=str))
+        elif isinstance(value, list):
+            yield from (f"--{name}", *(str(each) for each in value))
+        else:
+            yield from (f"--{name}", str(value))
 
 
-def listed_flags(text: str) -> list[str]:
-    """The words of `extraArgs:`."""
-    return listed_words(text, "extraArgs")
+def _helm_model(model: Mapping[str, Any]) -> HelmModel:
+    config = dict(model.get("vllmConfig") or {})
+    more = [str(word) for word in config.pop("extraArgs", None) or ()]
+    words = ["--model", str(model["modelURL"])]
+    unread = sorted(model.keys() - _OF_KUBERNETES)
+    if config.pop("v1", None) is not None:
+        unread.append("vllmConfig.v1")
+    words += _words(config)
+    cache = model.get("lmcacheConfig")
+    if isinstance(cache, dict) and cache.get("enabled"):
+        cache_words, left = _lmcache(cache)
+        words += cache_words
+        unread += left
+    tag = model.get("tag")
+    return HelmModel((*words, *more), None if tag is None else str(tag), tuple(unread))
+
+
+def _lmcache(cache: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """LMCache as the connector that production-stack starts it as, and the keys not read."""
+    role = str(cache.get("kvRole") or "kv_both")
+    nixl = cache.get("enableNixl") or cache.get("enablePD")
+    config: dict[str, Any] = {"kv_connector": "LMCacheConnectorV1", "kv_role": role}
+    if not nixl:
+        size = cache.get("cpuOffloadingBufferSize") or _LMCACHE_GIB
+        config["kv_connector_extra_config"] = {"max_local_cpu_size": float(size)}
+    read = {"enabled", "cpuOffloadingBufferSize", "kvRole"}
+    left = [f"lmcacheConfig.{key}" for key in cache if key not in read]
+    return ["--kv-transfer-config", json.dumps(config)], left

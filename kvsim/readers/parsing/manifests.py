@@ -1,0 +1,167 @@
+"""Manifests in YAML: containers of Kubernetes and compose, with their words and environment.
+
+YAML is parsed by PyYAML's safe loader, within bounds; templates of Helm (`{{ .Values.x }}`) count
+as variables without a value.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kvsim.plumbing.errors import InputError
+from kvsim.readers.parsing.shell import missing
+
+_TEMPLATE = re.compile(r"\{\{-?\s*([^{}]*?)\s*-?\}\}")
+_CONTROL = re.compile(r"^[ \t]*(?:\{\{[^{}]*\}\}[ \t]*)+$", re.MULTILINE)
+_REFERENCE = re.compile(r"\$\$|\$\((\w[\w.-]*)\)")
+_INTERPOLATED = re.compile(r"\$\$|\$\{(\w+)(?:(:?[-+?])([^{}]*))?\}|\$(\w+)")
+_MOST_BYTES, _MOST_KEYS, _DEEPEST = 1 << 20, 10_000, 200
+WORDS = ("entrypoint", "command", "args")  # in the order in which they are run
+
+
+class Container(NamedTuple):
+    """A container that a manifest starts. words: of its entry point, command and arguments; one
+    word may be a script. image: with its tag. environment: values by name; None where the manifest
+    has the name alone.
+    """
+
+    words: tuple[str, ...]
+    image: str
+    environment: Mapping[str, str | None]
+
+
+def documents(text: str, where: str) -> list[Any]:
+    """The documents of a YAML file; InputError where it is none, or too deep or large."""
+    import yaml
+
+    if len(text) > _MOST_BYTES or _depth(text) > _DEEPEST:
+        raise InputError("too large or too deep for a manifest", where=where)
+    plain = _TEMPLATE.sub(
+        lambda found: missing(found[1].lstrip(".")[:60]), _CONTROL.sub("", text)
+    ).expandtabs(2)
+    try:
+        return [each for each in yaml.load_all(plain, _loader()) if each is not None]
+    except (yaml.YAMLError, ValueError, RecursionError) as fault:
+        mark = getattr(fault, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark is not None else ""
+        what = getattr(fault, "problem", None) or "not YAML"
+        raise InputError(f"not YAML: {what}", where=f"{where}{line}") from None
+
+
+def _loader() -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Bounded(base):  # type: ignore[misc]
+        """Merged mappings (`<<: *common`) of bounded size."""
+
+        def flatten_mapping(self, node: Any) -> None:
+            size = sum(
+                len(part.value)
+                for key, value in node.value
+                if key.tag == "tag:yaml.org,2002:merge"
+                for part in (value.value if isinstance(value, yaml.SequenceNode) else [value])
+                if isinstance(part.value, list)
+            )
+            if size > _MOST_KEYS:
+                raise ValueError("merged mappings of too many keys")
+            super().flatten_mapping(node)
+
+    return Bounded
+
+
+def _depth(text: str) -> int:
+    """How deep brackets and lists in one line nest, at most."""
+    depth = deepest = 0
+    for sign in re.finditer(r"[\[{\]}]", text):
+        depth = depth + 1 if sign[0] in "[{" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    dashes = max((len(found[0]) // 2 for found in re.finditer(r"(?:- )+", text)), default=0)
+    return max(deepest, dashes)
+
+
+def containers(found: list[Any], given: Mapping[str, str]) -> Iterator[Container]:
+    """Every container of these documents, in their order. given: variables that the user names."""
+    for table in mappings(found):
+        if any(key in table for key in WORDS) or isinstance(table.get("image"), str):
+            yield _container(table, given)
+
+
+def mappings(value: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping at any depth; one that several anchors name once."""
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        each = waiting.pop(0) if len(waiting) < 64 else waiting.pop()
+        if not isinstance(each, dict | list) or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, dict):
+            yield {str(key): inner for key, inner in each.items()}
+            waiting[:0] = each.values()
+        else:
+            waiting[:0] = each
+
+
+def _container(table: Mapping[str, Any], given: Mapping[str, str]) -> Container:
+    environment = _environment(table.get("env", table.get("environment")), given)
+    is_compose = "entrypoint" in table or "environment" in table or "env" not in table
+    words: list[str] = []
+    for key in WORDS:
+        value = table.get(key)
+        items = value if isinstance(value, list) else [value]
+        for item in items:
+            if item is None or isinstance(item, dict | list):
+                continue
+            text = _referred(str(item), {**environment, **given})
+            words.append(_interpolated(text, given) if is_compose else text)
+    image = table.get("image")
+    if isinstance(image, dict):
+        image = ":".join(str(image[key]) for key in ("repository", "tag") if image.get(key))
+    image = _interpolated(str(image), given) if image and is_compose else str(image or "")
+    return Container(tuple(words), image, environment)
+
+
+def _environment(value: Any, given: Mapping[str, str]) -> dict[str, str | None]:
+    """Of Kubernetes a list of tables, of compose a mapping or a list of `NAME=VALUE`."""
+    if isinstance(value, dict):
+        return {str(key): None if each is None else _interpolated(str(each), given)
+                for key, each in value.items()}  # fmt: skip
+    found: dict[str, str | None] = {}
+    for each in value if isinstance(value, list) else ():
+        if isinstance(each, dict) and "name" in each:
+            its_own = each.get("value")
+            found[str(each["name"])] = None if its_own is None else str(its_own)
+        elif isinstance(each, str):
+            name, equals, value = each.partition("=")
+            found[name] = _interpolated(value, given) if equals else None
+    return found
+
+
+def _referred(text: str, environment: Mapping[str, str | None]) -> str:
+    """`$(NAME)` of Kubernetes put in."""
+
+    def put(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        value = environment.get(match[1])
+        return missing(match[1]) if value is None else value
+
+    return _REFERENCE.sub(put, text)
+
+
+def _interpolated(text: str, given: Mapping[str, str]) -> str:
+    """Variables of compose put in, which are of the shell that starts it."""
+
+    def put(match: re.Match[str]) -> str:
+        braced, operator, default, plain = match.groups()
+        if match[0] == "$$":
+            return "$"
+        if (value := given.get(braced or plain)) is not None:
+            return value
+        if operator and operator.endswith("-"):
+            return str(default)
+        return "" if operator and operator.endswith("+") else missing(braced or plain)
+
+    return _INTERPOLATED.sub(put, text)

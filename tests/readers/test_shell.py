@@ -1,0 +1,172 @@
+"""Flags in scripts, manifests and YAML become the same words, or are asked for by name."""
+
+import contextlib
+import time
+from pathlib import Path
+
+import pytest
+
+from kvsim.interchange.imported import Imported, import_sources
+from kvsim.plumbing.errors import InputError
+from kvsim.readers.parsing.shell import read_script, shown
+
+DIRECT = "vllm serve facebook/opt-125m --max-model-len 512 --max-num-seqs 7 --kv-cache-dtype fp8"
+WORDS = DIRECT.split()
+FORMS = {
+    "array": 'CMD=(\n  vllm serve facebook/opt-125m  # the model\n  --max-model-len 512\n'
+    '  --max-num-seqs 7\n  --kv-cache-dtype fp8\n)\n"${CMD[@]}" > server.log 2>&1 &\n',
+    "array of flags": "ARGS=(--max-model-len 512)\nARGS+=(--max-num-seqs 7 --kv-cache-dtype=fp8)\n"
+    'vllm serve facebook/opt-125m "${ARGS[@]}"\n',
+    "assignments": 'MODEL="facebook/opt-125m"; export LEN=512\nSEQS=${SEQS:-7}\n'
+    'EXTRA="--kv-cache-dtype fp8"\nvllm serve $MODEL --max-model-len $LEN '
+    "--max-num-seqs ${SEQS} $EXTRA\n",
+    "defaults": "vllm serve ${MODEL:-facebook/opt-125m} --max-model-len ${LEN:=512} "
+    '--max-num-seqs "${SEQS:-7}" --kv-cache-dtype ${A:-${B:-fp8}}\n',
+    "nested shell": f"docker run --gpus all -e LEN=5 img bash -c '{DIRECT}'\n",
+    "after a here-document": f"cat > a.txt <<'EOF'\nvllm serve an/other\nEOF\n{DIRECT}\n",
+    "prose around it": f"It's what I run:\n\n    {DIRECT}\n\nand it doesn't start.\n",
+    "compose": "services:\n  vllm:\n    image: vllm/vllm-openai:v0.19.1\n    command: >\n"
+    "      --model ${MODEL:-facebook/opt-125m} --max-model-len ${LEN:-512}\n"
+    "      --max-num-seqs 7 --kv-cache-dtype fp8\n",
+    "compose with anchors": "x-args: &args\n  - --max-model-len=512\n  - --max-num-seqs\n  - '7'\n"
+    "  - --kv-cache-dtype=fp8\n  - --model\n  - facebook/opt-125m\nservices:\n  vllm:\n"
+    "    image: vllm/vllm-openai:v0.19.1\n    command: *args\n",
+    "compose with a script": "services:\n  vllm:\n    image: vllm/vllm-openai:v0.19.1\n"
+    "    entrypoint: [/bin/bash, -c]\n    command:\n    - |\n      set -e\n"
+    "      exec vllm serve facebook/opt-125m --max-model-len 512 \\\n"
+    "        --max-num-seqs 7 \\\n        --kv-cache-dtype fp8\n",
+    "kubernetes": "spec:\n  containers:\n  - name: vllm\n    image: vllm/vllm-openai:v0.19.1\n"
+    "    command: [vllm, serve]\n    args: [$(MODEL), --max-model-len=512, --max-num-seqs=7,\n"
+    "      --kv-cache-dtype, fp8]\n    env:\n    - name: MODEL\n      value: facebook/opt-125m\n",
+    "kubernetes with a script": "spec:\n  containers:\n  - name: vllm\n    image: ubuntu\n"
+    "    command: [/bin/sh, -c]\n    args:\n    - 'vllm serve $MODEL --max-model-len 512\n"
+    "      --max-num-seqs 7 --kv-cache-dtype fp8'\n    env:\n    - name: MODEL\n"
+    "      value: facebook/opt-125m\n",
+    "a file of --config": "model: facebook/opt-125m\nmax-model-len: 512\nmax_num_seqs: 7\n"
+    "kv-cache-dtype: fp8\n",
+    "helm": "servingEngineSpec:\n  modelSpec:\n  - name: a\n    modelURL: facebook/opt-125m\n"
+    "    vllmConfig:\n      maxModelLen: 512\n      maxNumSeqs: 7\n"
+    "      extraArgs: [--kv-cache-dtype, fp8]\n",
+}  # fmt: skip
+
+
+def imported(folder: Path, text: str, **given: object) -> Imported:
+    path = folder / "source.txt"
+    path.write_text(text)
+    variables = given.pop("variables", None)
+    assert variables is None or isinstance(variables, dict)
+    named = {"gpu": "h100", **given}
+    return import_sources([str(path)], named, folder / "made.toml", variables=variables)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_flags_are_read_wherever_they_stand(tmp_path: Path, form: str) -> None:
+    settings = imported(tmp_path, FORMS[form]).merged.settings
+    found = (settings.model, settings.max_model_len, settings.max_num_seqs, settings.kv_cache_dtype)
+    assert found == ("facebook/opt-125m", 512, 7, "fp8")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["vllm serve $MODEL --max-model-len $LEN", "services:\n  a:\n    image: vllm/vllm-openai:v1\n"
+     "    command: --model ${MODEL} --max-model-len $LEN\n"],
+)  # fmt: skip
+def test_what_has_no_value_is_asked_for_by_name_and_options_fill_it(
+    tmp_path: Path, text: str
+) -> None:
+    with pytest.raises(InputError, match=r"\$MODEL \(model\), \$LEN \(max_model_len\)") as raised:
+        imported(tmp_path, text)
+    assert "--model --variable LEN=VALUE" in str(raised.value)
+    made = imported(tmp_path, text, model="facebook/opt-125m", variables={"LEN": "64"})
+    assert made.merged.settings.max_model_len == 64
+
+
+def test_words_that_may_be_flags_are_asked_for_and_a_port_is_not(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"\$EXTRA \(words that may be flags\)"):
+        imported(tmp_path, "vllm serve facebook/opt-125m --port $PORT $EXTRA")
+    made = imported(
+        tmp_path,
+        'vllm serve facebook/opt-125m --port $PORT $EXTRA "$@"',
+        variables={"EXTRA": "--max-num-seqs 9"},
+    )
+    assert made.merged.settings.max_num_seqs == 9
+
+
+def test_values_that_a_run_may_have_otherwise_are_said(tmp_path: Path) -> None:
+    made = imported(
+        tmp_path,
+        'SEQS=3\nPORT=${PORT:-1}\nif [ "$BIG" = 1 ]; then\n  SEQS=8\nfi\n'
+        "vllm serve facebook/opt-125m --max-num-seqs $SEQS --max-model-len ${LEN:-64}",
+    )
+    notes = made.reads[0].description.notes
+    assert "$LEN = 64: the script's own default" in notes
+    assert any("$SEQS has several values" in note for note in notes)
+    assert not any("PORT" in note for note in notes)
+
+
+def test_the_engines_own_variables_are_named_and_keys_are_not(tmp_path: Path) -> None:
+    made = imported(
+        tmp_path,
+        "export VLLM_USE_V1=0 VLLM_API_KEY=sk-secret\nNCCL_P2P_DISABLE=1 vllm serve "
+        "facebook/opt-125m",
+    )
+    (note,) = (note for note in made.reads[0].description.notes if "variables" in note)
+    assert note.endswith("not read: NCCL_P2P_DISABLE, VLLM_USE_V1")
+
+
+def test_keys_of_yaml_are_flags_and_the_unknown_ones_are_named(tmp_path: Path) -> None:
+    made = imported(
+        tmp_path,
+        "model: facebook/opt-125m\nno-enable-prefix-caching: true\n"
+        "no-enable-chunked-prefill: true\n"
+        "cpu-offload-gb: 10\nstream-interval: 20\nsome-new-key: 1\n",
+    )
+    read = made.reads[0].description
+    assert read.settings.enable_prefix_caching is False
+    assert read.settings.enable_chunked_prefill is False
+    said = " ".join(read.notes)
+    assert "change memory or time, and are not read: --cpu-offload-gb" in said
+    assert "--some-new-key, --stream-interval" in said
+
+
+def test_lmcache_of_helm_values_is_a_tier_and_what_is_not_read_is_named(tmp_path: Path) -> None:
+    made = imported(
+        tmp_path,
+        "servingEngineSpec:\n  modelSpec:\n  - modelURL: facebook/opt-125m\n    lmcacheConfig:\n"
+        '      enabled: true\n      cpuOffloadingBufferSize: "20"\n      enableController: true\n',
+    )
+    assert made.scenario["tier"] == [{"kind": "lmcache", "max_local_cpu_size": 20.0}]
+    assert "lmcacheConfig.enableController" in " ".join(made.reads[0].description.notes)
+
+
+def test_words_of_a_shell() -> None:
+    script = read_script(
+        "a 'b c' \"d $X e\" f\\ g `h` $(i j) ${K%x} # l\nX=1; m $X \\\n n || o <<< p > q 2>&1"
+    )
+    assert [[*map(shown, each.words)] for each in script.commands][:2] == [
+        ["a", "b c", "d $X e", "f g", "$`h`", "$$(i j)", "$K%x"],
+        ["m", "1", "n"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["${" * 20_000, "$(" * 20_000, "'a " * 20_001, '"\\"' * 20_000, "x=(" * 20_000,
+     "`a" * 20_001, "${A:-" * 5_000 + "}" * 5_000, "a=$a$a\n" * 400],
+)  # fmt: skip
+def test_a_script_takes_time_in_proportion_to_its_length(text: str) -> None:
+    begun = time.process_time()
+    with contextlib.suppress(InputError):
+        read_script(f"vllm serve m\n{text}")
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize(
+    "rest", ['args: ["' + '\\"\\"' * 20_000, "args: [" * 20_000, "args: " + "- " * 20_000,
+             "a: &a [1]\n" + "<<: [*a, *a]\n" * 500, "args: ['" + "''" * 20_001]
+)  # fmt: skip
+def test_so_does_a_manifest(tmp_path: Path, rest: str) -> None:
+    begun = time.process_time()
+    with pytest.raises(InputError):
+        imported(tmp_path, f'command: ["vllm","serve","x"]\n{rest}\n')
+    assert time.process_time() - begun < 5
