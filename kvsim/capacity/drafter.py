@@ -79,6 +79,9 @@ class Drafter(NamedTuple):
             return 0
         if self.model is not None:
             return self.model.weight_bytes(tp)
+        stored = target.drafting_bytes(tp)
+        if stored is not None:
+            return stored
         layer = _module(target)
         joined = Weights(linear=2 * target.hidden_size**2)
         form = target.weight_format

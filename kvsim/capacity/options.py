@@ -61,8 +61,8 @@ class MemoryOptions(Options):
     flashinfer_sampler: whether FlashInfer samples top-p and top-k (VLLM_USE_FLASHINFER_SAMPLER).
     Default: true since 0.21, else false. The images of 0.8 to 0.11 have FlashInfer, and true is
     theirs; `pip install vllm` did not bring it. Then vLLM sorts the logits: 28 bytes more for each.
-    first_start: without a cache of what vLLM compiles, as in a fresh container; since 0.12 the
-    compiler then holds a copy of the embedding, and later starts have more for KV.
+    first_start: without a cache of what vLLM compiles, as in a fresh container. Since 0.12 the
+    compiler then holds a copy of the embedding. Later starts have more for KV.
     """
 
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)

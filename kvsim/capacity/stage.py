@@ -13,11 +13,14 @@ from kvsim.plumbing.errors import InputError
 
 
 class Stage(NamedTuple):
-    """A stage's layers, in order; first, last: it has the embedding, the head."""
+    """A stage's layers, in order; first, last: it has the embedding, the head. start: the place of
+    its first layer in the model.
+    """
 
     layers: tuple[Layer, ...]
     first: bool
     last: bool
+    start: int = 0
 
 
 def model_of(model: Model, stage: Stage) -> Model:
@@ -47,6 +50,6 @@ def stages(
         )
     starts = [sum(sizes[:index]) for index in range(count)]
     return [
-        Stage(layers[start : start + size], index == 0, index == count - 1)
+        Stage(layers[start : start + size], index == 0, index == count - 1, start)
         for index, (start, size) in enumerate(zip(starts, sizes, strict=True))
     ]

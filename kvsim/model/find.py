@@ -11,6 +11,8 @@ from kvsim.model.catalogue import (
     model_like,
     named_model,
 )
+from kvsim.model.checkpoint.find import of_repository
+from kvsim.model.hf.config_file import fields_from_hf
 from kvsim.model.layers import Recurrence
 from kvsim.model.model import Model
 from kvsim.model.names import read_name
@@ -50,8 +52,11 @@ def find_model(name: str, where: str = "model.name", *, offline: bool = False) -
         except InputError as error:
             missing = error.what
         else:
-            source = f"config.json of {name} on Hugging Face"
-            return replace(Model.from_hf(path, name), source=source)
+            model = Model(**fields_from_hf(path, name))
+            model = replace(model, source=f"config.json of {name} on Hugging Face")
+            tensors, why = of_repository(name, path, offline=offline)
+            guessed = replace(model, source=f"{model.source}, weights by rule ({why})")
+            return model.with_tensors(tensors) if tensors else guessed
     copy = read_name(name, known_names())
     if copy is None:
         raise unknown(name, where, missing)

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from kvsim.layout import KVLayout
+from kvsim.model.checkpoint.find import beside
+from kvsim.model.checkpoint.headers import Tensor
+from kvsim.model.checkpoint.stored import LayerBytes, StoredWeights, stored_weights
 from kvsim.model.hf.config_file import fields_from_hf
 from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
 from kvsim.model.layers import (
@@ -39,6 +42,7 @@ class Model:
     hidden_streams: residual states a token has (DeepSeek-V4's hyper-connections).
     kv_cache_dtype: that the checkpoint asks for, "auto" if none (then it is torch_dtype).
     target_reader: of a drafter that reads hidden states of its target, and has its embedding.
+    stored: the bytes of its checkpoint, by its headers; None: by weight_format.
     """
 
     name: str
@@ -59,15 +63,27 @@ class Model:
     kv_cache_dtype: str = "auto"
     hidden_streams: int = 1
     target_reader: TargetReader | None = None
+    stored: StoredWeights | None = None
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any] | Path, name: str | None = None) -> Self:
-        """A model from a Hugging Face config.json (its path, or its content as a mapping).
+        """A model from a Hugging Face config.json (its path, or its content as a mapping). A
+        checkpoint beside the file says what its weights take.
 
         name: what to call it (default: its `_name_or_path`, or the folder of the file).
         Raises InputError on a file that cannot be read, a missing key or an unknown architecture.
         """
-        return cls(**fields_from_hf(config, name))
+        found = cls(**fields_from_hf(config, name))
+        return found.with_tensors(beside(config)) if isinstance(config, Path) else found
+
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> Self:
+        """The model with the weights of a checkpoint of these tensors; itself without any."""
+        if not tensors:
+            return self
+        tied = self.tie_word_embeddings
+        stored = stored_weights(tensors, self.layers, self.torch_dtype, tied=tied)
+        source = f"{self.source}, weights by the checkpoint's headers"
+        return replace(self, stored=stored, source=source)
 
     @property
     def num_layers(self) -> int:
@@ -81,7 +97,8 @@ class Model:
 
     def without_towers(self) -> "Model":
         """The text decoder alone."""
-        return replace(self, tower_params=0, tower=None)
+        stored = self.stored and replace(self.stored, towers=LayerBytes())
+        return replace(self, tower_params=0, tower=None, stored=stored)
 
     @property
     def is_recurrent(self) -> bool:
@@ -92,6 +109,13 @@ class Model:
     def is_quantized(self) -> bool:
         """Whether weights are stored otherwise than in the model's dtype."""
         return self.weight_format != WeightFormat.plain(self.torch_dtype)
+
+    def drafting_bytes(self, tensor_parallel_size: int = 1) -> int | None:
+        """Bytes on one GPU of the module that drafts for it; None where no checkpoint says."""
+        stored = self.stored
+        if stored is None or stored.drafting == LayerBytes():
+            return None
+        return stored.drafting_bytes(tensor_parallel_size)
 
     @property
     def attention(self) -> Attention | LatentAttention:
@@ -169,9 +193,16 @@ class Model:
         mixers = sum(layer.mixer.weights(self.hidden_size, 1).linear for layer in self.layers)
         return linear + mixers + all_of_them.other
 
-    def weight_bytes(self, tensor_parallel_size: int = 1) -> int:
-        """Bytes of the weights on one GPU."""
-        return self.weight_format.num_bytes(self.weights(tensor_parallel_size))
+    def weight_bytes(self, tensor_parallel_size: int = 1, data_parallel_size: int = 1) -> int:
+        """Bytes of the weights on one GPU. data_parallel_size: copies of the attention, whose GPUs
+        share the experts.
+        """
+        tp, shards = tensor_parallel_size, tensor_parallel_size * data_parallel_size
+        held = self.weights(tp)
+        if self.stored is not None:
+            return self.stored.num_bytes(tp, shards)
+        shared = replace(held, expert=held.expert // data_parallel_size)
+        return self.weight_format.num_bytes(shared)
 
     @property
     def matmul_flops_per_token(self) -> int:

@@ -173,8 +173,12 @@ class ModelOptions(Options):
         if states not in (None, "auto"):
             dtype = DTYPES.get(states, states)
             model = replace(model, layers=tuple(_with_states(each, dtype) for each in model.layers))
+        if self.quantization is not None or self.weight_bytes_per_param is not None:
+            model = replace(model, stored=None)
         if self.dtype not in (None, "auto"):
             dtype = DTYPES.get(self.dtype, self.dtype)
+            if DTYPE_BYTES[dtype] != DTYPE_BYTES[model.torch_dtype]:
+                model = replace(model, stored=None)
             quantized = model.weight_format != WeightFormat.plain(model.torch_dtype)
             form = model.weight_format if quantized else WeightFormat.plain(dtype)
             model = replace(model, torch_dtype=dtype, weight_format=form)

@@ -127,6 +127,11 @@ def test_what_a_repository_is(name, yes):
     assert is_repository(name) is yes
 
 
+HEAD = {"dtype": "BF16", "shape": [128, 64], "data_offsets": [0, 128 * 64 * 2]}
+HEADER = json.dumps({"lm_head.weight": HEAD}).encode()
+FILE = len(HEADER).to_bytes(8, "little") + HEADER + bytes(1_000_000)
+
+
 class Host(http.server.BaseHTTPRequestHandler):
     """Speaks as huggingface.co does of one repository; another asks for access."""
 
@@ -141,7 +146,15 @@ class Host(http.server.BaseHTTPRequestHandler):
         text = json.dumps(CONFIG).encode()
         owner = self.path.split("/")[1]
         if owner == "acme":
-            self.send_response(200)
+            if self.path.endswith(".safetensors"):
+                text = FILE
+            asked = self.headers.get("Range", "")
+            if asked:
+                start, end = (int(number) for number in asked.removeprefix("bytes=").split("-"))
+                text = text[start : end + 1]
+                assert start == 0
+                assert len(text) < len(FILE)  # the header, and not the weights
+            self.send_response(206 if asked else 200)
             self.send_header("ETag", '"0123456789abcdef0123456789abcdef01234567"')
             self.send_header("X-Repo-Commit", "a" * 40)
             self.send_header("Content-Type", "application/json")
@@ -190,9 +203,12 @@ def test_a_repository_is_fetched_once_and_found_again_without_a_network(host, tm
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)
     assert found["bytes_per_token"] == 3 * 2 * 64 * 2
-    assert found["source"] == "config.json of acme/Cool-1B on Hugging Face"
+    by = "weights by the checkpoint's headers"
+    assert found["source"] == f"config.json of acme/Cool-1B on Hugging Face, {by}"
+    assert found["weights_bytes"] == 128 * 64 * 2 + 256 * 16 * 2  # and the rotations' tables
     assert {path for path in host.asked if path != "/"} == {
-        "/acme/Cool-1B/resolve/main/config.json"
+        "/acme/Cool-1B/resolve/main/config.json",
+        "/acme/Cool-1B/resolve/main/model.safetensors",
     }
     host.asked.clear()
     assert ask("acme/Cool-1B", tmp_path, endpoint).stdout == first.stdout

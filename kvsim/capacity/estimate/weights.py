@@ -25,6 +25,19 @@ PADDED_WIDTH, PADDED_HIDDEN = 128, 256
 def weight_bytes(deployment: Deployment, stage: Stage) -> int:
     """Bytes on one GPU of this stage."""
     model, tp = deployment.model, deployment.tp
+    element = DTYPE_BYTES[model.torch_dtype]
+    made = model.rotary_elements * deployment.version.rotary_factor(model.kind, model.mrope)
+    made += sum(_absorbed(layer) for layer in stage.layers) // tp
+    return _held(deployment, stage) + made * element
+
+
+def _held(deployment: Deployment, stage: Stage) -> int:
+    """As the checkpoint stores them, where its headers are known."""
+    model, tp = deployment.model, deployment.tp
+    if model.stored is not None:
+        shards, at, count = deployment.expert_shards, stage.start, len(stage.layers)
+        padding = _expert_padding(deployment, stage)
+        return model.stored.num_bytes(tp, shards, start=at, count=count, expert_padding=padding)
     tables, head = _tables(model, stage)
     total = Weights(other=tables // tp + model.extra_params, head=head // tp)
     if stage.first:
@@ -33,10 +46,16 @@ def weight_bytes(deployment: Deployment, stage: Stage) -> int:
         one = layer.weights(model.hidden_size, tp)
         experts = _expert_params(deployment, layer)
         total += replace(one, expert=experts)
-    element = DTYPE_BYTES[model.torch_dtype]
-    made = model.rotary_elements * deployment.version.rotary_factor(model.kind, model.mrope)
-    made += sum(_absorbed(layer) for layer in stage.layers) // tp
-    return model.weight_format.num_bytes(total) + made * element
+    return model.weight_format.num_bytes(total)
+
+
+def _expert_padding(deployment: Deployment, stage: Stage) -> float:
+    """How many times their stored bytes the kernels of routed experts take."""
+    for layer in stage.layers:
+        if isinstance(layer.feed_forward, Experts):
+            whole = layer.feed_forward.weights(deployment.model.hidden_size, 1).expert
+            return _expert_params(deployment, layer) * deployment.expert_shards / whole
+    return 1.0
 
 
 def _tables(model: Model, stage: Stage) -> tuple[int, int]:

@@ -78,8 +78,8 @@ def size_sglang(
     if fraction is None:
         fraction = default_fraction(settings, device_mib, gpus, latent=latent, copies=copies)
     set_up = int(_set_up_gib(device, gpus) * GIB)
-    free, held = device.memory_bytes - set_up, model.weights(tp)
-    weights = model.weight_format.num_bytes(replace(held, expert=held.expert // copies))
+    free = device.memory_bytes - set_up
+    weights = model.weight_bytes(tp, copies)
     if settings.weights_gib is not None:
         weights = int(settings.weights_gib * GIB)
     headroom = int(free * (1 - fraction))
