@@ -1,22 +1,24 @@
 """How fast is kvsim, and where does its time go? `make bench`, never a test.
 
-Each case of cases.toml runs in processes of its own, the contestants in turns: this tree, and with
-`--sources` the same tree without its compiled modules, with `--against` other commits (then all run
-from their sources), with `--peer` other simulators. A case with `beside` runs with these keys too.
-Machines are noisy: after one round that does not count, the median and the least of several rounds
-are told, and ratios are medians of the ratios within a round.
+Each case of cases.toml runs in processes of its own, the contestants in turns: this tree, with
+`--against` other commits, with `--sources` the same tree without its compiled modules, with
+`--peer` other simulators. Commits are compared compiled, this tree too: each is built once, in
+out/bench. A case with `beside` runs with these keys too. Machines are noisy: after one round that
+does not count, the median and the least of several rounds are told, and ratios are medians of the
+ratios within a round. Instructions are counted too, where something counts them (instructions.py).
 """
 
 import argparse
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from builds import built_checkout, built_commit, of_commit
 from case import HERE, Case, cases
 from history import growth, remember
-from measure import Beside, Measured, Peer, ProcessError, Tree, measure
+from instructions import Counter, ProcessError, find_counter
+from measure import Beside, Measured, Peer, Tree, measure
 
 PARTS = ("python", "imports", "reading", "engine", "writing")
 WIDTH = 32
@@ -26,10 +28,7 @@ Contestant = Tree | Peer | Beside
 def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory() as folder:
-        here = Tree("kvsim", HERE.parent, sources=bool(options.against))
-        others: list[Contestant] = [_commit(name, Path(folder)) for name in options.against]
-        if options.sources:
-            others.append(Tree("from its sources", HERE.parent, sources=True))
+        here, others = _trees(options, Path(folder))
         others += [
             Peer(f"peer {index}", template, Path(folder))
             for index, template in enumerate(options.peer, 1)
@@ -38,12 +37,15 @@ def main() -> None:
         heads = ("CPU s", "least", *PARTS, "req/s", "tokens/s", "peak MiB")
         print(f"\n{'':<{WIDTH}}" + "".join(f"{head:>10}" for head in heads))
         found = {}
-        for case in cases(options.only):
+        counter = find_counter() if options.against else None
+        for case in (each.with_keys(options.set) for each in cases(options.only)):
             against = [*others, Beside(here, case)] if case.beside else others
             rounds = _rounds(case, [here, *against], options.repeats)
             if rounds:
                 found[case] = _told(case, rounds[0])
                 _compared(found[case], [each.name for each in against], rounds)
+                if options.against:
+                    _counted(found[case], case, [here, *others], counter)
         for line in growth(found):
             print(line)
         remember(options.history, found)
@@ -56,7 +58,12 @@ def _options() -> argparse.Namespace:
         "--only", action="append", default=[], help="cases whose name has this in it"
     )
     parser.add_argument("--sources", action="store_true", help="the same tree, not compiled, too")
-    parser.add_argument("--against", action="append", default=[], metavar="COMMIT")
+    parser.add_argument(
+        "--against", action="append", default=[], metavar="COMMIT", help="compiled, as this tree is"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=VALUE", help="a key of every case"
+    )
     parser.add_argument(
         "--peer",
         action="append",
@@ -70,15 +77,21 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _commit(name: str, folder: Path) -> Tree:
-    """The files of a commit, in a folder of their own."""
-    root = folder / name.replace("/", "-")
-    root.mkdir()
-    archive = subprocess.run(["git", "archive", name], cwd=HERE.parent, capture_output=True)
-    if archive.returncode:
-        raise SystemExit(archive.stderr.decode().strip())
-    subprocess.run(["tar", "-x"], cwd=root, input=archive.stdout, check=True)
-    return Tree(name, root, sources=True)
+def _trees(options: argparse.Namespace, folder: Path) -> tuple[Tree, list[Contestant]]:
+    """The tree at hand, and those to compare it with; with `--sources` commits run theirs too."""
+    sources = Tree("from its sources", HERE.parent, sources=True)
+    if not options.against:
+        return Tree("kvsim", HERE.parent, sources=None), [sources] if options.sources else []
+    if options.sources:
+        others: list[Contestant] = []
+        for name in options.against:
+            root = folder / name.replace("/", "-")
+            of_commit(name, root)
+            others.append(Tree(name, root, sources=True))
+        return sources, others
+    return Tree("kvsim", built_checkout()), [
+        Tree(name, built_commit(name)) for name in options.against
+    ]
 
 
 def _start_up(repeats: int) -> None:
@@ -133,6 +146,28 @@ def _compared(found: dict[str, float], names: list[str], rounds: list[list[Measu
             f"{statistics.median(ratios):.2f} x its time ({min(ratios):.2f} to {max(ratios):.2f})",
             flush=True,
         )
+
+
+def _counted(
+    found: dict[str, float], case: Case, trees: list[Contestant], counter: Counter | None
+) -> None:
+    """Print how the instructions of this tree stand to those of the others, and keep it."""
+    if counter is None:
+        print("  instructions: not counted, as neither perf's counter nor valgrind is here")
+        return
+    few = counter.most_requests is not None and found["requests"] > counter.most_requests
+    asked = case.with_keys([f"workload.num_requests={counter.most_requests}"]) if few else case
+    of = f"{counter.most_requests:,} requests by " if few else ""
+    own = trees[0].instructions(asked, counter) if isinstance(trees[0], Tree) else 0
+    for tree in trees[1:]:
+        if isinstance(tree, Tree):
+            theirs = tree.instructions(asked, counter)
+            found[f"instructions of {tree.name}"] = own / theirs
+            print(
+                f"  {tree.name}: {theirs / 1e6:,.0f} million instructions ({of}{counter.name}); "
+                f"kvsim takes {own / theirs:.3f} x as many",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The cases of cases.toml."""
 
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -18,6 +19,10 @@ class Case:
     set: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     large: bool = False
+
+    def with_keys(self, keys: Iterable[str]) -> "Case":
+        """The same with further keys."""
+        return replace(self, set=(*self.set, *keys))
 
     @property
     def path(self) -> Path:

@@ -6,11 +6,12 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from case import HERE, Case
+from instructions import Counter, ProcessError
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,6 @@ class Measured:
     cpu_s: float
     peak_mib: float
     said: dict[str, Any]
-
-
-class ProcessError(Exception):
-    """A process that did not end well; with the last line it wrote."""
 
 
 def measure(
@@ -56,23 +53,33 @@ def measure(
 class Tree:
     """kvsim in one folder of files: this one, or that of another commit.
 
-    sources: its sources are run, also where it is compiled.
+    sources: True: its sources are run, also where it is compiled. False: what is compiled is run,
+    or nothing. None: whatever is there.
     """
 
-    def __init__(self, name: str, root: Path, *, sources: bool = False) -> None:
+    def __init__(self, name: str, root: Path, *, sources: bool | None = False) -> None:
         self.name, self.root = name, root
-        self._settings = {"KVSIM_COMPILED": "0"} if sources else {}
+        forms = {True: {"KVSIM_COMPILED": "0"}, False: {"KVSIM_COMPILED": "1"}, None: {}}
+        self._settings: dict[str, str] = forms[sources]
 
     def measure(self, case: Case) -> Measured:
         """The whole process, from the interpreter's start to the tables on disk."""
         with tempfile.TemporaryDirectory() as out:
-            # The tree's own kvsim, whatever is installed: -P leaves this folder off the path.
-            code = f"import sys; sys.path.insert(0, {str(self.root)!r}); import runpy; " + (
-                f"runpy.run_path({str(HERE / 'process.py')!r}, run_name='__main__')"
-            )
-            arguments = [out, str(case.path), *case.set]
-            command = [sys.executable, "-P", "-c", code, *arguments]
-            return measure(command, settings=self._settings)
+            return measure(self._command(case, out), settings=self._settings)
+
+    def instructions(self, case: Case, counter: Counter) -> int:
+        """Instructions of the same process."""
+        with tempfile.TemporaryDirectory() as out:
+            # One hash seed, or sets of texts are walked in another order each time.
+            settings = {**self._settings, "PYTHONHASHSEED": "0"}
+            return counter.count(self._command(case, out), settings)
+
+    def _command(self, case: Case, out: str) -> list[str]:
+        # The tree's own kvsim, whatever is installed: -P leaves this folder off the path.
+        code = f"import sys; sys.path.insert(0, {str(self.root)!r}); import runpy; " + (
+            f"runpy.run_path({str(HERE / 'process.py')!r}, run_name='__main__')"
+        )
+        return [sys.executable, "-P", "-c", code, out, str(case.path), *case.set]
 
 
 class Beside:
@@ -83,7 +90,7 @@ class Beside:
 
     def measure(self, case: Case) -> Measured:
         """The whole process, as of the tree."""
-        return self._tree.measure(replace(case, set=(*case.set, *case.beside)))
+        return self._tree.measure(case.with_keys(case.beside))
 
 
 class Peer:
