@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName
+from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName, Verbose
 
 
 def advise(
@@ -27,6 +27,7 @@ def advise(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write advice.json, .md and .html.")
     ] = None,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Try vLLM's flags, alone and together, and rank what each one gains.
@@ -47,4 +48,4 @@ def advise(
     with checked_tables(scenario, set_ or []) as (table, folder), task_runner(jobs) as runner:
         advice = Advisor(table, folder, chosen, runner, repeat=repeat).advise()
     findings = advice_findings(advice, folder, runner.num_runs)
-    answer(findings, as_json=as_json, out=out, name="advice")
+    answer(findings, as_json=as_json, out=out, name="advice", verbose=verbose)

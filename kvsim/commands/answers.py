@@ -61,12 +61,20 @@ def write(findings: "Findings", folder: Path, name: str) -> Path:
     return folder / f"{name}.html"
 
 
-def show(findings: "Findings") -> None:
-    """Print the tables, the sentences and the commands."""
+def show(findings: "Findings", *, verbose: bool, draws: bool = True) -> None:
+    """Print the answer in 24 lines, or all its tables, sentences and commands. draws: whether the
+    command takes --out.
+    """
     from kvsim.commands.terminal_tables import out as stdout
-    from kvsim.whatif.findings import print_findings
 
-    print_findings(findings, stdout())
+    if verbose:
+        from kvsim.whatif.findings import print_findings
+
+        print_findings(findings, stdout())
+    else:
+        from kvsim.whatif.brief_findings import print_brief_findings
+
+        print_brief_findings(findings, stdout(), draws=draws)
 
 
 def answer(
@@ -76,14 +84,15 @@ def answer(
     out: Path | None = None,
     name: str = "",
     ensure_ascii: bool = True,
+    verbose: bool = True,
 ) -> None:
     """Print the findings, as JSON or as text. out: a folder where they are written first, as NAME
-    with its endings; the page's path is then printed too.
+    with its endings; the page's path is then printed too. verbose: everything, not 24 lines.
     """
     page = None if out is None else write(findings, out, name)
     if as_json:
         typer.echo(json.dumps(findings.data, indent=2, ensure_ascii=ensure_ascii))
         return
-    show(findings)
+    show(findings, verbose=verbose)
     if page is not None:
         typer.echo(str(page))

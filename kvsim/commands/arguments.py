@@ -19,6 +19,9 @@ Jobs = Annotated[
     int | None,
     typer.Option(min=1, help="Processes (default: one per processor; one without joblib)."),
 ]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Print every table, sentence and note, not 24 lines.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON only.")]
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName, run_command
+from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName, Verbose, run_command
 
 FIND_GPUS = "gpus"
 
@@ -51,6 +51,7 @@ def capacity(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write capacity.json, .md and .html.")
     ] = None,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the highest rate, or the smallest pool, that keeps the objectives.
@@ -90,7 +91,7 @@ def capacity(
         else:
             goodput = out is not None or as_json
             findings = edge_findings(asked, question, rate or (), goodput=goodput, run=run)
-    answer(findings, as_json=as_json, out=out, name="capacity")
+    answer(findings, as_json=as_json, out=out, name="capacity", verbose=verbose)
 
 
 def _whole_numbers(text: str | None) -> tuple[int, ...]:

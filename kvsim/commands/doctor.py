@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kvsim.commands.arguments import AsJson, Changes, Jobs
+from kvsim.commands.arguments import AsJson, Changes, Jobs, Verbose
 from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def doctor(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write diagnosis.json, .md and .html.")
     ] = None,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Diagnose a server: causes by harm, the evidence for each, and the flag that cures it.
@@ -89,7 +90,7 @@ def doctor(
             if not as_json:
                 if name := diagnosis.subject.name:
                     typer.echo(f"{name}\n{'─' * len(name)}")
-                show(findings)
+                show(findings, verbose=verbose)
             if out is not None:
                 page = write(
                     findings,

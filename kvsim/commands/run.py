@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvsim.commands.arguments import Changes, ScenarioName
+from kvsim.commands.arguments import Changes, ScenarioName, Verbose
 
 if TYPE_CHECKING:
     from kvsim.results.result import Result
@@ -38,10 +38,7 @@ def run(
     address: Annotated[
         str | None, typer.Option(help="Address of a Dask or Ray cluster (default: start one here).")
     ] = None,
-    verbose: Annotated[
-        bool,
-        typer.Option("--verbose", help="Print every table, sentence and note, not 24 lines."),
-    ] = False,
+    verbose: Verbose = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json only.")] = False,
 ) -> None:
     """Simulate a scenario: the same requests under every allocator that it lists."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvsim.commands.arguments import AsJson, Jobs, ScenarioName, run_command
+from kvsim.commands.arguments import AsJson, Jobs, ScenarioName, Verbose, run_command
 from kvsim.commands.progress import bar
 from kvsim.plumbing.process import INTERRUPTED
 
@@ -60,6 +60,7 @@ def sweep(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run failed points again.")
     ] = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Simulate many settings on the same requests, and rank them.
@@ -96,7 +97,7 @@ def sweep(
         raise InputError(f"every point failed, the first of them by: {first}")
     store.write(out, plan, frame)
     findings = sweep_findings(plan, frame, measure, top, run_command(scenario, set_))
-    answer(findings, as_json=as_json, out=out, name="sweep")
+    answer(findings, as_json=as_json, out=out, name="sweep", verbose=verbose)
 
 
 def _located(scenario: str, changes: list[str], said: str) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from kvsim.report.figure import PAPER
 from kvsim.report.numbers import percent
+from kvsim.whatif.brief_findings import print_brief_findings
 from kvsim.whatif.findings import (
     CommandText,
     Findings,
@@ -118,3 +119,30 @@ def test_data_is_plain_whatever_it_was_made_of() -> None:
     found = as_data({"of": Ratio(0.1, 0.0, 0.2), "names": ("a", "b"), "none": None})
     ratio = {"mean": 0.1, "low": 0.0, "high": 0.2}
     assert found == {"of": ratio, "names": ["a", "b"], "none": None}
+
+
+def lines_of(findings: Findings) -> list[str]:
+    file = io.StringIO()
+    print_brief_findings(findings, Console(file=file, width=80), draws=True)
+    return file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("rows", [0, 3, 40])
+@pytest.mark.parametrize("sentences", [1, 40])
+@pytest.mark.parametrize("flags", [1, 30])
+def test_a_brief_answer_has_its_verdict_first_and_fits_a_terminal(
+    rows: int, sentences: int, flags: int
+) -> None:
+    table = FindingsTable(
+        "Settings", "", ("", "TTFT"), [(f"set {at}", "1 s") for at in range(rows)]
+    )
+    command = CommandText("Use", "", " ".join(["--flag-of-vllm-serve 1"] * flags), lead=True)
+    words = ["The verdict."] + [f"A sentence of number {at}." for at in range(1, sentences)]
+    found = lines_of(Findings("?", [], words, [table, command], {}, {}))
+    assert len(found) <= 24
+    assert found[0] == "The verdict."
+    assert found[-1] == "next: --verbose prints everything; --out DIR draws it"
+    assert ("Use: --flag-of-vllm-serve 1" in found) == (flags == 1)
+    if rows == 40:
+        shown = sum(line.startswith("set ") for line in found)
+        assert f"and {40 - shown} more rows" in found

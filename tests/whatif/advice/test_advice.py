@@ -183,7 +183,17 @@ def test_the_command_prints_both_settings_and_answers_in_json(tables: Any, tmp_p
     path = tmp_path / "s.toml"
     path.write_text(to_toml(table))
     out = tmp_path / "out"
-    arguments = ["advise", str(path), "--repeat", "3", "--jobs", "1", "--out", str(out)]
+    arguments = [
+        "advise",
+        str(path),
+        "--verbose",
+        "--repeat",
+        "3",
+        "--jobs",
+        "1",
+        "--out",
+        str(out),
+    ]
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0
     assert done.stdout.count("vllm serve") == 2

@@ -1,0 +1,77 @@
+"""An answer in 24 lines: the verdict, one table, the commands to act on, and what is left."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kvsim.report.numbers import plural
+from kvsim.whatif.findings import CommandText, Findings, FindingsTable, terminal_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LINES = 24
+_TABLE_HEAD = 4  # a blank line, the title, the heads and their rule
+_LEAST_ROWS = 4
+_LONGEST_COMMAND = 4  # lines; a longer one is left to --verbose
+
+
+def print_brief_findings(findings: Findings, console: "Console", *, draws: bool) -> None:
+    """Print the sentences of the verdict, the first table, short commands that lead, and one line
+    that says what --verbose adds, in at most LINES lines of 80 columns. draws: whether the command
+    takes --out.
+    """
+    verdict = findings.sentences[: findings.num_verdict]
+    commands = [
+        f"{each.title}: {each.text}"
+        for each in findings.sections
+        if isinstance(each, CommandText)
+        and each.lead
+        and _height(f"{each.title}: {each.text}", console) <= _LONGEST_COMMAND
+    ]
+    tables = [
+        each
+        for each in findings.sections
+        if isinstance(each, FindingsTable) and each.terminal_rows != 0
+    ]
+    last = "next: --verbose prints everything" + ("; --out DIR draws it" if draws else "")
+    room = LINES - sum(_height(line, console) for line in (*verdict, *commands, last))
+    _print(console, *verdict)
+    rest = findings.sentences[findings.num_verdict :]
+    for sentence in _fitting(rest, room - _TABLE_HEAD - _LEAST_ROWS, console):
+        _print(console, sentence)
+        room -= _height(sentence, console)
+    if tables:
+        _print_table(tables[0], room, console)
+    _print(console, *commands, last)
+
+
+def _print_table(table: FindingsTable, room: int, console: "Console") -> None:
+    """As many rows as fit; a line of the table counts the others."""
+    left = table.rows if table.terminal_rows is None else table.rows[: table.terminal_rows]
+    for most in range(len(left), 0, -1):
+        hidden = len(table.rows) - most
+        shown = terminal_table(table._replace(terminal_rows=most))
+        lines = len(console.render_lines(shown, pad=False)) + 1 + bool(hidden)
+        if lines <= room:
+            _print(console, "")
+            console.print(shown)
+            if hidden:
+                _print(console, f"and {plural(hidden, 'more row')}")
+            return
+
+
+def _fitting(sentences: Sequence[str], room: int, console: "Console") -> Iterator[str]:
+    for sentence in sentences:
+        room -= _height(sentence, console)
+        if room < 0:
+            return
+        yield sentence
+
+
+def _height(text: str, console: "Console") -> int:
+    return len(console.render_lines(text, pad=False))
+
+
+def _print(console: "Console", *lines: str) -> None:
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
