@@ -132,11 +132,11 @@ class CellField:
         for seqs, pos, num in runs:
             taken = cells[at : at + num]
             at += num
-            for cell in taken:
-                if owners[cell]:
-                    (seq,) = owners[cell]
-                    overwritten[seq] = max(overwritten.get(seq, -1), self.positions[cell])
-            self._empty(taken)
+            used = [cell for cell in taken if owners[cell]]
+            for cell in used:
+                (seq,) = owners[cell]
+                overwritten[seq] = max(overwritten.get(seq, -1), self.positions[cell])
+            self._empty(used)
             self._fill(taken, seqs, pos)
         for seq, pos in overwritten.items():
             self.remove(seq, 0, pos + 1)
@@ -165,6 +165,20 @@ class CellField:
                     del last[seq]
             self.used -= bool(owners[cell])
             owners[cell], positions[cell] = (), 0
+
+    def _empty_own(self, seq: int, cells: list[int]) -> None:
+        """The same of cells that this sequence alone holds, all at once."""
+        if not cells:
+            return
+        owners, positions, last = self.owners, self.positions, self._last.get(seq)
+        highest = -1
+        for cell in cells:
+            highest = max(highest, positions[cell])
+            owners[cell], positions[cell] = (), 0
+        self.held[seq].difference_update(cells)
+        self.used -= len(cells)
+        if highest == last:
+            del self._last[seq]
 
     def _put(self, cell: int, seqs: tuple[int, ...], pos: int) -> None:
         """A cell holds this token of these sequences, whatever it held before."""
@@ -207,7 +221,10 @@ class CellField:
             else:
                 left = tuple(other for other in owners if other != seq)
                 self._put(cell, left, self.positions[cell])
-        self._empty(emptied)
+        if seq < 0:
+            self._empty(emptied)
+        else:
+            self._empty_own(seq, emptied)
         self.head = min(self.head, min(emptied, default=self.size))
 
     def keep(self, seq: int) -> None:

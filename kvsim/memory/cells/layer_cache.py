@@ -62,6 +62,12 @@ class Cache:
         """Where the micro-batches of a batch go, tried out one after the other and taken back;
         None: one of them finds no room. What a window cache removed on the way stays removed.
         """
+        if len(parts) == 1 and not self.fields[0].window:
+            places = self.place(parts[0])
+            heads = [field.head for field in self.fields]
+            for at, (field, _, _) in enumerate(places or ()):
+                field.head = heads[at]  # as below
+            return places
         planned: list[tuple[CellField, list[int], list[TokenRun]]] = []
         trials: list[_TriedPlacement] = []
         fits = True

@@ -11,10 +11,14 @@ def f32(value: float) -> float:
 
 def common_prefix(one: list[int], other: list[int]) -> int:
     """Leading tokens that two lists have in common."""
-    low, high = 0, min(len(one), len(other))
-    if one[:high] == other[:high]:
-        return high
-    while low < high:  # invariant: `low` tokens are equal, not all `high` are
+    low, high, size = 0, min(len(one), len(other)), 64
+    while low < high:  # longer and longer pieces, until one differs
+        end = min(low + size, high)
+        if one[low:end] != other[low:end]:
+            high = end - 1
+            break
+        low, size = end, 2 * size
+    while low < high:  # invariant: `low` tokens are equal, not all `high` + 1 are
         middle = (low + high + 1) // 2
         if one[low:middle] == other[low:middle]:
             low = middle
