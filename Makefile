@@ -7,7 +7,8 @@
 # make fuzz   damaged files and scenarios of damaged structure by the thousand, for FUZZ seconds or
 #             up to CASES a reader; what fails is kept in out/fuzz, and the next one goes on there
 # make mutants  one change at a time in memory/ and engine/: MUTANTS of them, and who notices
-# make soak   ten million requests and thousands of random scenarios: no drift, no leak
+# make soak   ten million requests and thousands of random scenarios: no drift, no leak; and whole
+#             the products of settings that the suite tests pairwise
 # make lowest the tests of the simulator under the lowest versions that pyproject.toml declares
 # make gpu    all that a session with a GPU is for, in out/gpu
 PYTHON ?= python3
@@ -87,6 +88,7 @@ mutants: .venv/.tests
 SOAK ?= 10000000
 soak: .venv/.tests
 	PYTHONPATH=tests $(BIN)/python -m support.soak --requests $(SOAK)
+	KVSIM_WHOLE=1 $(BIN)/python -m pytest -n $(WORKERS) tests/contracts tests/memory tests/engine
 
 LOWEST ?= tests/contracts tests/plumbing tests/workload tests/report tests/results tests/memory \
   tests/model tests/device tests/capacity tests/step_time tests/readers tests/interchange tests/commands/test_cli.py

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -17,7 +18,11 @@ from kvsim.scenario.json_schema import scenario_schema
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted([*ROOT.glob("workloads/*.toml"), *ROOT.glob("benchmarks/scenarios/*.toml")])
-SCHEMA = Draft202012Validator(scenario_schema())
+
+
+@cache
+def schema() -> Draft202012Validator:
+    return Draft202012Validator(scenario_schema())
 
 
 def test_the_command_prints_a_json_schema() -> None:
@@ -29,7 +34,7 @@ def test_the_command_prints_a_json_schema() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_shipped_scenario_is_accepted(path: Path) -> None:
-    assert not list(SCHEMA.iter_errors(tomllib.loads(path.read_text())))
+    assert not list(schema().iter_errors(tomllib.loads(path.read_text())))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -39,7 +44,7 @@ def test_a_scenario_that_can_be_read_is_accepted(seed: int) -> None:
         Scenario.from_table(table)
     except InputError:
         return
-    assert not list(SCHEMA.iter_errors(json.loads(json.dumps(table))))
+    assert not list(schema().iter_errors(json.loads(json.dumps(table))))
 
 
 @pytest.mark.parametrize(
@@ -62,4 +67,4 @@ def test_what_a_scenario_refuses_is_marked(place: list[str | int], key: str, val
     inner[key] = value
     with pytest.raises(InputError):
         Scenario.from_table(table)
-    assert list(SCHEMA.iter_errors(table))
+    assert list(schema().iter_errors(table))

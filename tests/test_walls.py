@@ -19,19 +19,25 @@ ABOVE = ("report", "whatif", "validate", "commands", "cli", "simulation", "scena
 
 
 @cache
+def tree(path: Path) -> ast.Module:
+    """A file's syntax, parsed once: most walls read every file."""
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path: Path) -> tuple[str, ...]:
     """Every module a file imports anywhere, those for type checking alone left out."""
-    return tuple(_imports(ast.parse(path.read_text())))
+    return tuple(_imports(tree(path)))
 
 
-def _imports(tree: ast.Module) -> Iterator[str]:
+def _imports(module: ast.Module) -> Iterator[str]:
     skipped = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in ast.walk(module)
         if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
-    for node in ast.walk(tree):
+    for node in ast.walk(module):
         if id(node) in skipped:
             continue
         if isinstance(node, ast.Import):
@@ -158,11 +164,12 @@ def test_what_measures_needs_torch_numpy_and_the_standard_library_alone(part: st
             )
 
 
+@cache
 def registries() -> dict[str, set[str]]:
     """Every registry of the package, by its name, and the modules of its entries."""
     found: dict[str, set[str]] = {}
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             call = node.value if isinstance(node, ast.AnnAssign | ast.Assign) else None
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Registry":
                 _, entries = call.args
@@ -171,21 +178,13 @@ def registries() -> dict[str, set[str]]:
     return found
 
 
-FAMILIES = {
-    **registries(),
-    "backend/stores": {
-        f"kvsim.backend.stores.{name}" for name in ("paged", "contiguous", "buffers")
-    },
-}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_siblings_never_import_each_other(family: str) -> None:
+def test_siblings_never_import_each_other() -> None:
     """What several implementations share has a module of its own."""
-    for module in FAMILIES[family]:
-        path = ROOT / (module.replace(".", "/") + ".py")
-        siblings = FAMILIES[family] - {module}
-        assert not siblings & set(imports(path)), path
+    stores = {f"kvsim.backend.stores.{name}" for name in ("paged", "contiguous", "buffers")}
+    for family in (*registries().values(), stores):
+        for module in family:
+            path = ROOT / (module.replace(".", "/") + ".py")
+            assert not (family - {module}) & set(imports(path)), path
 
 
 def test_every_registry_is_a_family() -> None:
@@ -196,7 +195,7 @@ def test_every_registry_is_a_family() -> None:
 def modules_imported(path: Path, modules: set[str]) -> set[str]:
     """The package's modules that a file imports anywhere: by name, for type checking, or late."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -227,7 +226,7 @@ def test_a_class_name_stands_for_one_thing() -> None:
     """A traceback, a search and an import then say which."""
     places: dict[str, list[str]] = {}
     for path in FILES + EVIDENCE:
-        for node in ast.parse(path.read_text()).body:
+        for node in tree(path).body:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
     twice = {name: files for name, files in places.items() if len(files) > 1}
@@ -245,7 +244,7 @@ def test_options_are_where_a_package_has_its_option_classes() -> None:
     """And nowhere else is a file called so, but for the command of that name."""
     for path in PACKAGE.rglob("options.py"):
         if path.parent.name != "commands":
-            classes = [each for each in ast.parse(path.read_text()).body
+            classes = [each for each in tree(path).body
                        if isinstance(each, ast.ClassDef)]  # fmt: skip
             bases = [ast.unparse(base) for each in classes for base in each.bases]
             assert any(base.endswith(("Options", "BaseModel")) for base in bases), path

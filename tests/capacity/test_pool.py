@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.each import check_each
 from typer.testing import CliRunner
 
 from kvsim.capacity.options import MemoryOptions
@@ -105,9 +106,12 @@ def test_a_pool_as_given(memory, blocks):
 
 
 @pytest.mark.parametrize("version", ["0.33", "0.19"])
-@pytest.mark.parametrize("model", model_names())
-def test_the_counts_of_a_log_give_back_its_pool(model, version):
+def test_the_counts_of_a_log_give_back_its_pool(version):
     """Blocks to the byte, and tokens to what prints as many, for every model of the catalogue."""
+    check_each(model_names(), lambda model: check_counts(model, version))
+
+
+def check_counts(model, version):
     options = ModelOptions(name=model)
     built, device = options.build(), named_device("b300")
 

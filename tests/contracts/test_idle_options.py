@@ -3,6 +3,7 @@ model, or all are refused.
 """
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -40,7 +41,12 @@ def values(kind: Any) -> list[list[str]]:
 
 
 def answer(words: list[str]) -> Any:
-    """The answer; None where it is refused."""
+    """The answer; None where it is refused. Each is asked for once: many options try one base."""
+    return _answer(tuple(words))
+
+
+@cache
+def _answer(words: tuple[str, ...]) -> Any:
     done = CliRunner().invoke(app, ["memory", *words, "--json"])
     if done.exit_code == 2 or isinstance(done.exception, InputError):
         return None

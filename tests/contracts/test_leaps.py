@@ -7,16 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.cases import ALLOCATOR_TABLES, SCHEDULERS, VICTIM_SCHEDULERS, known_to, streams
 from support.outcomes import CROWDED, STEP_TIME, outcome
+from support.pairs import pairs
 
 from kvsim.request import Request
 
 
-@pytest.mark.parametrize(
-    "scheduler", SCHEDULERS, ids=lambda table: "-".join(map(str, table.values()))
-)
-@pytest.mark.parametrize(
-    "allocator", ALLOCATOR_TABLES, ids=lambda table: "-".join(map(str, table.values()))
-)
+@pytest.mark.parametrize(("allocator", "scheduler"), pairs(ALLOCATOR_TABLES, SCHEDULERS))
 @settings(
     max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

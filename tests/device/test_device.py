@@ -1,14 +1,18 @@
 """GPUs by name, with figures replaced, or described by the user."""
 
 import pytest
+from support.each import check_each
 
 from kvsim.device import DeviceOptions, device_names, named_device
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 
 
-@pytest.mark.parametrize("name", device_names())
-def test_every_entry_is_whole_and_plausible(name):
+def test_every_entry_is_whole_and_plausible():
+    check_each(device_names(), check_entry)
+
+
+def check_entry(name):
     device = named_device(name)
     assert device.source
     assert 7 * GIB < device.memory_bytes < 300 * GIB

@@ -1,6 +1,7 @@
 """Every architecture that has a line is read; what has none is refused by name."""
 
 import pytest
+from support.each import check_each
 
 from kvsim.model import Model, Recurrence
 from kvsim.model.hf.architecture import ARCHITECTURES
@@ -53,8 +54,11 @@ def model(kind, **changes):
     return Model.from_hf({"model_type": kind, **CONFIG, **NEEDED.get(kind, {}), **changes})
 
 
-@pytest.mark.parametrize("kind", ARCHITECTURES)
-def test_every_architecture_is_read(kind):
+def test_every_architecture_is_read():
+    check_each(ARCHITECTURES, check_architecture)
+
+
+def check_architecture(kind):
     found = model(kind)
     layout = found.kv_layout()
     assert found.kind == kind

@@ -3,14 +3,18 @@
 import json
 
 import pytest
+from support.each import check_each
 
 from kvsim.model import CompressedAttention, ModelOptions, model_names, named_model
 from kvsim.model.catalogue import is_built_in, known_names
 from kvsim.plumbing.errors import InputError
 
 
-@pytest.mark.parametrize("name", model_names())
-def test_every_entry_is_a_model_with_a_source(name):
+def test_every_entry_is_a_model_with_a_source():
+    check_each(model_names(), check_entry)
+
+
+def check_entry(name):
     model = named_model(name)
     assert model.name == name
     assert model.source.startswith("config.json of ")

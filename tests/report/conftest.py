@@ -1,6 +1,8 @@
 """A small serving loop, enough to fill a result's tables with figures that hang together."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -203,31 +205,38 @@ def make_result(*runs: Run) -> Result:
     return Result(scenario, runs, "0.1.0")
 
 
-def _odd() -> dict[str, Result]:
-    """Results at the edge of what can happen."""
-    cut = make_run("paged", max_steps=3)
-    return {
-        "three allocators": make_result(*(make_run(kind) for kind in ASKS)),
-        "one allocator": make_result(make_run("paged")),
-        "one request": make_result(make_run("paged", requests=1)),
-        "a single step": make_result(make_run("paged", max_steps=1)),
-        "no request finished": make_result(cut),
-        "no step ran": make_result(make_run("paged", max_steps=0)),
-        "one of two ran": make_result(make_run("paged"), make_run("doubling", max_steps=0)),
-        "eight runs": make_result(
-            *(make_run("paged", f"paged {n}", requests=20, seed=n) for n in range(8))
-        ),
-        "hostile label": make_result(make_run("paged", '</script><b>x & "y"')),
-    }
+# Results at the edge of what can happen, each made where a test asks for it.
+ODD_RESULTS: dict[str, Callable[[], Result]] = {
+    "three allocators": lambda: make_result(*(make_run(kind) for kind in ASKS)),
+    "one allocator": lambda: make_result(make_run("paged")),
+    "one request": lambda: make_result(make_run("paged", requests=1)),
+    "a single step": lambda: make_result(make_run("paged", max_steps=1)),
+    "no request finished": lambda: make_result(make_run("paged", max_steps=3)),
+    "no step ran": lambda: make_result(make_run("paged", max_steps=0)),
+    "one of two ran": lambda: make_result(make_run("paged"), make_run("doubling", max_steps=0)),
+    "eight runs": lambda: make_result(
+        *(make_run("paged", f"paged {n}", requests=20, seed=n) for n in range(8))
+    ),
+    "hostile label": lambda: make_result(make_run("paged", '</script><b>x & "y"')),
+}
 
 
-ODD_RESULTS = _odd()
+@cache
+def odd(name: str) -> Result:
+    """One of ODD_RESULTS, made once a process."""
+    return ODD_RESULTS[name]()
+
+
+@pytest.fixture(scope="session")
+def odd_results() -> dict[str, Result]:
+    """All results at the edge, by what is odd about them."""
+    return {name: odd(name) for name in ODD_RESULTS}
 
 
 @pytest.fixture(params=ODD_RESULTS, scope="session")
 def odd_result(request: pytest.FixtureRequest) -> Result:
     """Each of the results at the edge, in turn."""
-    return ODD_RESULTS[request.param]
+    return odd(request.param)
 
 
 TRACED = {
@@ -266,16 +275,16 @@ def treed() -> Result:
 @pytest.fixture(scope="session")
 def result() -> Result:
     """Three allocators over the same 120 requests."""
-    return ODD_RESULTS["three allocators"]
+    return odd("three allocators")
 
 
 @pytest.fixture(scope="session")
 def one_of_two() -> Result:
     """A run that served requests and one that served none."""
-    return ODD_RESULTS["one of two ran"]
+    return odd("one of two ran")
 
 
 @pytest.fixture(scope="session")
 def hostile() -> Result:
     """A run whose label would like to be HTML."""
-    return ODD_RESULTS["hostile label"]
+    return odd("hostile label")

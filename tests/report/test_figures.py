@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.each import check_each
 
 from kvsim.memory.ledger import CLASSES
 from kvsim.report import latency, numbers
@@ -21,9 +22,13 @@ def test_every_class_has_one_look():
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
-def test_a_figure_draws_any_result_or_says_that_there_is_nothing(name, odd_result):
+def test_a_figure_draws_any_result_or_says_that_there_is_nothing(name, odd_results):
+    check_each(odd_results, lambda odd: check_figure(name, odd_results[odd]))
+
+
+def check_figure(name, result):
     figure = FIGURES.get(name)()
-    plot = figure.draw(odd_result)
+    plot = figure.draw(result)
     assert figure.title
     assert figure.note
     assert figure.nothing

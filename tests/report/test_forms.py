@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import typer
+from support.each import check_each
 from typer.testing import CliRunner
 
 from kvsim.commands.report import report
@@ -38,8 +39,12 @@ def call(*words):
 
 
 @pytest.mark.parametrize("name", [name for name in FORMS if name not in (*DRAWN, "apng")])
-def test_every_form_of_any_result(name, odd_result):
-    made = FORMS.get(name)().make(odd_result)
+def test_every_form_of_any_result(name, odd_results):
+    check_each(odd_results, lambda odd: check_form(name, odd_results[odd]))
+
+
+def check_form(name, result):
+    made = FORMS.get(name)().make(result)
     text = made.decode()
     words = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert not re.search(r"\bnan\b|\bNaN\b|\bNone\b", words)

@@ -6,6 +6,7 @@ import json
 import pytest
 import typer
 from rich.console import Console
+from support.each import check_each
 from support.summaries import run_summary
 from typer.testing import CliRunner
 
@@ -134,11 +135,15 @@ def test_the_terminal_fits_eighty_columns(result):
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_no_column_is_lost_at_any_width(odd_result, width):
-    text = printed(odd_result, width)
+def test_no_column_is_lost_at_any_width(odd_results, width):
+    check_each(odd_results, lambda odd: check_columns(odd_results[odd], width))
+
+
+def check_columns(result, width):
+    text = printed(result, width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
-    for run in odd_result.runs:
+    for run in result.runs:
         for look in LOOKS:
             share = run.summary["memory"]["time_mean"][look.name]
             assert not share or percent(share) in text

@@ -7,14 +7,14 @@ What is marked slow is left to `make test`.
 
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.cases import ALLOCATOR_TABLES, SCHEDULERS
+from support.pairs import kind_of
 
 ROOT = Path(__file__).parents[2]
 WHOLE = (
@@ -64,29 +64,23 @@ def tests_of(path: Path) -> Iterator[str]:
         folder = folder.parent
 
 
-def _first_of_each_kind(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    kinds: dict[str, dict[str, Any]] = {}
-    for table in tables:
-        kinds.setdefault(table["kind"], table)
-    return list(kinds.values())
-
-
-_ALLOCATORS, _SCHEDULERS = map(_first_of_each_kind, (ALLOCATOR_TABLES, SCHEDULERS))
-
-
 def few(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Collected tests apart: what `make quick` runs, and what it leaves to `make test`."""
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
     places: Counter[str] = Counter()
+    seen: defaultdict[str, set[str]] = defaultdict(set)
     for item in items:
         name = item.nodeid.partition("[")[0]
         case = item.callspec.params if hasattr(item, "callspec") else {}
-        if not name.startswith(REDUCED) or chosen(name, case, places[name]):
+        kinds = {kind_of(each) for each in case.values() if isinstance(each, dict)}
+        shows_new = not kinds <= seen[name]
+        if not name.startswith(REDUCED) or chosen(name, case, places[name], shows_new):
             kept.append(item)
         else:
             left.append(item)
         places[name] += 1
+        seen[name] |= kinds
     return kept, left
 
 
@@ -103,22 +97,17 @@ def sixth(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item
     return parts
 
 
-def chosen(name: str, parameters: dict[str, Any], place: int) -> bool:
+def chosen(name: str, parameters: dict[str, Any], place: int, shows_new: bool) -> bool:
     """Whether a test of REDUCED is among the few. name: its file and function. parameters: of this
-    case. place: of the case among those of its function.
+    case. place: of the case among those of its function. shows_new: its allocator or scheduler is
+    the first of its kind, which may have been registered a minute ago.
     """
     file, _, function = name.rpartition("/")[2].partition("::")
-    allocator = parameters.get("allocator", _ALLOCATORS[0])
-    scheduler = parameters.get("scheduler", _SCHEDULERS[0])
     match file, function:
         case "test_leaps.py", "test_runs_of_k_steps_equal_single_steps":
-            # Each kind once, so also what was registered a minute ago: an allocator under the first
-            # scheduler, a scheduler over the first allocator.
-            return (allocator == _ALLOCATORS[0] and scheduler in _SCHEDULERS) or (
-                scheduler == _SCHEDULERS[0] and allocator in _ALLOCATORS
-            )
+            return shows_new
         case "test_ledger_events.py", _:
-            return allocator in _ALLOCATORS
+            return shows_new
         case "test_victims.py", "test_a_rule_is_pure_and_chooses_among_those_that_run":
             return True
         case "test_golden.py", _:

@@ -12,6 +12,7 @@ from support.cases import streams
 from support.drafting import METHODS, SCHEDULERS, suits
 from support.drafting import drafting as made
 from support.outcomes import unless_thrashing
+from support.pairs import named, pairs
 
 import kvsim
 from kvsim.engine.speculation.acceptance import DrawnAcceptance
@@ -28,16 +29,13 @@ from kvsim.whatif.speculation import speculation_costs
 PLAIN_STEP = {"kind": "linear", "base_us": 1000}
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda t: "-".join(map(str, t.values())))
-@pytest.mark.parametrize("config", METHODS, ids=lambda t: t["method"])
+@pytest.mark.parametrize(("config", "scheduler"), pairs(METHODS, SCHEDULERS, allowed=suits))
 @settings(max_examples=6, deadline=None)
 @given(requests=streams(), size=st.sampled_from([1, 4, 16]))
 @unless_thrashing
 def test_books_agree_at_every_event_and_everyone_is_served(
     config: dict[str, Any], scheduler: dict[str, Any], requests: list[Request], size: int
 ) -> None:
-    if not suits(config, scheduler):
-        return
     scenario = Scenario.from_table({
         "model": {"name": "opt-125m", "max_model_len": 1024},
         "device": {"name": "a100-40gb"},
@@ -331,10 +329,16 @@ KEPT: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda t: "-".join(map(str, t.values())))
-@pytest.mark.parametrize("config", [METHODS[0], METHODS[1], METHODS[2], METHODS[4]],
-                         ids=lambda t: t["method"])  # fmt: skip
-@pytest.mark.parametrize("model", HYBRIDS)
+@pytest.mark.parametrize(
+    ("model", "config", "scheduler"),
+    pairs(
+        list(HYBRIDS),
+        [*METHODS[:3], METHODS[4]],
+        SCHEDULERS,
+        kind=named,
+        allowed=lambda model, config, scheduler: suits(config, scheduler),
+    ),
+)
 @settings(max_examples=3, deadline=None)
 @given(requests=streams(), kept=st.sampled_from(KEPT))
 @unless_thrashing
@@ -345,8 +349,6 @@ def test_the_books_of_windows_and_states_agree_too(
     requests: list[Request],
     kept: dict[str, Any],
 ) -> None:
-    if not suits(config, scheduler):
-        return
     scenario = Scenario.from_table({
         "model": {**HYBRIDS[model], "max_model_len": 1024},
         "device": {"name": "a100-80gb"},

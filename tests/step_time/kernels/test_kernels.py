@@ -1,5 +1,7 @@
 """Steps composed of kernels: runs that equal their steps, growth, edges, clear refusals."""
 
+from functools import cache
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,8 +45,12 @@ def build(model, device, tp=1, engine="vllm", dp=1, expert_parallel=False, **opt
     return STEP_TIMES.parse({"kind": "kernels", **options}, "step_time").build(hardware)
 
 
-FORMS = {case: build(*case) for case in CASES}
-forms = st.sampled_from(CASES).map(FORMS.__getitem__)
+@cache
+def form_of(*case):
+    return build(*case)
+
+
+forms = st.sampled_from(CASES).map(lambda case: form_of(*case))
 chunks = st.builds(Chunk, st.integers(1, 9000), st.integers(0, 200_000))
 
 
@@ -96,7 +102,7 @@ def test_a_step_with_a_prompt_has_the_host_s_part(form, chunk):
 
 
 def test_a_prompt_in_two_chunks_attends_to_as_much_as_in_one():
-    form = FORMS["llama-3.1-8b", "h100", 1, "vllm"]
+    form = form_of("llama-3.1-8b", "h100", 1, "vllm")
     (attention,) = form.prefill
     whole = attention.chunk_ps(Chunk(16384, 0), 1)
     halves = attention.chunk_ps(Chunk(8192, 0), 1) + attention.chunk_ps(Chunk(8192, 8192), 1)
@@ -113,7 +119,7 @@ def test_the_activation_is_read_and_written_once():
 
 
 def test_measured_points_are_met_to_the_picosecond():
-    form = FORMS["llama-3.1-8b", "h100", 1, "vllm"]
+    form = form_of("llama-3.1-8b", "h100", 1, "vllm")
     (sheet,) = form.decode
     for batch, line in zip(sheet.batches, sheet.lines, strict=True):
         for context, ps in zip(line.x, line.ps, strict=True):
@@ -134,7 +140,7 @@ def test_experts_of_all_copies_work_together():
 
 
 def test_a_correction_scales_and_adds():
-    form = FORMS["qwen3-32b", "h100", 2, "sglang"]
+    form = form_of("qwen3-32b", "h100", 2, "sglang")
     shape = decode(16, 16 * 900)
     corrected = form.corrected(Correction(5_000_000, 7_000, 0, 2_000_000))
     expected = 2 * form.step_ps(shape) + 5_000_000 + 16 * 7_000
@@ -142,7 +148,7 @@ def test_a_correction_scales_and_adds():
 
 
 def test_what_was_measured_ends_somewhere():
-    form = FORMS["llama-3.1-8b", "h100", 1, "vllm"]
+    form = form_of("llama-3.1-8b", "h100", 1, "vllm")
     assert not form.outside_domain(decode(64, 64 * 8192))
     assert form.outside_domain(decode(1, 10**6))
     assert form.outside_domain(decode(5000, 5000))

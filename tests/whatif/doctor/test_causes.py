@@ -1,11 +1,11 @@
 """What every registered cause promises, on cases of all kinds."""
 
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import check_each
 
 from kvsim.readers.vllm.args import KNOWN
 from kvsim.scenario import Scenario, load_tables
@@ -26,19 +26,25 @@ MORE = {
 }
 
 
-@cache
 def case(path: Path) -> ExaminedRun:
     table, folder = load_tables(path)
     return ExaminedRun(subject_of(table, folder, None, 120, 12).table, folder)
 
 
 @pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)
-@pytest.mark.parametrize("name", CAUSES.own)
-def test_what_a_cause_suspects_can_be_read_and_tried(name: str, path: Path) -> None:
-    """Evidence in sentences with numbers; cures that are scenarios, in flags that vLLM has."""
+def test_what_causes_suspect_can_be_read_and_tried(path: Path) -> None:
+    """On a server, run once: evidence in sentences with numbers; cures that are scenarios, in
+    flags that vLLM has; all that requests waited has a reason, to the picosecond, and no more.
+    """
+    subject = case(path)
+    check_each(CAUSES.own, lambda name: check_cause(name, subject))
+    assert sum(subject.watch.waited_ps.values()) == subject.recorder.waiting_sum
+    assert len(subject.preempted) == subject.summary["preemptions"]
+
+
+def check_cause(name: str, subject: ExaminedRun) -> None:
     cause = CAUSES.get(name)()
     assert cause.title
-    subject = case(path)
     suspicion = cause.suspect(subject)
     if suspicion is None:
         return
@@ -52,14 +58,6 @@ def test_what_a_cause_suspects_can_be_read_and_tried(name: str, path: Path) -> N
         for flag in re.findall(r"--([a-z][a-z0-9-]*)", cure.flags):
             argument = flag.removeprefix("no-").replace("-", "_")
             assert argument in {*KNOWN, *MORE}, flag
-
-
-def test_the_queue_is_explained_to_the_last_picosecond() -> None:
-    """All that requests waited has a reason, and no more."""
-    for path in SERVERS:
-        one = case(path)
-        assert sum(one.watch.waited_ps.values()) == one.recorder.waiting_sum
-        assert len(one.preempted) == one.summary["preemptions"]
 
 
 def crowded(tables: Any, pool_tokens: int = 4096, **scheduler: Any) -> ExaminedRun:

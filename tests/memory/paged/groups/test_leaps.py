@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from support.auditor import Auditor
 from support.cases import SCHEDULERS, streams
 from support.outcomes import or_thrashing, unless_thrashing
+from support.pairs import pairs
 
 import kvsim
 from kvsim.request import Request
@@ -37,13 +38,11 @@ STATES: list[dict[str, Any]] = [
 ]
 # vLLM v0 has no groups, and what groups keep is not swapped.
 RULES = [t for t in SCHEDULERS if t["kind"] != "vllm-v0" and "preemption_mode" not in t]
-# vLLM 0.11 does not start with blocks of several sizes.
-PAIRS = [
-    pytest.param(model, table, id="-".join(map(str, [model, *table.values()])))
-    for model in MODELS
-    for table in RULES
-    if (model, table.get("semantics")) != ("sizes", "vllm-0.11")
-]
+
+
+def starts(model: str, scheduler: dict[str, Any]) -> bool:
+    """vLLM 0.11 does not, with blocks of several sizes."""
+    return (model, scheduler.get("semantics")) != ("sizes", "vllm-0.11")
 
 
 def scenario(
@@ -78,7 +77,7 @@ def outcome(made: Scenario, requests: list[Request]) -> Any:
     return summary, sums, run.requests.to_dict("records")
 
 
-@pytest.mark.parametrize(("model", "scheduler"), PAIRS)
+@pytest.mark.parametrize(("model", "scheduler"), pairs(list(MODELS), RULES, allowed=starts))
 @settings(max_examples=3, deadline=None)
 @given(requests=streams())
 def test_runs_of_k_steps_equal_single_steps(
