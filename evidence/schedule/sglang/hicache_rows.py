@@ -61,12 +61,12 @@ class HicacheRows(SglangRows):
 
     def _since(self, scheduler: HicacheScheduler, row: Row) -> None:
         """What happened since the row before."""
-        copies, tree = scheduler.copies, scheduler.pages.tiers
+        copies, tree = scheduler.copies, scheduler.pages.tree
         row["inflight"] = list(copies.in_flight)
         row["dropped"] = tree.dropped - self._dropped
-        row["host_evicted"] = tree.host_evicted - self._host_evicted
+        row["host_evicted"] = tree.host.evicted - self._host_evicted
         row["blocked"] = (copies.blocked_total_ps - self._blocked_ps) // TICK_PS
-        self._dropped, self._host_evicted = tree.dropped, tree.host_evicted
+        self._dropped, self._host_evicted = tree.dropped, tree.host.evicted
         self._blocked_ps = copies.blocked_total_ps
         entries = self._journal.take()
         for field in self._fields:
@@ -87,7 +87,7 @@ class HicacheRows(SglangRows):
 
     def _bare(self, scheduler: HicacheScheduler, mode: str, now_ps: int) -> Row:
         """A row without a batch."""
-        tree = scheduler.pages.tiers
+        tree = scheduler.pages.tree
         row: Row = {
             "step": self.step,
             "t0": now_ps // TICK_PS,

@@ -6,8 +6,8 @@ from typing import Any
 from evidence.schedule.sglang.rows import SglangRows
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.memory.radix.holds import slots_of
 from kvsim.memory.radix_hybrid.allocator import HybridAllocator
-from kvsim.memory.radix_hybrid.holds import slots_of
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 

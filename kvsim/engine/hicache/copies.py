@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.connectors.lane import Lane
 from kvsim.memory.radix.hicache.allocator import HicacheAllocator
-from kvsim.memory.radix.hicache.node import HostLoad, HostWrite
+from kvsim.memory.radix.node import HostLoad, HostWrite
 
 
 class HostLink(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvsim.engine.hicache.servers import StorageOperation
 from kvsim.engine.hicache.storage_times import StorageTimes
-from kvsim.memory.radix.hicache.node import HostLock, TierNode
+from kvsim.memory.radix.node import HostLock, Node
 from kvsim.sequence import Sequence
 
 BATCH_PAGES = 128
@@ -27,7 +27,7 @@ class Prefetch:
     """
 
     def __init__(
-        self, seq: Sequence, anchor: TierNode, begin: int, keys: list[int], *, assumed: bool
+        self, seq: Sequence, anchor: Node, begin: int, keys: list[int], *, assumed: bool
     ) -> None:
         self.seq = seq
         self.anchor = anchor

@@ -57,7 +57,7 @@ class HicacheScheduler(SglangScheduler):
         out, back = copies.link.out, copies.link.back
         host = TierTotals(
             "hicache",
-            pages.tiers.host_tokens * pages.token_bytes,
+            pages.tree.host.tokens * pages.token_bytes,
             out.num_bytes,
             back.num_bytes,
             out.busy_ps,

@@ -17,7 +17,7 @@ from kvsim.engine.hicache.settings import StorageSettings
 from kvsim.engine.hicache.storage_times import StorageTimes
 from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.memory.radix.hicache.fetched import hang
-from kvsim.memory.radix.hicache.node import HostLock, TierNode
+from kvsim.memory.radix.node import HostLock, Node
 from kvsim.sequence import Sequence
 
 
@@ -38,7 +38,7 @@ class Storage:
         contents: StorageContents | None = None,
     ) -> None:
         self._allocator, self._copies = allocator, copies
-        self._tree, self._page = allocator.tiers, allocator.page_tokens
+        self._tree, self._page = allocator.tree, allocator.page_tokens
         self._times, self._settings = times, settings
         self._contents = contents or StorageContents(self._page)
         self._contents.joined(self)
@@ -133,7 +133,7 @@ class Storage:
             self._num_writes -= 1
             self._tree.release_host(lock)
         self._written.clear()
-        self._tree.host_free += unread
+        self._tree.host.free += unread
         for seq, known in self._retries.due(queue, head):
             self._look_up_again(seq, known)
 
@@ -147,9 +147,9 @@ class Storage:
 
     # --- to the storage ---------------------------------------------------------------------------
 
-    def _write(self, node: TierNode) -> None:
+    def _write(self, node: Node) -> None:
         """A node has reached host memory."""
-        lock = self._tree.lock_host(node)
+        lock = self._tree.host.lock(node)
         keys = self._keys.of_node(node)
         self._num_writes += 1
         write = StorageWrite(keys, lock, self._times, self._stored, self._written.append, self._log)
@@ -173,14 +173,14 @@ class Storage:
         tokens = ((known if assumed and known else end) - begin) // self._page * self._page
         if tokens < max(self._settings.threshold_tokens, self._page):
             return
-        if self._asked_tokens >= self._tree.host_tokens // 2:
+        if self._asked_tokens >= self._tree.host.tokens // 2:
             self._retries.missed(seq, known)
             return
         content = self._allocator.slots(seq).content
         keys = list(self._keys.of(self._keys.last(anchor), content, begin, begin + tokens))
         lookup = self.lookups[seq] = Prefetch(seq, anchor, begin, keys, assumed=assumed)
         if anchor.parent is not None:
-            lookup.lock = self._tree.lock_host(anchor)
+            lookup.lock = self._tree.host.lock(anchor)
         self._asked_tokens += tokens
         query = StorageQuery(lookup, self._times, self._stored, self._answers.append, self._log)
         self._queries.submit(self._copies.now_ps, query)
@@ -203,11 +203,11 @@ class Storage:
         tokens = (lookup.found or 0) * page
         if tokens >= self._settings.threshold_tokens:
             known = lookup.begin + tokens
-            if tree.host_free < tokens:
+            if tree.host.free < tokens:
                 self._allocator.backup.evict(tokens)
-                tokens = min(tokens, tree.host_free // page * page)
+                tokens = min(tokens, tree.host.free // page * page)
             if tokens >= self._settings.threshold_tokens:
-                tree.host_free -= tokens
+                tree.host.free -= tokens
                 lookup.taken = tokens // page
                 read = StorageRead(lookup, self._times, self._ended, self._log)
                 self._reads.submit(self._copies.now_ps, read)

@@ -19,6 +19,7 @@ from kvsim.memory.prefix_room import Known, PrefixRoom
 from kvsim.memory.radix.books import PageLedger
 from kvsim.memory.radix.decoders import PageMoves
 from kvsim.memory.radix.holds import Slots
+from kvsim.memory.radix.second_pool import Places
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -40,8 +41,7 @@ class RadixAllocator(PageLedger, PrefixRoom):
         return self._holds.hit(seq).tokens
 
     def look_up(self, seq: Sequence) -> Known:
-        tokens = self._holds.look_up(seq)
-        return Known(tokens, tokens)
+        return self._holds.look_up(seq)
 
     def pin(self, seq: Sequence) -> int:
         return self._holds.pin(seq)
@@ -54,8 +54,10 @@ class RadixAllocator(PageLedger, PrefixRoom):
             whole, prompt = self._whole(num_tokens), self._whole(seq.prompt_tokens)
             if self.keeper is not None:
                 self.keeper.filing(seq, whole - self._live[seq].protected)
-            taken, duplicates = self._holds.file(self._live[seq], whole, prompt)
-            self.free += duplicates
+            slots = self._live[seq]
+            taken = whole - slots.protected
+            places = Places(slots.protected, whole, 0)
+            self.free += self._holds.file(slots, places, prompt)
             self._valid -= taken
 
     # --- admission -----------------------------------------------------------------------------

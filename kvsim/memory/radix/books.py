@@ -10,6 +10,7 @@ from kvsim.memory.ledger import Usage, split_free
 from kvsim.memory.parts import ARRIVING, KEPT_FOR_READERS, NO_PARTS, Parts
 from kvsim.memory.prefix import CacheTotals
 from kvsim.memory.radix.decoders import RadixDecoders
+from kvsim.memory.radix.hicache.backup import Backup
 from kvsim.memory.radix.holds import Holds, Slots
 from kvsim.memory.radix.tree import Match, RadixTree
 from kvsim.plumbing.errors import InvariantError
@@ -32,8 +33,9 @@ class PageLedger(Allocator):
     """The reading half of a radix allocator; admission, growth and release are in a subclass.
 
     caching: finished content is cached. free: tokens of free pages. tree: known content; unlocked
-    content counts as cached. keeper: notified of pages that change owner. pool_tokens: slots of the
-    pool; not given: as many as the bytes hold.
+    content counts as cached. backup: copies to the tree's host memory; write_threshold: see there.
+    keeper: notified of pages that change owner. pool_tokens: slots of the pool; not given: as many
+    as the bytes hold. grid: see `Holds`.
     """
 
     def __init__(
@@ -45,6 +47,9 @@ class PageLedger(Allocator):
         caching: bool,
         max_sequences: int | None = None,
         pool_tokens: int | None = None,
+        tree: RadixTree | None = None,
+        write_threshold: int | None = None,
+        grid: int = 1,
     ) -> None:
         self.capacity_bytes = capacity_bytes
         self.token_bytes = token_bytes
@@ -55,9 +60,10 @@ class PageLedger(Allocator):
             pool_tokens = capacity_bytes // (page_size * token_bytes) * page_size
         self.pool_tokens = pool_tokens
         self.free = self.pool_tokens
-        self.tree = RadixTree(page_size)
+        self.tree = RadixTree(page_size) if tree is None else tree
+        self.backup = Backup(self.tree, write_threshold)
         self.keeper: Keeper | None = None
-        self._holds = Holds(self.tree, caching=caching)
+        self._holds = Holds(self.tree, self.backup, grid=grid, caching=caching)
         self._decoders = RadixDecoders(page_size)
         self._live: dict[Sequence, Slots] = {}
         self._expected: dict[Sequence, Slots] = {}  # content being transferred

@@ -6,7 +6,11 @@ Content is made on first use: tokens of a request without ids of their own get u
 from collections import Counter
 from collections.abc import Collection
 
-from kvsim.memory.radix.node import Content, Node
+from kvsim.memory.prefix_room import Known
+from kvsim.memory.radix.content import Content
+from kvsim.memory.radix.hicache.backup import Backup
+from kvsim.memory.radix.node import Node
+from kvsim.memory.radix.second_pool import Places
 from kvsim.memory.radix.tree import NO_MATCH, Match, RadixTree
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
@@ -20,10 +24,27 @@ class Slots:
     content: all tokens that it will ever have. node: end of its locked path in the tree, None
     without one. protected: tokens of that path, in whole pages; slots beyond are its own.
     tokens: valid slots, and granted: slots in whole pages, while it does not decode. over: slots of
-    its last page, if allocated, that it will never fill.
+    its last page, if allocated, that it will never fill. agreed: tokens that the tree agreed with
+    when the sequence was matched. chunks: of its prompt, computed so far. joined: slots it had when
+    it began to decode, -1 before.
+
+    Of a second pool. mark, holds_part: where the lock on it ends, and whether it is still there.
+    cursor: before it the sequence gave its windows back. branch: a place, in tokens, where paths
+    part and the second pool lacks something; 0 for none. states: slots of the state pool that it
+    holds itself. tracked: tokens after which a state of it is kept aside; None: none is. untracked:
+    lengths at which it would have been, and was not.
+
+    Of host memory. filed: of its first tokens, those that it has inserted since it was admitted.
+    anchor: where its content ends in either memory, as it was last looked up; host_hit: tokens
+    there that are not on the device. promised, loaded: of its admission, what was on the host, and
+    what was loaded.
     """
 
-    __slots__ = ("content", "granted", "node", "over", "protected", "tokens")
+    __slots__ = (
+        *("agreed", "anchor", "branch", "chunks", "content", "cursor", "filed", "granted"),
+        *("holds_part", "host_hit", "joined", "loaded", "mark", "node", "over", "promised"),
+        *("protected", "states", "tokens", "tracked", "untracked"),
+    )
 
     def __init__(self, content: Content) -> None:
         self.content = content
@@ -32,15 +53,45 @@ class Slots:
         self.tokens = 0
         self.granted = 0
         self.over = 0
+        self.anchor: Node | None = None
+        self.filed = self.host_hit = self.promised = self.loaded = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Nothing is known of it but its content: it waits to be matched."""
+        self.mark = 0
+        self.holds_part = False
+        self.agreed = 0
+        self.chunks = 0
+        self.joined = -1
+        self.cursor = 0
+        self.branch = 0
+        self.states = 0
+        self.tracked: int | None = None
+        self.untracked: list[int] = []
+
+    @property
+    def own_from(self) -> int:
+        """The first token with window slots of its own."""
+        return max(self.protected, self.cursor)
+
+
+def slots_of(seq: Sequence) -> Slots:
+    """The slots of a matched sequence."""
+    slots: Slots = seq.memory
+    return slots
 
 
 class Holds:
-    """caching: whether there is a tree. protected: locked tokens, counted for each sequence.
+    """caching: whether there is a tree. grid: places where paths part count in whole multiples of
+    it. backup: notified of insertions. protected: locked tokens, counted for each sequence.
     pinned: sequences that lock their hits and are not admitted yet.
     """
 
-    def __init__(self, tree: RadixTree, *, caching: bool) -> None:
+    def __init__(self, tree: RadixTree, backup: Backup, *, grid: int, caching: bool) -> None:
         self._tree = tree
+        self._backup = backup
+        self._grid = grid
         self._caching = caching
         self._private = PRIVATE
         self.protected = 0
@@ -54,13 +105,9 @@ class Holds:
                 prompt = ((self._private_ids(seq.prompt_tokens), seq.prompt_tokens),)
             if output is None:
                 output = self._private_ids(seq.output_tokens)
-            seq.memory = self._new_slots(Content((*prompt, (output, seq.output_tokens))))
+            seq.memory = Slots(Content((*prompt, (output, seq.output_tokens))))
         slots: Slots = seq.memory
         return slots
-
-    def _new_slots(self, content: Content) -> Slots:
-        """The slots of a sequence with this content."""
-        return Slots(content)
 
     def _private_ids(self, count: int) -> int:
         self._private -= count + 1  # one between two, so that they make two runs
@@ -76,38 +123,60 @@ class Holds:
             return NO_MATCH
         return self._tree.find(self.slots(seq).content, seq.num_tokens - 1)
 
-    def look_up(self, seq: Sequence) -> int:
+    def look_up(self, seq: Sequence) -> Known:
         """The cached prefix of all tokens of `seq`, whose last use is set to now."""
         if not self._caching:
-            return 0
-        return self._tree.match(self.slots(seq).content, seq.num_tokens)[1]
+            return Known(0, 0)
+        node, tokens, _ = self._tree.look_up(self.slots(seq).content, seq.num_tokens)
+        return Known(tokens, self._tree.on_device(node, tokens)[1])
 
-    def _find(self, slots: Slots, limit: int) -> tuple[Node, int]:
-        """The last node that a sequence may lock of its hits in its first `limit` tokens, and the
-        tokens up to there.
-        """
-        return self._tree.match(slots.content, limit)
+    def pin(self, seq: Sequence) -> int:
+        """Lock the hits of a waiting `seq` on the device; returns their number of tokens."""
+        slots = self.pinned[seq] = self.slots(seq)
+        slots.reset()
+        if self._caching:
+            node, tokens, agreed = self._tree.look_up(slots.content, seq.num_tokens - 1)
+            slots.agreed = agreed
+            branch = agreed - agreed % self._grid
+            slots.branch = branch if branch > tokens else 0
+            slots.anchor = node
+            slots.node, slots.protected = self._tree.on_device(node, tokens)
+            slots.promised = slots.host_hit = tokens - slots.protected
+            slots.loaded = 0
+            self._hold(slots, slots.node)
+            self.protected += slots.protected
+        return slots.protected
 
     def extend(self, slots: Slots, node: Node, tokens: int) -> None:
         """A sequence locks `tokens` tokens more, down to `node`."""
-        assert slots.node is not None
-        self._tree.lock(node)
-        self._tree.unlock(slots.node)
-        self.protected += tokens
-        slots.node, slots.protected = node, slots.protected + tokens
+        self._move(slots, node, slots.protected + tokens)
 
-    def pin(self, seq: Sequence) -> int:
-        """Lock the hits of a waiting `seq`; returns their number of tokens."""
-        slots = self.pinned[seq] = self.slots(seq)
-        if self._caching:
-            slots.node, slots.protected = self._find(slots, seq.num_tokens - 1)
-            self._tree.lock(slots.node)
-            self.protected += slots.protected
-        return slots.protected
+    def _move(self, slots: Slots, node: Node, whole: int) -> None:
+        """A sequence locks `node`, in which its first `whole` tokens end, in place of what it
+        locked.
+        """
+        before = slots.node
+        assert before is not None
+        self.let_go_of_part(slots)
+        self._tree.unlock(before)
+        self._hold(slots, node)
+        self.protected += whole - slots.protected
+        slots.node, slots.protected = node, whole
+
+    def _hold(self, slots: Slots, node: Node) -> None:
+        self._tree.lock(node)
+        slots.mark, slots.holds_part = self._tree.second.lock(node), True
+
+    def let_go_of_part(self, slots: Slots) -> None:
+        """A sequence keeps its lock on KV, and holds nothing of the second pool's any more."""
+        if slots.holds_part and slots.node is not None:
+            self._tree.second.unlock(slots.node, slots.mark)
+        slots.holds_part = False
 
     def let_go(self, slots: Slots) -> None:
         """Release the locks of a sequence."""
         if slots.node is not None:
+            self.let_go_of_part(slots)
             self._tree.unlock(slots.node)
             self.protected -= slots.protected
             slots.node, slots.protected = None, 0
@@ -134,24 +203,18 @@ class Holds:
 
     # --- what running sequences file -------------------------------------------------------------
 
-    def file(self, slots: Slots, whole: int, prompt: int) -> tuple[int, int]:
-        """The tree takes over the first `whole` tokens of a running sequence (whole pages; `prompt`
-        of them of its prompt), which locks them. Returns how many were the sequence's own so far,
-        and how many of these the tree had already.
+    def file(self, slots: Slots, places: Places, prompt: int) -> int:
+        """The tree takes over the first `places.end` tokens of a running sequence (whole pages;
+        `prompt` of them of its prompt), which locks them. Returns how many of those that were its
+        own so far the tree had already.
         """
-        tree, before = self._tree, slots.protected
-        assert slots.node is not None
+        tree, before, whole = self._tree, slots.protected, places.end
         if whole < before:
             raise InvariantError(f"a sequence holds {before} tokens of the tree, not {whole}")
-        node, known = tree.insert(slots.content, whole)
-        self._inserted(slots, node, whole)
-        if prompt < whole:  # outputs can then be forgotten without the prompt
-            tree.insert(slots.content, prompt)
-        tree.unlock(slots.node)
-        tree.lock(node)
-        self.protected += whole - before
-        slots.node, slots.protected = node, whole
-        return whole - before, known - before
-
-    def _inserted(self, slots: Slots, node: Node, tokens: int) -> None:
-        """A sequence has inserted its first `tokens` tokens, which end in `node`."""
+        node, known = tree.insert(slots.content, whole, places)
+        self._backup.inserted(node, whole, slots.filed)
+        slots.filed = max(slots.filed, whole)
+        if prompt < whole and tree.second.cuts_prompts:
+            tree.insert(slots.content, prompt)  # outputs can then be evicted without the prompt
+        self._move(slots, node, whole)
+        return known - before

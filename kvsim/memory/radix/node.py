@@ -1,80 +1,85 @@
-"""The nodes of the radix tree, the interfaces of its listeners, and the content that is cut into
-nodes.
+"""The nodes of the radix tree, what is in flight for them, and who is notified of changes.
+
+A node holds a run of whole pages. Beside KV on the device it may have content in a second pool
+(windows, a recurrent state) and a copy in host memory; a tree without either leaves those fields as
+they are made.
 """
 
-from bisect import bisect_right
-from itertools import accumulate
 from typing import Protocol
 
 from kvsim.request import TokenRuns
-from kvsim.token_runs import coalesced
 
 
-class Content:
-    """All tokens that a sequence will ever hold, from its first on, cut and compared as runs:
-    nothing here costs by the token.
+class InOrder:
+    """A place between a newer and an older one; the two ends of a list hold no node."""
 
-    Canonical: no two neighbouring runs could be one, so equal tokens give equal pieces.
+    __slots__ = ("newer", "node", "older")
+
+    def __init__(self, node: "Node | None") -> None:
+        self.node = node
+        self.newer = self.older = self
+
+
+class HostLock:
+    """Nodes that must stay in host memory until the lock is released: one, and the upper halves
+    that splits cut off it.
     """
 
-    __slots__ = ("_ends", "_starts")
+    __slots__ = ("nodes",)
 
-    def __init__(self, runs: TokenRuns) -> None:
-        few = tuple(coalesced(runs))
-        self._starts = [start for start, _ in few]
-        self._ends = list(accumulate(length for _, length in few))
-
-    def token(self, at: int) -> int:
-        """The token there."""
-        index = bisect_right(self._ends, at)
-        return self._starts[index] + at - (self._ends[index - 1] if index else 0)
-
-    def pieces(self, begin: int, end: int) -> TokenRuns:
-        """Tokens `begin` to `end` (exclusive) as runs."""
-        starts, ends = self._starts, self._ends
-        index = bisect_right(ends, begin)
-        found: list[tuple[int, int]] = []
-        while begin < end:
-            run_begin = ends[index - 1] if index else 0
-            upto = min(ends[index], end)
-            found.append((starts[index] + begin - run_begin, upto - begin))
-            begin = upto
-            index += 1
-        return tuple(found)
-
-    def common(self, begin: int, runs: TokenRuns, limit: int) -> int:
-        """How many tokens from `begin` on agree with `runs`, none at or behind `limit` counted."""
-        starts, ends = self._starts, self._ends
-        index, at = bisect_right(ends, begin), begin
-        for start, length in runs:
-            while length and at < limit:
-                run_begin = ends[index - 1] if index else 0
-                if starts[index] + at - run_begin != start:
-                    return at - begin
-                same = min(length, ends[index] - at)
-                at, start, length = at + same, start + same, length - same
-                index += at == ends[index]
-        return min(at, limit) - begin
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
 
 
-def cut(runs: TokenRuns, tokens: int) -> tuple[TokenRuns, TokenRuns]:
-    """`runs` in two: the first `tokens` of them, and the rest."""
-    head: list[tuple[int, int]] = []
-    for index, (start, length) in enumerate(runs):
-        if length > tokens:
-            rest = ((start + tokens, length - tokens), *runs[index + 1 :])
-            return (*head, (start, tokens)) if tokens else tuple(head), rest
-        head.append((start, length))
-        tokens -= length
-    return tuple(head), ()
+class HostWrite:
+    """One copy from the device to host memory.
+
+    nodes: those it copies, the upper halves of later splits among them. held: the nodes whose
+    device locks it holds. tokens, num: copied, as tokens and as nodes.
+    """
+
+    __slots__ = ("held", "nodes", "num", "tokens")
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.held: list[Node] = []
+        self.tokens = self.num = 0
+
+
+class HostLoad:
+    """One copy from host memory to the device, for the path that ends in `anchor`.
+
+    host_lock: on the anchor. nodes: copied, the upper halves of later splits among them.
+    """
+
+    __slots__ = ("anchor", "host_lock", "nodes", "tokens")
+
+    def __init__(self, anchor: "Node", tokens: int) -> None:
+        self.anchor = anchor
+        self.tokens = tokens
+        self.nodes: list[Node] = []
+        self.host_lock = HostLock()
 
 
 class Node:
-    """tokens: length of its run. locks: sequences that hold it or a node below it. used: counter at
-    its last use, different for each node. used_ps: time of its last use.
+    """tokens: length of its run. locks: sequences and copies that hold it or a node below it.
+    used: counter at its last use, different for each node. used_ps: time of its last use.
+
+    part_locks: sequences that hold what the second pool has here, or would if there were any.
+    mark: the number of the locks that end here, 0 for none. link: its place among the nodes with
+    content in the second pool, by use; None: it has none there.
+
+    on_device, on_host: where its KV is. below: children on the device. copy_locks: those of its
+    `locks` that copies hold. host_locks: locks that keep it in host memory. hits: requests that
+    inserted it. write, load: the copy that is queued or in flight for it. last_key: of its last
+    page, where a storage asked for it.
     """
 
-    __slots__ = ("children", "locks", "parent", "runs", "tokens", "used", "used_ps")
+    __slots__ = (
+        *("below", "children", "copy_locks", "hits", "host_locks", "last_key", "link", "load"),
+        *("locks", "mark", "on_device", "on_host", "parent", "part_locks", "runs", "tokens"),
+        *("used", "used_ps", "write"),
+    )
 
     def __init__(self, parent: "Node | None", runs: TokenRuns, tokens: int) -> None:
         self.parent = parent
@@ -84,6 +89,18 @@ class Node:
         self.locks = 0
         self.used = 0
         self.used_ps = 0
+        self.part_locks = 0
+        self.mark = 0
+        self.link: InOrder | None = None
+        self.on_device = True
+        self.on_host = False
+        self.below = 0
+        self.copy_locks = 0
+        self.host_locks: list[HostLock] = []
+        self.hits = 0
+        self.write: HostWrite | None = None
+        self.load: HostLoad | None = None
+        self.last_key: int | None = None
 
     @property
     def depth(self) -> int:
@@ -92,6 +109,17 @@ class Node:
         while node.parent is not None:
             depth, node = depth + 1, node.parent
         return depth
+
+    @property
+    def above(self) -> "Node":
+        """The parent of a node that has one."""
+        assert self.parent is not None
+        return self.parent
+
+    @property
+    def in_copy(self) -> bool:
+        """Whether a copy of it is queued or in flight."""
+        return self.write is not None or self.load is not None
 
 
 class TreeListener(Protocol):

@@ -1,23 +1,30 @@
-"""The radix tree over tokens that SGLang keeps KV in (mem_cache/unified_cache, 0.5.23).
+"""The radix tree over tokens that SGLang keeps KV in (mem_cache/unified_cache, 0.5.23), with its
+components: KV of all tokens, a second pool, host memory.
 
 A node holds a run of whole pages; its children differ in their first page. A running sequence locks
 the node in which its content ends, and all nodes above. Unlocked nodes may be evicted: the least
-recently used leaf first, whole.
+recently used leaf first, whole. On the device the tree is closed upwards: below a node that is off
+the device nothing is on it. What the device evicts stays in host memory where there is a copy
+(demoted), and is forgotten where there is none (dropped).
 
-Use is dated by a counter. A lookup dates the node it ends in and, each a little older, those above;
-an insertion dates what it walks, deeper is newer.
+A look-up goes down as far as tokens agree, in either memory, and ends where the second pool allows
+it to; nodes below are not used by it, though it may have split one. Use is dated by a counter. A
+look-up dates the node it ends in and, each a little older, those above; an insertion dates what it
+walks, deeper is newer.
 """
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
 from typing import NamedTuple
 
-from kvsim.memory.radix.node import Content, Node, NodeKeeper, TreeListener, cut
+from kvsim.memory.radix.content import Content, cut
+from kvsim.memory.radix.leaves import DeviceLeaves
+from kvsim.memory.radix.node import HostLock, Node, NodeKeeper, TreeListener
+from kvsim.memory.radix.radix_host import RadixHost
+from kvsim.memory.radix.second_pool import NoSecondPool, Places, SecondPool
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import TokenRuns
 
 LEVELS = 1 << 24  # more than a tree is deep: dates of one lookup lie between two of the counter
-FEWEST_TO_SWEEP = 1 << 10
 
 
 class Match(NamedTuple):
@@ -32,122 +39,238 @@ class Match(NamedTuple):
 NO_MATCH = Match(0, 0)
 
 
-class RadixTree:
-    """Known content. evictable, locked: its unlocked and its locked tokens.
-
-    evicted: tokens evicted so far. num_nodes: nodes without the root.
-    listener: notified of hits and evictions; now_ps: the time, set by the listener for ages.
-    keeper: notified of nodes.
+class TreeMatch(NamedTuple):
+    """node: where a look-up ends, and the tokens down to there. agreed: tokens that agree, in whole
+    pages, even if a sequence cannot continue from all of them.
     """
 
-    def __init__(self, page_size: int) -> None:
+    node: Node
+    tokens: int
+    agreed: int
+
+
+class RadixTree:
+    """Known content. second: its second pool; host: memory behind the device.
+
+    evictable, locked: unlocked and locked tokens of the device. in_transit: those that copies alone
+    lock. evicted: tokens evicted so far, dropped: of them, without a copy. stuck: the last eviction
+    spared nodes with others below them that a copy needs. num_nodes: nodes without the root.
+    listener: notified of hits and evictions; now_ps: the time, set by the listener for ages.
+    keeper: notified of nodes on the device.
+    """
+
+    def __init__(
+        self, page_size: int, second: SecondPool | None = None, host: RadixHost | None = None
+    ) -> None:
         self._page = page_size
         self._counter = 0
+        self.second = NoSecondPool() if second is None else second
+        self.host = RadixHost(0) if host is None else host
         self.root = Node(None, (), 0)
         self.num_nodes = 0
         self.evictable = 0
         self.locked = 0
+        self.in_transit = 0
         self.evicted = 0
+        self.dropped = 0
+        self.stuck = False
         self.listener: TreeListener | None = None
         self.keeper: NodeKeeper | None = None
         self.now_ps = 0
-        self._leaves: list[tuple[int, Node]] = []  # a heap, with outdated entries
+        self._leaves = DeviceLeaves()
 
     # --- looking up ----------------------------------------------------------------------------
 
     def find(self, content: Content, limit: int) -> Match:
-        """The longest known prefix of the first `limit` tokens; changes nothing."""
-        page, node, at, unlocked = self._page, self.root, 0, 0
-        while limit - at >= page:
-            child = self._child(node, content, at)
-            if child is None:
+        """The longest prefix of the first `limit` tokens that a sequence can go on from on the
+        device; changes nothing.
+        """
+        node, at, unlocked, best = self.root, 0, 0, NO_MATCH
+        walk = self.second.walk()
+        while limit - at >= self._page:
+            child = node.children.get(self._first_page(content, at))
+            if child is None or not child.on_device:
                 break
             same = self._common(content, at, child, limit)
             at += same
             if not child.locks:
                 unlocked += same
+            if walk.reaches(child, same, whole=same == child.tokens):
+                best = Match(at, unlocked)
             if same < child.tokens:
                 break
             node = child
-        return Match(at, unlocked) if at else NO_MATCH
+        return best
 
-    def _child(self, node: Node, content: Content, at: int) -> Node | None:
-        """The child of `node` that goes on with the page of `content` at `at`, on the device."""
-        return node.children.get(self._first_page(content, at))
-
-    def match(self, content: Content, limit: int) -> tuple[Node, int]:
-        """The node in which that prefix ends, split off where it ends inside one, and its tokens.
-        They count as used now.
+    def look_up(self, content: Content, limit: int) -> TreeMatch:
+        """The node in which that prefix ends in either memory, split off where it ends inside one,
+        and its tokens; they count as used now. And how far tokens agree.
         """
         if limit < self._page:
-            return self.root, 0
-        page, node, at, level = self._page, self.root, 0, 0
-        path = []
-        while limit - at >= page:
+            return TreeMatch(self.root, 0, 0)
+        node, at, best, tokens = self.root, 0, self.root, 0
+        walk = self.second.walk()
+        while limit - at >= self._page:
             child = node.children.get(self._first_page(content, at))
             if child is None:
                 break
             same = self._common(content, at, child, limit)
-            node = child if same == child.tokens else self._split(child, same)
-            path.append(node)
+            node = child if same == child.tokens else self.split(child, same)
             at += same
+            if walk.reaches(node, same, whole=True):
+                best, tokens = node, at
             if node is not child:
                 break
+        self.second.matched(best)
         self._counter += 1
-        for level, used in enumerate(reversed(path)):
+        level, used = 0, best
+        while used.parent is not None:
             self._date(used, self._counter * LEVELS - level)
-        return node, at
+            level, used = level + 1, used.parent
+        return TreeMatch(best, tokens, at)
 
-    # --- keeping -------------------------------------------------------------------------------
-
-    def insert(self, content: Content, tokens: int) -> tuple[Node, int]:
-        """The first `tokens` tokens (whole pages) are known from now on. Returns the node they end
-        in and how many of them were known already; the others become evictable.
+    def on_device(self, node: Node, tokens: int) -> tuple[Node, int]:
+        """The deepest node on the device on the path to `node`, which ends after `tokens` tokens;
+        and after how many tokens it ends itself.
         """
-        page, node, at = self._page, self.root, 0
-        while tokens - at >= page:
+        while not node.on_device:
+            tokens -= node.tokens
+            node = node.above
+        return node, tokens
+
+    def walk(self, node: Node, content: Content, begin: int, end: int) -> tuple[list[Node], int]:
+        """The nodes from `node`, which ends after `begin` tokens of `content`, along `content` up
+        to token `end`, split there; they count as used. And the token where the last of them ends.
+        """
+        way, at = [node], begin
+        if node.parent is not None:
+            self.use(node)
+        while end - at >= self._page:
             child = node.children.get(self._first_page(content, at))
             if child is None:
                 break
-            self._use(child)
-            same = self._common(content, at, child, tokens)
+            self.use(child)
+            same = self._common(content, at, child, end)
             at += same
-            if same < child.tokens:
-                node = self._split(child, same)
+            node = child if same == child.tokens else self.split(child, same)
+            way.append(node)
+            if node is not child:
                 break
-            node = child
-        if at == tokens:
-            return node, at
-        leaf = self._new(node, content.pieces(at, tokens), tokens - at)
-        node.children[self._key(leaf.runs)] = leaf
-        self.evictable += leaf.tokens
-        self._use(leaf)
+        return way, at
+
+    # --- keeping -------------------------------------------------------------------------------
+
+    def insert(
+        self, content: Content, tokens: int, places: Places | None = None
+    ) -> tuple[Node, int]:
+        """The first `tokens` tokens (whole pages) are on the device from now on. Returns the node
+        they end in and how many of them were there already; the others become evictable. places:
+        what the second pool takes over; None: as if the sequence shared nothing.
+        """
+        if places is None:
+            places = Places(0, tokens, 0)
+        second, node, at = self.second, self.root, 0
+        while tokens - at >= self._page:
+            child = node.children.get(self._first_page(content, at))
+            if child is None:
+                break
+            self.use(child)
+            same = self._common(content, at, child, tokens)
+            node = child if same == child.tokens else self.split(child, same)
+            second.passed(self, node, at, places)
+            at += same
+            if node is not child:
+                break
+        known, new = at, at < tokens
+        if new:
+            node = self._hang_leaf(node, content.pieces(at, tokens), tokens - at)
+        if self.host.tokens:
+            known -= self._brought(node.above if new else node)
+        second.inserted(self, node, at, places, new=new)
+        return node, known
+
+    def _hang_leaf(self, parent: Node, runs: TokenRuns, tokens: int) -> Node:
+        leaf = self._new(parent, runs, tokens)
+        parent.children[self._key(runs)] = leaf
+        parent.below += 1
+        self.evictable += tokens
+        self.use(leaf)
         if self.keeper is not None:
             self.keeper.filed(leaf)
-        return leaf, at
+        return leaf
+
+    def _brought(self, node: Node) -> int:
+        """What an insertion down to `node` knew in host memory alone takes the caller's slots;
+        returns those tokens.
+        """
+        hosted, tokens = [], 0
+        while not node.on_device:
+            hosted.append(node)
+            node = node.above
+        for node in reversed(hosted):
+            self.promote(node)
+            self.host.list_duplicate(node)
+            tokens += node.tokens
+        if self.keeper is not None:
+            for node in hosted:  # the last of what is filed first
+                self.keeper.filed(node)
+        return tokens
+
+    def hang(self, parent: Node, runs: TokenRuns, tokens: int) -> Node:
+        """A new node in host memory alone, for which room is taken already."""
+        node = self._new(parent, runs, tokens)
+        node.on_device, node.on_host = False, True
+        parent.children[self._key(runs)] = node
+        self.use(node)
+        return node
+
+    # --- locks ---------------------------------------------------------------------------------
 
     def lock(self, node: Node) -> None:
         """One more sequence holds `node` and all above it."""
-        while node.parent is not None:
-            if not node.locks:
-                self.evictable -= node.tokens
-                self.locked += node.tokens
-                if self.keeper is not None:
-                    self.keeper.turned(node)
-            node.locks += 1
-            node = node.parent
+        self._lock(node, 1, 0)
 
     def unlock(self, node: Node) -> None:
         """A sequence unlocks `node` and all above it."""
+        self._lock(node, -1, 0)
+
+    def hold(self, node: Node) -> None:
+        """A copy in flight locks `node` and all above it."""
+        self._lock(node, 1, 1)
+
+    def let_go(self, node: Node) -> None:
+        """Undo one `hold` of `node`."""
+        self._lock(node, -1, -1)
+
+    def _lock(self, node: Node, change: int, by_copies: int) -> None:
         while node.parent is not None:
-            node.locks -= 1
-            if not node.locks:
-                self.evictable += node.tokens
-                self.locked -= node.tokens
-                self._offer(node)
-                if self.keeper is not None:
+            before = node.locks
+            if node.on_device:
+                self._count(node, -node.tokens)
+            node.locks += change
+            node.copy_locks += by_copies
+            if node.on_device:
+                self._count(node, node.tokens)
+                if self.keeper is not None and not (before and node.locks):
                     self.keeper.turned(node)
+            if not node.locks:
+                self._offer(node)
             node = node.parent
+
+    def _count(self, node: Node, tokens: int) -> None:
+        """Count `tokens` more of a node on the device by who locks it."""
+        if not node.locks:
+            self.evictable += tokens
+        else:
+            self.locked += tokens
+            if node.locks == node.copy_locks:
+                self.in_transit += tokens
+
+    def release_host(self, lock: HostLock) -> None:
+        """Release a lock of host memory."""
+        for node in lock.nodes:
+            node.host_locks.remove(lock)
+            self._offer(node)
 
     def num_shared(self, node: Node | None) -> int:
         """Tokens from the root down to `node` that several sequences hold."""
@@ -158,46 +281,131 @@ class RadixTree:
             node = node.parent
         return tokens
 
+    # --- eviction ------------------------------------------------------------------------------
+
     def evict(self, tokens: int) -> int:
-        """Evict unlocked leaves, whole, until at least `tokens` tokens are gone, or none is left.
-        Returns the number of evicted tokens.
+        """Evict unlocked leaves of the device, whole, until at least `tokens` tokens are gone, or
+        none is left. Returns the number of evicted tokens.
         """
-        gone = 0
-        while gone < tokens and self.evictable:
-            entry = heappop(self._leaves)
-            node = entry[1]
-            if not self._stands(entry):
-                continue
-            gone += self._remove_leaf(node)
-        if gone:
-            self.evicted += gone
+        gone, spared = 0, []
+        while gone < tokens:
+            node = self._leaves.pop()
+            if node is None:
+                break
+            if self._give_up(node):
+                gone += node.tokens
+            else:
+                spared.append(node)
+        for node in spared:
+            self._offer(node)
+        self.stuck = bool(spared)
+        self.evicted += gone
         return gone
 
-    def _remove_leaf(self, node: Node) -> int:
-        """Evict an unlocked leaf; returns its tokens."""
+    def make_second_room(self, units: int) -> int:
+        """Evict content of the second pool, the least recently used first, until `units` units are
+        free or nothing is left. An unlocked leaf goes whole, with its KV; returns those tokens.
+        """
+        second, tokens = self.second, 0
+        if second.free >= units:
+            return 0
+        for node in second.recency.from_oldest():
+            if node.part_locks:
+                continue
+            if not self._leaves.may_go(node):
+                second.drop(node)
+            elif self._give_up(node):
+                tokens += node.tokens
+            if second.free >= units:
+                break
+        self.evicted += tokens
+        return tokens
+
+    def _give_up(self, node: Node) -> bool:
+        """A leaf of the device leaves it; False: it cannot, for something below is in use."""
+        write_first = self.host.write_first
+        if node.on_host or (write_first is not None and write_first(node)):
+            self.demote(node)
+        else:
+            below = [node]
+            for each in below:
+                if each.locks or each.host_locks or each.in_copy:
+                    return False
+                below += each.children.values()
+            self.dropped += node.tokens
+            for each in reversed(below):
+                self._forget(each)
         if self.listener is not None:
             self.listener.evicted(node.tokens, self.now_ps - node.used_ps)
+        return True
+
+    def evict_host(self, tokens: int) -> int:
+        """Forget whole leaves of host memory, the one last used longest ago first, until so many
+        tokens are gone or none is left. Returns how many went.
+        """
+        gone = 0
+        while gone < tokens:
+            node = self.host.leaves.pop()
+            if node is None:
+                break
+            gone += node.tokens
+            self._forget(node)
+        self.host.evicted += gone
+        return gone
+
+    def promote(self, node: Node) -> None:
+        """A node in host memory is on the device too; its slots are taken already."""
+        node.above.below += 1
+        node.on_device = True
+        self._count(node, node.tokens)
+        self.host.num_duplicates += node.tokens
+        self._offer(node)
+
+    def demote(self, node: Node) -> None:
+        """A node in both memories leaves the device."""
+        self._count(node, -node.tokens)
+        self.host.num_duplicates -= node.tokens
+        self.second.forgotten(node)
+        node.on_device = False
         if self.keeper is not None:
             self.keeper.forgotten(node)
+        self._offer(node)
+        self._left_device(node.above)
+
+    def _left_device(self, parent: Node) -> None:
+        """A child of `parent` is on the device no more."""
+        parent.below -= 1
+        self._offer(parent)
+
+    def _forget(self, node: Node) -> None:
+        """A node leaves the tree."""
+        self.second.forgotten(node)
+        if node.on_device:
+            self._count(node, -node.tokens)
+            if node.on_host:
+                self.host.num_duplicates -= node.tokens
+            if self.keeper is not None:
+                self.keeper.forgotten(node)
+        if node.on_host:
+            self.host.free += node.tokens
         self.num_nodes -= 1
-        self.evictable -= node.tokens
-        parent = node.parent
-        assert parent is not None
+        parent = node.above
         node.parent = None
         del parent.children[self._key(node.runs)]
-        if parent.parent is not None:
+        if node.on_device:
+            self._left_device(parent)
+        else:
             self._offer(parent)
-        return node.tokens
+
+    # --- nodes ---------------------------------------------------------------------------------
 
     def nodes(self) -> Iterator[Node]:
-        """All nodes, the root apart."""
+        """All nodes, the root left out."""
         stack = list(self.root.children.values())
         while stack:
             node = stack.pop()
             yield node
             stack += node.children.values()
-
-    # --- nodes ---------------------------------------------------------------------------------
 
     def _first_page(self, content: Content, at: int) -> int | TokenRuns:
         """The key of the child that continues `content` at token `at`."""
@@ -220,25 +428,29 @@ class RadixTree:
         self.num_nodes += 1
         return Node(parent, runs, tokens)
 
-    def _split(self, node: Node, tokens: int) -> Node:
+    def split(self, node: Node, tokens: int) -> Node:
         """The first `tokens` of `node` become a node of their own with the same locks. The rest in
         `node` is dated newest though not used; the caller may use the other after it.
         """
-        parent = node.parent
-        assert parent is not None
+        parent = node.above
         head, tail = cut(node.runs, tokens)
         upper = self._new(parent, head, tokens)
-        upper.locks = node.locks
+        upper.locks, upper.copy_locks = node.locks, node.copy_locks
+        upper.on_device, upper.below = node.on_device, int(node.on_device)
         parent.children[self._key(head)] = upper
         upper.children[self._key(tail)] = node
         node.parent, node.runs, node.tokens = upper, tail, node.tokens - tokens
-        self._use(upper)
-        self._use(node)
-        if self.keeper is not None:
+        if self.host.tokens:
+            self.host.split(upper, node)
+        self.use(upper)
+        self.use(node)
+        if self.keeper is not None and node.on_device:
             self.keeper.split(upper, node)
+        self.second.split(upper, node)
         return upper
 
-    def _use(self, node: Node) -> None:
+    def use(self, node: Node) -> None:
+        """`node` is the most recently used one."""
         self._counter += 1
         self._date(node, self._counter * LEVELS)
 
@@ -248,47 +460,49 @@ class RadixTree:
 
     def _offer(self, node: Node) -> None:
         """Put `node` among those to evict, if it is one."""
-        if node.locks or node.children:
+        if node.locks:
             return
-        leaves = self._leaves
-        heappush(leaves, (node.used, node))
-        if len(leaves) > FEWEST_TO_SWEEP and len(leaves) > 4 * self.num_nodes:
-            self._leaves = sorted(
-                {id(entry[1]): entry for entry in leaves if self._stands(entry)}.values()
-            )
+        if node.on_device:
+            self._leaves.offer(node, self.num_nodes)
+        else:
+            self.host.leaves.offer(node, self.num_nodes)
 
-    @staticmethod
-    def _stands(entry: tuple[int, Node]) -> bool:
-        """Whether an entry of the heap is of a leaf to evict."""
-        used, node = entry
-        return (
-            node.used == used and not node.locks and not node.children and node.parent is not None
-        )
+    # --- checks --------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raise InvariantError unless the tree is whole and its counts are true."""
-        found = {True: 0, False: 0}
-        offered = {id(entry[1]) for entry in self._leaves if self._stands(entry)}
-        num_nodes = 0
-        stack = [self.root]
-        while stack:
-            node = stack.pop()
-            for key, child in node.children.items():
-                length = sum(length for _, length in child.runs)
-                whole = child.parent is node and length == child.tokens and length % self._page == 0
-                if not whole or not length or key != self._key(child.runs):
-                    raise InvariantError(f"a node of {child.tokens} tokens is broken: {child.runs}")
-                if child.locks and node.parent is not None and node.locks < child.locks:
-                    raise InvariantError("a node is locked more often than its parent")
-                leaf = not child.locks and not child.children
-                if leaf and id(child) not in offered:
-                    raise InvariantError(f"a leaf can never be evicted: {child.runs}")
-                found[child.locks > 0] += child.tokens
-                num_nodes += 1
-                stack.append(child)
-        if num_nodes != self.num_nodes:
-            raise InvariantError(f"{num_nodes} nodes, counted as {self.num_nodes}")
-        if found != {True: self.locked, False: self.evictable}:
-            raise InvariantError(
-                f"tree holds {found} tokens by locked, counted {self.locked}, {self.evictable}"
-            )
+        found = {"evictable": 0, "locked": 0, "in_transit": 0, "duplicates": 0, "host": 0}
+        offered = self._leaves.offered() | self.host.leaves.offered()
+        nodes = list(self.nodes())
+        for node in nodes:
+            self._check_node(node, offered)
+            if node.on_device:
+                found["locked" if node.locks else "evictable"] += node.tokens
+                found["in_transit"] += node.tokens * (0 < node.locks == node.copy_locks)
+                found["duplicates"] += node.tokens * node.on_host
+            found["host"] += node.tokens * node.on_host
+        counted = {
+            "evictable": self.evictable,
+            "locked": self.locked,
+            "in_transit": self.in_transit,
+            "duplicates": self.host.num_duplicates,
+        }
+        if found | counted != found or len(nodes) != self.num_nodes:
+            raise InvariantError(f"a tree of {found} in {len(nodes)} nodes counts {counted}")
+        if found["host"] > self.host.used or not 0 <= self.host.free <= self.host.tokens:
+            raise InvariantError(f"{found['host']} tokens in host memory, {self.host.free} free")
+        self.second.check(nodes)
+
+    def _check_node(self, node: Node, offered: set[int]) -> None:
+        parent, length = node.above, sum(length for _, length in node.runs)
+        whole = length == node.tokens and length % self._page == 0
+        if not whole or not length or parent.children.get(self._key(node.runs)) is not node:
+            raise InvariantError(f"a node of {node.tokens} tokens is broken: {node.runs}")
+        if not (node.on_device or node.on_host) or (node.on_device and not parent.on_device):
+            raise InvariantError(f"a node of {node.tokens} tokens is in no memory: {node.runs}")
+        below = sum(child.on_device for child in node.children.values())
+        if below != node.below or (parent.parent is not None and parent.locks < node.locks):
+            raise InvariantError(f"{below} of {node.below} children, {node.locks} locks")
+        leaf = self._leaves.may_go(node) or self.host.leaves.may_go(node)
+        if leaf and id(node) not in offered:
+            raise InvariantError(f"a leaf can never be evicted: {node.runs}")

@@ -15,10 +15,9 @@ from kvsim.memory.allocator import Admission, Demand
 from kvsim.memory.ledger import Course, LedgerJumps, Usage
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.memory.radix.decoders import PageMoves
-from kvsim.memory.radix.holds import Slots
-from kvsim.memory.radix_hybrid.holds import HybridHolds, HybridSlots, slots_of
-from kvsim.memory.radix_hybrid.part import Places, SecondPool
-from kvsim.memory.radix_hybrid.tree import HybridTree
+from kvsim.memory.radix.holds import Slots, slots_of
+from kvsim.memory.radix.second_pool import Places, SecondPool
+from kvsim.memory.radix.tree import RadixTree
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
 
@@ -66,7 +65,7 @@ class TokenPool(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HybridAllocator(RadixAllocator):
-    """part: the second pool. grid: see `HybridHolds`."""
+    """part: the second pool. grid: see `Holds`."""
 
     def __init__(
         self, pool: TokenPool, part: SecondPool, *, grid: int, max_sequences: int | None
@@ -79,12 +78,11 @@ class HybridAllocator(RadixAllocator):
             caching=caching,
             max_sequences=max_sequences,
             pool_tokens=pool.pool_tokens,
+            tree=RadixTree(page_size, part),
+            grid=grid,
         )
         self.capacity_bytes = pool.capacity_bytes
         self.part = part
-        self._hybrid = HybridTree(page_size, part)
-        self.tree = self._hybrid
-        self._holds = self._hybrid_holds = HybridHolds(self._hybrid, grid, caching=caching)
         self._lag = lag
         self._unreturned = lag  # steps in flight at the start of the step being scheduled
         self._begun = False  # that step has begun
@@ -100,7 +98,7 @@ class HybridAllocator(RadixAllocator):
 
     def _make_part_room(self, units: int) -> None:
         """Evict the oldest content of the second pool until `units` units are free."""
-        self.free += self._hybrid.make_room(units)
+        self.free += self.tree.make_second_room(units)
 
     def progress(self, seq: Sequence) -> list[int | None]:
         """The numbers that a schedule recorded from SGLang has for a live sequence's share of the
@@ -108,7 +106,7 @@ class HybridAllocator(RadixAllocator):
         """
         raise NotImplementedError(type(self).__name__)  # both kinds override this
 
-    def _own_units(self, seq: Sequence, slots: HybridSlots) -> int:
+    def _own_units(self, seq: Sequence, slots: Slots) -> int:
         """Units of the second pool that a live sequence holds beside the tree."""
         raise NotImplementedError(type(self).__name__)  # both kinds override this
 
@@ -181,20 +179,16 @@ class HybridAllocator(RadixAllocator):
 
     # --- what is filed -------------------------------------------------------------------------
 
-    def _file(self, seq: Sequence, slots: HybridSlots, upto: int) -> Places:
+    def _file(self, seq: Sequence, slots: Slots, upto: int) -> Places:
         """The tree takes over the first `upto` tokens of a live sequence, in whole pages, which
         locks them.
         """
         whole, before = self._whole(upto), slots.protected
-        if whole < before:
-            raise InvariantError(f"{seq} holds {before} tokens of the tree, not {whole}")
         if self.keeper is not None:
             self.keeper.filing(seq, whole - before)
         places = Places(before, whole, slots.cursor)
-        node, known = self._hybrid.file(slots.content, places)
-        self.free += known - before
+        self.free += self._holds.file(slots, places, self._whole(seq.prompt_tokens))
         self._valid -= whole - before
-        self._hybrid_holds.move(slots, node, whole)
         return places
 
     def release(self, seq: Sequence) -> None:
@@ -216,15 +210,13 @@ class HybridAllocator(RadixAllocator):
         if seq.finished:
             seq.memory = None
 
-    def _file_finished(self, seq: Sequence, slots: HybridSlots) -> None:
+    def _file_finished(self, seq: Sequence, slots: Slots) -> None:
         """All outputs of `seq` have returned: the tree takes over what it can."""
         raise NotImplementedError(type(self).__name__)  # both kinds override this
 
-    def _live_slots(self, seq: Sequence) -> HybridSlots:
+    def _live_slots(self, seq: Sequence) -> Slots:
         """The slots of a live sequence."""
-        slots: Slots = self._live[seq]
-        assert isinstance(slots, HybridSlots)
-        return slots
+        return self._live[seq]
 
     # --- the ledger ----------------------------------------------------------------------------
 

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import Admission, Demand
-from kvsim.memory.radix.holds import Slots
+from kvsim.memory.radix.holds import Slots, slots_of
 from kvsim.memory.radix_hybrid.allocator import Deadlines, HybridAllocator, TokenPool
-from kvsim.memory.radix_hybrid.holds import HybridSlots, slots_of
 from kvsim.memory.radix_hybrid.states import StatePart
 from kvsim.memory.radix_hybrid.tracking import TrackingGrid
 from kvsim.plumbing.errors import InvariantError
@@ -28,8 +27,8 @@ class Boundary:
     """
 
     def __init__(self) -> None:
-        self.reached: list[tuple[Sequence, HybridSlots, int]] = []
-        self.more: list[HybridSlots] = []
+        self.reached: list[tuple[Sequence, Slots, int]] = []
+        self.more: list[Slots] = []
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -61,13 +60,13 @@ class StateAllocator(HybridAllocator):
 
     # --- slots ---------------------------------------------------------------------------------
 
-    def _own_units(self, seq: Sequence, slots: HybridSlots) -> int:
+    def _own_units(self, seq: Sequence, slots: Slots) -> int:
         return slots.states
 
     def _part_fits(self, seq: Sequence, tokens: int) -> bool:
         return self._slots_each - slots_of(seq).states <= self.part.available
 
-    def _take_slots(self, slots: HybridSlots, num: int) -> None:
+    def _take_slots(self, slots: Slots, num: int) -> None:
         self._make_part_room(num)
         slots.states += num
         self.part.free -= num
@@ -102,7 +101,6 @@ class StateAllocator(HybridAllocator):
     def _grow(self, seq: Sequence, slots: Slots, num_tokens: int) -> None:
         begin = slots.tokens
         super()._grow(seq, slots, num_tokens)
-        assert isinstance(slots, HybridSlots)
         if self._grid is not None:
             tracked = self._grid.in_chunk(begin, num_tokens, slots.branch)
             if tracked is not None:
@@ -189,7 +187,7 @@ class StateAllocator(HybridAllocator):
             return self._tracked(slots, slots.tokens - 1 - self._unreturned)
         return slots.tracked
 
-    def _tracked(self, slots: HybridSlots, returned: int) -> int | None:
+    def _tracked(self, slots: Slots, returned: int) -> int | None:
         """The same once `returned` of its slots have been computed."""
         grid = self._grid
         if grid is None or self._lazily or slots.joined < 0:
@@ -210,7 +208,7 @@ class StateAllocator(HybridAllocator):
                 return
             num_tokens = min(num_tokens, slots.tracked)
         if not self.part.free and self._lazily:
-            self._hybrid_holds.let_go_of_part(slots)  # it was copied long since
+            self._holds.let_go_of_part(slots)  # it was copied long since
         self._make_part_room(1)
         if not self.part.free:
             raise InvariantError(f"no slot is left for a state of {seq}")
@@ -218,7 +216,7 @@ class StateAllocator(HybridAllocator):
         self.part.free -= places.adopted
         slots.tracked = None
 
-    def _file_finished(self, seq: Sequence, slots: HybridSlots) -> None:
+    def _file_finished(self, seq: Sequence, slots: Slots) -> None:
         upto: int | None = slots.tokens
         if self._grid is not None:
             upto = self._tracked(slots, min(slots.tokens, seq.final_tokens))

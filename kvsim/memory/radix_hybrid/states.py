@@ -4,14 +4,14 @@ after exactly the tokens down to there.
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.radix_hybrid.node import HybridNode
-from kvsim.memory.radix_hybrid.part import SecondPool, Walk
+from kvsim.memory.radix.node import Node
+from kvsim.memory.radix.second_pool import Cutter, Places, SecondPool, Walk
 
 
 class StateWalk(Walk):
     """Stops at nodes that have a state, none of which lies within another's tokens."""
 
-    def reaches(self, node: HybridNode, tokens: int, *, whole: bool) -> bool:
+    def reaches(self, node: Node, tokens: int, *, whole: bool) -> bool:
         return whole and node.link is not None
 
 
@@ -26,39 +26,57 @@ class StatePart(SecondPool):
         self._most = most
         self.thinned = 0
 
-    def size(self, node: HybridNode) -> int:
+    def size(self, node: Node) -> int:
         return 1
 
     def walk(self) -> Walk:
         return StateWalk()
 
-    def matched(self, node: HybridNode) -> None:
+    def matched(self, node: Node) -> None:
         if node.link is not None:
             self.recency.renew([node])
 
-    def split(self, upper: HybridNode, lower: HybridNode) -> None:
+    def split(self, upper: Node, lower: Node) -> None:
         return  # the state is that after the last token, which `lower` keeps
 
-    def held_path(self, node: HybridNode) -> list[HybridNode]:
+    def held_path(self, node: Node) -> list[Node]:
         return [node] if node.parent is not None else []
 
-    def ends_lock(self, path: list[HybridNode]) -> bool:
+    def ends_lock(self, path: list[Node]) -> bool:
         return True
 
-    def thin_path(self, tail: HybridNode) -> None:
+    # --- insertions ----------------------------------------------------------------------------
+
+    def passed(self, tree: Cutter, node: Node, begin: int, places: Places) -> None:
+        return
+
+    def inserted(self, tree: Cutter, node: Node, begin: int, places: Places, *, new: bool) -> None:
+        """The state after the last token enters, unless one is there already."""
+        if node.parent is None:
+            places.known = True
+            return
+        if node.link is not None:
+            self.recency.renew([node])
+            places.known = True
+        else:
+            self.put(node)
+            places.adopted = 1
+        tree.use(node)
+        if not places.known:
+            self._thin_path(node)
+
+    def _thin_path(self, tail: Node) -> None:
         """Forget the shallowest states above `tail` that are too many on its path; those that a
         sequence holds stay, and those where paths part.
         """
         if self._most is None:
             return
         holders = []
-        node: HybridNode = tail
+        node: Node = tail
         while node.parent is not None:
             if node.link is not None:
                 holders.append(node)
-            parent = node.parent
-            assert isinstance(parent, HybridNode)
-            node = parent
+            node = node.parent
         excess = len(holders) - self._most
         for holder in reversed(holders):
             if excess <= 0 or holder is tail:

@@ -9,8 +9,8 @@ from mypy_extensions import mypyc_attr
 
 from kvsim.memory.allocator import Growth
 from kvsim.memory.prefix_room import WindowRoom
+from kvsim.memory.radix.holds import Slots, slots_of
 from kvsim.memory.radix_hybrid.allocator import Deadlines, HybridAllocator, TokenPool
-from kvsim.memory.radix_hybrid.holds import HybridSlots, slots_of
 from kvsim.memory.radix_hybrid.windows import WindowPart
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
@@ -75,7 +75,7 @@ class WindowAllocator(HybridAllocator):
     def progress(self, seq: Sequence) -> list[int | None]:
         return [slots_of(seq).cursor]
 
-    def _own_units(self, seq: Sequence, slots: HybridSlots) -> int:
+    def _own_units(self, seq: Sequence, slots: Slots) -> int:
         return self._decoders.granted(seq, slots) - slots.own_from
 
     def _part_fits(self, seq: Sequence, tokens: int) -> bool:
@@ -145,20 +145,20 @@ class WindowAllocator(HybridAllocator):
         ended = [seq for seq, slots in ending if slots.tokens - slots.joined >= window]
         for seq in (*self._to_drop.due(clock, self._live_decoder), *ended):
             if slots_of(seq).mark:
-                self._hybrid_holds.let_go_of_part(slots_of(seq))
+                self._holds.let_go_of_part(slots_of(seq))
 
-    def _is_due(self, slots: HybridSlots, returned: int) -> bool:
+    def _is_due(self, slots: Slots, returned: int) -> bool:
         """Whether enough has left the window of a sequence of which so many slots count."""
         return returned - self._windows.window >= slots.cursor + self._interval
 
-    def _next_give(self, slots: HybridSlots) -> int:
+    def _next_give(self, slots: Slots) -> int:
         """At how many returned slots more can be given back."""
         due = slots.cursor + self._interval + self._windows.window
         if slots.cursor < slots.protected:
             return due  # then the cursor moves, whether or not a page is free by it
         return max(due, slots.cursor + self.page_tokens + self._tail_kept)
 
-    def _give(self, slots: HybridSlots, returned: int) -> None:
+    def _give(self, slots: Slots, returned: int) -> None:
         """A sequence of which so many slots count gives those of its windows back that are behind
         the window, so that what ends here can still be gone on from.
         """
@@ -182,17 +182,17 @@ class WindowAllocator(HybridAllocator):
             slots.branch = 0
             self._give(slots, num_tokens - 1)
 
-    def _file_finished(self, seq: Sequence, slots: HybridSlots) -> None:
+    def _file_finished(self, seq: Sequence, slots: Slots) -> None:
         self._file_windows(seq, slots, self._upto(slots, slots.tokens)[0])
 
     @staticmethod
-    def _upto(slots: HybridSlots, tokens: int) -> tuple[int, bool]:
+    def _upto(slots: Slots, tokens: int) -> tuple[int, bool]:
         """How much of its first `tokens` tokens is filed, and whether it ends where paths part."""
         if slots.protected < slots.branch <= tokens:
             return slots.branch, True
         return tokens, False
 
-    def _file_windows(self, seq: Sequence, slots: HybridSlots, upto: int) -> None:
+    def _file_windows(self, seq: Sequence, slots: Slots, upto: int) -> None:
         before = slots.own_from
         places = self._file(seq, slots, upto)
         self._windows.free += slots.own_from - before - places.adopted

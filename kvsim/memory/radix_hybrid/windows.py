@@ -7,8 +7,8 @@ on from where that much is there in one piece, or where nothing above it is miss
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.radix_hybrid.node import HybridNode
-from kvsim.memory.radix_hybrid.part import SecondPool, Walk
+from kvsim.memory.radix.node import Node
+from kvsim.memory.radix.second_pool import Cutter, Places, SecondPool, Walk
 from kvsim.plumbing.units import ceil_div
 
 
@@ -20,7 +20,7 @@ class WindowWalk(Walk):
         self._whole = True  # nothing is missing from the root on
         self._tokens = 0
 
-    def reaches(self, node: HybridNode, tokens: int, *, whole: bool) -> bool:
+    def reaches(self, node: Node, tokens: int, *, whole: bool) -> bool:
         if node.link is None:
             self._whole, self._tokens = False, 0
             return False
@@ -38,45 +38,69 @@ class WindowPart(SecondPool):
         self.page = page
         self.tail = ceil_div(window, page) * page  # of a new leaf, so that one lock pins one window
 
-    def size(self, node: HybridNode) -> int:
+    def size(self, node: Node) -> int:
         return node.tokens
 
     def walk(self) -> Walk:
         return WindowWalk(self.window)
 
-    def matched(self, node: HybridNode) -> None:
+    def matched(self, node: Node) -> None:
         self.use(node)
 
-    def use(self, node: HybridNode) -> None:
+    def use(self, node: Node) -> None:
         """Mark the content within a window and a page of the end of `node` as used now, deepest
         last.
         """
         reached, used = 0, []
-        up: HybridNode = node
+        up: Node = node
         while up.parent is not None and reached < self.window + self.page:
             if up.link is not None:
                 used.append(up)
             reached += up.tokens
-            parent = up.parent
-            assert isinstance(parent, HybridNode)
-            up = parent
+            up = up.parent
         self.recency.renew(used)
 
-    def split(self, upper: HybridNode, lower: HybridNode) -> None:
+    def split(self, upper: Node, lower: Node) -> None:
         upper.part_locks = lower.part_locks
         upper.mark, lower.mark = lower.mark, 0
         if lower.link is not None:
             self.recency.put_behind(upper, lower)
 
-    def held_path(self, node: HybridNode) -> list[HybridNode]:
+    def held_path(self, node: Node) -> list[Node]:
         path, reached = [], 0
         while node.parent is not None and reached < self.window:
             path.append(node)
             reached += node.tokens
-            parent = node.parent
-            assert isinstance(parent, HybridNode)
-            node = parent
+            node = node.parent
         return path
 
-    def ends_lock(self, path: list[HybridNode]) -> bool:
+    def ends_lock(self, path: list[Node]) -> bool:
         return sum(node.tokens for node in path) >= self.window
+
+    # --- insertions ----------------------------------------------------------------------------
+
+    def passed(self, tree: Cutter, node: Node, begin: int, places: Places) -> None:
+        """Windows that `node` lost, and the sequence has, come back."""
+        end = begin + node.tokens
+        if node.link is not None or places.begin >= end or places.cursor >= end:
+            return
+        if places.cursor > begin:
+            tree.split(node, places.cursor - begin)
+        self.put(node)
+        places.adopted += node.tokens
+
+    def inserted(self, tree: Cutter, node: Node, begin: int, places: Places, *, new: bool) -> None:
+        if new and places.cursor < places.end:
+            self._adopt(tree, node, begin, places)
+        self.use(node)
+
+    def _adopt(self, tree: Cutter, leaf: Node, begin: int, places: Places) -> None:
+        """Windows of a new leaf: those behind the cursor, in a node of a window's size, and one
+        above it for what is more.
+        """
+        if places.cursor > begin:
+            tree.split(leaf, places.cursor - begin)
+        places.adopted += leaf.tokens
+        if leaf.tokens > self.tail:
+            self.put(tree.split(leaf, leaf.tokens - self.tail))
+        self.put(leaf)

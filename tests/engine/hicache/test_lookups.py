@@ -94,7 +94,7 @@ class Replay:
             result,
             sorted(seq.request.id for seq in self.storage.lookups),
             list(self.times.asked),
-            self.pool.tiers.host_free,
+            self.pool.tree.host.free,
             sorted(seq.request.id for seq in self.storage._retries._waits),
         ]
 
@@ -119,16 +119,16 @@ class Replay:
         return "lost" if self.storage.lost_match(seq, tokens) else tokens
 
     def _ballast(self, sign: int, most: int) -> None:
-        tokens = min(most, self.pool.tiers.host_free if sign > 0 else self.ballast)
+        tokens = min(most, self.pool.tree.host.free if sign > 0 else self.ballast)
         tokens -= tokens % PAGE
         self.ballast += sign * tokens
-        self.pool.tiers.host_free -= sign * tokens
+        self.pool.tree.host.free -= sign * tokens
 
     def _insert(self, at: int, most: int) -> None:
         seq = self.seqs[at]
         tokens = min(most, seq.num_tokens) // PAGE * PAGE
         if tokens:
-            self.pool.tiers.insert(self.pool.slots(seq).content, tokens)
+            self.pool.tree.insert(self.pool.slots(seq).content, tokens)
 
     def _admitted(self, at: int) -> None:
         seq = self.seqs[at]
@@ -142,9 +142,9 @@ def test_lookups_are_those_of_sglang_after_every_event(case: dict[str, Any]) -> 
     replay = Replay(case)
     for number, (event, recorded) in enumerate(zip(case["events"], case["after"], strict=True)):
         assert replay.after(*event) == recorded, (number, event)
-    tree = replay.pool.tiers
+    tree = replay.pool.tree
     tree.check()
-    assert tree.host_free + replay.ballast <= tree.host_tokens
+    assert tree.host.free + replay.ballast <= tree.host.tokens
 
 
 def test_the_recording_has_lookups_of_every_policy() -> None:

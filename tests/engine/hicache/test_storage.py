@@ -72,12 +72,12 @@ class Bench:
 def test_what_found_no_room_is_not_asked_for_again() -> None:
     """Nine passes on, the storage is taken to have what it had; no more than that is read."""
     bench = Bench("wait_complete")
-    tree, seq = bench.pool.tiers, bench.seqs[1]
-    tree.host_free = 0
+    tree, seq = bench.pool.tree, bench.seqs[1]
+    tree.host.free = 0
     bench.storage.look_up(seq)
     bench.begin(QUERY_PS)
     assert (bench.times.asked, bench.storage.lookups) == ([7], {})
-    tree.host_free = 40
+    tree.host.free = 40
     bench.passes(7, QUERY_PS)
     assert not bench.storage.lookups
     bench.begin(QUERY_PS)
@@ -86,7 +86,7 @@ def test_what_found_no_room_is_not_asked_for_again() -> None:
     assert bench.storage.counts_passes
     assert bench.storage.next_ps == QUERY_PS
     bench.begin(QUERY_PS)
-    assert (lookup.taken, tree.host_free) == (3, 40 - 12)
+    assert (lookup.taken, tree.host.free) == (3, 40 - 12)
     bench.begin(QUERY_PS + READ_PS)
     assert bench.times.asked == [7]
     assert (bench.storage.brought[seq], bench.storage.lookups) == (12, {})
@@ -96,11 +96,11 @@ def test_what_found_no_room_is_not_asked_for_again() -> None:
 def test_what_is_known_by_then_is_asked_for_anew() -> None:
     """The first three pages came into host memory by another way: the rest was never found."""
     bench = Bench("wait_complete")
-    tree, seq = bench.pool.tiers, bench.seqs[1]
-    tree.host_free = 0
+    tree, seq = bench.pool.tree, bench.seqs[1]
+    tree.host.free = 0
     bench.storage.look_up(seq)
     bench.begin(QUERY_PS)
-    tree.host_free = 40 - 12
+    tree.host.free = 40 - 12
     tree.hang(tree.root, bench.pool.slots(seq).content.pieces(0, 12), 12)  # type: ignore[arg-type]
     bench.passes(8, QUERY_PS)
     assert not bench.storage.lookups[seq].assumed
@@ -129,18 +129,18 @@ def test_the_late_answer_of_a_lookup_that_was_cut_ends_the_next_one(late: bool, 
 
 def test_room_of_what_was_not_read_is_free_only_after_the_answers_of_its_pass() -> None:
     bench = Bench("best_effort")
-    tree, (first, second) = bench.pool.tiers, bench.seqs
+    tree, (first, second) = bench.pool.tree, bench.seqs
     content = bench.pool.slots(first).content
     bench.contents.stored.update(bench.contents.keys.of(0, content, 0, 28))
-    tree.host_free = 28
+    tree.host.free = 28
     bench.storage.look_up(first)
     bench.begin(QUERY_PS)
-    assert (tree.host_free, bench.storage.next_ps) == (0, QUERY_PS + READ_PS)
+    assert (tree.host.free, bench.storage.next_ps) == (0, QUERY_PS + READ_PS)
     assert not bench.storage.passes_over(first)  # cut while it reads
     bench.begin(QUERY_PS + READ_PS)
     bench.storage.look_up(second)
     bench.begin(2 * QUERY_PS + READ_PS)
-    assert (bench.storage.lookups, tree.host_free) == ({}, 28)
+    assert (bench.storage.lookups, tree.host.free) == ({}, 28)
 
 
 @pytest.mark.parametrize(("waited_ps", "asked"), [(0, []), (1, [7])])
@@ -161,7 +161,7 @@ def test_a_read_goes_on_until_the_pass_cuts_it(monkeypatch: pytest.MonkeyPatch) 
     """
     monkeypatch.setattr(lookups, "BATCH_PAGES", 1)
     bench = Bench("best_effort")
-    seq, tree = bench.seqs[1], bench.pool.tiers
+    seq, tree = bench.seqs[1], bench.pool.tree
     bench.storage.look_up(seq)
     bench.begin(QUERY_PS)
     bench.begin(QUERY_PS + READ_PS // 2)
@@ -169,4 +169,4 @@ def test_a_read_goes_on_until_the_pass_cuts_it(monkeypatch: pytest.MonkeyPatch) 
     assert not bench.storage.passes_over(seq)
     bench.passes(2, QUERY_PS + 9 * READ_PS)
     assert bench.storage.servers[1].pages == 2
-    assert (bench.storage.brought, tree.host_free) == ({}, 40)
+    assert (bench.storage.brought, tree.host.free) == ({}, 40)

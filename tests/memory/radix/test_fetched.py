@@ -4,10 +4,9 @@ tree, filled by hand, gave what these tests expect.
 
 import pytest
 
+from kvsim.memory.radix.content import Content
 from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.memory.radix.hicache.fetched import hang
-from kvsim.memory.radix.hicache.node import tier_node
-from kvsim.memory.radix.node import Content
 
 
 @pytest.mark.parametrize(
@@ -22,15 +21,15 @@ def test_what_was_brought_meets_what_the_device_alone_has(
 ) -> None:
     threshold = None if writes_back else 2
     pool = HicacheAllocator(400, 1, 4, host_tokens=40, write_threshold=threshold)
-    tree, content = pool.tiers, Content(((0, 30),))
+    tree, content = pool.tree, Content(((0, 30),))
     pool.free -= 8
     tree.insert(content, 8)
-    tree.host_free -= 16
-    assert hang(tree, tier_node(tree.root), content, 0, 16) == new
+    tree.host.free -= 16
+    assert hang(tree, tree.root, content, 0, 16) == new
     (above,) = tree.root.children.values()
     (below,) = above.children.values()
-    above, below = tier_node(above), tier_node(below)
+    above, below = above, below
     assert (above.tokens, above.on_device, above.on_host) == (8, True, not writes_back)
     assert (below.tokens, below.on_device, below.on_host) == (8, False, True)
-    assert tree.host_tokens - tree.host_free == taken
+    assert tree.host.tokens - tree.host.free == taken
     tree.check()

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.memory.ledger import Jumps
-from kvsim.memory.radix.node import Content, cut
+from kvsim.memory.radix.content import Content, cut
 from kvsim.memory.radix.tree import RadixTree
 
 # Few ids, so that sequences share beginnings and runs meet in the middle.
@@ -67,7 +67,7 @@ def test_the_tree_knows_what_was_inserted(
             assert tree.insert(content, whole)[1] == known
             trie.insert(tokens)
         else:
-            assert tree.match(content, len(tokens))[1] == known
+            assert tree.look_up(content, len(tokens)).tokens == known
         tree.check()
         assert tree.evictable == len(trie.pages) * page
 
@@ -102,7 +102,7 @@ def test_the_least_recently_used_leaf_goes_first_and_whole() -> None:
     shared, left, right = ((0, 10),), ((0, 10), (100, 5)), ((0, 10), (200, 7))
     for runs in (shared, left, right):
         tree.insert(Content(runs), sum(length for _, length in runs))
-    tree.match(Content(left), 15)  # now `right` is the older one
+    tree.look_up(Content(left), 15)  # now `right` is the older one
     assert tree.evict(1) == 7
     assert tree.find(Content(right), 17).tokens == 10
     assert tree.evict(1) == 5  # and the parent only when no child is left

@@ -7,13 +7,12 @@ memories is kept.
 
 from kvsim.memory.allocator import Admission, Demand
 from kvsim.memory.parts import IN_TRANSIT, Parts
-from kvsim.memory.prefix_room import Known
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.memory.radix.decoders import PageMoves
-from kvsim.memory.radix.hicache.backup import Backup
-from kvsim.memory.radix.hicache.holds import HicacheHolds, HicacheSlots
-from kvsim.memory.radix.hicache.node import HostLoad, TierNode, tier_node
-from kvsim.memory.radix.hicache.tree import HicacheTree
+from kvsim.memory.radix.holds import Slots
+from kvsim.memory.radix.node import HostLoad, Node
+from kvsim.memory.radix.radix_host import RadixHost
+from kvsim.memory.radix.tree import RadixTree
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.sequence import Sequence
 
@@ -21,7 +20,7 @@ FEWEST_LOADED = 10  # tokens: shorter hits in host memory are computed again (0.
 
 
 class HicacheAllocator(RadixAllocator):
-    """tiers: the tree. backup: what goes to host memory. host_hit_tokens: of those hit, loaded."""
+    """backup: what goes to host memory. host_hit_tokens: of those hit, loaded."""
 
     def __init__(
         self,
@@ -32,37 +31,37 @@ class HicacheAllocator(RadixAllocator):
         host_tokens: int,
         write_threshold: int | None,
     ) -> None:
-        super().__init__(capacity_bytes, token_bytes, page_size, caching=True)
-        self.tree = self.tiers = HicacheTree(page_size, host_tokens)
-        self.backup = Backup(self.tiers, write_threshold)
-        self._holds = self._tier_holds = HicacheHolds(self.tiers, self.backup)
+        super().__init__(
+            capacity_bytes,
+            token_bytes,
+            page_size,
+            caching=True,
+            tree=RadixTree(page_size, host=RadixHost(host_tokens)),
+            write_threshold=write_threshold,
+        )
         self._writes_back = write_threshold is None
         self._loads: list[HostLoad] = []
         self.host_hit_tokens = 0
 
     # --- loading back --------------------------------------------------------------------------
 
-    def slots(self, seq: Sequence) -> HicacheSlots:
+    def slots(self, seq: Sequence) -> Slots:
         """The record of `seq`."""
-        return self._tier_holds.hicache_slots(seq)
+        return self._holds.slots(seq)
 
-    def look_up(self, seq: Sequence) -> Known:
-        node, tokens = self.tiers.match(self.slots(seq).content, seq.num_tokens)
-        return Known(tokens, self.tiers.on_device(node, tokens)[1])
-
-    def anchor(self, seq: Sequence) -> tuple[TierNode, int]:
+    def anchor(self, seq: Sequence) -> tuple[Node, int]:
         """Where what is known of a waiting `seq` ends, in either memory, and after how many tokens;
         it counts as used.
         """
-        node, tokens = self.tiers.match(self.slots(seq).content, seq.num_tokens - 1)
-        return tier_node(node), tokens
+        found = self.tree.look_up(self.slots(seq).content, seq.num_tokens - 1)
+        return found.node, found.tokens
 
     def load_back(self, seq: Sequence) -> int:
         """Take slots for all that a pinned `seq` hits in host memory, and queue the copy; nothing
         if it is short, or if evicting makes too little room. What another load of this pass brings
         is on the device already. Returns how many tokens are on the device for it.
         """
-        slots, tree = self.slots(seq), self.tiers
+        slots, tree = self.slots(seq), self.tree
         tokens, anchor = slots.host_hit, slots.anchor
         slots.host_hit = 0
         if tokens < FEWEST_LOADED or anchor is None:
@@ -77,13 +76,13 @@ class HicacheAllocator(RadixAllocator):
         node = anchor
         while not node.on_device:
             load.nodes.append(node)
-            node = tier_node(node.parent)
+            node = node.above
         for node in reversed(load.nodes):
             node.load = load
             tree.promote(node)
             if tree.keeper is not None:
                 tree.keeper.brought(node, seq.id)
-        load.host_lock = tree.lock_host(anchor)
+        load.host_lock = tree.host.lock(anchor)
         self._holds.extend(slots, anchor, tokens)
         slots.loaded = tokens
         self._loads.append(load)
@@ -98,9 +97,9 @@ class HicacheAllocator(RadixAllocator):
         """The scheduler takes note that a load has ended."""
         for node in load.nodes:  # from the anchor upwards
             node.load = None
-            self.tiers.list_duplicate(node)
-        self.tiers.release_host(load.host_lock)
-        self.tiers.let_go(load.anchor)
+            self.tree.host.list_duplicate(node)
+        self.tree.release_host(load.host_lock)
+        self.tree.let_go(load.anchor)
 
     @property
     def num_queued(self) -> tuple[int, int]:
@@ -117,7 +116,7 @@ class HicacheAllocator(RadixAllocator):
 
     @property
     def steps_on_its_own(self) -> bool:
-        return self._writes_back and bool(self.tiers.evictable)
+        return self._writes_back and bool(self.tree.evictable)
 
     def tokens_for_step(self) -> int:
         # What could be evicted was, when room was made; other tokens may count as evictable, but
@@ -138,14 +137,14 @@ class HicacheAllocator(RadixAllocator):
 
     def _out_of_memory(self, fault: InvariantError) -> Exception:
         """What a lack of pages comes from: a fault of kvsim's, or one that SGLang ends with."""
-        if not self.tiers.stuck:
+        if not self.tree.stuck:
             return fault
         return InputError(
             "host memory is full of what is being written to the storage, and the device cannot "
             "evict what that belongs to: SGLang 0.5.23 ends with an error here",
             where="allocator.hicache_write_policy",
             value="write_back",
-            limit=f"{self.tiers.host_tokens} tokens of host memory",
+            limit=f"{self.tree.host.tokens} tokens of host memory",
             remedy="raise hicache_ratio, or take write_through",
         )
 
@@ -157,7 +156,7 @@ class HicacheAllocator(RadixAllocator):
 
     def steps_without_copies(self, limit: int) -> int:
         """For how many decode steps, at most `limit`, nothing is written to make room."""
-        if not self._writes_back or not self.tiers.evictable:
+        if not self._writes_back or not self.tree.evictable:
             return limit
         return self._steps_without_eviction(limit)
 
@@ -165,20 +164,15 @@ class HicacheAllocator(RadixAllocator):
 
     @property
     def saved_bytes(self) -> int | None:
-        held = self.tiers.locked - self.tiers.in_transit
+        held = self.tree.locked - self.tree.in_transit
         return (self._holds.protected - held) * self.token_bytes
 
     @property
     def parts(self) -> Parts:
-        copied, parts = self.tiers.in_transit, super().parts
+        copied, parts = self.tree.in_transit, super().parts
         return (*parts, (IN_TRANSIT, copied * self.token_bytes)) if copied else parts
 
     @property
     def host_used(self) -> int:
         """Tokens of host memory that are taken."""
-        return self.tiers.host_tokens - self.tiers.host_free
-
-    def check(self) -> None:
-        super().check()
-        if not 0 <= self.tiers.host_free <= self.tiers.host_tokens:
-            raise InvariantError(f"{self.tiers.host_free} tokens of host memory are free")
+        return self.tree.host.used

@@ -2,57 +2,58 @@
 
 from collections.abc import Callable
 
-from kvsim.memory.radix.hicache.node import HostWrite, TierNode, tier_node
-from kvsim.memory.radix.hicache.tree import HicacheTree
+from kvsim.memory.radix.node import HostWrite, Node
+from kvsim.memory.radix.tree import RadixTree
 
 
 class Backup:
     """Copies from the device to host memory (mem_cache/unified_radix_cache.py, SGLang 0.5.23).
 
     threshold: number of requests that insert a node before it is written; None: it is
-    written when the device evicts it (write_back).
+    written when the device evicts it (write_back). Without host memory nothing is written.
     num_failed: nodes that found no room.
     write_now: where nodes are written back, what copies one while the scheduler waits.
     acknowledged: called with each node after the scheduler noted its copy.
     """
 
-    def __init__(self, tree: HicacheTree, threshold: int | None) -> None:
+    def __init__(self, tree: RadixTree, threshold: int | None) -> None:
         self._tree = tree
+        self._host = tree.host
         self._threshold = threshold
         self._queue = HostWrite()
         self.num_failed = 0
         self.write_now: Callable[[HostWrite], None] | None = None
-        self.acknowledged: Callable[[TierNode], None] | None = None
-        if threshold is None:
-            tree.write_first = self._write_first
+        self.acknowledged: Callable[[Node], None] | None = None
+        if threshold is None and tree.host.tokens:
+            tree.host.write_first = self._write_first
 
     @property
     def num_queued(self) -> int:
         """Nodes that wait for the next submission."""
         return self._queue.num
 
-    def inserted(self, node: TierNode, tokens: int, mark: int) -> None:
+    def inserted(self, node: Node, tokens: int, mark: int) -> None:
         """A request inserted its first `tokens` tokens, which end in `node`; it had inserted `mark`
         of them before.
         """
-        if self._threshold is None:
+        if self._threshold is None or not self._host.tokens:
             return
         path = []
         while tokens > mark and node.parent is not None:
             path.append(node)
             tokens -= node.tokens
-            node = tier_node(node.parent)
+            node = node.above
         for each in reversed(path):
             each.hits += 1
             if each.hits >= self._threshold and not each.on_host:
                 self._write(each)
 
-    def _write(self, node: TierNode) -> None:
+    def _write(self, node: Node) -> None:
         """Queue a node and what above it is not written, topmost first, while there is room."""
         path = []
         while node.parent is not None and not node.on_host:
             path.append(node)
-            node = tier_node(node.parent)
+            node = node.above
         for each in reversed(path):
             if not self.make_room(each.tokens):
                 return
@@ -60,15 +61,15 @@ class Backup:
             self._tree.hold(each)
             self._queue.held.append(each)
 
-    def _take(self, node: TierNode, write: HostWrite) -> None:
+    def _take(self, node: Node, write: HostWrite) -> None:
         """`write` copies `node` too, for which there is room."""
-        self._tree.add_host_copy(node)
+        self._host.add_copy(node)
         node.write = write
         write.nodes.append(node)
         write.tokens += node.tokens
         write.num += 1
 
-    def _write_first(self, node: TierNode) -> bool:
+    def _write_first(self, node: Node) -> bool:
         """Write a node that is to be evicted, and wait; False: there is no room for it."""
         if not self.make_room(node.tokens):
             return False
@@ -92,7 +93,7 @@ class Backup:
         """The scheduler takes note that a copy has ended."""
         for node in write.nodes:
             node.write = None
-            self._tree.list_duplicate(node)
+            self._host.list_duplicate(node)
         for node in write.held:
             self._tree.let_go(node)
         if self.acknowledged is not None:
@@ -103,8 +104,8 @@ class Backup:
 
     def make_room(self, tokens: int) -> bool:
         """Whether so many tokens of host memory are free, or became so by evicting others."""
-        self.evict(tokens - self._tree.host_free)
-        room = self._tree.host_free >= tokens
+        self.evict(tokens - self._host.free)
+        room = self._host.free >= tokens
         self.num_failed += not room
         return room
 
@@ -121,9 +122,9 @@ class Backup:
         """Give up host copies of what the device holds too, those first that came to be so first,
         until so many tokens are free. Returns how many are.
         """
-        tree, freed = self._tree, 0
+        host, freed = self._host, 0
         gone = []
-        for node in tree.duplicates:
+        for node in host.duplicates:
             if freed >= tokens:
                 break
             if node.parent is None or not (node.on_device and node.on_host):
@@ -133,9 +134,9 @@ class Backup:
             if node.in_copy or node.host_locks or (spare_leaves and leaf):
                 continue
             gone.append(node)
-            tree.drop_host_copy(node)
+            host.drop_copy(node)
             freed += node.tokens
         for node in gone:
-            del tree.duplicates[node]
-        tree.host_evicted += freed
+            del host.duplicates[node]
+        host.evicted += freed
         return freed

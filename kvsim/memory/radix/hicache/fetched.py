@@ -1,11 +1,11 @@
 """What a storage has brought into host memory becomes part of the tree."""
 
-from kvsim.memory.radix.hicache.node import TierNode
-from kvsim.memory.radix.hicache.tree import HicacheTree
-from kvsim.memory.radix.node import Content
+from kvsim.memory.radix.content import Content
+from kvsim.memory.radix.node import Node
+from kvsim.memory.radix.tree import RadixTree
 
 
-def hang(tree: HicacheTree, anchor: TierNode, content: Content, begin: int, end: int) -> int:
+def hang(tree: RadixTree, anchor: Node, content: Content, begin: int, end: int) -> int:
     """Tokens `begin` to `end` of `content`, for which room in host memory is taken, hang below
     `anchor`, which ends at `begin` and is in host memory, or is the root. Returns how many of them
     were not known.
@@ -16,11 +16,11 @@ def hang(tree: HicacheTree, anchor: TierNode, content: Content, begin: int, end:
     way, at = tree.walk(anchor, content, begin, end)
     known = 0
     for node in way[1:]:
-        tree.host_free += node.tokens
-        if node.on_host or tree.write_first is not None:
+        tree.host.free += node.tokens
+        if node.on_host or tree.host.write_first is not None:
             known += node.tokens
         else:
-            tree.add_host_copy(node)
+            tree.host.add_copy(node)
     if at < end:
         tree.hang(way[-1], content.pieces(at, end), end - at)
     return end - begin - known

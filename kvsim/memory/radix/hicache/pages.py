@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from kvsim.memory.radix.hicache.node import TierNode, tier_node
-from kvsim.memory.radix.node import Content
+from kvsim.memory.radix.content import Content
+from kvsim.memory.radix.node import Node
 from kvsim.request import TokenRuns
 
 
@@ -23,19 +23,19 @@ class PageKeys:
             before = self._keys.setdefault(page, len(self._keys) + 1)
             yield before
 
-    def of_node(self, node: TierNode) -> list[int]:
+    def of_node(self, node: Node) -> list[int]:
         """Keys of all pages of a node."""
-        before = self.last(tier_node(node.parent))
+        before = self.last(node.above)
         keys = list(self.of(before, Content(node.runs), 0, node.tokens))
         node.last_key = keys[-1]
         return keys
 
-    def last(self, node: TierNode) -> int:
+    def last(self, node: Node) -> int:
         """The key of the page in which a node ends."""
         unknown = []
         while node.parent is not None and node.last_key is None:
             unknown.append(node)
-            node = tier_node(node.parent)
+            node = node.above
         for each in reversed(unknown):
             node = each
             self.of_node(node)

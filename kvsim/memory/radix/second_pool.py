@@ -1,19 +1,31 @@
-"""The share of a second pool in the nodes of a radix tree: the base for windows and states
-(mem_cache/unified_cache/components/base.py).
+"""A radix tree's second pool, beside the KV of all tokens: nothing (`NoSecondPool`), or the windows
+or recurrent states of its nodes (mem_cache/unified_cache/components/base.py, SGLang 0.5.23).
 
-A node that has lost its share of the second pool keeps its KV; it can then only be passed.
+A node that has lost its content in the second pool keeps its KV; it can then only be passed.
 """
 
 from abc import abstractmethod
+from typing import ClassVar, Protocol
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.radix_hybrid.node import HybridNode, Recency
+from kvsim.memory.radix.node import Node
+from kvsim.memory.radix.recency import Recency
 from kvsim.plumbing.errors import InvariantError
 
 
+class Cutter(Protocol):
+    """What a second pool asks of its tree."""
+
+    def split(self, node: Node, tokens: int) -> Node:
+        """The first `tokens` of `node` become a node of their own, which is returned."""
+
+    def use(self, node: Node) -> None:
+        """`node` is the most recently used one."""
+
+
 class Places:
-    """The tokens of an insertion into the second pool. begin, end: of the tokens, in whole pages,
+    """The tokens of an insertion. begin, end: of the tokens, in whole pages,
     that the sequence did not share with the tree before. cursor: before it the sequence has no
     windows.
 
@@ -28,14 +40,17 @@ class Places:
         self.known = False
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Walk:
-    """A look-up on its way down, called with each node."""
+    """A look-up on its way down, called with each node. By itself: of a tree without second pool,
+    where each place can be gone on from.
+    """
 
-    @abstractmethod
-    def reaches(self, node: HybridNode, tokens: int, *, whole: bool) -> bool:
+    def reaches(self, node: Node, tokens: int, *, whole: bool) -> bool:
         """Whether what the first `tokens` of `node` end can be gone on from. whole: they are all of
         them.
         """
+        return True
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -44,7 +59,12 @@ class SecondPool:
 
     free: free units. evictable, locked: those in the tree, by whether a sequence holds
     them. evicted: those evicted to make room so far. unit_bytes: of one.
+
+    cuts_prompts: an insertion is cut at the end of the prompt, so that outputs can be evicted
+    without it.
     """
+
+    cuts_prompts: ClassVar[bool] = False
 
     def __init__(self, pool: int, unit_bytes: int) -> None:
         self.pool = pool
@@ -62,7 +82,7 @@ class SecondPool:
         return self.free + self.evictable
 
     @abstractmethod
-    def size(self, node: HybridNode) -> int:
+    def size(self, node: Node) -> int:
         """Units that a node takes which has them."""
 
     @abstractmethod
@@ -70,24 +90,32 @@ class SecondPool:
         """A look-up begins at the root."""
 
     @abstractmethod
-    def matched(self, node: HybridNode) -> None:
+    def matched(self, node: Node) -> None:
         """A look-up ended in `node`."""
 
     @abstractmethod
-    def split(self, upper: HybridNode, lower: HybridNode) -> None:
+    def split(self, upper: Node, lower: Node) -> None:
         """The first tokens of `lower` are the node `upper` from now on."""
 
     @abstractmethod
-    def held_path(self, node: HybridNode) -> list[HybridNode]:
+    def held_path(self, node: Node) -> list[Node]:
         """The nodes that a lock on `node` takes, from it upwards."""
 
     @abstractmethod
-    def ends_lock(self, path: list[HybridNode]) -> bool:
+    def ends_lock(self, path: list[Node]) -> bool:
         """Whether a lock on this path ends before the root."""
+
+    @abstractmethod
+    def passed(self, tree: Cutter, node: Node, begin: int, places: Places) -> None:
+        """An insertion walks over `node`, which begins at token `begin`."""
+
+    @abstractmethod
+    def inserted(self, tree: Cutter, node: Node, begin: int, places: Places, *, new: bool) -> None:
+        """An insertion ends in `node`. new: the node is, and begins at token `begin`."""
 
     # --- what nodes have -----------------------------------------------------------------------
 
-    def put(self, node: HybridNode) -> None:
+    def put(self, node: Node) -> None:
         """`node` has units from now on, the newest, handed over by a sequence."""
         self.recency.push(node)
         if node.part_locks:
@@ -95,12 +123,12 @@ class SecondPool:
         else:
             self.evictable += self.size(node)
 
-    def drop(self, node: HybridNode) -> None:
+    def drop(self, node: Node) -> None:
         """Evict the unlocked units of `node`, for room."""
         self.evicted += self.size(node)
         self.discard(node)
 
-    def discard(self, node: HybridNode) -> None:
+    def discard(self, node: Node) -> None:
         """Free the unlocked units of `node`."""
         if node.part_locks:
             raise InvariantError("what a sequence holds is forgotten")
@@ -109,14 +137,14 @@ class SecondPool:
         self.evictable -= units
         self.free += units
 
-    def forgotten(self, node: HybridNode) -> None:
+    def forgotten(self, node: Node) -> None:
         """`node` leaves the tree."""
         if node.link is not None:
             self.drop(node)
 
     # --- locks ---------------------------------------------------------------------------------
 
-    def lock(self, node: HybridNode) -> int:
+    def lock(self, node: Node) -> int:
         """One more sequence holds what `node` ends. Returns the end of its lock."""
         path = self.held_path(node)
         for held in path:
@@ -132,7 +160,7 @@ class SecondPool:
             last.mark = self._marks
         return last.mark
 
-    def unlock(self, node: HybridNode, mark: int) -> None:
+    def unlock(self, node: Node, mark: int) -> None:
         """Undo one `lock` of `node`. mark: what `lock` returned."""
         while node.parent is not None:
             node.part_locks -= 1
@@ -143,11 +171,9 @@ class SecondPool:
                 self.locked -= self.size(node)
             if mark and node.mark == mark:
                 break
-            parent = node.parent
-            assert isinstance(parent, HybridNode)
-            node = parent
+            node = node.parent
 
-    def check(self, nodes: list[HybridNode]) -> None:
+    def check(self, nodes: list[Node]) -> None:
         """Raise InvariantError unless the counts are those of `nodes`, all of the tree."""
         found = {True: 0, False: 0}
         for node in nodes:
@@ -162,3 +188,43 @@ class SecondPool:
         listed = sum(1 for _ in self.recency.from_oldest())
         if listed != len(self.recency) or listed != sum(n.link is not None for n in nodes):
             raise InvariantError(f"{listed} nodes in the order of use, not {len(self.recency)}")
+
+
+class NoSecondPool(SecondPool):
+    """There is none."""
+
+    cuts_prompts: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__(0, 0)
+        self._walk = Walk()
+
+    def size(self, node: Node) -> int:
+        return 0
+
+    def walk(self) -> Walk:
+        return self._walk
+
+    def matched(self, node: Node) -> None:
+        return
+
+    def split(self, upper: Node, lower: Node) -> None:
+        return
+
+    def held_path(self, node: Node) -> list[Node]:
+        return []
+
+    def ends_lock(self, path: list[Node]) -> bool:
+        return True
+
+    def lock(self, node: Node) -> int:
+        return 0
+
+    def unlock(self, node: Node, mark: int) -> None:
+        return
+
+    def passed(self, tree: Cutter, node: Node, begin: int, places: Places) -> None:
+        return
+
+    def inserted(self, tree: Cutter, node: Node, begin: int, places: Places, *, new: bool) -> None:
+        return
