@@ -38,3 +38,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'kvsim' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What a reader or a TAB of an interpreter looks for, imported or not."""
+    return __all__

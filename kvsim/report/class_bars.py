@@ -1,12 +1,13 @@
 """One stacked bar a run, a stretch of it a class of the ledger; the first run on top."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import plotly.graph_objects as go
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.report.classes import ClassLook, hatch
 from kvsim.report.figure import PAPER, heading, plain, style
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 
 class Stretches(NamedTuple):
@@ -25,8 +26,10 @@ class Stretches(NamedTuple):
 
 def class_bars(
     labels: Sequence[str], classes: Sequence[Stretches], *, row_px: int, edges_px: int, gap: float
-) -> go.Figure:
+) -> "go.Figure":
     """The figure; row_px: a run's height, gap: the share of it that is not bar but name."""
+    import plotly.graph_objects as go  # a text in a terminal draws none
+
     figure = go.Figure()
     for look, values, texts, hover, details in classes:
         if not any(values):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
+from kvsim.plumbing.extras import need
 from kvsim.results.link_copies import NamedLogs, link_table
 from kvsim.results.recorder import Recorder
 from kvsim.results.run_tables import COLUMNS, Columns
@@ -23,6 +24,7 @@ Table = Callable[[], "pd.DataFrame"]
 
 
 def _frame(columns: Callable[[Recorder], Columns], recorder: Recorder) -> "pd.DataFrame":
+    need("pandas", where="tables of a run")
     import pandas as pd
 
     return pd.DataFrame(columns(recorder))

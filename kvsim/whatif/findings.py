@@ -61,13 +61,13 @@ class FindingsTable(NamedTuple):
 
 
 class FindingsFigure(NamedTuple):
-    """A figure of the page, left out where it is None. lead: it shows the verdict, and the page has
-    it in the first screen.
+    """A figure of the page. draw: called for a page alone, as a text needs no plotly; None leaves
+    the figure out. lead: it shows the verdict, and the page has it in the first screen.
     """
 
     title: str
     note: str
-    figure: "go.Figure | None"
+    draw: "Callable[[], go.Figure | None]"
     lead: bool = False
 
 
@@ -161,14 +161,18 @@ def page_of(findings: Findings) -> str:
     """The HTML page, a file that loads nothing. The first screen has the verdict, the commands and
     the figure that lead; then follow the other sentences and sections.
     """
-    shown = [
-        each
+    drawn = [
+        (each, each.draw() if isinstance(each, FindingsFigure) else None)
         for each in findings.sections
-        if not (isinstance(each, FindingsFigure) and each.figure is None)
     ]
-    first = [each for each in shown if getattr(each, "lead", False)]
-    first.sort(key=lambda each: isinstance(each, FindingsFigure))
-    rest = [each for each in shown if each not in first]
+    shown = [
+        (each, figure)
+        for each, figure in drawn
+        if not isinstance(each, FindingsFigure) or figure is not None
+    ]
+    first = [pair for pair in shown if getattr(pair[0], "lead", False)]
+    first.sort(key=lambda pair: isinstance(pair[0], FindingsFigure))
+    rest = [pair for pair in shown if not getattr(pair[0], "lead", False)]
     words = [*findings.sentences, *findings.details]
     return rendered(
         "whatif.html",
@@ -177,7 +181,7 @@ def page_of(findings: Findings) -> str:
         facts=findings.facts,
         verdict=words[: findings.num_verdict],
         words=words[findings.num_verdict :],
-        sections=[_on_page(at, section) for at, section in enumerate([*first, *rest])],
+        sections=[_on_page(at, *pair) for at, pair in enumerate([*first, *rest])],
         num_first=len(first),
         dark=json.dumps(DARK | DARK_INKS),
         version=VERSION,
@@ -185,7 +189,7 @@ def page_of(findings: Findings) -> str:
     )
 
 
-def _on_page(at: int, section: Section) -> dict[str, object]:
+def _on_page(at: int, section: Section, figure: "go.Figure | None") -> dict[str, object]:
     """The fields of a section that the template reads; `form` says which kind it is."""
     fields: dict[str, object] = {"id": f"s{at}", "title": section.title, "note": section.note}
     if isinstance(section, FindingsTable):
@@ -196,7 +200,6 @@ def _on_page(at: int, section: Section) -> dict[str, object]:
         return fields | {"form": "commands", "text": section.text}
     if isinstance(section, FindingsGrids):
         return fields | {"form": "grids", "grids": section.grids}
-    figure = section.figure
     assert figure is not None
     fields |= {"data": figure.to_json(), "height_px": figure.layout.height}
     return fields | {"form": "figure"}

@@ -5,6 +5,7 @@ file already there is used without any network; one that is not is downloaded wh
 """
 
 import os
+import sys
 from functools import cache
 from hashlib import file_digest
 from importlib.resources import files
@@ -13,6 +14,7 @@ from pathlib import Path
 from pydantic import PositiveInt
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.extras import need
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.reading.toml_text import loads
 
@@ -47,9 +49,9 @@ def data_dir() -> Path:
     given = os.environ.get("KVSIM_DATA_DIR")
     if given:
         return Path(given).expanduser()
-    import pooch  # brings the network libraries along: only where they are needed
-
-    return Path(pooch.os_cache("kvsim"))
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "kvsim"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvsim"
 
 
 @cache
@@ -105,7 +107,8 @@ def find(file_or_name: str) -> Path:
 
 def _download(wanted: TraceEntry) -> None:
     """Fetch into the data folder: under a temporary name, moved once its sha256 is right."""
-    import pooch
+    need("pooch", where=wanted.name, otherwise=f"put the file at {wanted.path}")
+    import pooch  # brings the network libraries along: only where they are needed
     import requests
 
     pooch.get_logger().setLevel("WARNING")

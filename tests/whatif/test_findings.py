@@ -99,9 +99,9 @@ def test_the_page_begins_with_the_verdict_the_command_and_the_figure() -> None:
                     [[("3 s", 0.0), ("9 s", 1.0)]])  # fmt: skip
     sections = [
         FindingsTable("Signs", "", ("", "x"), [("y", "z")]),
-        FindingsFigure("Not drawn", "", None),
+        FindingsFigure("Not drawn", "", lambda: None),
         FindingsGrids("Over two keys", "", [grid]),
-        FindingsFigure("The gain", "", figure, lead=True),
+        FindingsFigure("The gain", "", lambda: figure, lead=True),
         CommandText("Act", "", "vllm serve x", lead=True),
     ]
     document = Findings("Which?", [], ["This one.", "And why."], sections, {}, {})
@@ -146,3 +146,15 @@ def test_a_brief_answer_has_its_verdict_first_and_fits_a_terminal(
     if rows == 40:
         shown = sum(line.startswith("set ") for line in found)
         assert f"and {40 - shown} more rows" in found
+
+
+def test_a_text_draws_no_figure() -> None:
+    """plotly may be missing where only a terminal is asked."""
+
+    def draw() -> None:
+        pytest.fail("drawn")
+
+    figure = FindingsFigure("The gain", "", draw, lead=True)
+    findings = Findings("?", [], ["The verdict."], [figure], {}, {})
+    assert lines_of(findings)[0] == "The verdict."
+    assert "The verdict." in markdown_of(findings)

@@ -1,14 +1,15 @@
 """Where the memory went on average: one stacked bar a run, all classes summing to the pool."""
 
-from typing import ClassVar
-
-import plotly.graph_objects as go
+from typing import TYPE_CHECKING, ClassVar
 
 from kvsim.report.class_bars import Stretches, class_bars
 from kvsim.report.classes import LOOKS
 from kvsim.report.figure import Figure
 from kvsim.report.numbers import percent, size
 from kvsim.results.result import Result
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 _TICKS = [0.0, 0.25, 0.5, 0.75, 1.0]
 
@@ -24,7 +25,7 @@ class Shares(Figure):
     nothing: ClassVar[str] = "No run took any time, so there is no average to draw."
     classes: ClassVar[bool] = True
 
-    def draw(self, result: Result) -> go.Figure | None:
+    def draw(self, result: Result) -> "go.Figure | None":
         """Horizontal bars, the first run on top; each bar's segments sum to 1."""
         runs = [run for run in result.runs if any(run.summary.memory.time_mean.values())]
         if not runs:

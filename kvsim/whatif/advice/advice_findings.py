@@ -1,5 +1,6 @@
 """The findings of an advice: what each change buys, and the best setting as flags."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ def advice_findings(advice: Advice, folder: Path, runs: int) -> Findings:
             "A dot is the mean of one change alone, its line the 95 % interval. A filled dot helps "
             "beyond chance on seeds of its own; an open one was not tested there, or does not "
             "help. The table has the changes that only harm. " + NARROW,
-            _changes_figure(advice),
+            partial(_changes_figure, advice),
             lead=True,
         ),
         _changes_table(advice),

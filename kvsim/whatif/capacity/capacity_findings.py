@@ -86,7 +86,7 @@ def tuning_findings(
         FindingsFigure(
             f"The highest rate by {name}",
             "A dot is the mean over the seeds, its line the 95 % interval.",
-            whiskers(tuned_rows(tuned, name), rate),
+            partial(whiskers, tuned_rows(tuned, name), rate),
             lead=True,
         ),
         *([CommandText("Run it", "", "\n".join(commands), lead=True)] if run and commands else []),
@@ -139,7 +139,7 @@ def edge_findings(
         FindingsFigure(
             f"{_TITLES[question.name].removesuffix(' that keeps the objectives')}, by allocator",
             "A dot is the mean over the seeds, its line the 95 % interval.",
-            edges_figure(question, answers, capacity.unit),
+            partial(edges_figure, question, answers, capacity.unit),
             lead=True,
         ),
         *acts(question, answers, run),
@@ -159,8 +159,8 @@ def edge_findings(
                 "the rate at which they come. The thin diagonal is all of them; a cross marks "
                 "a rate at which a seed's queue only grew."
             )
-            figure = goodput_figure(drawn, capacity.unit)
-            sections.append(FindingsFigure("Goodput", note, figure))
+            draw = partial(goodput_figure, drawn, capacity.unit)
+            sections.append(FindingsFigure("Goodput", note, draw))
     return _findings(capacity, sections, sentences, data, num_verdict)
 
 

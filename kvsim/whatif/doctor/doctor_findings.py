@@ -1,5 +1,6 @@
 """The findings of a doctor: signs, suspected causes, and the flags that cure what hurts."""
 
+from functools import partial
 from typing import Any
 
 from kvsim.engine.schedulers import SCHEDULERS
@@ -43,7 +44,7 @@ def doctor_findings(diagnosis: Diagnosis) -> Findings:
         "The mean time of a request from its arrival to its last token. In blue it ran. In the "
         "other colours it waited, and the legend says for what."
     )
-    times, pools = doctor_figures.times(runs), doctor_figures.pools(runs)
+    times, pools = partial(doctor_figures.times, runs), partial(doctor_figures.pools, runs)
     sections: list[Section] = [
         *([_measured_table(diagnosis)] if subject.measured is not None else []),
         *([_real_table(subject.beside)] if subject.beside else []),

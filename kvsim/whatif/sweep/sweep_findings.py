@@ -70,7 +70,7 @@ def sweep_findings(
             "marks a saturated setting, whose latencies tell how long the run was. An arrow names "
             "the end of an interval that is longer than its panel. Where there are many settings, "
             "the keys not shown stand as in the best one.",
-            sweep_figures.curves(settings, sweep.keys, by) if settings else None,
+            lambda: sweep_figures.curves(settings, sweep.keys, by) if settings else None,
         ),
     ]
     if grids := sweep_figures.heat_grids(settings, sweep.keys, by):

@@ -1,7 +1,8 @@
 """The first screen of a sweep: its question, the one figure, and the commands to act on."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kvsim.plumbing.reading.toml_text import value_of
@@ -39,14 +40,14 @@ def question(keys: Sequence[str]) -> str:
 
 def lead(
     settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure
-) -> tuple[str, str, "go.Figure | None"]:
+) -> tuple[str, str, "Callable[[], go.Figure | None]"]:
     """The ranking measure, as a curve along a key of numbers, else the best settings."""
     note = (
         "A cross marks a saturated setting: its times grow with the length of the run. An arrow "
         "names the end of an interval that is longer than the figure."
     )
     if (curve := sweep_figures.curves(settings, keys, by, [by])) is not None:
-        return by.title, note, curve
+        return by.title, note, lambda: curve
     ranked = [each.setting for each in best(settings, by, _MOST_DRAWN)]
     rows = []
     for at, each in enumerate(ranked):
@@ -55,7 +56,7 @@ def lead(
         own = {key: value for key, value in each.settings.items() if value is not None}
         name = ", ".join(filter(None, (each.label, assigned(own))))
         rows.append(Whisker(name, mean.mean, mean.low, mean.high, each.text(by), at == 0))
-    return by.title, "", whiskers(rows, f"{by.title}, s" if by.is_time else by.title)
+    return by.title, "", partial(whiskers, rows, f"{by.title}, s" if by.is_time else by.title)
 
 
 def run_again(
