@@ -180,6 +180,10 @@ def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | str, tp: int) -> 
         state = conv + mixer.ssm_elements // tp * DTYPE_BYTES[mixer.ssm_dtype]
         drafted = mixer.conv_width // tp * element
         return LayerCache("recurrent", 0, state_bytes=state, drafted_bytes=drafted)
+    if isinstance(mixer, LatentAttention) and mixer.expanded:
+        assert isinstance(storage, KVFormat)
+        heads, width = max(1, mixer.heads // tp), mixer.nope_head_dim + mixer.rope_head_dim
+        return LayerCache("full", 2 * storage.num_bytes(width, heads), kv_heads=heads)
     if isinstance(mixer, LatentAttention):
         index = mixer.index_head_dim
         index += 4 * ceil_div(index, SCALED_ELEMENTS)
@@ -238,7 +242,9 @@ def _is_sparse(layers: Sequence[Layer]) -> bool:
 
 def _check_latent(layers: Sequence[Layer], name: str) -> None:
     if any(isinstance(layer.mixer, Attention) for layer in layers) or not any(
-        isinstance(layer.mixer, LatentAttention | CompressedAttention) for layer in layers
+        isinstance(layer.mixer, CompressedAttention)
+        or (isinstance(layer.mixer, LatentAttention) and not layer.mixer.expanded)
+        for layer in layers
     ):
         raise InputError(
             f"{name} stores MLA's latent and this model has none",

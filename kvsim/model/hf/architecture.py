@@ -109,8 +109,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         (
             *("llama", "yi", "aquila", "internlm", "internlm2", "internlm3", "baichuan", "solar"),
             *("chatglm", "orion", "minicpm", "xverse", "decilm", "smollm3", "arcee", "seed_oss"),
+            "nemotron-nas",
             *("ernie4_5", "hunyuan_v1_dense", "mimo", "exaone", "granite", "glm", "glm4", "olmo"),
-            *("ministral3", "helium", "cwm", "iquestcoder", "granite_swa"),
+            *("ministral3", "helium", "cwm", "iquestcoder", "granite_swa", "paddleocr_vl_text"),
+            "granite_docling_text",
         ),
         LLAMA,
     ),
@@ -140,6 +142,11 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gemma3_text": A(GEMMA_3, norms=4, qk_norm="head"),
     "gemma3n_text": A(GEMMA_3N, norms=4, qk_norm="head"),
     "gemma4_text": A(GEMMA_4, norms=4, qk_norm="head"),
+    "gemma4_unified_text": A(
+        GEMMA_4 | {"hidden_size_per_layer_input": 0, "sliding_window": 1024},
+        norms=4,
+        qk_norm="head",
+    ),
     "cohere": A(TIED, norms=1),
     "cohere2": A(TIED, norms=1),
     # The first generation.
@@ -172,6 +179,15 @@ ARCHITECTURES: dict[str, Architecture] = {
     "mellum": A(qk_norm="head"),
     "flex_olmo": A(qk_norm="all"),
     "solar_open": A(router_bias=True),
+    "laguna": A(qk_norm="head", router_bias=True),
+    "afmoe": A(norms=4, qk_norm="head", router_bias=True, output_gate=True),
+    "beam": A(norms=4, qk_norm="head"),
+    "muse_spark_text": A(norms=4),
+    "molmo2_text": A(qk_norm="head"),
+    "aria_text": PLAIN,
+    "ernie4_5_vl_moe_text": A(TIED, router_bias=True),
+    "step3p5": A(qk_norm="head", router_bias=True),
+    **dict.fromkeys(("mimo_v2", "mimo_v2_flash"), A(router_bias=True)),
     "cohere2_moe": A(TIED, norms=1),
     "kolibri1": A(norms=4, qk_norm="head"),
     "gpt_oss": A({"head_dim": 64, "attention_bias": True}, attention_sinks=True),
@@ -199,9 +215,13 @@ ARCHITECTURES: dict[str, Architecture] = {
     "bailing_moe": PLAIN,
     # MLA, with an indexer or without.
     "deepseek": PLAIN,  # the first, of experts alone
-    **dict.fromkeys(("deepseek_v2", "minicpm3", "youtu"), PLAIN),
+    "deepseek_v2": A({"num_experts_per_tok": 6}),
+    **dict.fromkeys(("minicpm3", "youtu"), PLAIN),  # see EXPANDED_KINDS
     **dict.fromkeys(("deepseek_v3", "kimi_k2", "kimi_k25", "glm4_moe_lite"), DEEPSEEK),
     **dict.fromkeys(("mistral4", "axk1"), DEEPSEEK),
+    "hy_v4": A({"index_n_heads": 16, "index_head_dim": 128}, router_bias=True),
+    # Two of attention and of dense feed-forward a layer, the first with the experts beside it.
+    "longcat_flash": A(router_bias=True),
     "deepseek_v32": A(
         {"index_n_heads": 64, "index_head_dim": 128, "first_k_dense_replace": 3}, router_bias=True
     ),
@@ -226,6 +246,17 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     # Recurrence, alone or beside attention.
     "kimi_linear": A(linear="kimi_delta", router_bias=True),
+    "olmo_hybrid": A(
+        {
+            "linear_conv_kernel_dim": 4,
+            "linear_key_head_dim": 96,
+            "linear_value_head_dim": 192,
+            "linear_num_key_heads": 30,
+            "linear_num_value_heads": 30,
+        },
+        qk_norm="all",
+        linear="gated_delta",
+    ),
     "mamba": A(TIED, norms=1, linear="mamba"),
     "falcon_mamba": A(TIED, norms=1, linear="mamba"),
     "mamba2": A({"n_groups": 8, "state_size": 128}, norms=1, linear="mamba_2"),
@@ -239,8 +270,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     "lfm2_moe": A(TIED, qk_norm="head", router_bias=True),
 }
 
+# Latent attention (MLA) whose keys and values vLLM keeps as wide as attention takes them
+# (model_executor/models/minicpm3.py).
+EXPANDED_KINDS = ("minicpm3",)
+
 # Keys that give away what no line above describes, whatever the model_type says.
-STRANGE_KEYS = ("attn_type_list", "block_configs", "ssm_cfg", "cross_attention_layers")
+STRANGE_KEYS = ("attn_type_list", "ssm_cfg", "cross_attention_layers")
 REMEDY = "write an equivalent config.json of a kind that is (llama, gemma3_text, ...)"
 
 

@@ -1,5 +1,7 @@
 """The attention of one layer, of whichever kind a config.json describes."""
 
+from kvsim.model.hf.architecture import EXPANDED_KINDS
+from kvsim.model.hf.blocks import block_of
 from kvsim.model.hf.compressed import compressed_attention
 from kvsim.model.hf.keys import Keys
 from kvsim.model.hf.layer_kinds import SLIDING, chunk, layer_count, window
@@ -18,12 +20,17 @@ def attention(keys: Keys, kind: str, index: int) -> Attending:
     sliding = kind == SLIDING
     if sliding and keys.get("sliding_window", default=None) is None:
         raise InputError("sliding layers need a sliding_window", where=keys.where)
-    heads = keys.heads
+    heads = _heads(keys, index, sliding=sliding)
     head_dim = keys.integer("head_dim", "kv_channels", default=max(1, keys.hidden // heads))
     kv_heads = _kv_heads(keys, heads, index)
+    value_dim = keys.get("v_head_dim", default=None)
+    if keys.kind.startswith("mimo_v2") and sliding:
+        kv_heads = keys.integer("swa_num_key_value_heads", default=kv_heads)
+        head_dim = keys.integer("swa_head_dim", default=head_dim)
+        value_dim = keys.get("swa_v_head_dim", default=value_dim)
     if keys.kind == "zamba2":
         return Attention(heads, kv_heads, 2 * keys.hidden // heads, shares_weights=True)
-    if keys.kind == "gemma4_text" and not sliding:
+    if keys.kind in ("gemma4_text", "gemma4_unified_text") and not sliding:
         head_dim = keys.integer("global_head_dim")
         if keys.flag("attention_k_eq_v"):
             kv_heads = keys.integer("num_global_key_value_heads", default=kv_heads)
@@ -33,10 +40,23 @@ def attention(keys: Keys, kind: str, index: int) -> Attending:
         head_dim,
         window(keys) if sliding else None,
         output_gate=keys.architecture.output_gate,
-        v_head_dim=keys.get("v_head_dim", default=None),
+        v_head_dim=value_dim,
         chunk_tokens=chunk(keys, index),
         shares_cache=index >= layer_count(keys) - keys.count("num_kv_shared_layers"),
     )
+
+
+def _heads(keys: Keys, index: int, *, sliding: bool) -> int:
+    """Query heads of a layer: Laguna lists them, Step's and MiMo's windows may have others."""
+    listed = keys.get("num_attention_heads_per_layer", default=None)
+    if isinstance(listed, list) and index < len(listed):
+        return int(listed[index])
+    if sliding:
+        other = keys.inner("attention_other_setting")
+        names = ("num_sliding_attention_heads", "swa_num_attention_heads")
+        heads = other.integer("num_attention_heads", default=keys.heads)
+        return keys.integer(*names, default=heads)
+    return keys.heads
 
 
 def _picks_tokens(keys: Keys, index: int) -> bool:
@@ -64,6 +84,7 @@ def _latent(keys: Keys, picks_tokens: bool) -> LatentAttention:
         keys.integer("v_head_dim"),
         keys.count("index_n_heads") if picks_tokens else 0,
         keys.count("index_head_dim") if picks_tokens else 0,
+        expanded=keys.kind in EXPANDED_KINDS,
     )
 
 
@@ -76,5 +97,10 @@ def _kv_heads(keys: Keys, heads: int, index: int) -> int:
         return 1 if keys.flag("multi_query", default=True) else heads
     if keys.kind == "mpt":
         return keys.inner("attn_config").integer("kv_n_heads", default=heads)
-    names = ("num_key_value_heads", "num_kv_heads", "multi_query_group_num")
+    if keys.get("block_configs", default=None):  # Nemotron-NAS: query heads a KV head
+        return heads // int(block_of(keys, index, "attention")["n_heads_in_group"])
+    names = (
+        *("num_key_value_heads", "num_kv_heads", "multi_query_group_num"),
+        "num_attention_groups",
+    )
     return keys.integer(*names, default=heads, index=index)

@@ -27,6 +27,8 @@ OUTER_KINDS = {
     "gemma3": "gemma3_text",
     "gemma3n": "gemma3n_text",
     "gemma4": "gemma4_text",
+    "gemma4_unified": "gemma4_unified_text",
+    "step3p7": "step3p5",
     "llama4": "llama4_text",
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
@@ -47,7 +49,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
     """The constructor arguments of a Model; InputError names the file and the key at fault."""
     if isinstance(config, Path):
         path = config / "config.json" if config.is_dir() else config
-        where, content = str(path), read_object(path)
+        where, content = str(path), read_object(path, constants=True)
         called = name or str(content.get("_name_or_path") or path.resolve().parent.name)
     else:
         content = dict(config)

@@ -1,5 +1,6 @@
 """The feed-forward part of one layer: dense, or a mixture of experts from some layer on."""
 
+from kvsim.model.hf.blocks import block_width
 from kvsim.model.hf.keys import Keys
 from kvsim.model.hf.layer_kinds import MLP, MOE
 from kvsim.model.layers import Dense, Experts
@@ -10,7 +11,7 @@ PER_TOKEN_ALSO = ("top_k_experts", "moe_topk")
 WIDTHS = ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "block_ff_dim")
 SHARED_WIDTHS = (
     *("shared_expert_intermediate_size", "shared_intermediate_size"),
-    "moe_shared_expert_intermediate_size",
+    *("moe_shared_expert_intermediate_size", "share_expert_dim"),
 )
 SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
 
@@ -20,6 +21,8 @@ def feed_forward(keys: Keys, kind: str, index: int) -> Dense | Experts:
     if kind != MLP and keys.count(*EXPERTS, index=index) and (kind == MOE or _sparse(keys, index)):
         return _experts(keys, index)
     names = ("shared_intermediate_size", *WIDTHS) if keys.kind == "granitemoehybrid" else WIDTHS
+    if keys.get("block_configs", default=None) is not None:
+        return Dense(block_width(keys, index), gated=keys.architecture.gated)
     width = keys.integer(*names, default=4 * keys.hidden, index=index)
     if keys.kind == "qwen":  # the first Qwen writes the width of gate and up together
         width //= 2
@@ -34,7 +37,12 @@ def feed_forward(keys: Keys, kind: str, index: int) -> Dense | Experts:
 
 
 def _experts(keys: Keys, index: int) -> Experts:
-    width = keys.integer("moe_intermediate_size", "intermediate_size", index=index)
+    names = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
+    listed = keys.get("moe_intermediate_size", default=None)
+    if keys.kind == "ernie4_5_vl_moe_text" and isinstance(listed, list):
+        width = sum(listed)  # as many experts for text as for images, of their own widths
+    else:
+        width = keys.integer(*names, index=index)
     shared = keys.count(*SHARED_WIDTHS, index=index)
     if keys.kind == "llama4_text":
         shared = width
@@ -48,7 +56,7 @@ def _experts(keys: Keys, index: int) -> Experts:
         keys.integer(*PER_TOKEN, *PER_TOKEN_ALSO, index=index),
         shared,
         gated=keys.architecture.gated,
-        latent_size=keys.count("moe_latent_size"),
+        latent_size=keys.count("moe_latent_size", "moe_hidden_size"),
     )
 
 

@@ -12,7 +12,7 @@ class LatentAttention:
     It caches one latent of kv_lora_rank and one rotated key of rope_head_dim per token, for all
     heads. q_lora_rank None: queries are projected in one piece. index_heads, index_head_dim: of the
     indexer that picks the tokens to attend to (DeepSeek-V3.2), which caches one key a token of its
-    own; 0: none.
+    own; 0: none. expanded: keys and values are cached for each head, values as wide as keys.
     """
 
     heads: int
@@ -23,6 +23,7 @@ class LatentAttention:
     v_head_dim: int
     index_heads: int = 0
     index_head_dim: int = 0
+    expanded: bool = False
 
     def weights(self, hidden: int, tp: int) -> Weights:
         """Down- and up-projections of queries, of keys and values, and the output projection; the

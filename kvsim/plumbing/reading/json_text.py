@@ -22,11 +22,14 @@ class JsonError(ValueError):
     """Text that is not the JSON kvsim reads; its words say why."""
 
 
-def loads(text: str | bytes, *, exact: bool = False, unsigned: bool = False) -> Any:
+def loads(
+    text: str | bytes, *, exact: bool = False, unsigned: bool = False, constants: bool = False
+) -> Any:
     """The value of a JSON text; JsonError if it is none.
 
     exact: fractions become Decimal, so that nothing is rounded. unsigned: whole numbers may take
-    all 64 bits, as hashes do. Refused beside what is no JSON:
+    all 64 bits, as hashes do. constants: Infinity and NaN are numbers, as Python's own files have
+    them. Refused beside what is no JSON:
     NaN and Infinity, whole numbers beyond 64 bits, fractions too large for a double, more than
     MOST_DEPTH levels, and halves of surrogate pairs, which no file can hold again.
     """
@@ -38,7 +41,7 @@ def loads(text: str | bytes, *, exact: bool = False, unsigned: bool = False) -> 
             parse_float=_exact if exact else _fraction,
             # The hook costs time: it is left out where no number can be too long.
             parse_int=(_unsigned if unsigned else _whole) if _MANY_DIGITS.search(text) else int,
-            parse_constant=_no_constant,
+            parse_constant=float if constants else _no_constant,
         )
     except RecursionError:
         raise JsonError(_TOO_DEEP) from None
@@ -57,10 +60,10 @@ def loads(text: str | bytes, *, exact: bool = False, unsigned: bool = False) -> 
     return value
 
 
-def parse_object(text: str | bytes, where: str) -> dict[str, Any]:
-    """The JSON object in a text; InputError if it is not one."""
+def parse_object(text: str | bytes, where: str, *, constants: bool = False) -> dict[str, Any]:
+    """The JSON object in a text; InputError if it is not one. constants: as of `loads`."""
     try:
-        value = loads(text)
+        value = loads(text, constants=constants)
     except JsonError as fault:
         raise InputError(f"not JSON: {fault}", where=where) from None
     if not isinstance(value, dict):
@@ -68,9 +71,11 @@ def parse_object(text: str | bytes, where: str) -> dict[str, Any]:
     return value
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file, gzip or plain; InputError if it is not one."""
-    return parse_object(read_bytes(path, MOST_BYTES), str(path))
+def read_object(path: Path, *, constants: bool = False) -> dict[str, Any]:
+    """The JSON object in a file, gzip or plain; InputError if it is not one. constants: as of
+    `loads`.
+    """
+    return parse_object(read_bytes(path, MOST_BYTES), str(path), constants=constants)
 
 
 _TOO_DEEP = f"nested more than {MOST_DEPTH} levels deep"

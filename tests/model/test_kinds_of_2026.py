@@ -1,0 +1,110 @@
+"""Kinds of 2026 by their config alone: the KV cache that vLLM 0.33's own classes keep, and the
+weights of transformers 5.24's classes of the same config, built without memory.
+"""
+
+import pytest
+
+from kvsim.model import Model, ModelOptions
+from kvsim.plumbing.errors import InputError
+
+SMALL = {
+    "hidden_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "intermediate_size": 128,
+    "vocab_size": 128,
+    "max_position_embeddings": 4096,
+    "torch_dtype": "bfloat16",
+}
+WINDOWS = {
+    "layer_types": ["full_attention", "sliding_attention"] * 2,
+    "sliding_window": 64,
+}
+
+
+def per_token(config: dict[str, object], tp: int = 1) -> dict[str, int]:
+    """Bytes of a token by kind of layer."""
+    table = {"hf_config": "unused", "tensor_parallel_size": tp}
+    options = ModelOptions.parse(table, "model")
+    found: dict[str, int] = {}
+    for group in options.layout(Model.from_hf(config)).groups:
+        found[group.kind] = found.get(group.kind, 0) + group.bytes_per_token
+    return found
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        # Keys of 24 and values of 16 elements; windows with twice the heads (models/mimo_v2.py).
+        (
+            WINDOWS
+            | {"model_type": "mimo_v2_flash", "head_dim": 24, "v_head_dim": 16}
+            | {"swa_num_key_value_heads": 4, "swa_head_dim": 24, "swa_v_head_dim": 16},
+            {"full": 2 * 2 * 40 * 2, "sliding": 2 * 4 * 40 * 2},
+        ),
+        # Groups of heads under another key (models/step3p5.py).
+        (
+            WINDOWS
+            | {"model_type": "step3p5", "num_key_value_heads": None, "num_attention_groups": 2},
+            {"full": 2 * 2 * 16 * 4, "sliding": 2 * 2 * 16 * 4},
+        ),
+        # Query heads a layer do not move the cache (models/laguna.py).
+        (
+            WINDOWS | {"model_type": "laguna", "num_attention_heads_per_layer": [8, 12, 8, 12]},
+            {"full": 2 * 2 * 16 * 4, "sliding": 2 * 2 * 16 * 4},
+        ),
+        # Heads of full attention are wider (models/gemma4_unified.py).
+        (
+            WINDOWS | {"model_type": "gemma4_unified_text", "global_head_dim": 32},
+            {"full": 2 * 2 * 32 * 4, "sliding": 2 * 2 * 16 * 4},
+        ),
+        # Latents, kept as keys and values of 12 elements for all 8 heads (models/minicpm3.py).
+        (
+            {"model_type": "minicpm3", "kv_lora_rank": 32, "q_lora_rank": 48}
+            | {"qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8},
+            {"full": 4 * 2 * 8 * 12 * 2},
+        ),
+        # Two attentions a layer (models/longcat_flash.py).
+        (
+            {"model_type": "longcat_flash", "kv_lora_rank": 32, "q_lora_rank": 48}
+            | {"qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
+            | {"ffn_hidden_size": 128, "expert_ffn_hidden_size": 32, "n_routed_experts": 4}
+            | {"moe_topk": 2},
+            {"mla": 4 * 2 * 36 * 2},
+        ),
+        # Four query heads a KV head, eight, and no attention (models/nemotron_nas.py).
+        (
+            {
+                "model_type": "nemotron-nas",
+                "block_configs": [
+                    {"attention": {"n_heads_in_group": 4}, "ffn": {"ffn_mult": 2.0}},
+                    {"attention": {"n_heads_in_group": 8}, "ffn": {"no_op": True}},
+                    {"attention": {"no_op": True}, "ffn": {"ffn_mult": 1.0}},
+                    {"attention": {"n_heads_in_group": 4}, "ffn": {"ffn_mult": 2.0}},
+                ],
+            },
+            {"full": (2 + 1 + 2) * 16 * 4},
+        ),
+    ],
+    ids=lambda each: each.get("model_type", "") if isinstance(each, dict) else "",
+)
+def test_bytes_of_a_token(config: dict[str, object], expected: dict[str, int]) -> None:
+    assert per_token(SMALL | config) == expected
+
+
+def test_what_a_block_of_a_search_may_be() -> None:
+    blocks = [{"attention": {"replace_with_linear": True}, "ffn": {"ffn_mult": 1.0}}] * 4
+    with pytest.raises(InputError, match=r"block_configs\[0\].attention"):
+        Model.from_hf(SMALL | {"model_type": "nemotron-nas", "block_configs": blocks})
+
+
+def test_a_config_may_hold_infinity(tmp_path) -> None:
+    """As transformers 4 writes every Mamba-2's."""
+    text = (
+        '{"model_type": "mamba2", "num_heads": 8, "head_dim": 16, "hidden_size": 64, '
+        '"num_hidden_layers": 2, "vocab_size": 128, "time_step_limit": [0.0, Infinity]}'
+    )
+    (tmp_path / "config.json").write_text(text)
+    assert Model.from_hf(tmp_path / "config.json").is_recurrent
