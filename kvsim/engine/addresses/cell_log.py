@@ -1,7 +1,8 @@
 """Where cells lie: which sequence holds each, or held it last, buffer after buffer; the cells of
 window layers lie behind those of the others.
 
-All cells of a sample are compared at once, as arrays over the cells of every buffer.
+A sample looks at the cells that were touched since the last one, and at those of sequences that
+began or ended meanwhile. What ended is booked at once, as arrays.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,8 +30,8 @@ class InCells(Protocol):
 
 
 class CellRecorder:
-    """Compares the cells of every buffer with those of the last sample. A shared cell is recorded
-    for one of its sequences. Neighbours with the same stay are one region.
+    """Compares touched cells with those of the last sample. A shared cell is recorded for one of
+    its sequences. Neighbours with the same stay are one region.
     """
 
     def __init__(self, allocator: InCells, addresses: Addresses) -> None:
@@ -40,6 +41,7 @@ class CellRecorder:
         self._names = [""]  # owners, by place
         self._places: dict[str, int] = {"": 0}
         self._owners: dict[int, int] = {}  # place of the last owner, by number
+        self._running: dict[int, int] = {}  # place of the owner, by number of who runs
         plan = allocator.plan
         sizes = [
             np.full(field.size, size)
@@ -56,21 +58,34 @@ class CellRecorder:
         self._since = np.zeros(len(self._sizes), dtype=np.int64)
 
     def sample(self, running: Iterable[Sequence], now_ps: int) -> None:
-        numbers = set()
+        numbers = {}
         for seq, number in self._allocator.numbers.items():
-            self._owners[number] = self._place(seq.id)
-            numbers.add(number)
-        now = np.full(len(self._stay), NOBODY)
+            numbers[number] = self._owners[number] = self._place(seq.id)
+        turned = {number for number, _ in numbers.items() ^ self._running.items()}
+        self._running = numbers
         start = 0
+        cells: list[int] = []
+        stays: list[int] = []
         for field in self._fields():
-            self._fill(now[start : start + field.size], field, numbers)
+            touched = field.touched
+            if touched is None:  # the first sample
+                touched = field.touched = set(range(field.size))
+            for number in turned:
+                touched.update(field.held.get(number, ()))
+            if touched:
+                self._look(field, sorted(touched), start, cells, stays)
+                touched.clear()
             start += field.size
-        changed = (now != self._stay).nonzero()[0]
-        if len(changed):
-            self._end(changed, now_ps)
-            self._stay[changed], self._since[changed] = now[changed], now_ps
+        at, now = np.array(cells, dtype=np.int64), np.array(stays, dtype=np.int64)
+        changed = now != self._stay[at]
+        if changed.any():
+            at, now = at[changed], now[changed]
+            self._end(at, now_ps)
+            self._stay[at], self._since[at] = now, now_ps
 
     def close(self, now_ps: int) -> None:
+        for field in self._fields():
+            field.touched = None
         self._end(np.arange(len(self._stay)), now_ps)
         self._stay[:] = NOBODY
 
@@ -84,17 +99,34 @@ class CellRecorder:
         for cache in self._allocator.cells.caches:
             yield from cache.fields
 
-    def _fill(self, stays: NDArray[np.int64], field: CellField, running: set[int]) -> None:
-        """Write the stay of each cell of a buffer. Of those who share one, the last that runs has
-        it, and else the first.
+    def _look(
+        self, field: CellField, at: list[int], start: int, cells: list[int], stays: list[int]
+    ) -> None:
+        """Append these cells of a buffer, counted from the first of all buffers, and the stay of
+        each now. Of those who share one, the last that runs has it, and else the first.
         """
-        idle = [number for number in field.held if number not in running]
-        active = [number for number in field.held if number in running]
-        for number in (*reversed(idle), *active):
-            cells = field.held[number]
-            kind = HELD if number in running else KEPT
-            at = np.fromiter(cells, np.int64, len(cells))
-            stays[at] = 2 * self._owners.get(number, 0) + kind
+        owners, running = field.owners, self._running
+        ranks = {number: rank for rank, number in enumerate(field.held)}
+        stay_of = {
+            number: 2 * self._owners.get(number, 0) + (HELD if number in running else KEPT)
+            for number in ranks
+        }
+        for cell in at:
+            own = owners[cell]
+            if not own:
+                stay = NOBODY
+            elif len(own) == 1:
+                stay = stay_of[own[0]]
+            else:
+                active = [number for number in own if number in running]
+                one = (
+                    max(active, key=ranks.__getitem__)
+                    if active
+                    else min(own, key=ranks.__getitem__)
+                )
+                stay = stay_of[one]
+            stays.append(stay)
+        cells += [start + cell for cell in at]
 
     def _end(self, cells: NDArray[np.int64], now_ps: int) -> None:
         """Book the stays of these cells, in rising order, that end now."""

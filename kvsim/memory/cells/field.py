@@ -4,7 +4,7 @@ As src/llama-kv-cache.cpp does it (0c1e57098). A new token takes any usable cell
 neighbours or not; the older version, which needs neighbours, is in older.py.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from kvsim.plumbing.errors import InvariantError
@@ -46,7 +46,8 @@ class CellField:
 
     window: a cell's content is of no use to a sequence that is `window` tokens further; 0: always.
     owners: the sequences of each cell, none for an empty one; positions: of its token.
-    head: where the next search starts. held: the cells of each sequence.
+    head: where the next search starts. held: the cells of each sequence. touched: for who records
+    the cells, those with other tokens or owners since it emptied the set; None: nobody does.
     """
 
     def __init__(self, size: int, window: int = 0) -> None:
@@ -57,6 +58,7 @@ class CellField:
         self.head = 0
         self.used = 0
         self.held: dict[int, set[int]] = {}
+        self.touched: set[int] | None = None
         self._last: dict[int, int] = {}  # highest position of a sequence, where it is known
 
     # --- what is there ----------------------------------------------------------------------------
@@ -143,20 +145,24 @@ class CellField:
         if cells:
             self.head = cells[-1] + 1
 
-    def _fill(self, cells: Iterable[int], seqs: tuple[int, ...], pos: int) -> None:
+    def _fill(self, cells: Collection[int], seqs: tuple[int, ...], pos: int) -> None:
         """Empty cells hold tokens of these sequences, at rising positions from `pos` on."""
         owners, positions, at = self.owners, self.positions, pos
         for cell in cells:
             owners[cell], positions[cell] = seqs, at
             at += 1
         self.used += at - pos
+        if self.touched is not None:
+            self.touched.update(cells)
         for seq in seqs:
             self.held.setdefault(seq, set()).update(cells)
             if self._last.get(seq, OPEN) < at - 1:
                 self._last[seq] = at - 1
 
-    def _empty(self, cells: Iterable[int]) -> None:
+    def _empty(self, cells: Collection[int]) -> None:
         """These cells hold nothing any more."""
+        if self.touched is not None:
+            self.touched.update(cells)
         owners, positions, held, last = self.owners, self.positions, self.held, self._last
         for cell in cells:
             for seq in owners[cell]:
@@ -170,6 +176,8 @@ class CellField:
         """The same of cells that this sequence alone holds, all at once."""
         if not cells:
             return
+        if self.touched is not None:
+            self.touched.update(cells)
         owners, positions, last = self.owners, self.positions, self._last.get(seq)
         highest = -1
         for cell in cells:
@@ -256,6 +264,8 @@ class CellField:
 
     def clear(self) -> None:
         """Every cell is empty, and the head at the first."""
+        if self.touched is not None:
+            self.touched.update(range(self.size))
         self.owners, self.positions = [()] * self.size, [0] * self.size
         self.head = self.used = 0
         self.held, self._last = {}, {}
