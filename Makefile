@@ -1,5 +1,5 @@
 # make demo   install into .venv and run the main job      make test   the whole test suite, on the sources
-# make installed  the whole test suite on the compiled wheel, installed away from here
+# make installed  the whole test suite on the compiled wheel, installed away from here (by make wheel)
 # make compile    what runs hot, compiled in place: long simulations in half the time
 # make quick  in two minutes: lint and tests of what git says was touched, and a few that hold all
 # make docs   generated pages (docs/scenario.md, docs/commands.md) and the site in out/site
@@ -16,7 +16,7 @@ BIN := .venv/bin
 # Tests start thousands of processes: what one of them has imported, the next need not compile.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test installed quick docs screens check install compile bench fuzz mutants soak lowest gpu clean
+.PHONY: demo test installed wheel quick docs screens check install compile bench fuzz mutants soak lowest gpu clean
 
 demo: .venv/.demo
 	$(BIN)/kvsim run chat --out out/demo
@@ -35,16 +35,19 @@ test: .venv/.tests
 # The whole suite against the compiled wheel, in an environment of its own and beside a copy of the
 # checkout that has no kvsim but the installed one.
 AWAY := out/installed
-installed: .venv/.tests
+installed: .venv/.tests wheel
+	cd $(AWAY)/checkout && KVSIM_COMPILED=1 ../venv/bin/pytest $(PYTEST_ALL)
+
+# That environment: it needs nothing of .venv, so that `make --jobs 2` makes both at once.
+wheel: .venv/.demo
 	rm -rf $(AWAY) && mkdir -p $(AWAY)/checkout
 	git ls-files -z --cached --others --exclude-standard | tar --null --files-from - --create --file - | tar --extract --directory $(AWAY)/checkout
-	KVSIM_COMPILE=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(AWAY) $(AWAY)/checkout
+	KVSIM_COMPILE=1 $(OUTER_PIP) wheel --quiet --no-deps --wheel-dir $(AWAY) $(AWAY)/checkout
 	$(PYTHON) -m venv --without-pip $(AWAY)/venv
-	$(BIN)/python -m pip --python $(AWAY)/venv/bin/python install --quiet torch==2.13.0
-	$(BIN)/python -m pip --python $(AWAY)/venv/bin/python install --quiet "$$(ls $(AWAY)/kvsim-*.whl)[$(EXTRAS)]"
+	$(OUTER_PIP) --python $(AWAY)/venv/bin/python install --quiet torch==2.13.0
+	$(OUTER_PIP) --python $(AWAY)/venv/bin/python install --quiet "$$(ls $(AWAY)/kvsim-*.whl)[$(EXTRAS)]"
 	rm -r $(AWAY)/checkout/kvsim $(AWAY)/checkout/build
 	cd $(AWAY)/checkout && ln -s ../venv/lib/python*/site-packages/kvsim ../venv/lib/python*/site-packages/*__mypyc*.so .
-	cd $(AWAY)/checkout && KVSIM_COMPILED=1 ../venv/bin/pytest $(PYTEST_ALL)
 
 # Some two minutes on two processors, again after an edit; edited sources run as they are.
 # Interrupted it leaves the sources, which run as before.
@@ -109,6 +112,7 @@ clean:
 
 # pip of the outer Python installs into the environment, where it can: an environment with a pip of
 # its own takes ten seconds longer.
+OUTER_PIP = $$($(PYTHON) -m pip --python $(PYTHON) --version > /dev/null 2>&1 && echo $(PYTHON) -m pip || echo $(BIN)/python -m pip)
 PIP = $$(test -e $(BIN)/pip && echo $(BIN)/python -m pip || echo $(PYTHON) -m pip --python $(BIN)/python)
 PIP_INSTALL = $(PIP) install --quiet --disable-pip-version-check
 

@@ -26,7 +26,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(package)}
+    environment = {**os.environ, "PYTHONPATH": str(package), "KVSIM_WHOLE": "1"}
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=ROOT,
