@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kvsim.commands.arguments import AsJson
+from kvsim.commands.arguments import AsJson, Verbose
 from kvsim.commands.memory.flags import with_flags
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def memory(
             metavar="MODEL", help="Built-in name, Hugging Face id, or path of a config.json."
         ),
     ],
+    verbose: Verbose = False,
     as_json_: AsJson = False,
     **flags: Any,
 ) -> None:
@@ -79,7 +80,7 @@ def memory(
     if as_json_:
         typer.echo(json.dumps({**as_json(answer), "notes": notes}, indent=2))
     else:
-        print_answer(answer, notes)
+        print_answer(answer, notes, verbose=verbose)
 
 
 def _odd_blocks(tokens: int) -> str | None:

@@ -11,16 +11,56 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from kvsim.capacity.fits import SequencesFit
     from kvsim.capacity.memory_answer import MemoryAnswer
     from kvsim.layout import KVGroup
     from kvsim.model import Model
 
 
-def print_answer(answer: "MemoryAnswer", notes: Sequence[str]) -> None:
-    """The tables, the notes, then the engine's own closing lines."""
+LINES = 24
+_LEAST_ROWS = 2  # of sequences, where notes leave little room
+
+
+def print_answer(answer: "MemoryAnswer", notes: Sequence[str], *, verbose: bool) -> None:
+    """The pool in the engine's own lines, notes, the items of the memory, and sequences that fit.
+
+    verbose: every kind of layer and every length too, beyond LINES lines.
+    """
     from rich.console import Console
 
     console = Console()
+    with console.capture() as captured:
+        _print_pool(answer, console)
+        for note in notes:
+            console.print(f"note: {note}", highlight=False)
+        tables = [_pool(answer)]
+        if len(answer.sized.stages) > 1:
+            tables.append(_stages(answer))
+        if verbose or len(answer.sized.layout.groups) > 1:
+            tables.append(_groups(answer.sized.layout.groups))
+        for table in tables:
+            console.print()
+            console.print(table)
+    head = captured.get()
+    console.file.write(head)
+    if answer.fits:
+        fits = answer.fits
+        if not verbose:
+            room = LINES - head.count("\n") - 5  # a blank line, three of the head, the last one
+            fits = spread(fits, max(_LEAST_ROWS, room))
+        console.print()
+        console.print(_sequences(answer, fits))
+        if len(fits) < len(answer.fits):
+            console.print(f"{len(answer.fits) - len(fits)} more lengths: --verbose prints them")
+
+
+def spread(rows: "Sequence[SequencesFit]", most: int) -> "list[SequencesFit]":
+    """At most so many of the rows, evenly, the last among them."""
+    every = -(-len(rows) // most)
+    return list(rows[::-1][::every])[::-1]
+
+
+def _print_pool(answer: "MemoryAnswer", console: "Console") -> None:
     model, tp = answer.model, answer.options.tensor_parallel_size
     active = f", {model.num_active_params / 1e9:.3g} active" if _is_sparse(model) else ""
     options = answer.options
@@ -30,14 +70,6 @@ def print_answer(answer: "MemoryAnswer", notes: Sequence[str]) -> None:
         words = kinds_in_words([each.name for each in answer.devices])
         gpus = f"{num} GPUs ({words}), figures of one in stage {answer.sized.stage + 1}"
     console.print(f"{model.name}: {model.num_params / 1e9:.3g} B parameters{active}; on {gpus}")
-    tables = [_groups(answer.sized.layout.groups), _pool(answer)]
-    if len(answer.sized.stages) > 1:
-        tables.append(_stages(answer))
-    for table in [*tables, _sequences(answer)] if answer.fits else tables:
-        console.print()
-        console.print(table)
-    for note in notes:
-        console.print(f"note: {note}", highlight=False)
     _print_engine(answer, console)
 
 
@@ -144,10 +176,10 @@ def _pool(answer: "MemoryAnswer") -> "Table":
     return table
 
 
-def _sequences(answer: "MemoryAnswer") -> "Table":
+def _sequences(answer: "MemoryAnswer", fits: "Sequence[SequencesFit]") -> "Table":
     title = f"Sequences that fit (longest {answer.max_model_len:,} tokens)"
     table = numbers_table("tokens each", "needs", "max-buffer", "doubling", "paged", title=title)
-    for fit in answer.fits:
+    for fit in fits:
         counts = (f"{count:,}" for count in (fit.max_buffer, fit.doubling, fit.paged))
         table.add_row(f"{fit.tokens:,}", size_words(fit.bytes), *counts)
     return table
