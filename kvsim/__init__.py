@@ -1,7 +1,9 @@
 """kvsim: what happens to GPU KV memory when these requests arrive, under this allocator.
 
 result = kvsim.simulate("chat")
+result.table()                # a row a run, every number of its summary
 result["paged"].memory        # the ledger over time, a pandas table
+kvsim.figure(result, "ttft")  # a figure of the report, as plotly's
 with kvsim.progress() as moved:
     kvsim.simulate("azure-conv", progress=moved)    # tells every five seconds how far it is
 """
@@ -12,6 +14,7 @@ from kvsim import compiled, version
 
 if TYPE_CHECKING:
     from kvsim.commands.progress import progress
+    from kvsim.report.one_figure import figure
     from kvsim.request import Request, Stream
     from kvsim.results.result import Result, Run
     from kvsim.scenario import Scenario
@@ -25,10 +28,21 @@ _HOMES = {
     "Run": "kvsim.results.result",
     "Scenario": "kvsim.scenario",
     "Stream": "kvsim.request",
+    "figure": "kvsim.report.one_figure",
     "progress": "kvsim.commands.progress",
     "simulate": "kvsim.simulation",
 }
-__all__ = ["Request", "Result", "Run", "Scenario", "Stream", "__version__", "progress", "simulate"]
+__all__ = [
+    "Request",
+    "Result",
+    "Run",
+    "Scenario",
+    "Stream",
+    "__version__",
+    "figure",
+    "progress",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:

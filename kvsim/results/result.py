@@ -6,6 +6,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from kvsim.plumbing.extras import need
+from kvsim.results.flat import flat
 from kvsim.results.link_copies import NamedLogs, link_table
 from kvsim.results.recorder import Recorder
 from kvsim.results.run_tables import COLUMNS, Columns
@@ -133,6 +134,15 @@ class Result:
 
         runs: tuple[RunSummary, ...] = self.fleets or tuple(run.summary for run in self.runs)
         return {run.label: differences(self.measured, run) for run in runs}
+
+    def table(self) -> "pd.DataFrame":
+        """One row a run: its label, then every number of its summary by a dotted key, in the units
+        of summary.json (seconds, bytes, tokens, shares of the pool).
+        """
+        need("pandas", where="Result.table")
+        import pandas as pd
+
+        return pd.DataFrame([flat(run.summary.simulated()) for run in self.runs]).set_index("label")
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows; None where nobody said how, and it then prints the object."""

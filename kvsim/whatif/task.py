@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Stream
 from kvsim.results.departures import Departures, within
+from kvsim.results.flat import flat
 from kvsim.results.measurement import queue_grew
 from kvsim.results.recorder import Recorder
 from kvsim.results.result import Run
@@ -154,17 +155,6 @@ def share_within(recorder: Recorder, limits_s: Mapping[str, float]) -> float:
     done = Departures.of(recorder)
     everyone = len(done.output_tokens) + len(recorder.rejected)
     return float(within(done, limits_s)) / everyone if everyone else 0.0
-
-
-def flat(table: Mapping[str, Any], prefix: str = "") -> Row:
-    """Nested tables as one, keys dotted: `memory.time_mean.used`; lists as JSON."""
-    row: Row = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            row.update(flat(value, f"{prefix}{key}."))
-        else:
-            row[prefix + key] = json.dumps(value) if isinstance(value, list | tuple) else value
-    return row
 
 
 def _stream(scenario: Scenario) -> Stream | None:

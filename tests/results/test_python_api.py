@@ -1,0 +1,58 @@
+"""What a notebook asks: every name on TAB, a table of all runs, and one figure."""
+
+import subprocess
+import sys
+
+import pytest
+
+import kvsim
+from kvsim.plumbing.errors import InputError
+from kvsim.report.figures import FIGURES
+
+
+@pytest.fixture(scope="module")
+def result() -> kvsim.Result:
+    table = {
+        "model": {"name": "opt-125m"},
+        "device": {"name": "a100-40gb"},
+        "memory": {"kv_cache_tokens": 4096},
+        "allocator": [{"kind": "max-buffer"}, {"kind": "paged"}],
+        "workload": {
+            "kind": "synthetic",
+            "num_requests": 30,
+            "arrivals": {"kind": "poisson", "rate_per_s": 50},
+            "prompt": {"kind": "fixed", "tokens": 100},
+            "output": {"kind": "fixed", "tokens": 50},
+        },
+    }
+    return kvsim.simulate(table)
+
+
+def test_dir_lists_the_api_before_anything_of_it_is_imported() -> None:
+    code = "import kvsim; print(*dir(kvsim))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) >= {"simulate", "Scenario", "figure", "progress", "Result"}
+
+
+def test_the_table_of_a_result_has_a_row_a_run_and_the_summarys_numbers(
+    result: kvsim.Result,
+) -> None:
+    table = result.table()
+    assert list(table.index) == ["max-buffer", "paged"]
+    paged = result["paged"].summary
+    assert table.loc["paged", "ttft_s.p99"] == paged.ttft_s.p99
+    assert table.loc["paged", "memory.time_mean.used"] == paged.memory.time_mean.used
+
+
+def test_a_figure_is_plotlys_own_and_names_its_runs(result: kvsim.Result) -> None:
+    figure = kvsim.figure(result, "ttft")
+    assert {trace.name for trace in figure.data if trace.name} >= {"max-buffer", "paged"}
+    assert figure.layout.showlegend
+
+
+def test_a_figure_that_is_not_there_is_named_with_those_that_are(result: kvsim.Result) -> None:
+    with pytest.raises(InputError, match="shares"):
+        kvsim.figure(result, "tfft")
+    with pytest.raises(InputError, match="nothing to draw"):
+        kvsim.figure(result, "tree")  # there is no radix tree
+    assert "tree" in FIGURES
