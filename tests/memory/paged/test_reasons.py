@@ -57,7 +57,7 @@ def scenario(
 
 
 @pytest.mark.parametrize(("model", "allocator", "reasons"), CASES, ids=NAMES)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(requests=streams())
 @unless_thrashing
 def test_the_tables_say_the_same_at_every_event(
