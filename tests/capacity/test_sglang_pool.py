@@ -22,7 +22,6 @@ from kvsim.cli import app
 from kvsim.device import named_device
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.radix.allocator import RadixAllocator
-from kvsim.memory.radix_hybrid.allocator import HybridAllocator
 from kvsim.model import ModelOptions
 from kvsim.model.weights import Weights
 from kvsim.plumbing.errors import InputError
@@ -222,10 +221,15 @@ def test_two_pools_are_simulated_as_they_are_sized(
     pools = size_sglang(model.build(), named_device("h100"), model, settings).pools
     assert isinstance(built, RadixAllocator)
     assert built.pool_tokens == pools.tokens
-    if isinstance(built, HybridAllocator):
-        assert built.part.pool == (pools.window_tokens or pools.states)
-        held = built.pool_tokens * built.token_bytes + built.part.pool * built.part.unit_bytes
-        assert 0 <= built.capacity_bytes - held <= max(built.token_bytes, built.part.unit_bytes)
+    if built.second.in_steps:
+        assert built.second.part.pool == (pools.window_tokens or pools.states)
+        held = (
+            built.pool_tokens * built.token_bytes
+            + built.second.part.pool * built.second.part.unit_bytes
+        )
+        assert (
+            0 <= built.capacity_bytes - held <= max(built.token_bytes, built.second.part.unit_bytes)
+        )
     else:
         assert built.max_sequences == pools.states
 

@@ -74,7 +74,7 @@ class HicacheRows(SglangRows):
 
     def memory(self, scheduler: Scheduler) -> dict[str, int]:
         assert isinstance(scheduler, HicacheScheduler)
-        return {**super().memory(scheduler), "host_used": scheduler.pages.host_used}
+        return {**super().memory(scheduler), "host_used": scheduler.pages.tree.host.used}
 
     def idle(self, scheduler: Scheduler, now_ps: int, *, stalled: bool) -> bool:
         assert isinstance(scheduler, HicacheScheduler)

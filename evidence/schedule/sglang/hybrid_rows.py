@@ -6,8 +6,8 @@ from typing import Any
 from evidence.schedule.sglang.rows import SglangRows
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.memory.radix.holds import slots_of
-from kvsim.memory.radix_hybrid.allocator import HybridAllocator
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
@@ -23,7 +23,7 @@ class HybridRows(SglangRows):
         super().planned(scheduler, plan, now_ps)
         if plan.empty:
             return
-        part = _hybrid(scheduler).part
+        part = _hybrid(scheduler).second.part
         self.rows[-1]["evicted2"] = part.evicted - self._evicted_units
         self._evicted_units = part.evicted
 
@@ -31,10 +31,10 @@ class HybridRows(SglangRows):
         return [slots_of(seq).agreed]
 
     def scheduled(self, scheduler: Scheduler, seq: Sequence) -> list[Any]:
-        return _hybrid(scheduler).progress(seq)
+        return _hybrid(scheduler).second.progress(seq)
 
     def memory(self, scheduler: Scheduler) -> dict[str, int]:
-        part = _hybrid(scheduler).part
+        part = _hybrid(scheduler).second.part
         return {
             **super().memory(scheduler),
             "used2": part.pool - part.available,
@@ -44,8 +44,8 @@ class HybridRows(SglangRows):
         }
 
 
-def _hybrid(scheduler: Scheduler) -> HybridAllocator:
+def _hybrid(scheduler: Scheduler) -> RadixAllocator:
     """The allocator of a recorded engine with two pools."""
     allocator = scheduler.allocator
-    assert isinstance(allocator, HybridAllocator)
+    assert isinstance(allocator, RadixAllocator)
     return allocator

@@ -3,16 +3,18 @@
 from kvsim.engine.hicache.storage import Storage
 from kvsim.engine.schedulers.sglang.admission import PrefillAdmission
 from kvsim.engine.schedulers.sglang.budget import Stop
-from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.memory.radix.allocator import RadixAllocator
+from kvsim.memory.radix.hicache.loads import HostLoads
 from kvsim.sequence import Sequence
 
 
 class HicacheAdmission(PrefillAdmission):
     """The pass of `PrefillAdmission`; what a request hits in host memory is loaded as it goes in.
 
-    storage: behind host memory; None: there is none.
+    loads: to the device. storage: behind host memory; None: there is none.
     """
 
+    loads: HostLoads
     storage: Storage | None = None
 
     def _passes_over(self, seq: Sequence) -> bool:
@@ -21,14 +23,14 @@ class HicacheAdmission(PrefillAdmission):
             return False
         if storage.passes_over(seq):
             return True
-        assert isinstance(allocator, HicacheAllocator)
+        assert isinstance(allocator, RadixAllocator)
         tokens = allocator.pin(seq) + allocator.slots(seq).host_hit
         allocator.unpin(seq)
         return storage.lost_match(seq, tokens)
 
     def _weigh(self, seq: Sequence, cached: int, *, first: bool) -> tuple[int, Stop | None]:
         allocator, budget = self._room, self._budget
-        assert isinstance(allocator, HicacheAllocator)
+        assert isinstance(allocator, RadixAllocator)
         host_hit = allocator.slots(seq).host_hit
         if host_hit:
             new_tokens = seq.num_tokens - cached
@@ -41,6 +43,6 @@ class HicacheAdmission(PrefillAdmission):
             now = budget.first_chunk(cached + host_hit, new_tokens, most)
             if now <= 0:  # refused before anything is loaded
                 return 0, Stop.OTHER
-            if allocator.load_back(seq):
+            if self.loads.load_back(seq):
                 return self._charge(seq, now, new_tokens)
         return super()._weigh(seq, cached, first=first)

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.connectors.lane import Lane
-from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.memory.radix.allocator import RadixAllocator
+from kvsim.memory.radix.hicache.loads import HostLoads
 from kvsim.memory.radix.node import HostLoad, HostWrite
 
 
@@ -33,11 +34,13 @@ class TierCopies:
     the last step submitted. waited_ps: how long that step waited for layers; blocked_ps: how long
     the scheduler waited in this pass.
 
-    link: its lanes count what was copied. blocked_total_ps, waited_total_ps: waited in all.
+    loads: what requests hit in host memory. link: its lanes count what was copied.
+    blocked_total_ps, waited_total_ps: waited in all.
     """
 
-    def __init__(self, allocator: HicacheAllocator, link: HostLink) -> None:
-        self._allocator = allocator
+    def __init__(self, allocator: RadixAllocator, link: HostLink) -> None:
+        self._backup = allocator.backup
+        self.loads = HostLoads(allocator)
         self.link = link
         self.journal: ConnectorJournal | None = None
         self.now_ps = self.gpu_ps = 0
@@ -46,7 +49,7 @@ class TierCopies:
         self._ready: list[int] = []  # when each layer of the next step's load is there
         self.waited_ps = self.blocked_ps = 0
         self.blocked_total_ps = self.waited_total_ps = 0
-        allocator.backup.write_now = self._write_now
+        self._backup.write_now = self._write_now
 
     # --- the scheduler's pass ---------------------------------------------------------------------
 
@@ -62,10 +65,10 @@ class TierCopies:
         while self._loads and self._loads[0][0] <= now_ps:
             for load in self._loads.popleft()[1]:
                 self._log("acks", ["l"])
-                self._allocator.loaded(load)
+                self.loads.ended(load)
 
     def _submit_writes(self) -> None:
-        write = self._allocator.backup.take()
+        write = self._backup.take()
         if write is not None:
             self._writes.append((self._write(write), write))
 
@@ -87,11 +90,11 @@ class TierCopies:
 
     def _acknowledge(self, write: HostWrite) -> None:
         self._log("acks", ["w", write.tokens, write.num])
-        self._allocator.backup.written(write)
+        self._backup.written(write)
 
     def submit_loads(self) -> None:
         """A batch is formed: what it loads is one copy, layer by layer."""
-        loads = self._allocator.take_loads()
+        loads = self.loads.take()
         if not loads:
             return
         tokens = sum(load.tokens for load in loads)
@@ -124,7 +127,8 @@ class TierCopies:
     @property
     def busy(self) -> bool:
         """Whether a copy is queued or under way."""
-        return bool(self._writes or self._loads or self._allocator.num_queued != (0, 0))
+        queued = self._backup.num_queued or self.loads.num_queued
+        return bool(self._writes or self._loads or queued)
 
     @property
     def next_ps(self) -> int | None:
@@ -135,7 +139,7 @@ class TierCopies:
     @property
     def in_flight(self) -> tuple[int, int]:
         """Number of nodes being written, and number of loads, including queued ones."""
-        nodes, loads = self._allocator.num_queued
+        nodes, loads = self._backup.num_queued, self.loads.num_queued
         nodes += sum(write.num for _, write in self._writes)
         return nodes, loads + sum(len(batch) for _, batch in self._loads)
 

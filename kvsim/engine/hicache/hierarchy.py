@@ -14,7 +14,7 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
 from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions
-from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.memory.radix.hicache.options import HicacheOptions
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S, PS_PER_US, ceil_div
@@ -45,7 +45,7 @@ class Hierarchy(NamedTuple):
             )
 
 
-def _contents(pages: HicacheAllocator, shared: Shared) -> StorageContents:
+def _contents(pages: RadixAllocator, shared: Shared) -> StorageContents:
     tokens = pages.page_tokens
     return shared.part(
         "allocator.hicache_storage_shared",
@@ -56,8 +56,9 @@ def _contents(pages: HicacheAllocator, shared: Shared) -> StorageContents:
 
 def check_hierarchy(scheduler: Scheduler) -> None:
     """Raise InputError where a hierarchical cache has another scheduler than SGLang's over it."""
-    hicache = isinstance(scheduler.allocator, HicacheAllocator)
-    if not hicache or isinstance(scheduler, HicacheScheduler):
+    allocator = scheduler.allocator
+    hosts = isinstance(allocator, RadixAllocator) and allocator.tree.host.tokens
+    if not hosts or isinstance(scheduler, HicacheScheduler):
         return
     if isinstance(scheduler, DecodingScheduler):  # of SGLang's, but one of two replicas
         raise InputError(

@@ -13,7 +13,7 @@ from kvsim.engine.schedulers.sglang.admission import Newcomer
 from kvsim.engine.schedulers.sglang.budget import Budget
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.engine.tier_books import TierBooks
-from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.results.tier_hits import TierHit
 from kvsim.sequence import Sequence
 
@@ -29,7 +29,7 @@ class HicacheScheduler(SglangScheduler):
     tier_books: TierBooks | None = None
     now_ps: int = 0
 
-    def __init__(self, allocator: HicacheAllocator, *rest: Any, **options: Any) -> None:
+    def __init__(self, allocator: RadixAllocator, *rest: Any, **options: Any) -> None:
         super().__init__(allocator, *rest, **options)
         self.pages = allocator
         self._arrived: list[Sequence] = []
@@ -124,7 +124,7 @@ class HicacheScheduler(SglangScheduler):
     def _admission(self, budget: Budget, ratio: float) -> HicacheAdmission:
         wishes = self._outputs.wishes
         admission = HicacheAdmission(self.room, budget, wishes, ratio, self._spans, cached=True)
-        admission.storage = self.storage
+        admission.loads, admission.storage = self.copies.loads, self.storage
         return admission
 
     def _compute_prompts(self, plan: Plan, more: int, taken: list[Newcomer]) -> None:

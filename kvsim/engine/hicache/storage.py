@@ -15,7 +15,7 @@ from kvsim.engine.hicache.retries import Retries
 from kvsim.engine.hicache.servers import StorageServer
 from kvsim.engine.hicache.settings import StorageSettings
 from kvsim.engine.hicache.storage_times import StorageTimes
-from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.memory.radix.hicache.fetched import hang
 from kvsim.memory.radix.node import HostLock, Node
 from kvsim.sequence import Sequence
@@ -31,7 +31,7 @@ class Storage:
 
     def __init__(
         self,
-        allocator: HicacheAllocator,
+        allocator: RadixAllocator,
         copies: TierCopies,
         times: StorageTimes,
         settings: StorageSettings,

@@ -6,12 +6,9 @@ from pydantic import Field, field_validator
 
 from kvsim.memory.options import MemorySpec, Removal
 from kvsim.memory.radix.allocator import RadixAllocator
-from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.memory.radix.hicache.options import HicacheOptions
 from kvsim.memory.radix_hybrid.build import StateFlags, WindowFlags, state_pools, window_pools
-from kvsim.memory.radix_hybrid.state_allocator import StateAllocator
 from kvsim.memory.radix_hybrid.strategy import StrategyFlag, resolved
-from kvsim.memory.radix_hybrid.window_allocator import WindowAllocator
 from kvsim.plumbing.errors import InputError
 
 # Kind of layers, what the keys of their pool have in their names, and what users call the layers.
@@ -112,7 +109,7 @@ class Radix(HicacheOptions):
         self._check_page(memory.capacity_bytes // token_bytes)
         if self.enable_hierarchical_cache:
             pool_tokens = memory.capacity_bytes // (token_bytes * self.page_size) * self.page_size
-            return HicacheAllocator(
+            return RadixAllocator(
                 memory.capacity_bytes,
                 token_bytes,
                 self.page_size,
@@ -143,7 +140,7 @@ class Radix(HicacheOptions):
                 "leave one of the two out",
             )
 
-    def _over_windows(self, memory: MemorySpec) -> WindowAllocator:
+    def _over_windows(self, memory: MemorySpec) -> RadixAllocator:
         pools = window_pools(memory, self.page_size, self.swa_full_tokens_ratio)
         self._check_page(pools.tokens)
         flags = WindowFlags(
@@ -154,7 +151,7 @@ class Radix(HicacheOptions):
         )
         return pools.over_windows(memory, flags)
 
-    def _over_states(self, memory: MemorySpec) -> StateAllocator:
+    def _over_states(self, memory: MemorySpec) -> RadixAllocator:
         pools = state_pools(memory, self.page_size, self.max_mamba_cache_size)
         self._check_page(pools.tokens)
         overlaps = memory.hash_lag > 0

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from kvsim.memory.radix.leaves import HostLeaves
 from kvsim.memory.radix.node import HostLock, Node
+from kvsim.plumbing.errors import InputError
 
 
 class RadixHost:
@@ -74,3 +75,15 @@ class RadixHost:
             upper.load.nodes.append(upper)
         if upper.on_device and upper.on_host:
             self.list_duplicate(upper)
+
+
+def out_of_host(host: RadixHost) -> InputError:
+    """What SGLang ends with where neither memory can evict anything."""
+    return InputError(
+        "host memory is full of what is being written to the storage, and the device cannot "
+        "evict what that belongs to: SGLang 0.5.23 ends with an error here",
+        where="allocator.hicache_write_policy",
+        value="write_back",
+        limit=f"{host.tokens} tokens of host memory",
+        remedy="raise hicache_ratio, or take write_through",
+    )

@@ -11,8 +11,10 @@
 from typing import NamedTuple
 
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.radix_hybrid.allocator import TokenPool
-from kvsim.memory.radix_hybrid.state_allocator import StateAllocator
+from kvsim.memory.radix.allocator import RadixAllocator
+from kvsim.memory.radix.second_memory import SecondMemory
+from kvsim.memory.radix_hybrid.held_states import HeldStates
+from kvsim.memory.radix_hybrid.held_windows import HeldWindows
 from kvsim.memory.radix_hybrid.states import StatePart
 from kvsim.memory.radix_hybrid.strategy import (
     STATES_RATIO,
@@ -21,7 +23,6 @@ from kvsim.memory.radix_hybrid.strategy import (
     states_by_ratio,
 )
 from kvsim.memory.radix_hybrid.tracking import TrackingGrid
-from kvsim.memory.radix_hybrid.window_allocator import WindowAllocator
 from kvsim.memory.radix_hybrid.windows import WindowPart
 from kvsim.plumbing.errors import InputError
 
@@ -53,17 +54,26 @@ class TwoPools(NamedTuple):
     units: int
     unit_bytes: int
 
-    def _pages(self, memory: MemorySpec, page_size: int, *, caching: bool) -> TokenPool:
-        return TokenPool(
+    def _allocator(
+        self,
+        memory: MemorySpec,
+        page_size: int,
+        second: SecondMemory,
+        *,
+        caching: bool,
+        max_sequences: int | None = None,
+    ) -> RadixAllocator:
+        return RadixAllocator(
             memory.capacity_bytes,
             self.token_bytes,
             page_size,
-            self.tokens,
-            memory.hash_lag,
-            caching,
+            caching=caching,
+            max_sequences=max_sequences,
+            pool_tokens=self.tokens,
+            second=second,
         )
 
-    def over_windows(self, memory: MemorySpec, flags: WindowFlags) -> WindowAllocator:
+    def over_windows(self, memory: MemorySpec, flags: WindowFlags) -> RadixAllocator:
         """The allocator of pages and windows; InputError if no request could be served."""
         window = max(group.window_tokens or 0 for group in memory.layout.groups)
         if window + flags.page_size >= self.units:
@@ -77,15 +87,17 @@ class TwoPools(NamedTuple):
         part = WindowPart(self.units, self.unit_bytes, window, flags.page_size)
         depth = 1 + memory.hash_lag
         in_flight = memory.max_in_flight_tokens
-        return WindowAllocator(
-            self._pages(memory, flags.page_size, caching=flags.caching),
+        second = HeldWindows(
             part,
+            lag=memory.hash_lag,
             interval=flags.interval,
             chunk=None if in_flight is None else in_flight // depth,
             drops_locks=flags.drops_locks,
+            caching=flags.caching,
         )
+        return self._allocator(memory, flags.page_size, second, caching=flags.caching)
 
-    def over_states(self, memory: MemorySpec, flags: StateFlags) -> StateAllocator:
+    def over_states(self, memory: MemorySpec, flags: StateFlags) -> RadixAllocator:
         """The allocator of pages and states; InputError if no request could be served."""
         strategy = flags.strategy if flags.caching else "no_buffer"
         lag = memory.hash_lag
@@ -117,11 +129,20 @@ class TwoPools(NamedTuple):
                 remedy="raise it, or give the pool more memory",
             )
         most = flags.most_on_path
-        return StateAllocator(
-            self._pages(memory, flags.page_size, caching=flags.caching),
+        second = HeldStates(
             StatePart(self.units, self.unit_bytes, None if most < 0 else most),
-            grid=None if strategy == "no_buffer" else TrackingGrid(flags.page_size, flags.interval),
+            flags.page_size,
+            lag=lag,
+            tracking=None
+            if strategy == "no_buffer"
+            else TrackingGrid(flags.page_size, flags.interval),
             lazily=lazily,
+        )
+        return self._allocator(
+            memory,
+            flags.page_size,
+            second,
+            caching=flags.caching,
             max_sequences=self.units // each,
         )
 

@@ -26,7 +26,7 @@ from kvsim.engine.hicache.contents import StorageContents
 from kvsim.engine.hicache.copies import HostLink, TierCopies
 from kvsim.engine.hicache.settings import StorageSettings
 from kvsim.engine.hicache.storage import Storage
-from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
@@ -59,7 +59,7 @@ class Replay:
     def __init__(self, case: dict[str, Any]) -> None:
         threshold = None if case["writes_back"] else NEVER
         host_tokens = case["host_tokens"]
-        self.pool = HicacheAllocator(
+        self.pool = RadixAllocator(
             10**4, 1, PAGE, host_tokens=host_tokens, write_threshold=threshold
         )
         link = HostLink(Lane(0, 10**12), Lane(0, 10**12), 1, 1, 1)

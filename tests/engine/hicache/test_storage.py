@@ -12,7 +12,7 @@ from kvsim.engine.hicache.contents import StorageContents
 from kvsim.engine.hicache.copies import HostLink, TierCopies
 from kvsim.engine.hicache.settings import StorageSettings
 from kvsim.engine.hicache.storage import Storage
-from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.memory.radix.hicache.options import PrefetchPolicy
 from kvsim.request import Request
 from kvsim.sequence import Sequence
@@ -45,7 +45,7 @@ class Bench:
 
     def __init__(self, policy: PrefetchPolicy, passes: int = 8) -> None:
         link = HostLink(Lane(0, 10**12), Lane(0, 10**12), 1, 1, 1)
-        self.pool = HicacheAllocator(400, 1, PAGE, host_tokens=40, write_threshold=1)
+        self.pool = RadixAllocator(400, 1, PAGE, host_tokens=40, write_threshold=1)
         self.copies = TierCopies(self.pool, link)
         self.times, self.contents = Times(), StorageContents(PAGE)
         settings = StorageSettings(policy, PAGE, 10**9, 0, passes, 8)

@@ -4,8 +4,8 @@ tree, filled by hand, gave what these tests expect.
 
 import pytest
 
+from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.memory.radix.content import Content
-from kvsim.memory.radix.hicache.allocator import HicacheAllocator
 from kvsim.memory.radix.hicache.fetched import hang
 
 
@@ -20,7 +20,7 @@ def test_what_was_brought_meets_what_the_device_alone_has(
     writes_back: bool, new: int, taken: int
 ) -> None:
     threshold = None if writes_back else 2
-    pool = HicacheAllocator(400, 1, 4, host_tokens=40, write_threshold=threshold)
+    pool = RadixAllocator(400, 1, 4, host_tokens=40, write_threshold=threshold)
     tree, content = pool.tree, Content(((0, 30),))
     pool.free -= 8
     tree.insert(content, 8)

@@ -15,7 +15,7 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.sglang.queue import Inbox, SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.radix.hicache.allocator import HicacheAllocator
+from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.plumbing.errors import InputError
 
 # Flags of the server that other tables have.
@@ -123,6 +123,6 @@ class Sglang(SchedulerOptions):
             "conservativeness": self.schedule_conservativeness,
             "mixed": self.enable_mixed_chunk,
         }
-        if isinstance(allocator, HicacheAllocator):
+        if isinstance(allocator, RadixAllocator) and allocator.tree.host.tokens:
             return HicacheScheduler(allocator, max_model_len, policies, queue, **settings)
         return SglangScheduler(allocator, max_model_len, policies, queue, **settings)

@@ -1,5 +1,5 @@
-"""Pages and a radix tree beside a pool of recurrent states (0.5.23: mem_cache/memory_pool.py,
-allocation.py, components/mamba.py).
+"""Recurrent states of the sequences over a radix tree (mem_cache/memory_pool.py, allocation.py,
+components/mamba.py, SGLang 0.5.23).
 
 A sequence computes on a state of its own, copied from the tree's where it hits one. Where nothing
 but that is kept (`no_buffer`), a copy is filed at each end of a chunk, of the prompt and of the
@@ -9,12 +9,13 @@ runs on, and what is filed ends there.
 
 from collections import deque
 from collections.abc import Callable
+from typing import ClassVar
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.allocator import Admission, Demand
 from kvsim.memory.radix.holds import Slots, slots_of
-from kvsim.memory.radix_hybrid.allocator import Deadlines, HybridAllocator, TokenPool
+from kvsim.memory.radix.second_memory import Deadlines, SecondMemory
+from kvsim.memory.radix.second_pool import Places
 from kvsim.memory.radix_hybrid.states import StatePart
 from kvsim.memory.radix_hybrid.tracking import TrackingGrid
 from kvsim.plumbing.errors import InvariantError
@@ -32,27 +33,30 @@ class Boundary:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class StateAllocator(HybridAllocator):
-    """grid: where states can be kept aside; None: nowhere (no_buffer). lazily: a second slot for
-    that is taken only while it is written.
+class HeldStates(SecondMemory):
+    """tracking: where states can be kept aside; None: nowhere (no_buffer). lazily: a second slot
+    for that is taken only while it is written.
     """
+
+    in_steps: ClassVar[bool] = True
+    pinned_first: ClassVar[bool] = True
 
     def __init__(
         self,
-        pool: TokenPool,
         part: StatePart,
+        page_size: int,
         *,
-        grid: TrackingGrid | None,
+        lag: int,
+        tracking: TrackingGrid | None,
         lazily: bool,
-        max_sequences: int,
     ) -> None:
-        tokens = 1 if grid is None else grid.tokens
-        super().__init__(pool, part, grid=tokens, max_sequences=max_sequences)
-        self._grid = grid
+        grid = 1 if tracking is None else tracking.tokens
+        super().__init__(part, page_size, grid=grid, lag=lag)
+        self._tracking = tracking
         self._lazily = lazily
         self._slots_each = 1
-        if grid is not None:
-            self._slots_each += 1 if lazily else 1 + pool.lag
+        if tracking is not None:
+            self._slots_each += 1 if lazily else 1 + lag
         self._to_track = Deadlines()
         self._boundary: Boundary | None = None  # of the step that is being scheduled
         self._rides = False
@@ -60,73 +64,60 @@ class StateAllocator(HybridAllocator):
 
     # --- slots ---------------------------------------------------------------------------------
 
-    def _own_units(self, seq: Sequence, slots: Slots) -> int:
+    def own_units(self, seq: Sequence, slots: Slots) -> int:
         return slots.states
 
-    def _part_fits(self, seq: Sequence, tokens: int) -> bool:
-        return self._slots_each - slots_of(seq).states <= self.part.available
+    def fits(self, slots: Slots, tokens: int) -> bool:
+        return self._slots_each - slots.states <= self.part.available
 
     def _take_slots(self, slots: Slots, num: int) -> None:
-        self._make_part_room(num)
+        self._make_room(num)
         slots.states += num
         self.part.free -= num
         if self.part.free < 0:
             raise InvariantError(f"states take {-self.part.free} slots more than are free")
 
-    def pin(self, seq: Sequence) -> int:
-        cached = super().pin(seq)
-        if cached:
-            self._take_slots(slots_of(seq), 1)
-        return cached
+    def pinned(self, slots: Slots) -> None:
+        if slots.protected:
+            self._take_slots(slots, 1)
 
-    def unpin(self, seq: Sequence) -> None:
-        slots = slots_of(seq)
+    def unpinned(self, slots: Slots) -> None:
         self.part.free += slots.states
         slots.states = 0
-        super().unpin(seq)
 
     def begin_prefill(self, chunked: Sequence | None, newcomers: list[Sequence]) -> None:
-        need = sum(self._slots_each - slots_of(seq).states for seq in newcomers)
-        self._make_part_room(need)
+        self._make_room(sum(self._slots_each - slots_of(seq).states for seq in newcomers))
 
-    def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
-        admission = super().admit(seq, demand)
-        if admission is not None:
-            slots = slots_of(seq)
-            self._take_slots(slots, self._slots_each - slots.states)
-        return admission
+    def admitted(self, slots: Slots) -> None:
+        self._take_slots(slots, self._slots_each - slots.states)
 
     # --- tracking ------------------------------------------------------------------------------
 
-    def _grow(self, seq: Sequence, slots: Slots, num_tokens: int) -> None:
-        begin = slots.tokens
-        super()._grow(seq, slots, num_tokens)
-        if self._grid is not None:
-            tracked = self._grid.in_chunk(begin, num_tokens, slots.branch)
+    def grown(self, slots: Slots, begin: int, end: int) -> None:
+        if self._tracking is not None:
+            tracked = self._tracking.in_chunk(begin, end, slots.branch)
             if tracked is not None:
                 slots.tracked = tracked
 
-    def join(self, seq: Sequence, num_tokens: int) -> None:
-        super().join(seq, num_tokens)
-        if self._grid is not None:
-            self._to_track.add(seq, self._grid.after(num_tokens) - 1)
+    def joined(self, seq: Sequence, slots: Slots) -> None:
+        if self._tracking is not None:
+            self._to_track.add(seq, self._tracking.after(slots.joined) - 1)
 
-    def steps_that_fit(self, limit: int) -> int:
-        limit = super().steps_that_fit(limit)
+    def steps_alike(self, limit: int) -> int:
         if not self._lazily or not limit:
             return limit
         if any(boundary is not None for boundary in self._in_flight):
             return 0
-        clock = self._to_track.next(self._live_decoder)
+        clock = self._to_track.next()
         return limit if clock is None else max(0, min(limit, clock - self._decoders.clock))
 
     def begin_decode(self, stopping: list[Sequence], *, unreturned: int, rides: bool) -> None:
         super().begin_decode(stopping, unreturned=unreturned, rides=rides)
-        grid, clock = self._grid, self._decoders.clock
+        grid, clock = self._tracking, self._decoders.clock
         if grid is None:
             return
         boundary = Boundary()
-        for seq in self._to_track.due(clock, self._live_decoder):
+        for seq in self._to_track.due(clock):
             slots = slots_of(seq)
             reached = seq.base + clock + 1
             boundary.reached.append((seq, slots, reached))
@@ -180,7 +171,7 @@ class StateAllocator(HybridAllocator):
         """After how many tokens of a running sequence a state is kept aside, as far as is known
         when the step under way has just been scheduled; None: none is.
         """
-        slots = self._live_slots(seq)
+        slots = self._live[seq]
         if seq.decoding:
             return self._tracked(slots, seq.base + self._decoders.clock - 1 - self._unreturned)
         if slots.joined >= 0:
@@ -189,7 +180,7 @@ class StateAllocator(HybridAllocator):
 
     def _tracked(self, slots: Slots, returned: int) -> int | None:
         """The same once `returned` of its slots have been computed."""
-        grid = self._grid
+        grid = self._tracking
         if grid is None or self._lazily or slots.joined < 0:
             return slots.tracked
         reached = grid.before(returned)
@@ -199,30 +190,30 @@ class StateAllocator(HybridAllocator):
 
     # --- what is filed -------------------------------------------------------------------------
 
-    def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
-        if not self.keeps_prefixes:
-            return
-        slots = self._live_slots(seq)
-        if self._grid is not None:
+    def to_file(self, slots: Slots, tokens: int) -> int | None:
+        if self._tracking is not None:
             if slots.tracked is None:
-                return
-            num_tokens = min(num_tokens, slots.tracked)
+                return None
+            tokens = min(tokens, slots.tracked)
         if not self.part.free and self._lazily:
             self._holds.let_go_of_part(slots)  # it was copied long since
-        self._make_part_room(1)
+        self._make_room(1)
         if not self.part.free:
-            raise InvariantError(f"no slot is left for a state of {seq}")
-        places = self._file(seq, slots, num_tokens)
+            raise InvariantError("no slot is left for the state of a checkpoint")
+        return tokens
+
+    def filed(self, slots: Slots, places: Places, tokens: int) -> None:
         self.part.free -= places.adopted
         slots.tracked = None
 
-    def _file_finished(self, seq: Sequence, slots: Slots) -> None:
-        upto: int | None = slots.tokens
-        if self._grid is not None:
-            upto = self._tracked(slots, min(slots.tokens, seq.final_tokens))
-        if upto:
-            slots.states -= self._file(seq, slots, upto).adopted
+    def to_file_last(self, seq: Sequence, slots: Slots) -> int | None:
+        if self._tracking is None:
+            return slots.tokens
+        return self._tracked(slots, min(slots.tokens, seq.final_tokens)) or None
 
-    def _part_split(self, empty: int) -> tuple[int, int, int]:
+    def filed_last(self, slots: Slots, places: Places) -> None:
+        slots.states -= places.adopted
+
+    def shares(self, empty: int, over: int) -> tuple[int, int, int]:
         part = self.part
         return part.pool - part.free - part.evictable - part.locked, 0, 0

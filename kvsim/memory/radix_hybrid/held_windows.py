@@ -1,47 +1,57 @@
-"""Pages and a radix tree beside a pool of sliding windows (0.5.23: mem_cache/common.py,
-allocator/swa.py, components/swa.py).
+"""Sliding windows of the sequences over a radix tree (mem_cache/common.py, allocator/swa.py,
+components/swa.py, SGLang 0.5.23).
 
 Each token takes a slot in both pools. A sequence gives its slots of the windows' pool back some
 time after the window has left them; what the tree has of them goes by its own order of use.
 """
 
+from typing import ClassVar
+
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.allocator import Growth
 from kvsim.memory.prefix_room import WindowRoom
 from kvsim.memory.radix.holds import Slots, slots_of
-from kvsim.memory.radix_hybrid.allocator import Deadlines, HybridAllocator, TokenPool
+from kvsim.memory.radix.second_memory import Deadlines, SecondMemory
+from kvsim.memory.radix.second_pool import Places
 from kvsim.memory.radix_hybrid.windows import WindowPart
 from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class WindowAllocator(HybridAllocator):
+class HeldWindows(SecondMemory):
     """interval: slots are given back once so many have left the window. chunk: most tokens of a
     chunk of a prompt; None: prompts are whole. drops_locks: a sequence that decoded a window's
-    worth no longer holds the windows of its prompt.
+    worth no longer holds the windows of its prompt. caching: a tree keeps prefixes.
     """
+
+    in_steps: ClassVar[bool] = True
+    pinned_first: ClassVar[bool] = True
 
     def __init__(
         self,
-        pool: TokenPool,
         part: WindowPart,
         *,
+        lag: int,
         interval: int,
         chunk: int | None,
         drops_locks: bool,
+        caching: bool,
     ) -> None:
-        page_size, caching = pool.page_size, pool.caching
-        super().__init__(pool, part, grid=page_size, max_sequences=None)
+        super().__init__(part, part.page, grid=part.page, lag=lag)
         self._windows = part
         self._interval = interval
         self._chunk = chunk or 0
         self._drops_locks = drops_locks
+        self._caching = caching
         # What ends at a whole page has a window before it then.
-        self._tail_kept = max(part.tail, page_size) if caching else part.window
+        self._tail_kept = max(part.tail, part.page) if caching else part.window
         self._to_give = Deadlines()
         self._to_drop = Deadlines()
+
+    def _whole(self, tokens: int) -> int:
+        return tokens - tokens % self._page
 
     # --- room ----------------------------------------------------------------------------------
 
@@ -52,76 +62,52 @@ class WindowAllocator(HybridAllocator):
     def _windows_available(self) -> int:
         return self._windows.available
 
-    def tokens_for_step(self) -> int:
-        return min(self.available_tokens(), self._windows.available)
+    def units_of(self, tokens: int) -> int:
+        return tokens
 
-    def make_room(self, tokens: int) -> None:
-        super().make_room(tokens)
-        self._make_part_room(tokens)
+    def room(self, tokens: int) -> int:
+        return min(tokens, self._windows.available)
 
-    def _take(self, tokens: int) -> None:
-        super()._take(tokens)
-        self._take_windows(tokens)
-
-    def _take_decoded(self, tokens: int) -> None:
-        super()._take_decoded(tokens)
-        self._take_windows(tokens)
-
-    def _take_windows(self, tokens: int) -> None:
+    def take(self, tokens: int) -> None:
         self._windows.free -= tokens
         if self._windows.free < 0:
             raise InvariantError(f"windows take {-self._windows.free} slots more than are free")
 
-    def progress(self, seq: Sequence) -> list[int | None]:
-        return [slots_of(seq).cursor]
+    def fits(self, slots: Slots, tokens: int) -> bool:
+        return tokens - slots.protected <= self._windows.available
 
-    def _own_units(self, seq: Sequence, slots: Slots) -> int:
+    def head_fits(self, missing: int) -> bool:
+        window = ceil_div(self._windows.window, self._page) * self._page
+        return min(missing, window) <= self._windows.available
+
+    def own_units(self, seq: Sequence, slots: Slots) -> int:
         return self._decoders.granted(seq, slots) - slots.own_from
 
-    def _part_fits(self, seq: Sequence, tokens: int) -> bool:
-        return self._pages(tokens) - slots_of(seq).protected <= self._windows.available
-
-    def _head_fits(self, head: Sequence) -> bool:
-        hit = self._holds.hit(head)
-        missing = self._pages(head.num_tokens) - hit.tokens
-        most = min(missing, self._pages(self._windows.window))
-        return most <= self._windows.available and super()._head_fits(head)
-
-    def steps_that_fit(self, limit: int) -> int:
-        pages = self.tokens_for_step() // self.page_tokens
-        return self._decoders.steps_within(pages, limit)
-
-    def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
-        granted = self._decoders.granted(seq, self._live[seq])
-        if self._pages(num_tokens) - granted > self._windows.available:
-            return None
-        if not seq.decoding:
-            slots_of(seq).chunks += 1
-        return super().extend(seq, num_tokens, turns_before=turns_before)
+    def progress(self, seq: Sequence) -> list[int | None]:
+        return [slots_of(seq).cursor]
 
     # --- what is given back --------------------------------------------------------------------
 
     def begin_prefill(self, chunked: Sequence | None, newcomers: list[Sequence]) -> None:
-        if chunked is None or self.keeps_prefixes:
+        if chunked is None or self._caching:
             return
         slots = slots_of(chunked)
         start = slots.tokens
-        if self._lag:
+        if self.lag:
             if slots.chunks < 1:  # the chunk before it may still be computed
                 return
             start -= self._chunk
         self._give(slots, start)
 
-    def join(self, seq: Sequence, num_tokens: int) -> None:
-        super().join(seq, num_tokens)
-        self._to_give.add(seq, slots_of(seq).cursor + self._interval + self._windows.window)
+    def joined(self, seq: Sequence, slots: Slots) -> None:
+        self._to_give.add(seq, slots.cursor + self._interval + self._windows.window)
         if self._drops_locks:
-            self._to_drop.add(seq, num_tokens + self._windows.window)
+            self._to_drop.add(seq, slots.joined + self._windows.window)
 
     def begin_decode(self, stopping: list[Sequence], *, unreturned: int, rides: bool) -> None:
         super().begin_decode(stopping, unreturned=unreturned, rides=rides)
         clock, late = self._decoders.clock, []
-        for seq in self._to_give.due(clock - unreturned, self._live_decoder):
+        for seq in self._to_give.due(clock - unreturned):
             slots = slots_of(seq)
             computed = seq.base + clock
             if computed == slots.joined:  # its prompt may still be computed
@@ -143,7 +129,7 @@ class WindowAllocator(HybridAllocator):
         ending = ((seq, slots_of(seq)) for seq in stopping if slots_of(seq).joined >= 0)
         window = self._windows.window
         ended = [seq for seq, slots in ending if slots.tokens - slots.joined >= window]
-        for seq in (*self._to_drop.due(clock, self._live_decoder), *ended):
+        for seq in (*self._to_drop.due(clock), *ended):
             if slots_of(seq).mark:
                 self._holds.let_go_of_part(slots_of(seq))
 
@@ -156,7 +142,7 @@ class WindowAllocator(HybridAllocator):
         due = slots.cursor + self._interval + self._windows.window
         if slots.cursor < slots.protected:
             return due  # then the cursor moves, whether or not a page is free by it
-        return max(due, slots.cursor + self.page_tokens + self._tail_kept)
+        return max(due, slots.cursor + self._page + self._tail_kept)
 
     def _give(self, slots: Slots, returned: int) -> None:
         """A sequence of which so many slots count gives those of its windows back that are behind
@@ -171,33 +157,30 @@ class WindowAllocator(HybridAllocator):
 
     # --- what is filed -------------------------------------------------------------------------
 
-    def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
-        if not self.keeps_prefixes:
-            return
-        slots = self._live_slots(seq)
-        upto, branch = self._upto(slots, num_tokens)
+    def to_file(self, slots: Slots, tokens: int) -> int | None:
+        upto = self._upto(slots, tokens)
         self._give(slots, upto - 1)
-        self._file_windows(seq, slots, upto)
-        if branch:
+        return upto
+
+    def filed(self, slots: Slots, places: Places, tokens: int) -> None:
+        self.filed_last(slots, places)
+        if places.begin < slots.branch <= tokens:
             slots.branch = 0
-            self._give(slots, num_tokens - 1)
+            self._give(slots, tokens - 1)
 
-    def _file_finished(self, seq: Sequence, slots: Slots) -> None:
-        self._file_windows(seq, slots, self._upto(slots, slots.tokens)[0])
+    def to_file_last(self, seq: Sequence, slots: Slots) -> int | None:
+        return self._upto(slots, slots.tokens)
 
-    @staticmethod
-    def _upto(slots: Slots, tokens: int) -> tuple[int, bool]:
-        """How much of its first `tokens` tokens is filed, and whether it ends where paths part."""
-        if slots.protected < slots.branch <= tokens:
-            return slots.branch, True
-        return tokens, False
-
-    def _file_windows(self, seq: Sequence, slots: Slots, upto: int) -> None:
-        before = slots.own_from
-        places = self._file(seq, slots, upto)
+    def filed_last(self, slots: Slots, places: Places) -> None:
+        before = max(places.begin, places.cursor)
         self._windows.free += slots.own_from - before - places.adopted
 
-    def _part_split(self, empty: int) -> tuple[int, int, int]:
+    @staticmethod
+    def _upto(slots: Slots, tokens: int) -> int:
+        """How much of its first `tokens` tokens is filed: up to where paths part, if they do."""
+        return slots.branch if slots.protected < slots.branch <= tokens else tokens
+
+    def shares(self, empty: int, over: int) -> tuple[int, int, int]:
         part = self._windows
         own = part.pool - part.free - part.evictable - part.locked
-        return own - empty - self._over, empty, self._over
+        return own - empty - over, empty, over

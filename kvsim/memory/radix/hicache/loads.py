@@ -1,0 +1,65 @@
+"""What waiting requests hit in host memory comes back to the device."""
+
+from kvsim.memory.radix.allocator import RadixAllocator
+from kvsim.memory.radix.node import HostLoad
+from kvsim.sequence import Sequence
+
+FEWEST_LOADED = 10  # tokens: shorter hits in host memory are computed again (0.5.23)
+
+
+class HostLoads:
+    """Loads of one allocator. num_queued: those not submitted yet."""
+
+    def __init__(self, allocator: RadixAllocator) -> None:
+        self._allocator = allocator
+        self._tree = allocator.tree
+        self._queued: list[HostLoad] = []
+
+    @property
+    def num_queued(self) -> int:
+        return len(self._queued)
+
+    def load_back(self, seq: Sequence) -> int:
+        """Take slots for all that a pinned `seq` hits in host memory, and queue the copy; nothing
+        if it is short, or if evicting makes too little room. What another load of this pass brings
+        is on the device already. Returns how many tokens are on the device for it.
+        """
+        allocator, tree = self._allocator, self._tree
+        slots = allocator.slots(seq)
+        tokens, anchor = slots.host_hit, slots.anchor
+        slots.host_hit = 0
+        if tokens < FEWEST_LOADED or anchor is None:
+            return 0
+        tree.hold(anchor)
+        allocator.make_room(tokens)
+        if allocator.free < tokens:
+            tree.let_go(anchor)
+            return 0
+        load = HostLoad(anchor, tokens)
+        node = anchor
+        while not node.on_device:
+            load.nodes.append(node)
+            node = node.above
+        for node in reversed(load.nodes):
+            node.load = load
+            tree.promote(node)
+            if tree.keeper is not None:
+                tree.keeper.brought(node, seq.id)
+        load.host_lock = tree.host.lock(anchor)
+        allocator.extend_pin(seq, anchor, tokens)
+        slots.loaded = tokens
+        self._queued.append(load)
+        return tokens
+
+    def take(self) -> list[HostLoad]:
+        """All loads queued since the last call, which are one copy."""
+        loads, self._queued = self._queued, []
+        return loads
+
+    def ended(self, load: HostLoad) -> None:
+        """The scheduler takes note that a load has ended."""
+        for node in load.nodes:  # from the anchor upwards
+            node.load = None
+            self._tree.host.list_duplicate(node)
+        self._tree.release_host(load.host_lock)
+        self._tree.let_go(load.anchor)

@@ -1,0 +1,197 @@
+"""What sequences hold of a radix tree's second pool, and when they take it and give it back.
+`SecondMemory` itself is of a tree without one; its heirs hold windows or recurrent states.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import ClassVar
+
+from mypy_extensions import mypyc_attr
+
+from kvsim.memory.prefix_room import WindowRoom
+from kvsim.memory.radix.decoders import RadixDecoders
+from kvsim.memory.radix.holds import Holds, Slots
+from kvsim.memory.radix.second_pool import NoSecondPool, Places, SecondPool
+from kvsim.sequence import Sequence
+
+
+def decodes_still(seq: Sequence, order: int) -> bool:
+    """Whether `seq` has decoded since it was given its `order`."""
+    return seq.decoding and seq.order == order
+
+
+class Deadlines:
+    """The clocks at which decoding sequences must be visited."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Sequence]] = []
+
+    def add(self, seq: Sequence, slots: int) -> None:
+        """Visit `seq` once it has `slots` slots."""
+        heappush(self._heap, (slots - seq.base, seq.order, seq))
+
+    def next(self) -> int | None:
+        """The clock of the first deadline of a sequence that still decodes; None without one."""
+        heap = self._heap
+        while heap and not decodes_still(heap[0][2], heap[0][1]):
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def due(self, clock: int) -> list[Sequence]:
+        """Remove and return the sequences with deadlines up to `clock`, in running order."""
+        heap, found = self._heap, []
+        while heap and heap[0][0] <= clock:
+            _, order, seq = heappop(heap)
+            if decodes_still(seq, order):
+                found.append(seq)
+        return sorted(found, key=lambda seq: seq.order)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SecondMemory:
+    """part: the pool, and what the tree holds of it. grid: see `Holds`. lag: 1 if a step is
+    scheduled before the one before it has returned, else 0.
+
+    in_steps: decode steps are taken one by one, each begun by `begin_decode`; they visit only
+    sequences with a deadline in it. pinned_first: a sequence that nobody pinned is pinned for the
+    test of its admission, which counts as a use.
+    """
+
+    in_steps: ClassVar[bool] = False
+    pinned_first: ClassVar[bool] = False
+
+    def __init__(self, part: SecondPool, page_size: int, *, grid: int = 1, lag: int = 0) -> None:
+        self.part = part
+        self.grid = grid
+        self.lag = lag
+        self._page = page_size
+        self._unreturned = lag  # steps in flight at the start of the step being scheduled
+
+    def attach(
+        self,
+        decoders: RadixDecoders,
+        holds: Holds,
+        live: dict[Sequence, Slots],
+        make_room: Callable[[int], None],
+    ) -> None:
+        """The allocator's decoding sequences, holds and live sequences; make_room: evicts content
+        of this pool until so many units are free. Called once, before anything runs.
+        """
+        self._decoders, self._holds, self._live = decoders, holds, live
+        self._make_room = make_room
+
+    # --- room ----------------------------------------------------------------------------------
+
+    @property
+    def windows(self) -> WindowRoom | None:
+        """See `PrefixRoom.windows`."""
+        return None
+
+    def units_of(self, tokens: int) -> int:
+        """Units to be free so that `tokens` tokens can be allocated."""
+        return 0
+
+    def room(self, tokens: int) -> int:
+        """How many of `tokens` available slots can be allocated as far as this pool allows it."""
+        return tokens
+
+    def take(self, tokens: int) -> None:
+        """`tokens` slots were allocated."""
+        return
+
+    def fits(self, slots: Slots, tokens: int) -> bool:
+        """Whether there is room for a waiting, pinned sequence of `tokens` tokens, in whole
+        pages.
+        """
+        return True
+
+    def head_fits(self, missing: int) -> bool:
+        """Whether there is room for a waiting sequence that lacks so many tokens, or never was."""
+        return True
+
+    def steps_alike(self, limit: int) -> int:
+        """For how many decode steps, at most `limit`, there is room for their states."""
+        return limit
+
+    # --- the life of a sequence ----------------------------------------------------------------
+
+    def pinned(self, slots: Slots) -> None:
+        """A waiting sequence locked its hits, of which there may be none."""
+        return
+
+    def unpinned(self, slots: Slots) -> None:
+        """It will unlock them."""
+        return
+
+    def begin_prefill(self, chunked: Sequence | None, newcomers: list[Sequence]) -> None:
+        """See `PrefixRoom.begin_prefill`."""
+        return
+
+    def admitted(self, slots: Slots) -> None:
+        """A sequence was admitted."""
+        return
+
+    def grown(self, slots: Slots, begin: int, end: int) -> None:
+        """A sequence computes tokens `begin` to `end` in one step."""
+        return
+
+    def joined(self, seq: Sequence, slots: Slots) -> None:
+        """`seq` decodes from the next step on."""
+        return
+
+    def own_units(self, seq: Sequence, slots: Slots) -> int:
+        """Units that a live sequence holds beside the tree."""
+        return 0
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def begin_decode(self, stopping: list[Sequence], *, unreturned: int, rides: bool) -> None:
+        """See `PrefixRoom.begin_decode`."""
+        self._unreturned = unreturned
+
+    def step_scheduled(self, order: Callable[[Sequence], int]) -> None:
+        """See `PrefixRoom.step_scheduled`."""
+        return
+
+    def step_returned(self) -> None:
+        """See `PrefixRoom.step_returned`."""
+        return
+
+    def progress(self, seq: Sequence) -> list[int | None]:
+        """The numbers that a schedule recorded from SGLang has for a live sequence's share of the
+        second pool (docs/schedules.md), right after a step was scheduled.
+        """
+        return []
+
+    # --- what is filed -------------------------------------------------------------------------
+
+    def to_file(self, slots: Slots, tokens: int) -> int | None:
+        """How many of its first `tokens` tokens, which have returned, a live sequence files; there
+        is room for their content. None: it files nothing.
+        """
+        return tokens
+
+    def filed(self, slots: Slots, places: Places, tokens: int) -> None:
+        """The tree took over `places` of these tokens."""
+        return
+
+    def to_file_last(self, seq: Sequence, slots: Slots) -> int | None:
+        """The same of a sequence that has all its tokens."""
+        return slots.tokens
+
+    def filed_last(self, slots: Slots, places: Places) -> None:
+        """The tree took over `places` of it."""
+        return
+
+    # --- the ledger ----------------------------------------------------------------------------
+
+    def shares(self, empty: int, over: int) -> tuple[int, int, int]:
+        """Units that live sequences hold beside the tree: in use, to be used, never to be used.
+        empty: slots of pages that are still to be filled; over: those that never will be.
+        """
+        return 0, 0, 0
+
+
+def no_second_memory(page_size: int) -> SecondMemory:
+    """The memory of a tree without a second pool."""
+    return SecondMemory(NoSecondPool(), page_size)
