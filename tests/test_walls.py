@@ -253,6 +253,7 @@ def test_options_are_where_a_package_has_its_option_classes() -> None:
 # What `make test` installs, and whose part a module is that bears another name than its package.
 INSTALLED = ("report", "fit", "traces", "test", "check", "docs", "sweep", "dask", "interchange")
 COMES_WITH = {
+    "yaml": "pyyaml",
     "packaging": "pytest",
     "annotated_types": "pydantic",
     "flask": "dash",

@@ -72,7 +72,7 @@ def import_(
     kvsim lists what each source gave, what it assumed and what contradicts. It never reads prompts,
     answers, API keys or access tokens.
     """
-    from kvsim.interchange.imported import import_sources, write_imported
+    from kvsim.interchange.imported import ImportOptions, import_results, write_imported
 
     given = {
         "gpu": device,
@@ -80,23 +80,22 @@ def import_(
         "engine_version": engine_version,
         "tensor_parallel_size": tensor_parallel_size,
     }
-    imported = import_sources(
-        sources,
-        given,
-        out,
-        seed,
-        users=users,
-        prompts_repeat=prompts_repeat,
-        variables=_variables(variable or []),
-    )
-    written = write_imported(imported, out)
+    options = ImportOptions(given, seed, users, prompts_repeat)
+    made = import_results(sources, options, out, _variables(variable or []))
+    accounts = []
+    for path, imported in made:
+        written = write_imported(imported, path)
+        if as_json:
+            accounts.append(imported.as_dict() | {"written": [str(each) for each in written]})
+            continue
+        _print(imported)
+        for each in written:
+            typer.echo(f"written: {each}")
     if as_json:
-        account = imported.as_dict() | {"written": [str(path) for path in written]}
-        typer.echo(json.dumps(account, indent=1, ensure_ascii=False))
-        return
-    _print(imported)
-    for path in written:
-        typer.echo(f"written: {path}")
+        found = accounts[0] if len(accounts) == 1 else accounts
+        typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
+    elif len(made) > 1:
+        typer.echo(f"{len(made)} results, a scenario each: kvsim run shows measured and simulated")
 
 
 def _variables(given: list[str]) -> dict[str, str]:

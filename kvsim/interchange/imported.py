@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kvsim.interchange.merge import USER, Contradiction, Merged, merge
+from kvsim.interchange.results_among import reads_of, results_among, scenario_paths
+from kvsim.interchange.scrapes import of_one_server, with_acceptance
 from kvsim.interchange.to_scenario.observed import recording_of
 from kvsim.interchange.to_scenario.replicas import fleet_of
 from kvsim.interchange.to_scenario.server import server_of
@@ -75,6 +77,21 @@ class Imported:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """What the user says beside the sources.
+
+    named: settings, which count before all sources. seed: the scenario's. users: of a closed loop
+    that sends the requests, 0 for their recorded times; None: as the sources say. prompts_repeat:
+    requests after which the same prompts come again; None: never.
+    """
+
+    named: Mapping[str, Any]
+    seed: int = 0
+    users: int | None = None
+    prompts_repeat: int | None = None
+
+
 def import_sources(
     sources: Sequence[str],
     named: Mapping[str, Any],
@@ -85,32 +102,63 @@ def import_sources(
     prompts_repeat: int | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Sources read, merged and made into a scenario.
+    """Sources of one run read, merged and made into a scenario. out: its file, beside which the
+    requests will lie. variables: of scripts, by name. The rest is as in `ImportOptions`.
 
-    named: settings that the user names, which count before all sources. out: the scenario's file,
-    beside which the requests will lie. seed: the scenario's. users: of a closed loop that sends the
-    requests, 0 for their recorded times; None: as the sources say. prompts_repeat: requests after
-    which the same prompts come again; None: never. variables: of scripts, by name.
+    InputError for a source that cannot be used, for several results, and where the model or the
+    device stays unknown.
+    """
+    options = ImportOptions(named, seed, users, prompts_repeat)
+    made = import_results(sources, options, out, variables)
+    if len(made) > 1:
+        raise InputError(
+            "several results, and a scenario has one load",
+            where=", ".join(sources),
+            value=len(made),
+            limit=1,
+            remedy="name one of them",
+        )
+    return made[0][1]
 
-    InputError for a source that cannot be used, and where the model or the device stays unknown.
+
+def import_results(
+    sources: Sequence[str],
+    options: ImportOptions,
+    out: Path,
+    variables: Mapping[str, str] | None = None,
+) -> list[tuple[Path, Imported]]:
+    """The same of sources that may hold several results of a benchmark: a scenario each, in a
+    folder that is called as `out` without its ending.
     """
     notes: list[str] = []
-    reads = read_sources(sources, notes, variables)
+    reads = of_one_server(read_sources(sources, notes, variables), notes)
+    results = results_among(reads)
+    if not results:
+        return [(out, _imported(reads, options, out, list(notes)))]
+    paths = scenario_paths(results, out)
+    return [
+        (path, _imported(reads_of(result, results, reads), options, path, list(notes)))
+        for path, result in zip(paths, results, strict=True)
+    ]
+
+
+def _imported(reads: list[Read], options: ImportOptions, out: Path, notes: list[str]) -> Imported:
     user = ServerSettings.parse(
-        {key: value for key, value in named.items() if value is not None}, ""
+        {key: value for key, value in options.named.items() if value is not None}, ""
     )
     words = [Read(HERE, HERE, USER, Description(user))] if user.reported() else []
     merged = merge([*words, *reads])
+    merged = replace(merged, settings=with_acceptance(merged.settings, reads))
     notes.extend(merged.notes)
     server = server_of(merged.settings)
     notes.extend(server.notes)
-    requests = _known_prompts(merged.requests, prompts_repeat, notes)
+    requests = _known_prompts(merged.requests, options.prompts_repeat, notes)
     file_name, spread = f"{out.stem}.requests.jsonl", _spread_of(reads)
-    stream = stream_of(requests, merged.load, file_name, notes, users, spread)
+    stream = stream_of(requests, merged.load, file_name, notes, options.users, spread)
     names = ", ".join(dict.fromkeys(read.name for read in reads))
     timed = replace(merged, requests=requests)
     recording = recording_of(server, reads, timed, f"imported from {names}", notes)
-    table = server.scenario(stream.workload, seed)
+    table = server.scenario(stream.workload, options.seed)
     fleet = fleet_of(merged.settings, reads, lambda each: server_of(each).memory, table, notes)
     if fleet is not None:
         table["fleet"] = fleet
@@ -122,14 +170,25 @@ def import_sources(
     )
 
 
+# Of lengths drawn evenly from 1 - w to 1 + w times the mean, a percentile lies so many w above it.
+_ABOVE = {"p90": 0.8, "p99": 0.98}
+
+
 def _spread_of(reads: Sequence[Read]) -> float | None:
     """How far lengths lie from their mean, by the measured times of whole requests, which are
-    nearly proportional to the tokens of the answers.
+    nearly proportional to the tokens of the answers: by the percentile that says less, for the
+    slowest requests have waited too.
     """
     for read in reads:
-        median, high = (read.description.measured.get(f"e2e_{name}_s") for name in ("p50", "p99"))
-        if median and high is not None and high >= median:
-            return high / median - 1
+        measured = read.description.measured
+        median = measured.get("e2e_p50_s")
+        found = [
+            (measured[f"e2e_{name}_s"] / median - 1) / above
+            for name, above in _ABOVE.items()
+            if median and f"e2e_{name}_s" in measured
+        ]
+        if found:
+            return max(min(found), 0.0)
     return None
 
 

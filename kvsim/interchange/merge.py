@@ -23,7 +23,7 @@ _MODEL_MARKS = ("/", "--")
 # What differs between replicas of one kind: the size of the pool.
 POOL = (
     *("num_gpu_blocks", "kv_cache_tokens", "kv_cache_bytes", "available_kv_gib"),
-    *("weights_gib", "gpu_memory_gib"),
+    *("weights_gib", "gpu_memory_gib", "free_memory_gib"),
 )
 _OF_A_SERVER = ("vllm-log", "sglang-log", "trtllm-log", "vllm-metrics", "sglang-metrics")
 

@@ -36,6 +36,7 @@ READERS: Registry[Reader] = Registry(
         "llama-metrics": "kvsim.readers.llamacpp.served:LlamaMetrics",
         "ollama": "kvsim.readers.llamacpp.ollama:OllamaEnvironment",
         "aiperf": "kvsim.readers.aiperf.artifacts:AIPerfArtifacts",
+        "llmperf": "kvsim.readers.llmperf:LLMPerf",
         "guidellm": "kvsim.readers.guidellm:GuideLLM",
         "inference-perf": "kvsim.readers.inference_perf:InferencePerf",
         "blis-tracev2": "kvsim.readers.blis_tracev2:BlisTraceV2",

@@ -13,6 +13,7 @@ from kvsim.plumbing.reading.csv_rows import columns, has_columns, records
 from kvsim.plumbing.reading.files import Text, read_bytes, read_text
 from kvsim.readers.description import Description, Requests, ServerSettings, SourceRequest
 from kvsim.readers.parsing.fields import Fields, tokens
+from kvsim.readers.parsing.ledger import SourceLedger
 from kvsim.readers.parsing.reports import left_out
 from kvsim.readers.reader import CLIENT, MEASURED, MOST_BYTES, SERVER, STREAM, Sniffed, Source
 
@@ -46,7 +47,9 @@ class BlisTraceV2(Source):
         table, header = _files(source)
         settings = _header(header) if header is not None else ServerSettings()
         notes: list[str] = []
-        return Description(settings, _requests(read_text(table), notes), notes=tuple(notes))
+        return Description(
+            settings, _requests(read_text(table), source.ledger, notes), notes=tuple(notes)
+        )
 
 
 def _is_table(path: Path) -> bool:
@@ -88,13 +91,13 @@ def _header(path: Path) -> ServerSettings:
     return ServerSettings.parse(found, path.name)
 
 
-def _requests(text: Text, notes: list[str]) -> Requests | None:
+def _requests(text: Text, ledger: SourceLedger | None, notes: list[str]) -> Requests | None:
     columns(text, (*_NEEDED, *_TIMES))
     rows: list[SourceRequest] = []
     failed = 0
     for line, cells in records(text):
         if cells.get("status", "ok") == "ok":
-            rows.append(_request(Fields(cells, f"{text.name}, line {line}")))
+            rows.append(_request(Fields(cells, f"{text.name}, line {line}", ledger)))
         else:
             failed += 1
     notes += left_out(failed, "failed and are")

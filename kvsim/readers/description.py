@@ -25,6 +25,7 @@ NS_PER_S = 10**9
 class ServerSettings(Options):
     """Settings of a server; None: not reported. Memory figures are of one GPU.
 
+    free_memory_gib: of a GPU before it loads weights.
     model: an id or a path, as on the engine's command line; served_model_name: as clients call it.
     gpu_memory_gib: what the device has. num_gpu_blocks: of the engine's own blocks, which hold a
     group of layers each. kv_cache_tokens: as the engine prints it. available_kv_gib: for KV, to
@@ -67,6 +68,7 @@ class ServerSettings(Options):
     kv_cache_bytes: PositiveInt | None = None
     available_kv_gib: PositiveFloat | None = None
     weights_gib: PositiveFloat | None = None
+    free_memory_gib: PositiveFloat | None = None
     host_cache_gib: PositiveFloat | None = None
     enable_prefix_caching: bool | None = None
     enable_chunked_prefill: bool | None = None
@@ -201,13 +203,23 @@ class ClientLoad(Options):
     ended_local_ns: int | None = None
 
 
+class Scrape(NamedTuple):
+    """What a scrape of /metrics counts. started_s: when its server started, since 1970; None: not
+    in it. sums: of each metric over its labels, by the name without the engine's prefix.
+    """
+
+    started_s: float | None
+    sums: dict[str, float]
+
+
 @dataclass(frozen=True, slots=True)
 class Description:
     """What one source gave. by_file: settings of several runs, by the names of the files with their
     requests: those of a file that is imported too count. measured: figures of the run, by name and
     unit (`ttft_mean_s`), for whoever compares. steps: what the server's own log says of its steps,
     in its order. missing: variables whose values are not in the file, by the setting each is; of
-    words that may be flags, by "". notes: what was left out, and why.
+    words that may be flags, by "". scrape: of a scrape of /metrics.
+    notes: what was left out, and why.
     """
 
     settings: ServerSettings = field(default_factory=ServerSettings)
@@ -219,6 +231,7 @@ class Description:
     by_file: dict[str, ServerSettings] = field(default_factory=dict)
     steps: tuple[LoggedStep, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
+    scrape: Scrape | None = None
 
 
 def transfer_notes(measured: Mapping[str, float]) -> tuple[str, ...]:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kvsim.plumbing.errors import InputError
-from kvsim.readers import READERS
+from kvsim.readers import READERS, pastes
 from kvsim.readers.description import Description
+from kvsim.readers.nearest import nearest
+from kvsim.readers.parsing.ledger import SourceLedger
 from kvsim.readers.parsing.manifest_replicas import with_replicas
 from kvsim.readers.reader import ASKED_FOR, Reader, RecordedRuns, Sniffed, Source, look
 
@@ -19,6 +21,7 @@ _COMMAND = (
     *("vllm ", "sglang ", "trtllm-serve ", "python ", "python3 ", "docker ", "podman "),
     *("llama-server ", "./llama-server ", "OLLAMA_"),
 )
+_RESULTS = ("vllm-bench", "guidellm")  # files that may hold several
 Kind = TypeVar("Kind", bound=Reader)
 
 
@@ -66,8 +69,37 @@ def read_sources(
         if form is None and source.is_folder:
             reads.extend(_inside(source, notes))
         else:
-            reads.append(_read(source, form or _unknown(source)))
+            reads.extend(_reads_of(source, form, notes))
     return reads
+
+
+def _reads_of(source: Sniffed, form: str | None, notes: list[str]) -> Iterator[Read]:
+    """A file is one source, but of a paste: blocks between fences, or a log below its command."""
+    parts = [(part, recognised(part, Source)) for part in pastes.fenced(source)]
+    known = [(part, its_form) for part, its_form in parts if its_form is not None]
+    for part, its_form in parts:
+        if its_form is None and pastes.is_model_config(part):
+            notes.append(f"{part.name} is {pastes.MODEL_CONFIG}")
+    if known and form not in pastes.LOGS[3:]:
+        for part, its_form in known:
+            yield from _with_command(part, its_form)
+        return
+    form = form or _unknown(source)
+    if form in _RESULTS and not source.is_folder:
+        for part in pastes.results_in(source):
+            yield _read(part, form)
+        return
+    yield from _with_command(source, form)
+
+
+def _with_command(source: Sniffed, form: str) -> Iterator[Read]:
+    """A source, and the command that stands in it where it is a log."""
+    command = None
+    if form in pastes.LOGS:
+        source, command = pastes.with_its_command(source)
+    if command is not None and (its_form := recognised(command, Source)) is not None:
+        yield _read(command, its_form)
+    yield _read(source, form)
 
 
 def read_runs(folders: Sequence[Path]) -> "Iterator[tuple[str, Trial]]":
@@ -119,12 +151,18 @@ def _unknown(source: Sniffed) -> str:
             where=str(source.path),
             remedy=f"kvsim run {source.path}",
         )
-    if source.data.lstrip()[:1] in (b"{", b"[") and source.document is None and not source.records:
+    if pastes.is_model_config(source):
+        raise InputError(
+            pastes.MODEL_CONFIG, where=str(source.path), remedy="and give the server's own files"
+        )
+    looks_like = nearest(source)
+    starts_json = source.data.lstrip()[:1] == b"{" or source.data.lstrip()[:2] in (b"[{", b"[]")
+    if starts_json and source.document is None and not source.records:
         raise InputError("JSON that ends too early, or is none", where=str(source.path))
     raise InputError(
-        "no format that kvsim imports",
+        f"no format that kvsim imports{f' ({looks_like})' if looks_like else ''}",
         where=str(source.path),
-        remedy=f"name one, FORMAT={source.path}: {', '.join(readers(Source))}",
+        remedy=f"if it is of one, name it: FORMAT={source.path} (docs/importing.md lists them)",
     )
 
 
@@ -150,7 +188,7 @@ def _inside(given: Sniffed, notes: list[str]) -> Iterator[Read]:
             unknown.append(path.name)
         else:
             found = True
-            yield _read(source, form)
+            yield from _reads_of(source, form, notes)
     if not found:
         raise InputError("a folder without a file that kvsim imports", where=str(folder))
     if unknown:
@@ -161,12 +199,16 @@ def _read(source: Sniffed, form: str) -> Read:
     cls = READERS.get(form)
     assert issubclass(cls, Source)
     try:
+        source = source._replace(ledger=SourceLedger())
         description = cls.read(source)
     except (StopIteration, KeyError, IndexError, TypeError, ValueError) as fault:
         # What the format takes for granted is not there: the file is of another kind.
         raise InputError(
             f"not {cls.what}, or a damaged one", where=str(source.path), value=str(fault) or None
         ) from None
+    assert source.ledger is not None
+    left = source.ledger.notes(cls.harmless)
+    description = replace(description, notes=(*description.notes, *left))
     if cls.rank == ASKED_FOR:
         settings, notes = with_replicas(description.settings, source.string())
         description = replace(description, settings=settings, notes=(*description.notes, *notes))

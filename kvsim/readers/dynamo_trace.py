@@ -13,6 +13,7 @@ from kvsim.readers.description import Description, Requests, ServerSettings, Sou
 from kvsim.readers.parsing.block_ids import HashedBlocks
 from kvsim.readers.parsing.fields import NS_PER_MS, Fields
 from kvsim.readers.parsing.json_lines import numbered
+from kvsim.readers.parsing.ledger import SourceLedger
 from kvsim.readers.parsing.reports import left_out
 from kvsim.readers.reader import (
     CLIENT,
@@ -51,7 +52,7 @@ class DynamoTrace(Source):
         cut = 0
         paths = _files(source.path) if source.is_folder else [source.path]
         records = [
-            Fields(_record(line.items), line.where)
+            _fields(line, source.ledger)
             for path in paths
             for line in numbered(read_bytes(path, MOST_BYTES), path.name)
         ]
@@ -88,6 +89,17 @@ def _files(folder: Path) -> list[Path]:
 def _record(line: dict[str, Any]) -> dict[str, Any]:
     event = line.get("event")
     return event if "schema" not in line and isinstance(event, dict) else line
+
+
+def _fields(line: Fields, ledger: SourceLedger | None) -> Fields:
+    """The record of a line, whose keys stand at the top of the ledger wherever it is."""
+    record = _record(line.items)
+    if record is line.items:
+        return Fields(record, line.where, ledger)
+    outer = Fields(line.items, line.where, ledger, "line")
+    for key in ("event", "timestamp"):
+        outer.get(key)
+    return Fields(record, line.where, ledger)
 
 
 def _received_ms(record: Fields) -> float:

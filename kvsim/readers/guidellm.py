@@ -16,6 +16,7 @@ from kvsim.readers.description import (
     SourceRequest,
 )
 from kvsim.readers.parsing.fields import Fields, text, tokens
+from kvsim.readers.parsing.harmless_keys import REPORTS
 from kvsim.readers.parsing.reports import left_out, mean_load, statistics
 from kvsim.readers.reader import CLIENT, MEASURED, SERVER, STREAM, Sniffed, Source
 
@@ -38,6 +39,7 @@ class GuideLLM(Source):
     rank = CLIENT
     what = "a GuideLLM report"
     gives = SERVER | STREAM | MEASURED
+    harmless = REPORTS
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
@@ -51,7 +53,7 @@ class GuideLLM(Source):
     @classmethod
     def read(cls, source: Sniffed) -> Description:
         """Its only benchmark, or of several the last, and says so."""
-        report, where = Fields(source.object(), source.name), source.name
+        report, where = source.fields(), source.name
         benchmarks = report.tables("benchmarks")
         notes: list[str] = []
         if len(benchmarks) > 1:
@@ -61,7 +63,10 @@ class GuideLLM(Source):
         answered = requests.rows("successful")
         lost = sum(len(requests.rows(status)) for status in ("errored", "incomplete"))
         notes += left_out(lost, "failed or were cut off and are")
-        rows = [_request(Fields(row, f"{where}: request {at}")) for at, row in enumerate(answered)]
+        rows = [
+            _request(Fields(row, f"{where}: request {at}", source.ledger, "request[]"))
+            for at, row in enumerate(answered)
+        ]
         return Description(
             ServerSettings.parse({"served_model_name": _model(benchmark) or _model(report)}, where),
             requests=Requests.in_order(rows, "unix"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvsim.readers.description import Description, Requests, SourceRequest
 from kvsim.readers.parsing.fields import Fields, nanoseconds
+from kvsim.readers.parsing.harmless_keys import REPORTS
 from kvsim.readers.parsing.reports import left_out, mean_load, statistics
 from kvsim.readers.reader import CLIENT, MEASURED, STREAM, Sniffed, Source
 
@@ -25,6 +26,7 @@ class InferencePerf(Source):
     rank = CLIENT
     what = "a report of inference-perf"
     gives = STREAM | MEASURED
+    harmless = REPORTS
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
@@ -39,14 +41,14 @@ class InferencePerf(Source):
     def read(cls, source: Sniffed) -> Description:
         """Requests, or what they were on average."""
         if isinstance(source.document, list):
-            return _requests(source.document, source.name)
-        return _summary(Fields(source.object(), source.name))
+            return _requests(source.document, source)
+        return _summary(source.fields())
 
 
-def _requests(rows: list[Any], where: str) -> Description:
+def _requests(rows: list[Any], source: Sniffed) -> Description:
     found, failed = [], 0
     for index, row in enumerate(rows):
-        table = Fields(row, f"{where}: request {index}")
+        table = Fields(row, f"{source.name}: request {index}", source.ledger, "[]")
         info = table.table("info")
         times = info.rows("output_token_times")
         output = info.tokens("output_tokens")

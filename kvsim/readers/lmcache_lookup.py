@@ -36,7 +36,7 @@ class LMCacheLookup(Source):
         blocks = HashedBlocks("chunks")
         model: str | None = None
         for path in files:
-            for record in numbered(read_bytes(path, MOST_BYTES), path.name):
+            for record in numbered(read_bytes(path, MOST_BYTES), path.name, source.ledger):
                 size, prompt = record.tokens("chunk_size"), record.tokens("seq_len")
                 if not size or not prompt:
                     raise InputError("a lookup without its lengths", where=record.where)

@@ -1,5 +1,6 @@
 """The interface of a reader: detection, the kinds of content, and reading of a file."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -9,6 +10,8 @@ from kvsim.plumbing.options import Options
 from kvsim.plumbing.reading.files import check_lines, line_ends, read_bytes
 from kvsim.plumbing.reading.json_text import JsonError, loads
 from kvsim.readers.description import Description
+from kvsim.readers.parsing.fields import Fields
+from kvsim.readers.parsing.ledger import SourceLedger
 
 if TYPE_CHECKING:
     from kvsim.observed.trial import Trial
@@ -27,7 +30,7 @@ class Sniffed(NamedTuple):
     """A source as a format looks at it. path: a file or a folder. data: its bytes (b"" of a
     folder). text: their beginning. document: the value, where all of it is one JSON text.
     records: the values of its first lines, where those are JSON. variables: of scripts, as the user
-    named them.
+    named them. ledger: of what its reader takes; None: nobody asks.
     """
 
     path: Path
@@ -36,6 +39,7 @@ class Sniffed(NamedTuple):
     document: Any
     records: list[Any]
     variables: Mapping[str, str] = {}
+    ledger: SourceLedger | None = None
 
     @property
     def name(self) -> str:
@@ -56,6 +60,10 @@ class Sniffed(NamedTuple):
         if not isinstance(self.document, dict):
             raise InputError("not a JSON object", where=self.name)
         return self.document
+
+    def fields(self) -> Fields:
+        """The JSON object it is, whose keys its ledger learns."""
+        return Fields(self.object(), self.name, self.ledger)
 
     def holds(self, *signs: str) -> bool:
         """Whether any of these stands anywhere in it."""
@@ -91,10 +99,12 @@ class Source(Reader):
 
     rank: of two sources that contradict each other the one of the higher rank counts. What the
     engine prints about itself ranks above what was asked of the engine, and that above what a
-    client reports.
+    client reports. harmless: names in its files, with their places, that are known to say nothing
+    of memory or time.
     """
 
     rank: ClassVar[int]
+    harmless: ClassVar[re.Pattern[str] | None] = None
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
@@ -119,6 +129,11 @@ def look(path: Path) -> Sniffed:
         return Sniffed(path, b"", "", None, [])
     data = read_bytes(path, MOST_BYTES)
     check_lines(line_ends(data), path)
+    return sniffed(path, data)
+
+
+def sniffed(path: Path, data: bytes) -> Sniffed:
+    """Bytes as a source, that a file of this path has or a part of it."""
     text = data[:HEAD_BYTES].decode("utf-8", errors="replace")
     return Sniffed(path, data, text, _document(data), _records(text))
 

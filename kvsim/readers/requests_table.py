@@ -18,6 +18,7 @@ from kvsim.readers.reader import CLIENT, MEASURED, STREAM, Sniffed, Source
 
 _SENT = ("send_s", "arrival_s", "start_s")
 _PROMPT, _OUTPUT = ("prompt_tokens", "input_tokens"), ("output_tokens",)
+_MORE = ("id", "failed", "session")
 _AFTER, _CLOCK = ("ttft_s", "e2e_s"), ("first_token_s", "last_token_s")
 
 
@@ -42,6 +43,11 @@ class RequestsTable(Source):
         text = read_text(source.path)
         rows: list[SourceRequest] = []
         failed = 0
+        columns = header_of(text.lines[0]) if text.lines else ()
+        if source.ledger is not None:
+            source.ledger.there("columns", "", columns)
+            for name in (*_SENT, *_PROMPT, *_OUTPUT, *_AFTER, *_CLOCK, *_MORE):
+                source.ledger.take("columns", "", name)
         for line, cells in records(text):
             where = f"{text.name}, line {line}"
             if cells.get("failed", "0").lower() in ("1", "true"):

@@ -1,14 +1,26 @@
 """Any trace that kvsim reads (`kvsim traces formats`): Mooncake's, Azure's, an agent's sessions."""
 
+import re
+
+from kvsim.plumbing.reading.csv_rows import header_of
 from kvsim.plumbing.reading.files import read_text
 from kvsim.plumbing.units import PS_PER_NS
 from kvsim.readers.description import Description, Requests, SourceRequest
 from kvsim.readers.reader import CLIENT, STREAM, Sniffed, Source
 from kvsim.workload.traces import TRACE_FORMATS
-from kvsim.workload.traces.format import HashedFormat
-from kvsim.workload.traces.line import first_objects, fits
+from kvsim.workload.traces.format import CsvFormat, HashedFormat
+from kvsim.workload.traces.line import LOOK_AT, first_objects, fits
 from kvsim.workload.traces.reader import detect, read_trace
 
+_WORDS = re.compile(r"[A-Za-z_][\w ]*")
+# Keys that trace formats have beside those of their examples.
+_COMMON = frozenset(
+    (
+        *("id", "timestamp", "input_length", "output_length", "hash_ids", "session_id", "delay"),
+        *("chat_id", "parent_chat_id", "turn", "type", "items", "adapter", "text_input"),
+        *("request_id", "priority", "Session ID", "Elapsed time"),
+    )
+)
 USUAL_SIZES = (16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -35,6 +47,7 @@ class RecordedTrace(Source):
         trace = read_trace(source.path, hash_block_tokens=size, drop_failed=True, sort=True)
         followers = sum(row.follows is not None for row in trace.rows)
         notes = [*trace.notes, *([note] if note else [])]
+        _look(source, trace.format)
         if followers:
             notes.append(f"{followers:,} rows follow an answer: their times are not known")
         rows = tuple(
@@ -51,6 +64,26 @@ class RecordedTrace(Source):
         return Description(
             requests=Requests(rows, "own", trace.hash_block_tokens), notes=tuple(notes)
         )
+
+
+def _look(source: Sniffed, form: str) -> None:
+    """Tell the ledger the keys or columns of the first rows, and which the format has."""
+    ledger, lines = source.ledger, source.text.splitlines()[:LOOK_AT]
+    if ledger is None or not lines:
+        return
+    cls = TRACE_FORMATS.get(form)
+    known = {name.strip() for name in _WORDS.findall(cls.example)} | _COMMON
+    if issubclass(cls, CsvFormat):
+        known |= {*cls.columns, *cls.optional}
+    if lines[0].lstrip().startswith("{"):
+        for record in source.records:
+            ledger.there("keys", "", record if isinstance(record, dict) else ())
+        for name in known:
+            ledger.take("keys", "", name)
+    else:
+        ledger.there("columns", "", header_of(lines[0]))
+        for name in known:
+            ledger.take("columns", "", name)
 
 
 def _block_size(source: Sniffed) -> tuple[int | None, str | None]:

@@ -522,9 +522,9 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
     assert told["written"][0] == str(out)
 
 
-def test_an_unknown_file_lists_the_formats(tmp_path: Path) -> None:
+def test_an_unknown_file_is_refused_in_one_line(tmp_path: Path) -> None:
     path = write(tmp_path / "notes.txt", "nothing to import")
-    with pytest.raises(InputError, match="vllm-log, vllm-config, vllm-command"):
+    with pytest.raises(InputError, match="no format that kvsim imports"):
         imported(tmp_path, path)
     with pytest.raises(InputError, match="no such file"):
         imported(tmp_path, tmp_path / "nowhere")

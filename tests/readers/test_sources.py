@@ -185,7 +185,6 @@ def test_command_lines(words: str, expected: dict[str, object]) -> None:
     [
         ("vllm serve m --block-size", "without its value"),
         ("vllm serve m --block-size ten", "not a count"),
-        ("vllm serve m --max-num-seqs $SEQS", "shell variable"),
         ("vllm serve m --block-size 'x", "not a command line"),
         ("vllm serve m --gpu-memory-utilization 1.5", "too large; got 1.5; limit at most 1"),
     ],
@@ -464,10 +463,11 @@ def test_starts_in_a_full_closed_loop_follow_from_the_latencies(tmp_path: Path) 
     assert "first of 2 in flight" in " ".join(read.description.notes)
 
 
-def test_several_results_in_one_file_are_refused(tmp_path: Path) -> None:
-    path = lines(tmp_path / "bench.json", [bench_result(), bench_result()])
-    with pytest.raises(InputError, match="several results"):
-        read_sources([str(path)], [])
+def test_several_results_in_one_file_are_a_source_each(tmp_path: Path) -> None:
+    path = lines(tmp_path / "bench.json", [bench_result(), bench_result() | {"completed": 1}])
+    reads = read_sources([str(path)], [])
+    assert [read.name for read in reads] == ["bench.json, result 1", "bench.json, result 2"]
+    assert [getattr(read.description.load, "num_requests", 0) for read in reads] == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -611,7 +611,7 @@ def test_a_number_before_words_is_read_and_noted(tmp_path: Path) -> None:
     found = described("settings-json", tmp_path)
     assert found.settings.num_gpu_blocks == 4000
     assert found.settings.max_num_seqs == 256  # "256 by the plan"
-    assert found.notes == ("max_num_seqs: '256 by the plan' is read as 256",)
+    assert "max_num_seqs: '256 by the plan' is read as 256" in found.notes
 
 
 def test_a_trace_in_blocks_of_an_unusual_size(tmp_path: Path) -> None:

@@ -314,6 +314,26 @@ def aiperf(folder: Path) -> Path:
     )
 
 
+@sample("llmperf")
+def llmperf(folder: Path) -> Path:
+    latencies = {
+        f"results_{name}_{stat}": value
+        for name, value in (("ttft_s", 0.1), ("end_to_end_latency_s", 0.5))
+        for stat in ("quantiles_p50", "quantiles_p99", "mean", "stddev")
+    }
+    summary = {
+        "version": "2023-08-31",
+        "model": "facebook/opt-125m",
+        "mean_input_tokens": 100,
+        "num_concurrent_requests": 2,
+        "results_num_completed_requests": 4,
+        "results_number_input_tokens_mean": 90.0,
+        "results_number_output_tokens_mean": 10.0,
+        "additional_sampling_params": SECRET,
+    }
+    return write(folder / "summary.json", json.dumps(summary | latencies))
+
+
 @sample("guidellm")
 def guidellm(folder: Path) -> Path:
     timings = {

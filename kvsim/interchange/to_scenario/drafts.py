@@ -6,7 +6,7 @@ from kvsim.engine.speculation.options import SpeculativeConfig
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.description import ServerSettings
 
-_ACCEPTED = (
+ACCEPTED = (
     *("acceptance_rate", "synthetic_acceptance_rates"),
     *("synthetic_acceptance_length", "acceptance_pattern"),
 )
@@ -27,7 +27,7 @@ def speculation_of(
     }
     method = table.get("method", "draft_model" if "model" in table else None)
     table["method"] = _HEADS.get(str(method), method)
-    if not table.keys() & set(_ACCEPTED):
+    if not table.keys() & set(ACCEPTED):
         table["acceptance_rate"] = _UNKNOWN_RATE
     try:
         SpeculativeConfig.parse(table, "speculative_config")

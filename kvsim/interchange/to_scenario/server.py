@@ -9,6 +9,7 @@ from typing import Any
 
 from kvsim.capacity.sglang.fraction import tier_of
 from kvsim.device import named_device
+from kvsim.interchange.to_scenario.doubts import doubts_of
 from kvsim.interchange.to_scenario.drafts import speculation_of
 from kvsim.interchange.to_scenario.pool import pool_of
 from kvsim.interchange.to_scenario.served import served_device, served_model
@@ -209,6 +210,7 @@ def server_of(settings: ServerSettings) -> DescribedServer:
     stages = staged(settings, served, meta_table, assumed, drafts)
     pool = pool_of(settings, served, device, VllmMeta.parse(meta_table, "import"), notes)
     meta_table["num_gpu_blocks"] = pool.blocks
+    notes += doubts_of(settings, served, device)
     if pool.blocks is not None and "num_gpu_blocks" not in pool.memory:
         notes.append("the observed run has the same bytes of KV, with all layers as one kind")
     meta = VllmMeta.parse(meta_table, "import")

@@ -229,7 +229,7 @@ def _synthetic(load: ClientLoad, spread: float | None, notes: list[str]) -> dict
     why = (
         "a guess, and first tokens depend on it"
         if spread is None
-        else "as much as the measured p99 of E2E lies above its median"
+        else "as the measured times of whole requests do"
     )
     notes.append(
         f"sources have means alone: {load.num_requests:,} requests have lengths drawn evenly from "

@@ -24,7 +24,9 @@ from kvsim.readers.description import (
     SourceRequest,
 )
 from kvsim.readers.parsing.fields import NS_PER_MS, Fields, tokens
+from kvsim.readers.parsing.harmless_keys import REPORTS
 from kvsim.readers.parsing.json_lines import numbered
+from kvsim.readers.parsing.ledger import SourceLedger
 from kvsim.readers.parsing.reports import left_out
 from kvsim.readers.reader import CLIENT, MEASURED, MOST_BYTES, SERVER, STREAM, Sniffed, Source
 
@@ -39,6 +41,7 @@ class AIPerfArtifacts(Source):
     rank = CLIENT
     what = "an AIPerf folder, or a file of it"
     gives = SERVER | STREAM | MEASURED
+    harmless = REPORTS
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
@@ -62,43 +65,43 @@ class AIPerfArtifacts(Source):
             present = {name: source.path}
         else:
             present = {SERIES if _is_series(source.first_record()) else RECORDS: source.path}
-        return _described(present)
+        return _described(present, source.ledger)
 
 
 def _is_series(record: dict[str, Any]) -> bool:
     return {"endpoint_url", "timestamp_ns", "metrics"} <= record.keys()
 
 
-def _described(present: dict[str, Path]) -> Description:
+def _described(present: dict[str, Path], ledger: SourceLedger | None) -> Description:
     notes: list[str] = []
     measured, found = dict[str, float](), dict[str, Any]()
     requests: Requests | None = None
     gauges: GaugeSeries | None = None
     load: ClientLoad | None = None
     if RECORDS in present:
-        requests = _requests(present[RECORDS], notes)
+        requests = _requests(present[RECORDS], ledger, notes)
     if SUMMARY in present:
-        report = Fields(read_object(present[SUMMARY]), SUMMARY)
+        report = Fields(read_object(present[SUMMARY]), SUMMARY, ledger)
         found |= summary.asked(report)
         measured, load = summary.figures(report), summary.load_of(report)
     if EXPORT in present:
-        export = Fields(read_object(present[EXPORT]), EXPORT)
+        export = Fields(read_object(present[EXPORT]), EXPORT, ledger)
         found |= server_metrics.settings_of_export(export)
         if SERIES not in present:
             gauges = server_metrics.gauges_of_export(export, notes)
     if SERIES in present:
-        rows = list(numbered(read_bytes(present[SERIES], MOST_BYTES), SERIES))
+        rows = list(numbered(read_bytes(present[SERIES], MOST_BYTES), SERIES, ledger))
         found |= server_metrics.settings_of_series(rows)
         gauges = server_metrics.gauges_of_series(rows, notes)
     settings = ServerSettings.parse(found, str(next(iter(present.values())).parent))
     return Description(settings, requests, gauges, load, measured, tuple(notes))
 
 
-def _requests(path: Path, notes: list[str]) -> Requests | None:
+def _requests(path: Path, ledger: SourceLedger | None, notes: list[str]) -> Requests | None:
     """The requests of the profiling phase that were answered, as they were sent."""
     rows: list[SourceRequest] = []
     warmups, failed = 0, 0
-    for record in numbered(read_bytes(path, MOST_BYTES), path.name):
+    for record in numbered(read_bytes(path, MOST_BYTES), path.name, ledger, "record"):
         metadata = record.table("metadata")
         if metadata.get("benchmark_phase", "profiling") != "profiling":
             warmups += 1

@@ -6,21 +6,35 @@ from typing import Any
 from kvsim.plumbing.units import MIB
 from kvsim.readers.description import Description, Requests, ServerSettings, SourceRequest
 from kvsim.readers.llamacpp.args import cache_type, model_name
+from kvsim.readers.llamacpp.harmless import HARMLESS
+from kvsim.readers.parsing.ledger import left_lines
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, STREAM, Sniffed, Source
 
 _CONTEXT = re.compile(
-    r"llama_context: (n_seq_max|n_ctx|n_batch|n_ubatch|kv_unified) {1,20}= (\w{1,20})"
+    r"(?:llama_context|llama_new_context_with_model|llama_init_from_model): "
+    r"(n_seq_max|n_ctx|n_batch|n_ubatch|kv_unified) {1,20}= (\w{1,20})"
 )
 _CACHE = re.compile(
     r"llama_kv_cache: size = {1,9}([\d.]{1,20}) MiB \( {0,9}(\d{1,12}) cells, {1,9}\d{1,6} layers, "
     r"{1,9}(\d{1,6})/ {0,9}(\d{1,6}) seqs\), K \((\w{1,12})\)"
 )
+# Of llama.cpp before 2025, llama-cpp-python and ik_llama.cpp.
+_OLDER_CACHE = re.compile(
+    r"KV self size {1,9}= {1,9}([\d.]{1,20}) MiB, K \((\w{1,12})\)|"
+    r"llama_kv_cache_init: {1,20}(?!\S* KV buffer)|KV buffer size = {1,9}[\d.]{1,20} MiB"
+)
+_SLOTS = re.compile(
+    r"initializing slots.{0,60}?n_slots ?= ?(\d{1,6})|initializing slots, n_slots = (\d{1,6})"
+)
 _NAME = re.compile(r"general\.(?:base_model\.0\.)?name {1,40}(?:str {1,40})?= (\S.*)$")
 _FILE = re.compile(r"(?:loading model|loaded meta data .{0,80} from) '?(\S{1,500}\.gguf)")
 _BUILD = re.compile(r"^(?:[\d.]{1,40} I )?build: (\d{1,9}) \(")
 _DEVICE = re.compile(r"using device \S{1,40} \(([^)]{1,100})\)")
-_WEIGHTS = re.compile(r"load_tensors: {1,20}\S{1,40} model buffer size = {1,9}([\d.]{1,20}) MiB")
+_WEIGHTS = re.compile(
+    r"load_tensors: {1,20}\S{1,40} (?:model )?buffer size = {1,9}([\d.]{1,20}) MiB"
+)
 _HOST = re.compile(r"prompt cache is enabled, size limit: (no limit|\d{1,12})")
+_OFF = re.compile(r"prompt cache is disabled")
 _CLOCK = re.compile(r"(\d{1,9})\.(\d\d)\.(\d{3})\.(\d{3}) [DIWE] ")
 _TASK = re.compile(r"slot {1,12}[^|]{1,40}\| task (\d{1,12}) \|")
 _PROMPT = re.compile(r"new prompt, .{0,80}?(?:task\.n_tokens|n_prompt_tokens) = (\d{1,12})")
@@ -28,6 +42,21 @@ _EVAL = re.compile(
     r"(prompt )?eval time = {1,12}(\d{1,12}\.\d{1,6}) ms / {1,12}(\d{1,12}) (?:tokens|runs)"
 )
 NS_PER_MS = 10**6
+_READ = (
+    _CONTEXT,
+    _CACHE,
+    _OLDER_CACHE,
+    _SLOTS,
+    _NAME,
+    _FILE,
+    _BUILD,
+    _DEVICE,
+    _WEIGHTS,
+    _HOST,
+    _PROMPT,
+    _EVAL,
+    _OFF,
+)
 
 
 class _Task:
@@ -66,7 +95,11 @@ class LlamaLog(Source):
     def sniff(cls, source: Sniffed) -> bool:
         """By lines that only this program prints."""
         return source.document is None and source.holds(
-            "llama_context: n_ctx", "llama_kv_cache: size =", "srv  update_slots:"
+            "llama_context: n_ctx",
+            "llama_kv_cache: size =",
+            "srv  update_slots:",
+            "llama_new_context_with_model: n_ctx",
+            "llama_kv_cache_init: ",
         )
 
     @classmethod
@@ -83,6 +116,12 @@ class LlamaLog(Source):
             elif cache := _CACHE.search(line):
                 cached += float(cache[1])
                 found |= {"n_parallel": int(cache[3]), "kv_cache_dtype": cache_type(cache[5])}
+            elif older := _OLDER_CACHE.search(line):
+                if older[1]:
+                    cached = float(older[1])
+                    found["kv_cache_dtype"] = cache_type(older[2])
+            elif slots := _SLOTS.search(line):
+                found["n_parallel"] = int(slots[1] or slots[2])
             elif weight := _WEIGHTS.search(line):
                 weights += float(weight[1])
             else:
@@ -92,6 +131,7 @@ class LlamaLog(Source):
         if weights:
             found["weights_gib"] = weights / 1024
         requests, notes = _requests(source)
+        notes = (*notes, *left_lines(source.string().splitlines(), _READ, HARMLESS))
         settings = ServerSettings.parse(found, source.name)
         return Description(settings, requests=requests, notes=notes)
 
@@ -116,7 +156,7 @@ def _about(found: dict[str, Any], line: str) -> None:
         found["gpu"] = device[1].removeprefix("NVIDIA ").removeprefix("GeForce ")
     elif host := _HOST.search(line):
         found["cache_ram"] = -1 if host[1] == "no limit" else int(host[1])
-    elif "prompt cache is disabled" in line:
+    elif _OFF.search(line):
         found["cache_ram"] = 0
 
 

@@ -12,6 +12,12 @@ _VARIABLE = re.compile(
     r"\bOLLAMA_(NUM_PARALLEL|CONTEXT_LENGTH|KV_CACHE_TYPE)[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\"']?"
     r"([\w.+-]+)"
 )
+_ANY = re.compile(r"\bOLLAMA_\w+")
+_READ = ("NUM_PARALLEL", "KV_CACHE_TYPE", "CONTEXT_LENGTH")
+_HARMLESS = frozenset(
+    f"OLLAMA_{name}"
+    for name in ("HOST", "ORIGINS", "MODELS", "DEBUG", "KEEP_ALIVE", "NOHISTORY", "NOPRUNE")
+)
 _RUN = re.compile(r"\bollama run ([\w./:-]+)")
 
 
@@ -49,5 +55,8 @@ class OllamaEnvironment(Source):
         model = _RUN.search(whole)
         if model:
             found["model"] = model[1].replace(":", "-")
-        notes = ("Ollama serves by a llama-server of its own, with a buffer for each request",)
-        return Description(ServerSettings.parse(found, source.name), notes=notes)
+        notes = ["Ollama serves by a llama-server of its own, with a buffer for each request"]
+        named = set(_ANY.findall(whole)) - {f"OLLAMA_{name}" for name in _READ} - _HARMLESS
+        if named:
+            notes.append(f"variables that are not read: {', '.join(sorted(named))}")
+        return Description(ServerSettings.parse(found, source.name), notes=tuple(notes))

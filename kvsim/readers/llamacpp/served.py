@@ -1,10 +1,12 @@
 """llama-server's own answers: /props, /slots and /metrics."""
 
+import re
 from typing import Any
 
 from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.llamacpp.args import model_name
-from kvsim.readers.parsing.prometheus import finite, metrics
+from kvsim.readers.parsing.fields import Fields
+from kvsim.readers.parsing.prometheus import family, finite, metrics
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
 
 _MEASURED = {
@@ -20,6 +22,12 @@ _MEASURED = {
     "kv_cache_usage_ratio": "kv_usage",
     "kv_cache_tokens": "kv_tokens",
 }
+
+
+_HARMLESS = re.compile(
+    r"(?:^|\.)(?:chat_template\w*|bos_token|eos_token|modalities|endpoint_\w+|webui\w*|api_key|"
+    r"params|next_token|prompt|id_task|is_sleeping|model_alias|n_past|generated|cors_\w+)$"
+)
 
 
 def _slots_of(source: Sniffed) -> list[Any]:
@@ -39,6 +47,7 @@ class LlamaAnswer(Source):
     rank = ENGINE_ITSELF
     what = "llama-server's /props or /slots"
     gives = SERVER
+    harmless = _HARMLESS
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
@@ -51,14 +60,18 @@ class LlamaAnswer(Source):
         found: dict[str, Any] = {"engine": "llama.cpp"}
         if slots := _slots_of(source):
             found["n_parallel"], found["n_ctx_seq"] = len(slots), slots[0]["n_ctx"]
+            for slot in slots:
+                fields = Fields(slot, source.name, source.ledger, "slot")
+                for key in ("id", "n_ctx", "is_processing"):
+                    fields.get(key)
             return Description(ServerSettings.parse(found, source.name))
-        answer = source.object()
-        path, build = answer["model_path"], answer.get("build_info")
+        answer = source.fields()
+        path, build = answer.get("model_path"), answer.get("build_info")
         if isinstance(path, str) and path:
             found["model"] = model_name(path)
         if isinstance(build, str) and build:
             found["engine_version"] = build.partition("-")[0]
-        found["n_parallel"] = answer["total_slots"]
+        found["n_parallel"] = answer.get("total_slots")
         general = answer.get("default_generation_settings")
         if isinstance(general, dict) and "n_ctx" in general:
             found["n_ctx_seq"] = general["n_ctx"]
@@ -83,8 +96,10 @@ class LlamaMetrics(Source):
     def read(cls, source: Sniffed) -> Description:
         """Totals, rates, and the mean number of busy slots."""
         measured = {}
-        for name, _, value in metrics(source.string(), source.name):
+        for name, _, value in metrics(source.string(), source.name, source.ledger):
             known = _MEASURED.get(name.removeprefix("llamacpp:"))
+            if known and source.ledger is not None:
+                source.ledger.take("metrics", "", family(name))
             if known and finite(value):
                 measured[known] = value
         return Description(ServerSettings(engine="llama.cpp"), measured=measured)

@@ -14,7 +14,9 @@ from kvsim.readers.parsing import manifests, shell
 from kvsim.readers.parsing.unread_flags import unread_notes
 
 _MANIFEST = re.compile(r"^[ \t]*(?:-[ \t]+)?(?:command|args|entrypoint):", re.MULTILINE)
-_NAMED = re.compile(r"VLLM_|SGLANG_|SGL_|TRTLLM_|TLLM_|LLAMA_|GGML_|NCCL_|CUDA_|LMCACHE_|OMP_|HIP_")
+_NAMED = re.compile(
+    r"VLLM_|SGLANG_|SGL_|TRTLLM_|TLLM_|LLAMA_|GGML_|NCCL_|CUDA_(?!VISIBLE)|LMCACHE_|OMP_|HIP_"
+)
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD", re.IGNORECASE)
 _NESTED = 3  # scripts in words of scripts
 

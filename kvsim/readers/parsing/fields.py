@@ -8,6 +8,7 @@ from typing import Any
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import LARGEST_WHOLE
 from kvsim.readers.description import NS_PER_S
+from kvsim.readers.parsing.ledger import SourceLedger
 
 MOST_SECONDS = 1e10  # some 300 years: what a clock since 1970 may show
 MOST_TOKENS = 1 << 40
@@ -17,14 +18,35 @@ _WHOLE = re.compile("-?[0-9]{1,20}")
 
 class Fields:
     """A JSON object and its place, which messages name. null counts as an empty object, and a key
-    whose value is null as a key that is missing.
+    whose value is null as a key that is missing. ledger: of the source, which learns the keys that
+    are there and those that are asked for; path: of the object in it.
     """
 
-    def __init__(self, value: Any, where: str) -> None:
+    def __init__(
+        self, value: Any, where: str, ledger: SourceLedger | None = None, path: str = ""
+    ) -> None:
         if value is not None and not isinstance(value, dict):
             raise InputError("not a JSON object", where=where, value=type(value).__name__)
         self.items: dict[str, Any] = value or {}
         self.where = where
+        self.ledger, self.path = ledger, path
+        if ledger is not None:
+            ledger.there("keys", path, self.items)
+
+    def _at(self, key: str) -> Any:
+        if self.ledger is not None:
+            self.ledger.take("keys", self.path, key)
+        return self.items.get(key)
+
+    def all(self) -> dict[str, Any]:
+        """Every key with its value, all of them taken."""
+        for key in self.items:
+            self._at(key)
+        return self.items
+
+    def inner(self, key: str) -> str:
+        """The path of what stands under a key."""
+        return f"{self.path}.{key}" if self.path else key
 
     def place(self, key: str) -> str:
         """The place of a key's value."""
@@ -32,23 +54,25 @@ class Fields:
 
     def get(self, key: str, otherwise: Any = None) -> Any:
         """The value as it is."""
-        return self.items.get(key, otherwise)
+        value = self._at(key)
+        return value if key in self.items else otherwise
 
     def table(self, key: str) -> "Fields":
         """An object; an empty one for null."""
-        return Fields(self.items.get(key), self.place(key))
+        return Fields(self._at(key), self.place(key), self.ledger, self.inner(key))
 
     def rows(self, key: str) -> list[Any]:
         """A list; an empty one for null."""
-        return rows(self.items.get(key), self.place(key))
+        return rows(self._at(key), self.place(key))
 
     def tables(self, key: str) -> list["Fields"]:
         """A list of objects."""
-        return [Fields(value, self.place(key)) for value in self.rows(key)]
+        inner = f"{self.inner(key)}[]"
+        return [Fields(value, self.place(key), self.ledger, inner) for value in self.rows(key)]
 
     def number(self, key: str) -> float | None:
         """A finite number."""
-        value = self.items.get(key)
+        value = self._at(key)
         if value is None:
             return None
         plain = isinstance(value, int | float) and not isinstance(value, bool)
@@ -58,16 +82,16 @@ class Fields:
 
     def whole(self, key: str) -> int | None:
         """A whole number of 64 bits, or one as text."""
-        return whole(self.items.get(key), self.place(key))
+        return whole(self._at(key), self.place(key))
 
     def tokens(self, *keys: str) -> int | None:
         """A count of tokens: of the first key that is not missing."""
-        key = next((key for key in keys if self.items.get(key) is not None), keys[0])
-        return tokens(self.items.get(key), self.place(key))
+        key = next((key for key in keys if self._at(key) is not None), keys[0])
+        return tokens(self._at(key), self.place(key))
 
     def nanoseconds(self, key: str) -> int | None:
         """Whole nanoseconds of a time in seconds."""
-        return nanoseconds(self.items.get(key), self.place(key))
+        return nanoseconds(self._at(key), self.place(key))
 
     def after(self, start_ns: int | None, key: str) -> int | None:
         """A moment in ns: so many milliseconds after `start_ns`."""
@@ -78,7 +102,7 @@ class Fields:
 
     def text(self, *keys: str) -> str | None:
         """The first of these that is a string and not empty."""
-        return next((found for key in keys if (found := text(self.items.get(key)))), None)
+        return next((found for key in keys if (found := text(self._at(key)))), None)
 
 
 def whole(value: Any, where: str) -> int | None:

@@ -6,6 +6,7 @@ from typing import Any
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.json_text import JsonError, loads
 from kvsim.readers.parsing.fields import Fields
+from kvsim.readers.parsing.ledger import SourceLedger
 
 
 def values(data: bytes, name: str) -> Iterator[tuple[str, Any]]:
@@ -20,9 +21,11 @@ def values(data: bytes, name: str) -> Iterator[tuple[str, Any]]:
             raise InputError(f"not JSON: {fault}", where=where) from None
 
 
-def numbered(data: bytes, name: str) -> Iterator[Fields]:
-    """The object on each line that is not empty."""
+def numbered(
+    data: bytes, name: str, ledger: SourceLedger | None = None, path: str = ""
+) -> Iterator[Fields]:
+    """The object on each line that is not empty. path: of the lines in the ledger."""
     for where, value in values(data, name):
         if not isinstance(value, dict):
             raise InputError("not a JSON object", where=where)
-        yield Fields(value, where)
+        yield Fields(value, where, ledger, path)

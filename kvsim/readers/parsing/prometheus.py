@@ -7,13 +7,15 @@ exported against it.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kvsim.plumbing.reading.files import row_error
+from kvsim.readers.parsing.ledger import SourceLedger
 
 _SAMPLE = re.compile(r"([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\S.*)?$")
 _LABEL = re.compile(r'\s*([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"\s*,?')
+_KIND = re.compile(r"_(?:total|sum|count|bucket|created)$")
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n"}
 
@@ -26,8 +28,10 @@ class Metric(NamedTuple):
     value: float
 
 
-def metrics(text: str, where: str) -> Iterator[Metric]:
-    """The samples in order of the text; InputError for a line that is none."""
+def metrics(text: str, where: str, ledger: SourceLedger | None = None) -> Iterator[Metric]:
+    """The samples in order of the text; InputError for a line that is none. ledger: learns the
+    names of all metrics, those of a histogram or a summary by the name that they share.
+    """
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -38,7 +42,20 @@ def metrics(text: str, where: str) -> Iterator[Metric]:
             value = float(match[3])
         except ValueError:
             raise row_error(where, number, "not a number", match[3]) from None
+        if ledger is not None:
+            ledger.there("metrics", "", [family(match[1])])
         yield Metric(match[1], _labels(match[2] or "", where, number), value)
+
+
+def started_s(samples: Iterable[Metric]) -> float | None:
+    """When the process started, since 1970; None where no metric says."""
+    found = (each.value for each in samples if each.name == "process_start_time_seconds")
+    return next((value for value in found if finite(value)), None)
+
+
+def family(name: str) -> str:
+    """A metric's name without what its kind puts behind it."""
+    return _KIND.sub("", name)
 
 
 def finite(value: float) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 _PAIR = re.compile(
     r"""(?:'(?P<quoted>\w+)':\s*|\b(?P<bare>\w+)=)
-        (?:'(?P<text>[^']*)'|(?P<plain>-?[\w.+]+)|(?P<list>\['[^']*'))""",
+        (?:'(?P<text>[^']*)'|(?P<plain>-?[\w.+]+(?:[-/:][\w.+]+)*)|(?P<list>\['[^']*'))""",
     re.VERBOSE,
 )
 _PLAIN: dict[str, Any] = {"None": None, "True": True, "False": False}

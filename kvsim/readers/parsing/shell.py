@@ -13,7 +13,7 @@ from typing import Literal
 from kvsim.plumbing.errors import InputError
 
 _OPEN, _CLOSE = "\ue000", "\ue001"  # around the name of a variable that has no value
-_MISSING = re.compile(f"{_OPEN}([^{_CLOSE}]*){_CLOSE}")
+_MISSING = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|()<>]+")
 _IN_QUOTES = re.compile(r"[^\"\\$`]+")
 _SPACE = re.compile(r"(?:[ \t]|\\\r?\n)+")

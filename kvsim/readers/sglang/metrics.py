@@ -1,12 +1,13 @@
 """A scrape of an SGLang server's /metrics: pool, host memory, totals since the start."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kvsim.plumbing.counts import whole
 from kvsim.plumbing.units import MIB
-from kvsim.readers.description import Description, ServerSettings, transfer_notes
-from kvsim.readers.parsing.prometheus import Metric, finite, metrics
+from kvsim.readers.description import Description, Scrape, ServerSettings, transfer_notes
+from kvsim.readers.parsing.prometheus import Metric, family, finite, metrics, started_s
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
 
 _PREFIX = "sglang:"
@@ -32,6 +33,21 @@ _MEANS = {
 }
 # Where a cached token was (label cache_source), and the figure that it counts in.
 _CACHED = {"host": "tier_hit_tokens", "storage": "storage_hit_tokens"}
+_READ = frozenset(
+    family(name)
+    for name in (
+        *(*_TOTALS, *_MEANS, "cached_tokens", "cache_config_info", "max_total_num_tokens"),
+        *("hicache_host_total_tokens", "kv_transfer_total_mb", "kv_transfer_latency_ms"),
+        *("num_running_reqs", "num_queue_reqs", "token_usage"),
+    )
+)
+_HARMLESS = re.compile(
+    r"^(?:python_|process_|http_|sglang:(?:num_requests|num_aborted|func_latency|engine_startup|"
+    r"engine_load|per_stage|uncached_prompt|num_grammar|gen_throughput|cache_hit_rate|utilization|"
+    r"is_cuda_graph|num_used_tokens|num_unique|routing_key|realtime_tokens|forward_|"
+    r"num_prefill_|num_decode_|prompt_tokens_hist|generation_tokens_hist|kv_(?:used|available)|"
+    r"spec_accept_rate|new_token_ratio|estimated_|run_batch|time_per_output|page_size))"
+)
 # All ranks of a tensor-parallel group report the same numbers.
 _RANKS = ("tp_rank", "pp_rank", "moe_ep_rank")
 
@@ -42,6 +58,7 @@ class SGLangMetrics(Source):
     rank = ENGINE_ITSELF
     what = "a scrape of an SGLang server's /metrics"
     gives = SERVER | MEASURED
+    harmless = _HARMLESS
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
@@ -54,16 +71,24 @@ class SGLangMetrics(Source):
     @classmethod
     def read(cls, source: Sniffed) -> Description:
         """The pool and its pages, and the figures since the server started."""
+        everything = list(metrics(source.string(), source.name, source.ledger))
         samples = [
             sample
-            for sample in metrics(source.string(), source.name)
+            for sample in everything
             if sample.name.startswith(_PREFIX)
             and finite(sample.value)
             and all(sample.labels.get(rank, "0") == "0" for rank in _RANKS)
         ]
+        ledger = source.ledger
+        for sample in samples:
+            if ledger is not None and family(sample.name.removeprefix(_PREFIX)) in _READ:
+                ledger.take("metrics", "", family(sample.name))
         found = ServerSettings.parse(_settings(samples), source.name)
-        figures = _figures(samples)
-        return Description(found, measured=figures, notes=transfer_notes(figures))
+        sums = sums_of(samples)
+        figures = figures_of_sums(sums)
+        scrape = Scrape(started_s(everything), sums)
+        notes = transfer_notes(figures)
+        return Description(found, measured=figures, notes=notes, scrape=scrape)
 
 
 def _settings(samples: Iterable[Metric]) -> dict[str, Any]:
@@ -86,12 +111,18 @@ def _settings(samples: Iterable[Metric]) -> dict[str, Any]:
     return found
 
 
-def _figures(samples: Iterable[Metric]) -> dict[str, float]:
+def sums_of(samples: Iterable[Metric]) -> dict[str, float]:
+    """Every metric summed over its engines, by its name without SGLang's prefix."""
     sums: dict[str, float] = {}
     for name, labels, value in samples:
         plain = name.removeprefix(_PREFIX)
         sums[plain] = sums.get(plain, 0.0) + value
         _add_cached(sums, plain, labels, value)
+    return sums
+
+
+def figures_of_sums(sums: Mapping[str, float]) -> dict[str, float]:
+    """The figures of these sums."""
     found = {figure: sums[plain] for plain, figure in _TOTALS.items() if plain in sums}
     found |= {figure: sums[figure] for figure in _CACHED.values() if figure in sums}
     if "cached_tokens_total" in sums:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kvsim.plumbing.counts import whole
 from kvsim.readers.description import Description, ServerSettings
+from kvsim.readers.parsing.ledger import left_lines
 from kvsim.readers.reader import ENGINE_ITSELF, SERVER, Sniffed, Source
 from kvsim.readers.trtllm.args import POLICIES
 
@@ -30,6 +31,19 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str], Callable[[str], Any]], ...] = (
 )  # fmt: skip
 
 
+_HARMLESS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"Engine version|Refreshed the MPI|MPI (?:size|rank)|Rank \d+ is using GPU",
+        r"Loaded engine size|Loading (?:weights|checkpoint)|Engine load time",
+        r"Executor is|Model init",
+        r"Using user-specified devices|Setting PyTorch memory fraction|NCCL|UCX|ucx",
+        r"INFO: +(?:Started|Waiting|Application|Uvicorn|\d+\.)|(?:GET|POST) /\S* HTTP",
+        r"\$ |Creating CUDA graph|CUDA graph (?:warmup|capture)|Autotuner|autotuner",
+    )
+)
+
+
 class TrtLlmLog(Source):
     """Settings alone, without the model, which the log does not name."""
 
@@ -46,10 +60,12 @@ class TrtLlmLog(Source):
     def read(cls, source: Sniffed) -> Description:
         """The last line of each kind."""
         found: dict[str, Any] = {"engine": "tensorrt-llm"}
-        for line in source.string().splitlines():
+        lines = source.string().splitlines()
+        for line in lines:
             for setting, pattern, read in _PATTERNS:
                 match = pattern.search(line)
                 value = read(match[1]) if match else None
                 if value is not None and value != 0:
                     found[setting] = value
-        return Description(ServerSettings.parse(found, source.name))
+        notes = left_lines(lines, [pattern for _, pattern, _ in _PATTERNS], _HARMLESS)
+        return Description(ServerSettings.parse(found, source.name), notes=tuple(notes))

@@ -18,6 +18,7 @@ from kvsim.readers.description import (
     SourceRequest,
 )
 from kvsim.readers.parsing.fields import Fields
+from kvsim.readers.parsing.harmless_keys import REPORTS
 from kvsim.readers.parsing.reports import seconds_of_ms, statistics
 from kvsim.readers.reader import CLIENT, MEASURED, SERVER, STREAM, Sniffed, Source
 from kvsim.readers.vllm.bench_rows import BenchRow, bench_rows
@@ -32,6 +33,7 @@ class VllmBenchResult(Source):
     rank = CLIENT
     what = "a result of `vllm bench serve`"
     gives = SERVER | STREAM | MEASURED
+    harmless = REPORTS
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
@@ -52,11 +54,15 @@ class VllmBenchResult(Source):
                 where=source.name,
                 remedy="give one run: cut its line into a file of its own",
             )
-        result = Fields(source.document, source.name)
+        result = source.fields()
         measured: dict[str, float] = {}
         for name, figure in _LATENCIES.items():
             stats = {f"{key}_{name}_ms": stat for key, stat in _STATS.items()}
             measured |= statistics(result, figure, stats, seconds_of_ms)
+            points = {f"{key}_{name}": stat for key, stat in _STATS.items()}  # InferenceX's, in s
+            measured |= {
+                k: v for k, v in statistics(result, figure, points).items() if k not in measured
+            }
         seconds = result.number("duration")
         if seconds is not None:
             measured["duration_s"] = seconds

@@ -9,9 +9,11 @@ from typing import Any
 
 from kvsim.plumbing.counts import whole
 from kvsim.readers.description import Description, GaugeSeries, ServerSettings
+from kvsim.readers.parsing.ledger import left_lines
 from kvsim.readers.parsing.python_text import inside, pairs_of
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
 from kvsim.readers.vllm.args import KNOWN, quantization_notes, settings_of
+from kvsim.readers.vllm.harmless import HARMLESS
 from kvsim.readers.vllm.log_gauges import gauge_lines
 
 _NUMBER = r"([\d,]+(?:\.\d+)?)"
@@ -35,6 +37,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("max_model_len", re.compile(rf"Maximum concurrency for {_NUMBER} tokens per request")),
     ("max_model_len", re.compile(rf"Using max model len {_NUMBER}")),
     ("max_num_batched_tokens", re.compile(rf"with max_num_batched_tokens={_NUMBER}")),
+    ("free_memory_gib", re.compile(rf"Free memory on device \({_NUMBER}/[\d.]+ GiB\)")),
     ("gpu_memory_gib", re.compile(rf"Free memory on device \([\d.]+/{_NUMBER} GiB\)")),
     ("gpu_memory_gib", re.compile(rf"total_gpu_memory[ =(]+{_NUMBER} ?GiB")),
     ("block_size", re.compile(rf"Setting attention block size to {_NUMBER} tokens")),
@@ -47,11 +50,21 @@ _NESTED = ("speculative_config", "kv_transfer_config")
 _PLAIN = KNOWN.keys() - set(_NESTED)
 _DRAFTS = ("method", "model", "num_speculative_tokens", "num_spec_tokens")
 _LEAST = ("available_kv_gib", "num_gpu_blocks", "kv_cache_tokens")  # of several workers
-_FRACTIONS = ("available_kv_gib", "weights_gib", "gpu_memory_gib", "gpu_memory_utilization")
+_FRACTIONS = (
+    "free_memory_gib",
+    "available_kv_gib",
+    "weights_gib",
+    "gpu_memory_gib",
+    "gpu_memory_utilization",
+)
+_READ = (
+    *(_VERSION, _ARGUMENTS, _ENGINE, _OVERRIDE, _REFUSED, _SPECULATES, _CONNECTOR),
+    *(pattern for _, pattern in _PATTERNS),
+)
 # One of these stands in every line that is read.
 _MARKS = (
     *("version", "args", "config", "GiB", " GB", "blocks", "tokens", "memory", "seq len"),
-    *("Asynchronous", "speculative", "max_num_batched_tokens", "model len"),
+    *("Free memory", "Asynchronous", "speculative", "max_num_batched_tokens", "model len"),
 )
 _SIGNS = (
     "Initializing a V1 LLM engine",
@@ -103,6 +116,7 @@ class VllmLog(Source):
             )
         if str(found.get("engine_version", "")).startswith(_UNTAGGED):
             notes.append(f"version {found.pop('engine_version')}: a build of your own")
+        notes += left_lines(everything, _READ, HARMLESS)
         settings = ServerSettings.parse({**found, "engine": "vllm"}, source.name)
         return Description(settings, gauges=gauges, notes=tuple(notes))
 

@@ -1,12 +1,14 @@
 """vLLM's metrics, by its names, as settings, gauges and figures: of a scrape or a time series."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kvsim.plumbing.counts import whole
 from kvsim.readers.description import ServerSettings
 from kvsim.readers.parsing.fields import MOST_TOKENS
-from kvsim.readers.parsing.prometheus import Metric, finite
+from kvsim.readers.parsing.ledger import SourceLedger
+from kvsim.readers.parsing.prometheus import Metric, family, finite
 from kvsim.readers.vllm.args import UNSAID, settings_of
 
 PREFIX = "vllm:"
@@ -57,6 +59,25 @@ _COPIES = {
     ("kv_offload_total_time", "GPU_to_CPU"): "kv_offload_store_time",
     ("kv_offload_total_time", "CPU_to_GPU"): "kv_offload_load_time",
 }
+# Of drafts: verified, proposed, accepted.
+_DRAFTED = {
+    "spec_decode_num_drafts": "drafts",
+    "spec_decode_num_draft_tokens": "draft_tokens",
+    "spec_decode_num_accepted_tokens": "accepted_draft_tokens",
+}
+# Labels that are read beside these, and those that say nothing that a scenario has.
+_OTHER_LABELS = (
+    *("kv_cache_size_tokens", "kv_cache_max_concurrency", "engine", "model_name"),
+    *(
+        "is_attention_free",
+        "num_cpu_blocks",
+        "prefix_caching_hash_algo",
+        "user_specified_block_size",
+    ),
+    *("user_specified_mamba_block_size", "_block_size_resolved", "kv_cache_metrics"),
+    *("kv_cache_metrics_sample", "kv_sharing_fast_prefill", "skip_cache_init"),
+    *("hash_block_size", "kv_offloading_backend"),
+)
 _MEANS = {
     "time_to_first_token_seconds": "ttft_mean_s",
     "inter_token_latency_seconds": "itl_mean_s",
@@ -65,6 +86,38 @@ _MEANS = {
     "e2e_request_latency_seconds": "e2e_mean_s",
     "request_queue_time_seconds": "queue_mean_s",
 }
+
+
+# Metrics of the process, of its front end, and of vLLM that say nothing which a scenario has.
+HARMLESS = re.compile(
+    r"^(?:python_|process_|http_|vllm:(?:request_success|iteration_tokens_total|info|"
+    r"request_params_|request_(?:inference|prefill|decode)_time|engine_sleep_state|"
+    r"request_(?:prompt|generation|max_num_generation)_tokens|mm_cache|lora_requests_info|"
+    r"request_prefill_kv_computed|prompt_tokens_(?:by_source|cached|recomputed)|estimated_|"
+    r"kv_block_|num_requests_swapped|num_requests_waiting_by_reason|corrupted|tool_call|"
+    r"time_per_output|api_server|healthcheck|spec_decode_num_accepted_tokens_per_pos|"
+    r"cpu_|model_forward|model_execute|avg_|gpu_cache|brand|eplb|queue_time|nixl_num_descr|"
+    r"nixl_post|num_requests_(?:deferred|skipped)))"
+)
+_UNSET = ("", "[]", "none", "auto", "false", "0")  # of labels: what nobody asked for
+_READ = frozenset(
+    family(name)
+    for name in (*GAUGES, *_TOTALS, *_MEANS, INFO, *(name for name, _ in _COPIES), *_DRAFTED)
+)
+
+
+def take_names(ledger: SourceLedger | None, samples: Iterable[Metric]) -> None:
+    """Tell the ledger the metrics, and the labels of the cache configuration, that are read."""
+    for name, labels, _ in samples if ledger is not None else ():
+        assert ledger is not None
+        plain = family(name.removeprefix(PREFIX))
+        if plain in _READ:
+            ledger.take("metrics", "", family(name))
+        if plain == INFO:
+            said = (name for name, value in labels.items() if value.lower() not in _UNSET)
+            ledger.there("labels", INFO, said)
+            for label in (*_LABELS, *_OTHER_LABELS):
+                ledger.take("labels", INFO, label)
 
 
 def cache_settings(labels: Mapping[str, str], where: str) -> dict[str, Any]:
@@ -95,6 +148,20 @@ def settings_from(samples: Iterable[Metric], where: str) -> ServerSettings:
     return ServerSettings.parse(found, where)
 
 
+def speculation_from(figures: Mapping[str, float]) -> dict[str, Any]:
+    """What counters of drafts say of speculative decoding: how many tokens a draft has, and the
+    share of them that was accepted. The drafter itself has no metric.
+    """
+    drafts, proposed = figures.get("drafts"), figures.get("draft_tokens")
+    if not drafts or not proposed:
+        return {}
+    accepted = figures.get("accepted_draft_tokens", 0.0) / proposed
+    return {
+        "num_speculative_tokens": max(1, round(proposed / drafts)),
+        "acceptance_rate": round(min(accepted, 1.0), 4),
+    }
+
+
 def add_settings(found: dict[str, Any], samples: Iterable[Metric], where: str) -> None:
     """Add to `found` what the labels of metrics say; of several models the first counts."""
     ranks: set[str] = set()
@@ -114,6 +181,11 @@ def add_settings(found: dict[str, Any], samples: Iterable[Metric], where: str) -
 
 def figures_from(samples: Iterable[Metric]) -> dict[str, float]:
     """Totals and means since the server started, summed over its engines."""
+    return figures_of_sums(sums_of(samples))
+
+
+def sums_of(samples: Iterable[Metric]) -> dict[str, float]:
+    """Every metric summed over its engines, by its name without vLLM's prefix."""
     sums: dict[str, float] = {}
     older: dict[str, float] = {}
     for name, labels, value in samples:
@@ -123,9 +195,14 @@ def figures_from(samples: Iterable[Metric]) -> dict[str, float]:
             copies = (plain.removesuffix("_total"), labels.get("transfer_type", ""))
             if newer := _COPIES.get(copies):
                 older[newer] = older.get(newer, 0.0) + value
-    sums |= {name: total for name, total in older.items() if f"{name}_total" not in sums}
+    more = {name: total for name, total in older.items() if f"{name}_total" not in sums}
+    return sums | more
+
+
+def figures_of_sums(sums: Mapping[str, float]) -> dict[str, float]:
+    """The figures of these sums."""
     found = {}
-    for plain, figure in _TOTALS.items():
+    for plain, figure in (_TOTALS | _DRAFTED).items():
         total = sums.get(f"{plain}_total", sums.get(plain))
         if total is not None:
             found[figure] = total

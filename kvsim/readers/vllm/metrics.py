@@ -1,9 +1,16 @@
 """A scrape of a vLLM server's /metrics: `vllm:cache_config_info` is the pool as it really is."""
 
-from kvsim.readers.description import Description, transfer_notes
-from kvsim.readers.parsing.prometheus import metrics
+from kvsim.readers.description import Description, Scrape, transfer_notes
+from kvsim.readers.parsing.prometheus import metrics, started_s
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
-from kvsim.readers.vllm.metric_names import figures_from, settings_from
+from kvsim.readers.vllm.metric_names import (
+    HARMLESS,
+    figures_from,
+    settings_from,
+    speculation_from,
+    sums_of,
+    take_names,
+)
 
 
 class VllmMetricsScrape(Source):
@@ -12,6 +19,7 @@ class VllmMetricsScrape(Source):
     rank = ENGINE_ITSELF
     what = "a scrape of /metrics"
     gives = SERVER | MEASURED
+    harmless = HARMLESS
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
@@ -24,6 +32,21 @@ class VllmMetricsScrape(Source):
     @classmethod
     def read(cls, source: Sniffed) -> Description:
         """The cache configuration, and the figures since the server started."""
-        samples = list(metrics(source.string(), source.name))
+        samples = list(metrics(source.string(), source.name, source.ledger))
+        take_names(source.ledger, samples)
         settings, figures = settings_from(samples, source.name), figures_from(samples)
-        return Description(settings, measured=figures, notes=transfer_notes(figures))
+        notes = [*transfer_notes(figures), *_draft_notes(figures)]
+        scrape = Scrape(started_s(samples), sums_of(samples))
+        return Description(settings, measured=figures, notes=tuple(notes), scrape=scrape)
+
+
+def _draft_notes(figures: dict[str, float]) -> list[str]:
+    """What counters say of speculative decoding; no metric names the drafter."""
+    said = speculation_from(figures)
+    if not said:
+        return []
+    return [
+        f"{figures['drafts']:,.0f} drafts of {said['num_speculative_tokens']} tokens, of which "
+        f"{said['acceptance_rate']:.0%} were accepted: no metric names the drafter; the command "
+        "line does"
+    ]

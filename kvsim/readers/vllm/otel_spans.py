@@ -2,6 +2,7 @@
 OTLP as JSON, a document or a line a batch.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,12 +17,19 @@ _OUTPUT = ("gen_ai.usage.completion_tokens", "gen_ai.usage.output_tokens")
 _TTFT, _E2E = "gen_ai.latency.time_to_first_token", "gen_ai.latency.e2e"
 
 
+_HARMLESS = re.compile(
+    r"resource$|\.(?:scope|schemaUrl|resource)$|^attributes\.(?!.*(?:cache|batch|tokens|preempt))|"
+    r"^attributes\.gen_ai\.(?:request\.|prompt|completion|operation|system|response)"
+)
+
+
 class OtelSpans(Source):
     """The server's own times: arrival at the server, first token, end."""
 
     rank = ENGINE_ITSELF
     what = "OpenTelemetry spans"
     gives = SERVER | STREAM | MEASURED
+    harmless = _HARMLESS
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
@@ -35,7 +43,7 @@ class OtelSpans(Source):
         model: str | None = None
         unfinished = 0
         for span in _spans(source):
-            attributes = Fields(_attributes(span), span.where)
+            attributes = Fields(_attributes(span), span.where, source.ledger, "attributes")
             row = _request(span, attributes)
             if row is None:
                 unfinished += 1
@@ -57,7 +65,7 @@ def _spans(source: Sniffed) -> Iterator[Fields]:
         else iter([(source.name, source.document)])
     )
     for where, batch in batches:
-        for resource in Fields(batch, where).tables("resourceSpans"):
+        for resource in Fields(batch, where, source.ledger, "batch").tables("resourceSpans"):
             newer = "scopeSpans" in resource.items
             for scope in resource.tables("scopeSpans" if newer else "instrumentationLibrarySpans"):
                 yield from (Fields(span, where) for span in scope.rows("spans"))

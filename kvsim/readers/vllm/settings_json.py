@@ -8,12 +8,14 @@ from typing import Any
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 from kvsim.readers.description import Description, ServerSettings
+from kvsim.readers.parsing.unread_flags import unread_notes
 from kvsim.readers.reader import ENGINE_ITSELF, SERVER, Sniffed, Source
 from kvsim.readers.vllm.args import KNOWN, quantization_notes, settings_of
 
 _LEAST_KNOWN = 3  # of its keys
 _NUMBER = re.compile(r"\s*(\d{1,12}(?:,\d{3})*)(?=[\s(;,])")  # before words
 _SIZES = ("cudagraph_capture_sizes", "cuda_graph_sizes")
+_TOLD = frozenset(("file", "source", "tick_seconds", "clock_ahead_s", "label", "name", "note"))
 _MORE = ("gpu", "vllm_version", "num_gpu_blocks", "kv_cache_tokens", "gpu_memory_bytes", "policy")
 
 
@@ -55,6 +57,8 @@ def _settings(table: dict[str, Any], where: str, notes: list[str]) -> ServerSett
         for key, value in table.items()
         if key in nested or not isinstance(value, dict | list)
     }
+    unread = table.keys() - {*KNOWN, *_MORE, *_SIZES, *_TOLD}
+    notes += unread_notes(sorted(unread), KNOWN)
     plain["num_gpu_blocks_override"] = plain.pop("num_gpu_blocks", None)
     plain["scheduling_policy"] = plain.pop("policy", None)
     for name, value in plain.items():

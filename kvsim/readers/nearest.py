@@ -1,0 +1,59 @@
+"""What a file that no reader knows is nearest to, and what was missing in it."""
+
+import re
+from functools import partial
+from typing import NamedTuple
+
+from kvsim.readers.reader import Sniffed
+
+
+class Nearest(NamedTuple):
+    """what: the kind of file. signs: what such a file has, any of the first, all of the rest.
+    advice: what to do with it.
+    """
+
+    what: str
+    signs: re.Pattern[str]
+    advice: str
+
+
+_sign = partial(re.compile, flags=re.MULTILINE)
+# In order: the first that fits is named.
+_KINDS = (
+    Nearest("requests of OpenAI's batch API", _sign(r'"custom_id".{0,400}"(?:method|url|body)"'),
+            "it has prompts and no lengths in tokens: count them with the model's tokenizer, and "
+            "write id,arrival_s,prompt_tokens,output_tokens (kvsim traces formats)"),
+    Nearest("ServeGen's workload", _sign(r'"(?:client_id|num_turns|reason_ratio)"|'
+            r"client_id,.{0,80}(?:input|prompt)_tokens"),
+            "write its rows as timestamp,input_length,output_length in JSON lines (mooncake)"),
+    Nearest("OpenTelemetry's gen_ai spans of a client", _sign(r'"gen_ai\.[\w.]+"'),
+            "kvsim reads OTLP as JSON, with resourceSpans around the spans"),
+    Nearest("nvidia-smi's table", _sign(r"(?:utilization\.gpu|memory\.used)|NVIDIA-SMI \d"),
+            "it has no pool and no requests: give the server's log"),
+    Nearest("vLLM's arguments in YAML", _sign(r"^[a-z][\w-]*(?:-size|-len|-seqs|model):"),
+            "such a file has two of vLLM's arguments or more as keys at its top"),
+    Nearest("a log of an engine's worker", _sign(r"INFO|WARNING|\[20\d\d-\d\d-\d\d"),
+            "kvsim knows an engine's log by its arguments, its pool or its gauges: give the part "
+            "from the start on"),
+    Nearest("a manifest of YAML", _sign(r"^(?:apiVersion|kind|services|image|metadata):"),
+            "none of its containers starts vllm serve, sglang, trtllm-serve or llama-server"),
+    Nearest("a table", _sign(r"^[\w .%/()-]+(?:,[\w .%/()-]+){2,}$"),
+            "kvsim reads requests with columns such as arrival_s, prompt_tokens, output_tokens, "
+            "first_token_s, last_token_s"),
+)  # fmt: skip
+_HEAD = 1 << 14
+
+
+def nearest(source: Sniffed) -> str:
+    """One line: what the file looks like, and what is missing; "" where it looks like nothing."""
+    head = source.text[:_HEAD]
+    if isinstance(source.document, dict) and "results" not in source.document:
+        keys = ", ".join(sorted(map(str, source.document))[:8])
+        found = next((each for each in _KINDS[:3] if each.signs.search(head)), None)
+        if found is None:
+            return f"JSON with the keys {keys}, which are those of no tool that kvsim knows"
+        return f"nearest: {found.what}; {found.advice}"
+    for each in _KINDS:
+        if each.signs.search(head):
+            return f"nearest: {each.what}; {each.advice}"
+    return ""

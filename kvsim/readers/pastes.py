@@ -1,0 +1,100 @@
+"""A paste is several sources: a command above its log, blocks between fences, a model's config."""
+
+import json
+import re
+
+from kvsim.readers.parsing.json_lines import values
+from kvsim.readers.parsing.ledger import is_log_line
+from kvsim.readers.reader import HEAD_BYTES, Sniffed, sniffed
+
+_FENCE = re.compile(r"[ \t]{0,8}(?:```|~~~)")
+_PROMPT = re.compile(r"^\s*(?:[\w@.~:/()\[\] -]{0,80}[$#>%]\s+)?")
+_SERVES = re.compile(
+    r"\bvllm\s+serve\s|vllm\.entrypoints\.\S+|\bsglang\.launch_server\b|\bsglang\s+serve\s|"
+    r"\btrtllm-serve\s|(?<![\w-])llama-server(?:\.exe)?\s|\bdocker\s+run\s"
+)
+_FLAG = re.compile(r"\s--?[a-z]")
+LOGS = ("vllm-log", "sglang-log", "trtllm-log", "llama-log")
+MODEL_CONFIG = (
+    "a model's config.json: save it as FOLDER/config.json, and give --model FOLDER if the model "
+    "is not in the catalogue"
+)
+
+
+def fenced(source: Sniffed) -> list[Sniffed]:
+    """The blocks between fences of a page; none where there are no two fences."""
+    if source.is_folder or source.document is not None or b"```" not in source.data[: 1 << 22]:
+        return []
+    blocks: list[list[str]] = []
+    inside = False
+    for line in source.string().split("\n"):
+        if _FENCE.match(line):
+            inside = not inside
+            if inside:
+                blocks.append([])
+        elif inside:
+            blocks[-1].append(line)
+    if inside:  # no end: no block
+        blocks.pop()
+    texts = ["\n".join(block) + "\n" for block in blocks]
+    return [_part(source, text, f"block {at}") for at, text in enumerate(texts, 1) if text.strip()]
+
+
+def with_its_command(source: Sniffed) -> tuple[Sniffed, Sniffed | None]:
+    """A log without the command lines that stand in it, and these as a source of their own; None
+    where there are none.
+    """
+    lines = source.string().split("\n")
+    taken: list[str] = []
+    kept: list[str] = []
+    goes_on = False
+    for line in lines:
+        if goes_on or _is_command(line):
+            taken.append(_PROMPT.sub("", line, count=1) if not goes_on else line)
+            goes_on = line.rstrip().endswith("\\")
+        else:
+            kept.append(line)
+    if not taken:
+        return source, None
+    rest = _part(source, "\n".join(kept), "")
+    return rest, _part(source, "\n".join(taken) + "\n", "its command")
+
+
+def results_in(source: Sniffed) -> list[Sniffed]:
+    """Each of several results in one file: of a list, of lines, or of a report's benchmarks."""
+    document = source.document
+    if isinstance(document, dict) and isinstance(document.get("benchmarks"), list):
+        each_alone = [{**document, "benchmarks": [each]} for each in document["benchmarks"]]
+    elif isinstance(document, list):
+        each_alone = document
+    elif isinstance(document, dict):
+        return [source]
+    else:
+        each_alone = [value for _, value in values(source.data, source.name)]
+    if len(each_alone) < 2:
+        return [source]
+    return [
+        _part(source, json.dumps(each), f"result {at}") for at, each in enumerate(each_alone, 1)
+    ]
+
+
+def is_model_config(source: Sniffed) -> bool:
+    """Whether it is the config.json of a model."""
+    return source.has_keys("model_type", "architectures") or source.has_keys(
+        "model_type", "num_hidden_layers"
+    )
+
+
+def _is_command(line: str) -> bool:
+    return (
+        len(line) < HEAD_BYTES
+        and _SERVES.search(line) is not None
+        and not is_log_line(_PROMPT.sub("", line, count=1))
+        and ("\\" in line[-2:] or _FLAG.search(line) is not None or line.lstrip().startswith("$"))
+        and "args:" not in line
+    )
+
+
+def _part(source: Sniffed, text: str, what: str) -> Sniffed:
+    path = source.path.with_name(f"{source.path.name}, {what}") if what else source.path
+    return sniffed(path, text.encode())._replace(variables=source.variables)

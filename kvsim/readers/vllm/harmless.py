@@ -1,0 +1,50 @@
+"""Lines of vLLM's log that are known to say nothing which a scenario has."""
+
+import re
+
+HARMLESS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"^Route: |^Available routes|^Starting vLLM (?:API )?server|^Supported[ _]tasks",
+        r"^(?:Started|Waiting|Application|Uvicorn|Shutting down|Finished server|[\d.]+:\d+ - )",
+        r"(?:GET|POST|HEAD|OPTIONS) /\S* HTTP",
+        r"^(?:Received|Added|Finished|Aborted) request",
+        r"^Loading (?:safetensors|pt|bin|weights|model|drafter)|checkpoint shards",
+        r"^Starting to load model|^Loading weights took|^Loading model from scratch",
+        r"^Time spent downloading|^Using model weights format|^No model\.safetensors\.index",
+        r"^Captur(?:ing|e) |^Graph captur|^CUDA graphs can take additional|^Profiling CUDA graph",
+        r"torch\.compile (?:takes|took)|^Dynamo bytecode|^Compiling a graph|^Cache the graph",
+        r"^Directly load the compiled graph|^Using cache directory|^Compilation took",
+        r"^Enabled custom fusions|^Estimated CUDA graph memory|^CUDA graph pool memory",
+        r"^init engine \(profile|^Initial profiling|^Start-?up took|^model warm-?up|^Warming up",
+        r"^Using .{1,60} (?:backend|sampling|kernel|GEMM|MoE|Linear|attention|sampler)\b",
+        r"^Using (?:Flash|FLASH|Triton|TRITON|XFormers|AiterFlash|TpuBack|NCCL|CUTLASS|Marlin)",
+        r"^Cannot use .{1,60} backend|attention backend (?:for|out of)|^Valid backends",
+        r"^FlashInfer |^Overriding? .{0,20}backend|^Setting .{0,20}backend",
+        r"^Resolved architecture|^Automatically detected platform|^Starting to serve",
+        r"^rank \d+ in world size|^world_size=\d+|^Found nccl|^NCCL version|^\[Gloo\]|^Gloo",
+        r"^(?:SymmMem|Custom allreduce|custom all-?reduce|Custom quick allreduce|DP Coordinator)",
+        r"^Worker (?:proc|ready|process)|^Started engine process|^Waiting for .{0,30}core engine",
+        r"^(?:multiproc|v1 engine|EngineCore |Core engine|shm_broadcast|vLLM API server)",
+        r"^(?:Default|Using default|Overriding default).{0,30}(?:sampling|chat|generation)",
+        r"^(?:Detected|Using supplied) the? ?chat template|^Chat template|^Enabled? reasoning",
+        r"^(?:Initialized|Loaded|Loading|Using) .{0,30}(?:tokenizer|processor|tool parser)",
+        r"^Chunked prefill is enabled|^Prefix caching is|^Setting max_num_batched_tokens",
+        r"^Maximum concurrency for|^Padding |^Add \d+ padding layers|^Mamba cache mode is set",
+        r"^Overriding num_gpu|^Initializing KV cache|^Reinitializing KV",
+        r"^(?:Upgrading|Downcasting|Casting) torch|torch_dtype|^Unknown vLLM environment",
+        r"^\[?transformers\]? |^[A-Z]\w+Warning|warnings\.warn|^The tokenizer you are loading",
+        r"^\"auto\" tool choice|^reasoning|^structured outputs?|^Fallback to xgrammar",
+        r"^(?:Asynchronous scheduling is|V1 LLM engine with|Using max model len|EPLB)",
+        r"^(?:Initializing serving|pin_memory|WSL|HF_TOKEN|Unauthenticated|You are sending unauth)",
+        r"TORCH_CUDA_ARCH_LIST|^Not enough SMs|^Your GPU does not have native support",
+        r"^(?:Defaulting to|Reducing the maximum|Capture sizes|cudagraph_capture_sizes)",
+        r"^vLLM is using|^Memory profiling (?:takes|results)|^the current vLLM instance",
+        r"[▄▀█▖▗▘▙▚▛▜▝▞▟]|^\w+Error\b|^raise ",
+        r"^Avg (?:prompt|generation) throughput|Engine \d+: Avg|^\d+ Engines Agg",
+        r"Iteration\(\d+\)",
+        r"^SpecDecoding metrics|^Sleep mode|^(?:ZMQ|zmq|TCP|tcp)|distributed_init_method",
+        r"^(?:Encoder cache|Encoder-?decoder|Multi-?modal|vision_)",
+        r"^model +\.|^version +\.|^Model configuration|^non-default",
+    )
+)

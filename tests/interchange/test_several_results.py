@@ -1,0 +1,102 @@
+"""Several results are a scenario each; several scrapes of one server are one server."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.import_samples import bench_result, vllm_command
+
+from kvsim.interchange.imported import Imported, ImportOptions, import_results, import_sources
+from kvsim.plumbing.errors import InputError
+
+NAMED = {"gpu": "h100"}
+
+
+def results(folder: Path, *sources: Path) -> list[tuple[Path, Imported]]:
+    named = [str(vllm_command(folder)), *map(str, sources)]
+    return import_results(named, ImportOptions(NAMED), folder / "made.toml")
+
+
+def bench(folder: Path, name: str, **changed: Any) -> Path:
+    plain = {k: v for k, v in bench_result().items() if not isinstance(v, list)}
+    path = folder / name
+    path.write_text(json.dumps(plain | changed))
+    return path
+
+
+def test_a_folder_of_results_is_a_scenario_each(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for users in (4, 8, 16):
+        bench(folder, f"conc {users}.json", max_concurrency=users)
+    made = results(tmp_path, folder)
+    assert [path.relative_to(tmp_path).as_posix() for path, _ in made] == [
+        *("made/conc-16.toml", "made/conc-4.toml", "made/conc-8.toml"),
+    ]
+    users_of = [each.scenario["workload"]["arrivals"]["num_users"] for _, each in made]
+    assert users_of == [16, 4, 8]
+    assert all(each.merged.settings.max_num_seqs == 64 for _, each in made)
+    with pytest.raises(InputError, match="several results"):
+        import_sources([str(folder)], NAMED | {"model": "opt-125m"}, tmp_path / "made.toml")
+
+
+def test_stages_of_inference_perf_count_and_their_sum_does_not(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for name, rate in (("stage_0", 1.0), ("stage_1", 2.0), ("summary", 1.5)):
+        report = {
+            "load_summary": {"count": 10, "requested_rate": rate},
+            "successes": {
+                "count": 10,
+                "latency": {"time_to_first_token": {"mean": 0.1}},
+                "prompt_len": {"mean": 100},
+                "output_len": {"mean": 10},
+            },
+        }
+        (folder / f"{name}_lifecycle_metrics.json").write_text(json.dumps(report))
+    made = results(tmp_path, folder)
+    rates = [each.scenario["workload"]["arrivals"]["rate_per_s"] for _, each in made]
+    assert rates == [1.0, 2.0]
+
+
+def scrape(folder: Path, name: str, started: float, finished: int, seconds: float) -> Path:
+    path = folder / name
+    path.write_text(
+        f"process_start_time_seconds {started}\n"
+        f"vllm:e2e_request_latency_seconds_sum {seconds}\n"
+        f"vllm:e2e_request_latency_seconds_count {finished}\n"
+        f"vllm:generation_tokens_total {10 * finished}\n"
+        f"vllm:spec_decode_num_drafts_total {finished}\n"
+        f"vllm:spec_decode_num_draft_tokens_total {3 * finished}\n"
+        f"vllm:spec_decode_num_accepted_tokens_total {2 * finished}\n"
+        'vllm:cache_config_info{num_gpu_blocks="4000",block_size="16"} 1.0\n'
+    )
+    return path
+
+
+def test_scrapes_of_one_start_are_one_server_and_counters_are_differences(tmp_path: Path) -> None:
+    before = scrape(tmp_path, "a.txt", 1.7e9, 10, 10.0)
+    after = scrape(tmp_path, "b.txt", 1.7e9, 30, 50.0)
+    ((_, made),) = results(tmp_path, after, before)
+    assert "fleet" not in made.scenario
+    assert made.recording is not None
+    assert made.recording.figures is not None
+    assert made.recording.figures["e2e_s"]["mean"] == 2.0  # 40 s of 20 requests
+    assert any("scrapes of one server" in note for note in made.notes)
+    other = scrape(tmp_path, "c.txt", 1.8e9, 30, 50.0)
+    ((_, fleet),) = results(tmp_path, before, other)
+    assert fleet.scenario["fleet"]["replicas"] == 2
+
+
+def test_counters_of_drafts_are_the_acceptance_or_are_said(tmp_path: Path) -> None:
+    counted = scrape(tmp_path, "a.txt", 1.7e9, 10, 10.0)
+    ((_, alone),) = results(tmp_path, counted)
+    notes = " ".join(note for read in alone.reads for note in read.description.notes)
+    assert "10 drafts of 3 tokens, of which 67% were accepted" in notes
+    drafting = (
+        "vllm serve facebook/opt-125m --speculative-config "
+        '\'{"method": "ngram", "num_speculative_tokens": 3}\''
+    )
+    made = import_sources([drafting, str(counted)], NAMED, tmp_path / "made.toml")
+    assert made.scenario["speculative_config"]["acceptance_rate"] == 0.6667
