@@ -39,6 +39,14 @@ from kvsim.vllm.sizes import Sizes
 Bucket = dict[Sequence, None]
 Slide = tuple[Reach, int]  # a window, and tokens of a block there
 NEVER = 1 << 62
+# Books that few runs of steps change, and what they are in the ledger or of its parts.
+USED_BYTES, OVER_BYTES, PAD_BYTES, STATE_BYTES, KEPT_WINDOWS, KEPT_STATES = range(6)
+CLASS_OF_BOOK = {USED_BYTES: USED, OVER_BYTES: OVERPROVISIONED, PAD_BYTES: ROUNDING}
+PART_OF_BOOK = {
+    STATE_BYTES: STATES,
+    KEPT_WINDOWS: CACHED_WINDOWS,
+    KEPT_STATES: CACHED_STATES,
+}
 
 
 class Windows:
@@ -244,20 +252,18 @@ class BlockMoves:
         self._free_before, self._used_before = pool.num_free, tables.used_bytes
         self._free = Jumps(pool.num_free)
         self._cached = Jumps(pool.num_cached_free)
-        self._used = Jumps(tables.used_bytes)
-        self._over = Jumps(tables.over_bytes)
-        self._pad = Jumps(tables.pad_bytes)
-        self._states = Jumps(tables.state_bytes)
-        kept = self._kept = pool.kept.copy()
-        self._outputs = Jumps(kept[OUTPUT])
-        self._windows = Jumps(kept[WINDOW])
-        self._checkpoints = Jumps(kept[STATE])
+        self._outputs = Jumps(pool.kept[OUTPUT])
+        # Of the other books the last values, and the gains of those that changed.
+        self._used, self._over = tables.used_bytes, tables.over_bytes
+        self._pad, self._states = tables.pad_bytes, tables.state_bytes
+        self._kept = pool.kept.copy()
+        self._gains: dict[int, Jumps] = {}
 
     def at(self, t: int) -> None:
         """Blocks were taken or freed at step t."""
         pool, tables = self._pool, self._tables
         if self._gives_back:
-            rise = self._used.value - self._used_before + self._token_bytes * self._slope * (t - 1)
+            rise = self._used - self._used_before + self._token_bytes * self._slope * (t - 1)
             self._used_rise = max(self._used_rise, rise)
             rise = (self._free_before - pool.num_free) * self._shape.block_bytes
             self._allocated_rise = max(self._allocated_rise, rise)
@@ -266,20 +272,32 @@ class BlockMoves:
             self._free.read(pool.num_free, t)
         if pool.num_cached_free != self._cached.value:
             self._cached.read(pool.num_cached_free, t)
-        if tables.used_bytes != self._used.value:
-            self._used.read(tables.used_bytes, t)
-        if tables.over_bytes != self._over.value:
-            self._over.read(tables.over_bytes, t)
-        if tables.pad_bytes != self._pad.value:
-            self._pad.read(tables.pad_bytes, t)
-        if tables.state_bytes != self._states.value:
-            self._states.read(tables.state_bytes, t)
+        if tables.used_bytes != self._used:
+            self._gain(USED_BYTES, tables.used_bytes - self._used, t)
+            self._used = tables.used_bytes
+        if tables.over_bytes != self._over:
+            self._gain(OVER_BYTES, tables.over_bytes - self._over, t)
+            self._over = tables.over_bytes
+        if tables.pad_bytes != self._pad:
+            self._gain(PAD_BYTES, tables.pad_bytes - self._pad, t)
+            self._pad = tables.pad_bytes
+        if tables.state_bytes != self._states:
+            self._gain(STATE_BYTES, tables.state_bytes - self._states, t)
+            self._states = tables.state_bytes
         kept = pool.kept
         if kept != self._kept:
-            self._kept = kept.copy()
+            before, self._kept = self._kept, kept.copy()
             self._outputs.read(kept[OUTPUT], t)
-            self._windows.read(kept[WINDOW], t)
-            self._checkpoints.read(kept[STATE], t)
+            if kept[WINDOW] != before[WINDOW]:
+                self._gain(KEPT_WINDOWS, kept[WINDOW] - before[WINDOW], t)
+            if kept[STATE] != before[STATE]:
+                self._gain(KEPT_STATES, kept[STATE] - before[STATE], t)
+
+    def _gain(self, book: int, gain: int, t: int) -> None:
+        jumps = self._gains.get(book)
+        if jumps is None:
+            jumps = self._gains[book] = Jumps()
+        jumps.add(gain, t)
 
     def course(self) -> Course:
         """The change of the ledger."""
@@ -287,10 +305,10 @@ class BlockMoves:
         moves = filling(self._token_bytes, self._slope)
         moves += self._free.move(RESERVED, IDLE, size)
         moves += self._cached.move(IDLE, CACHED, size)
-        moves += self._used.move(RESERVED, USED)
-        moves += self._over.move(RESERVED, OVERPROVISIONED)
-        moves += self._pad.move(RESERVED, ROUNDING)
-        parts = self._states.part(STATES) + self._outputs.part(CACHED_OUTPUTS, size)
-        parts += self._windows.part(CACHED_WINDOWS, size)
-        parts += self._checkpoints.part(CACHED_STATES, size)
+        parts = self._outputs.part(CACHED_OUTPUTS, size)
+        for book, jumps in sorted(self._gains.items()) if self._gains else ():
+            if book in CLASS_OF_BOOK:
+                moves += jumps.move(RESERVED, CLASS_OF_BOOK[book])
+            else:
+                parts += jumps.part(PART_OF_BOOK[book], 1 if book == STATE_BYTES else size)
         return course_of(moves, self._used_rise, self._allocated_rise, parts)
