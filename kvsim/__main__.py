@@ -6,12 +6,13 @@ command needs is imported too, where nobody else minds it yet.
 
 import sys
 
-from kvsim.plumbing.process import INTERRUPTED
+from kvsim.plumbing.process import INTERRUPTED, lean
 
 
 def main() -> None:
     """Run the command line, and leave quietly when interrupted."""
     try:
+        lean()
         from kvsim.cli import main as run
 
         run()

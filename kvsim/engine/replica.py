@@ -25,6 +25,7 @@ from kvsim.engine.stuck import check_stuck
 from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.process import seldom_collecting
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
@@ -240,7 +241,8 @@ def clock(stream: Stream, progress: Left | None = None) -> tuple[EngineClock, Ar
 
 def serve_all(env: EngineClock, arrivals: Arrivals, replicas: Iterable[RunningReplica]) -> None:
     """Simulate until all requests have left; InputError or InvariantError if one never does."""
-    env.run()
+    with seldom_collecting():
+        env.run()
     if arrivals.missing:
         for replica in replicas:
             check_stuck(replica.scheduler)

@@ -3,7 +3,10 @@
 import atexit
 import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+SELDOM = 200_000, 20, 20  # thresholds of `gc`
 INTERRUPTED = 130  # the exit code for which shells report SIGINT
 
 
@@ -16,5 +19,20 @@ def lean() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # Next to nothing that reading and importing makes is garbage: look for it less often, and not
     # at all when everything ends.
-    gc.set_threshold(200_000, 20, 20)
+    gc.set_threshold(*SELDOM)
     atexit.register(gc.freeze)
+
+
+@contextmanager
+def seldom_collecting() -> Iterator[None]:
+    """Looks for garbage as seldom as `lean`, in a process of any kind: while requests are made and
+    simulated, hundreds of thousands of objects live, and nearly none of the others is in a cycle.
+    Afterwards as before. Memory stays bounded: cycles are looked for, if seldom.
+    """
+    before = gc.get_threshold()
+    if before[0]:  # 0: never, as somebody wants it
+        gc.set_threshold(*(max(pair) for pair in zip(before, SELDOM, strict=True)))
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

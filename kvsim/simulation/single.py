@@ -13,6 +13,7 @@ from kvsim.fleet.members import AnyPart, FleetMember, FleetPart, MemberHooks, Si
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.process import seldom_collecting
 from kvsim.request import Request, Stream
 from kvsim.results.link_copies import tier_links
 from kvsim.results.metrics import summarise
@@ -73,7 +74,8 @@ class Simulation(SizedScenario):
         in_fleet: bool = False,
     ) -> None:
         try:
-            self._make_ready(scenario, requests, in_fleet=in_fleet)
+            with seldom_collecting():
+                self._make_ready(scenario, requests, in_fleet=in_fleet)
         except InputError as error:
             raise scenario.located(error) from None
 
