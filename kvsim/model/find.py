@@ -11,22 +11,18 @@ from kvsim.model.catalogue import (
     model_like,
     named_model,
 )
-from kvsim.model.checkpoint.find import of_repository
-from kvsim.model.hf.config_file import fields_from_hf
 from kvsim.model.layers import Recurrence
 from kvsim.model.model import Model
-from kvsim.model.names import read_name
-from kvsim.model.repository import fetch_config, is_repository
 from kvsim.model.weights import WeightFormat
 from kvsim.plumbing.errors import InputError
 
 # As a part of its own: a folder may be called anything.
-_GGUF = re.compile(r"(^|[-_./])gguf($|[-_.:])|\.gguf", re.IGNORECASE)
+_GGUF = r"(^|[-_./])gguf($|[-_.:])|\.gguf"
 # LLM Compressor's recipes for FP8 name their copies so.
-_DYNAMIC = re.compile(r"fp8[-_.]?dyn", re.IGNORECASE)
+_DYNAMIC = r"fp8[-_.]?dyn"
 # Who publishes copies made by LLM Compressor; and models that ModelOpt converts in mixed bits.
-_COMPRESSOR = re.compile(r"redhatai/", re.IGNORECASE)
-_MIXED = re.compile(r"(^|/)qwen3\.[68]-", re.IGNORECASE)
+_COMPRESSOR = r"redhatai/"
+_MIXED = r"(^|/)qwen3\.[68]-"
 
 
 def find_model(name: str, where: str = "model.name", *, offline: bool = False) -> Model:
@@ -37,7 +33,13 @@ def find_model(name: str, where: str = "model.name", *, offline: bool = False) -
     """
     if is_built_in(name):
         return named_model(name, where)
-    if _GGUF.search(name):
+    # Most models are built in, and a short run is mostly imports.
+    from kvsim.model.checkpoint.find import of_repository
+    from kvsim.model.hf.config_file import fields_from_hf
+    from kvsim.model.names import read_name
+    from kvsim.model.repository import fetch_config, is_repository
+
+    if _is(_GGUF, name):
         raise InputError(
             "GGUF files are not read",
             where=where,
@@ -67,6 +69,11 @@ def find_model(name: str, where: str = "model.name", *, offline: bool = False) -
     return replace(model, name=name, source=f"{model.source}, by the name of the copy{stored}")
 
 
+def _is(pattern: str, name: str) -> bool:
+    """Whether a name has this in it, in letters of any case."""
+    return re.search(pattern, name, re.IGNORECASE) is not None
+
+
 def _as_published(model: Model, scheme: str, name: str) -> WeightFormat:
     """The format of a copy in `scheme`. The NVFP4 recipes of ModelOpt and LLM Compressor, and the
     FP8 recipe of the latter, leave recurrence in the model's dtype. Qwen's own FP8 converts its
@@ -79,9 +86,9 @@ def _as_published(model: Model, scheme: str, name: str) -> WeightFormat:
     are published (github.com/noonghunna/club-3090).
     """
     form = WeightFormat.quantized(scheme, model.torch_dtype)
-    if scheme == "nvfp4" and _MIXED.search(name) and not _COMPRESSOR.match(name):
+    if scheme == "nvfp4" and _is(_MIXED, name) and not re.match(_COMPRESSOR, name, re.IGNORECASE):
         return replace(form, mixer_bits=8.0, head_bits=form.linear_bits)
-    if scheme != "nvfp4" and not (scheme == "fp8" and _DYNAMIC.search(name)):
+    if scheme != "nvfp4" and not (scheme == "fp8" and _is(_DYNAMIC, name)):
         return form
     mixers = [(layer.mixer, layer.mixer.weights(model.hidden_size, 1)) for layer in model.layers]
     every = sum(weights.linear for _, weights in mixers)

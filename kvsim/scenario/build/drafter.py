@@ -5,25 +5,23 @@ from typing import TYPE_CHECKING
 
 from kvsim.capacity.drafter import Drafter
 from kvsim.model import Model
-from kvsim.model.find import find_model
-from kvsim.model.target_reader import TargetReader
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.speculation import TABLE
-from kvsim.step_time.drafted import BlockPass, DraftingPasses, MeasuredDrafting, drafted
 from kvsim.step_time.form import StepTime
-from kvsim.step_time.linear import Linear
 from kvsim.step_time.options import Hardware, StepTimeOptions
-from kvsim.step_time.roofline import Roofline
 
 if TYPE_CHECKING:
     from kvsim.engine.speculation.options import SpeculativeConfig
+    from kvsim.model.target_reader import TargetReader
 
 
 def drafter_of(config: "SpeculativeConfig | None", folder: Path) -> Drafter | None:
     """The drafter; relative paths start in `folder`. InputError for one that nobody knows."""
     if config is None:
         return None
+    from kvsim.model.find import find_model  # few scenarios have a drafter
+
     model = None
     if config.model is not None:
         model = find_model(config.model, f"{TABLE}.model")
@@ -34,7 +32,7 @@ def drafter_of(config: "SpeculativeConfig | None", folder: Path) -> Drafter | No
     return Drafter(model, config.speculation)
 
 
-def _check_method(config: "SpeculativeConfig", reader: TargetReader | None) -> None:
+def _check_method(config: "SpeculativeConfig", reader: "TargetReader | None") -> None:
     """InputError unless the drafter is served by this method: vLLM takes it by the config."""
     if reader is None and config.speculation.rules.block_queries:
         raise InputError(
@@ -62,6 +60,10 @@ def drafted_time(
     """Steps of `target`, made by `options`, with the drafting after them. The drafter is timed by
     the roofline, with the efficiencies of the target's where that is one too.
     """
+    from kvsim.step_time.drafted import BlockPass, DraftingPasses, MeasuredDrafting, drafted
+    from kvsim.step_time.linear import Linear
+    from kvsim.step_time.roofline import Roofline
+
     if config.draft_us is not None:
         return drafted(target, MeasuredDrafting(round(config.draft_us * PS_PER_US)))
     if drafter.looks_up or isinstance(options, Linear):
