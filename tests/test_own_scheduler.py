@@ -58,5 +58,5 @@ def test_what_is_assumed_of_silent_requests_is_noted(tables: Any) -> None:
     made = tables(allocator=[{"kind": "radix", "scheduler": "sglang"}])
     silent = [Request("r0", 0, 10, 5)]
     (note,) = kvsim.simulate(made, silent).scenario["provenance"]["notes"]
-    assert note.startswith("1 requests declare no max_tokens")
+    assert note.startswith("1 request declares no max_tokens")
     assert not kvsim.simulate(made, REQUESTS).scenario["provenance"]["notes"]

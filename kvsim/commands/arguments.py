@@ -8,6 +8,8 @@ import typer
 
 from kvsim.plumbing.counts import whole
 
+MOST_SEEDS = 10_000  # each is a whole bisection, or a run of every setting
+
 ScenarioName = Annotated[
     str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a recipe.")
 ]

@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from kvsim.commands.arguments import AsJson, Changes, Jobs, ScenarioName, Verbose, run_command
+from kvsim.commands.arguments import (
+    MOST_SEEDS,
+    AsJson,
+    Changes,
+    Jobs,
+    ScenarioName,
+    Verbose,
+    run_command,
+)
 
 FIND_GPUS = "gpus"
 
@@ -38,7 +46,10 @@ def capacity(
         typer.Option(metavar="1,2,4", help="Values to try (default: powers of two)."),
     ] = None,
     repeat: Annotated[
-        int, typer.Option(min=1, metavar="SEEDS", help="Seeds. Each one gets its own bisection.")
+        int,
+        typer.Option(
+            min=1, max=MOST_SEEDS, metavar="SEEDS", help="Seeds. Each one gets its own bisection."
+        ),
     ] = 3,
     tolerance: Annotated[
         float,

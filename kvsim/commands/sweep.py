@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvsim.commands.arguments import AsJson, Jobs, ScenarioName, Verbose, run_command
+from kvsim.commands.arguments import (
+    MOST_SEEDS,
+    AsJson,
+    Jobs,
+    ScenarioName,
+    Verbose,
+    run_command,
+)
 from kvsim.commands.progress import bar
 from kvsim.plumbing.process import INTERRUPTED
 
@@ -31,7 +38,10 @@ def sweep(
         typer.Option("--zip", metavar="A=1,2;B=3,4", help="Keys that change together."),
     ] = None,
     repeat: Annotated[
-        int, typer.Option(min=1, metavar="SEEDS", help="Run each setting at this many seeds.")
+        int,
+        typer.Option(
+            min=1, max=MOST_SEEDS, metavar="SEEDS", help="Run each setting at this many seeds."
+        ),
     ] = 1,
     out: Annotated[
         Path | None,

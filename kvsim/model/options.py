@@ -17,6 +17,7 @@ from kvsim.plumbing.options import Options
 
 # Checkpoints by vLLM's names, and how their weights are stored.
 STORED_AS = dict.fromkeys(("awq", "awq_marlin", "gptq", "gptq_marlin"), "int4")
+MOST_STAGES = 1024  # of a pipeline: no model has more layers
 DTYPES = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32"}
 
 
@@ -56,7 +57,7 @@ class ModelOptions(Options):
     mamba_ssm_cache_dtype: str | None = None
     language_model_only: bool = False
     tensor_parallel_size: int = Field(default=1, ge=1)
-    pipeline_parallel_size: int = Field(default=1, ge=1)
+    pipeline_parallel_size: int = Field(default=1, ge=1, le=MOST_STAGES)
     pp_layer_partition: str | None = Field(default=None, pattern=r"^[1-9]\d*(,[1-9]\d*)*$")
     data_parallel_size: int = Field(default=1, ge=1)
     enable_expert_parallel: bool = False

@@ -116,8 +116,8 @@ def _assumptions(simulation: PreparedScenario) -> list[str]:
     if not silent or not any(spec.scheduler.weighs_max_tokens for spec in specs):
         return []
     return [
-        f"{silent:,} requests declare no max_tokens: a scheduler that weighs it counts them "
-        "with all that the context and the pool leave them"
+        f"{'1 request declares' if silent == 1 else f'{silent:,} requests declare'} no max_tokens: "
+        "a scheduler that weighs it counts all that the context and the pool leave"
     ]
 
 

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
+from kvsim.scenario import Scenario
 
 
 class Inner(Options):
@@ -94,3 +95,29 @@ def test_numbers_within_bounds_are_as_they_were() -> None:
 )
 def test_a_wrong_value_is_told_in_plain_words(key: str, value: Any, said: str) -> None:
     assert fault({"name": "a", key: value}) == f"top.{key}: {said}"
+
+
+@pytest.mark.parametrize("sign", ["\x1b[31m", "\x1b[8m", "\x9b31m", "\x07", "\x7f", "\r"])
+@pytest.mark.parametrize("table", ["label", "text", "name"])
+def test_no_text_of_a_scenario_commands_a_terminal(tables: Any, table: str, sign: str) -> None:
+    allocator = {"kind": "paged"} | ({"label": f"a{sign}b"} if table == "label" else {})
+    made = tables(allocator=[allocator])
+    if table == "text":
+        made["question"] = {"text": f"a{sign}b", "measure": "ttft"}
+    if table == "name":
+        made["model"] = {"name": f"a{sign}b"}
+    with pytest.raises(InputError, match="control character") as caught:
+        Scenario.from_table(made)
+    assert sign[0] not in str(caught.value)
+
+
+def test_other_signs_stay(tables: Any) -> None:
+    made = tables(allocator=[{"kind": "paged", "label": "é 漢 🚀\tx"}])
+    assert Scenario.from_table(made).labels() == ["é 漢 🚀\tx"]
+
+
+def test_a_pipeline_has_at_most_as_many_stages_as_models_have_layers(tables: Any) -> None:
+    made = tables(allocator=[{"kind": "paged"}])
+    made["model"]["pipeline_parallel_size"] = 10**9
+    with pytest.raises(InputError, match="too large; got 1000000000; limit at most 1,024"):
+        Scenario.from_table(made)

@@ -221,11 +221,14 @@ class AwaitingScheduler(ContinuousScheduler):
         return True
 
     def _count_hit(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> None:
+        """Of what is loaded the last token of all is computed again: it is no hit."""
         storage_tokens = self.connector.take_storage_tokens(seq, device_tokens, match)
-        self.found.append((seq, TierHit(device_tokens, match.tokens, storage_tokens)))
+        hit_tokens = min(match.tokens, seq.num_tokens - 1 - device_tokens)
+        hit = TierHit(device_tokens, hit_tokens, min(storage_tokens, hit_tokens))
+        self.found.append((seq, hit))
         if not seq.num_preemptions:
-            self.hit_tokens += match.tokens
-            self.awaited_hit_tokens += match.tokens if match.waits else 0
+            self.hit_tokens += hit_tokens
+            self.awaited_hit_tokens += hit_tokens if match.waits else 0
 
     def _promised_blocks(self, plan: Plan) -> int:
         """Free blocks that unfinished prompts still need for all their known tokens: of loading

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from support.scenarios import conversations, refuses, run
 
+import kvsim
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
@@ -255,3 +258,25 @@ def test_only_a_run_with_tiers_has_their_columns() -> None:
     requests = found.table("requests")
     assert requests is not None
     assert not {"host_cached_tokens", "load_wait_ps"} & set(requests)
+
+
+@pytest.mark.parametrize("prompt", [1, 2, 16])
+def test_the_last_token_of_a_prompt_is_computed_and_no_hit(tables: Any, prompt: int) -> None:
+    """All of it lies in the tier; what is computed again was not saved."""
+    made = tables(
+        allocator=[{"kind": "paged", "block_size": 1}],
+        memory={"kv_cache_tokens": 40},
+        tier=[{"kind": "vllm-offloading", "kv_offloading_size": 0.1}],
+    )
+    own, other = ((1 << 30, prompt),), ((2 << 30, 36),)
+    requests = [
+        Request("a", 0, prompt, 2, prompt_runs=own),
+        Request("b", PS_PER_S, 36, 2, prompt_runs=other),
+        Request("c", 2 * PS_PER_S, prompt, 2, prompt_runs=own),
+    ]
+    (run,) = kvsim.simulate(made, requests).runs
+    last = run.requests.set_index("id").loc["c"]
+    assert last.cached_tokens == prompt - 1
+    assert last.host_cached_tokens <= last.cached_tokens
+    assert last.recompute_ps >= 0
+    assert run.summary["prefix_cache"]["host_hit_tokens"] == last.host_cached_tokens

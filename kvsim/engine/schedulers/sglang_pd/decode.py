@@ -263,10 +263,11 @@ class SglangDecodeScheduler(DecodingScheduler):
             seq.num_computed = seq.prompt_tokens + seq.num_outputs - 1
             seq.order = self._orders = self._orders + 1
             self.running[seq] = None
-            if seq.first_token_ps < 0:
-                seq.first_token_ps = now_ps
+            ends = seq.num_outputs == seq.output_tokens
+            if seq.first_token_ps < 0:  # one that ends with its first token leaves with this pass
+                seq.first_token_ps = self._port.now_ps if ends else now_ps
             self.allocator.checkpoint(seq, seq.num_computed)
-            if seq.num_outputs == seq.output_tokens:
+            if ends:
                 self._leave(seq)
                 self._outputs.remove(seq)
                 plan.left.append(seq)
