@@ -38,7 +38,7 @@ def device_names() -> tuple[str, ...]:
 
 
 # Keys of the catalogue with a default.
-_BESIDE = ("gpus_per_node", "tensor_headroom", "runs_cuda")
+_BESIDE = ("gpus_per_node", "tensor_headroom", "runs_cuda", "shares_host_memory")
 
 
 def named_device(name: str, where: str = "device.name") -> Device:

@@ -17,6 +17,7 @@ class Device:
     tensor_headroom: how many times fp16_flops the same multiprocessors compute in GPUs whose matrix
     units are not held back (GeForce: 2, which accumulates in 32 bits at half its rate; H20: 4.4).
     runs_cuda: an NVIDIA GPU, on which engines use libraries that need CUDA (FlashInfer).
+    shares_host_memory: its memory is the host's too, whose processes take of it.
     source: where the figures come from.
     """
 
@@ -32,6 +33,7 @@ class Device:
     gpus_per_node: int = 8
     tensor_headroom: float = 1.0
     runs_cuda: bool = True
+    shares_host_memory: bool = False
 
     def flops(self, bits: float) -> int:
         """Dense FLOP/s of matrix products, by bits of an element."""

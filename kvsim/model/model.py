@@ -21,7 +21,7 @@ from kvsim.model.layers import (
     Recurrence,
 )
 from kvsim.model.target_reader import TargetReader
-from kvsim.model.tower import Tower
+from kvsim.model.tower import Tower, Vision
 from kvsim.model.weights import WeightFormat, Weights
 from kvsim.plumbing.errors import InputError
 
@@ -36,8 +36,9 @@ class Model:
     extra_params: final norm, learned positions, biases of the head.
     source: where the figures come from. kind: the config's model_type ("" if it has none).
     tower_params: of the towers that see and hear, which the GPUs of a group share. tower: the one
-    that sees, where its working memory is followed. rotary_elements: of the tables that positions
-    are rotated by; 0: positions are none or learned. mrope: positions are of time, height and
+    that sees, where its working memory is followed; vision: of any that sees.
+    rotary_elements: of the tables that positions are rotated by; 0: positions are none or learned.
+    mrope: positions are of time, height and
     width, for which vLLM may make longer tables.
     hidden_streams: residual states a token has (DeepSeek-V4's hyper-connections).
     kv_cache_dtype: that the checkpoint asks for, "auto" if none (then it is torch_dtype).
@@ -58,6 +59,7 @@ class Model:
     kind: str = ""
     tower_params: int = 0
     tower: Tower | None = None
+    vision: Vision | None = None
     rotary_elements: int = 0
     mrope: bool = False
     kv_cache_dtype: str = "auto"
@@ -98,7 +100,7 @@ class Model:
     def without_towers(self) -> "Model":
         """The text decoder alone."""
         stored = self.stored and replace(self.stored, towers=LayerBytes())
-        return replace(self, tower_params=0, tower=None, stored=stored)
+        return replace(self, tower_params=0, tower=None, vision=None, stored=stored)
 
     @property
     def is_recurrent(self) -> bool:

@@ -1,6 +1,16 @@
 """A vision tower in the widths that its working memory follows from."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Vision(NamedTuple):
+    """A tower as SGLang's default share looks at it: num_hidden_layers and hidden_size of its
+    config, or the usual ones where it has none of these names.
+    """
+
+    layers: int
+    width: int
 
 
 @dataclass(frozen=True, slots=True)

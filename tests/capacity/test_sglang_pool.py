@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import kvsim
-from kvsim.capacity.sglang.fraction import default_fraction
+from kvsim.capacity.sglang.fraction import chunk_of, default_fraction
 from kvsim.capacity.sglang.pools import divide
 from kvsim.capacity.sglang.settings import SglangSettings
 from kvsim.capacity.sglang.sizing import (
@@ -23,6 +23,7 @@ from kvsim.device import named_device
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.model import ModelOptions
+from kvsim.model.tower import Vision
 from kvsim.model.weights import Weights
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import MIB
@@ -32,7 +33,9 @@ from kvsim.simulation import Simulation
 
 
 def sized(name: str, device: str, tp: int = 1, **flags: Any) -> SglangPool:
-    options = ModelOptions.parse({"name": name, "tensor_parallel_size": tp}, "model")
+    longest = flags.pop("max_model_len", None)
+    table = {"name": name, "tensor_parallel_size": tp, "max_model_len": longest}
+    options = ModelOptions.parse(table, "model")
     settings = SglangSettings.parse(flags, "memory")
     return size_sglang(options.build(), named_device(device), options, settings)
 
@@ -134,8 +137,8 @@ def test_without_a_cache_the_requests_size_windows_and_states() -> None:
 @pytest.mark.parametrize(
     ("name", "flags", "words"),
     [
-        ("gemma-3-27b", {}, "models that see"),
-        ("deepseek-v4-flash", {"mem_fraction_static": 0.8}, "compressed caches"),
+        ("deepseek-v4-flash", {"weights_gib": 40.0}, "compressed caches"),
+        ("deepseek-v4-flash", {"mem_fraction_static": 0.8}, "no memory is left for KV"),
         ("llama-3.1-70b", {"mem_fraction_static": 0.9}, "no memory is left for KV"),
         ("gpt-oss-20b", {"swa_full_tokens_ratio": 0.00005}, "holds no request"),
     ],
@@ -314,3 +317,51 @@ def test_copies_of_the_attention_hold_a_share_of_the_experts_each() -> None:
     reserved = 512 + 1.5 * 16384 + 1024 + 2 * 256 + 3 * 8 * 256 + 1.5 * 1024
     assert pool.mem_fraction_static == round((mib - reserved) / mib, 3)
     assert pool.chunked_prefill_size == 2048
+
+
+@pytest.mark.parametrize(
+    ("version", "mib", "gpus", "fraction", "chunk"),
+    [
+        # srt/server_args.py of the wheels: shares by GPUs, 13 GiB, tiers, parts
+        ("0.4.2", 81_559, 4, 0.85, 8192),
+        ("0.4.6", 143_771, 8, (143_771 - 13 * 1024) / 143_771, 8192),
+        ("0.4.10", 16_303, 1, round((16_303 - 2.9 * 1024) / 16_303, 3), 2048),
+        ("0.4.10", 183_359, 8, round((183_359 - 32 * 1024) / 183_359, 3), 16384),
+        ("0.5.6", 24_564, 2, round((24_564 - 512 - 3072 - 256 - 48) / 24_564, 3), 2048),
+        ("0.5.12.post1", 24_564, 2, round((24_564 - 3888 - 8 * 42) / 24_564, 3), 2048),
+    ],
+)
+def test_shares_by_version(version: str, mib: int, gpus: int, fraction: float, chunk: int) -> None:
+    settings = SglangSettings(engine_version=version)
+    assert default_fraction(settings, mib, gpus, latent=False) == pytest.approx(fraction, abs=1e-9)
+    assert chunk_of(settings, mib) == chunk
+
+
+def test_a_tower_takes_of_the_default_share() -> None:
+    """`adjust_mem_fraction_for_vlm`: 27 layers of 1,152 elements, named as it looks for them."""
+    settings = SglangSettings()
+    plain, sees = (
+        default_fraction(settings, 81_559, 1, latent=False, vision=vision)
+        for vision in (None, Vision(27, 1152))
+    )
+    assert sees / plain == pytest.approx(0.95 * (1 - 0.1 * (27 * 1152**2 / 24 / 1024**2 - 1)))
+
+
+def test_a_log_of_0_4_10_on_a_card_of_16_gib() -> None:
+    """Qwen3-0.6B on an RTX 5080, August 2025: 104,273 tokens of two halves of 5.57 GiB."""
+    pool = sized("qwen3-0.6b", "rtx-5080", engine_version="0.4.10")
+    assert pool.pools.tokens == pytest.approx(104_273, rel=0.01)
+
+
+def test_amd_s_kernels_take_of_any_share() -> None:
+    long, short = (
+        sized("qwen3-8b", "mi355x", mem_fraction_static=0.8, max_model_len=longest)
+        for longest in (40_960, 8192)
+    )
+    assert long.mem_fraction_static == pytest.approx(0.68)
+    assert short.mem_fraction_static == 0.8
+
+
+def test_a_version_that_is_none_is_refused() -> None:
+    with pytest.raises(InputError, match=r"from 0\.4\.0 on"):
+        SglangSettings.parse({"engine_version": "0.3"}, "memory")

@@ -20,6 +20,9 @@ from kvsim.plumbing.units import GIB, MIB
 # A PCIe 5 link has 64 GB/s a direction; the bridges of two RTX 3090s or A40s have 56.
 NVLINK_BYTES_PER_S = 100 * 10**9
 NVLINK4_BYTES_PER_S, NVLINK5_BYTES_PER_S = 400 * 10**9, 900 * 10**9
+# What the engine's own processes take of memory that is the host's too, while it profiles: by logs
+# of one DGX Spark (0.75 to 1.1), held against others'.
+HOST_GIB = 0.8
 KERNELS_GIB = 0.09  # fitted to logs of two H100s
 FIRST_GIB, COMMUNICATOR_GIB, FURTHER_GPU_GIB = 0.44, 0.48, 0.02
 # Connected at once, a communicator of more than two GPUs has a second neighbour on each channel,
@@ -36,6 +39,11 @@ FUSED_BUFFERS, FUSED_TENSORS, GRANULE_MIB = 3, 4, 512
 
 def non_torch_bytes(deployment: Deployment) -> int:
     """Estimate for one GPU; form and source at the head of this file."""
+    own = 0 if not deployment.device.shares_host_memory else int(HOST_GIB * GIB)
+    return own + _beside_torch(deployment)
+
+
+def _beside_torch(deployment: Deployment) -> int:
     version, tp = deployment.version, deployment.tp
     if not _on_nvlink4(deployment):
         pcie = on_pcie(deployment.device)

@@ -9,39 +9,18 @@ whole server: SGLang takes the fraction before it shares them out. The settings 
 """
 
 from itertools import chain
-from typing import NamedTuple
 
 from kvsim.capacity.sglang.settings import SglangSettings
+from kvsim.capacity.sglang.versions import FLAT_RESERVE_MIB, GIB_MIB, SHARES
+from kvsim.model.tower import Vision
 
 SMALLEST_RESERVE_MIB, LARGE_DEVICE_MIB = 10 * 1024, 60 * 1024
 FEWEST_ACTIVATION_TOKENS = 2048
 # Of each copy of the attention and sequence of the largest CUDA graph; more for a large graph.
 PADDED_MIB, LARGE_PADDED_MIB, LARGE_GRAPH = 3, 1.5, 300
-
-
-class Tier(NamedTuple):
-    """Devices below so many MiB: tokens of a chunk, sequences of the largest CUDA graph, and the
-    same where a layer is split over four GPUs or more.
-    """
-
-    below_mib: float
-    chunk: int
-    graph: int
-    graph_of_several: int
-
-
-TIERS = (
-    Tier(20 * 1024, 2048, 8, 8),
-    Tier(35 * 1024, 4096, 48, 160),
-    Tier(60 * 1024, 4096, 32, 160),
-    Tier(160 * 1024, 8192, 256, 512),
-    Tier(float("inf"), 16384, 512, 512),
-)
-
-
-def tier_of(device_mib: float) -> Tier:
-    """The tier of a device."""
-    return next(tier for tier in TIERS if device_mib < tier.below_mib)
+COPIES_MIB = 4 * 1024  # more for copies of the attention, where the device's tier decides
+# A tower of so many layers and so wide leaves so much of the share.
+USUAL_LAYERS, USUAL_WIDTH, USUAL_LEFT = 24, 1024, 0.95
 
 
 def chunk_of(settings: SglangSettings, device_mib: float, copies: int = 1) -> int:
@@ -49,24 +28,55 @@ def chunk_of(settings: SglangSettings, device_mib: float, copies: int = 1) -> in
     whole.
     """
     given = settings.chunked_prefill_size
-    return tier_of(device_mib).chunk // copies if given is None else given
+    tier = settings.rules.tier_of(device_mib)
+    return tier.chunk // copies if given is None else given
 
 
 def default_fraction(
-    settings: SglangSettings, device_mib: float, gpus: int, *, latent: bool, copies: int = 1
+    settings: SglangSettings,
+    device_mib: float,
+    gpus: int,
+    *,
+    latent: bool,
+    copies: int = 1,
+    vision: Vision | None = None,
 ) -> float:
     """mem_fraction_static if not set, on so many GPUs that share the layers. latent: the model has
-    latent attention (MLA). copies: of the attention.
+    latent attention (MLA). copies: of the attention. vision: of a model that sees.
     """
-    tier, chunk = tier_of(device_mib), copies * chunk_of(settings, device_mib, copies)
+    share = _share(settings, device_mib, gpus, latent=latent, copies=copies)
+    by_parts = settings.rules.reserve in ("parts", "tiers")
+    return share if vision is None or not by_parts else share * _left_beside(vision)
+
+
+def _left_beside(vision: Vision) -> float:
+    """What a tower leaves of the share (`adjust_mem_fraction_for_vlm`): the larger, the less."""
+    squares = vision.layers * vision.width**2 / (USUAL_LAYERS * USUAL_WIDTH**2)
+    return USUAL_LEFT * max(0.8, min(1.05, 1 - 0.1 * (squares - 1)))
+
+
+def _share(
+    settings: SglangSettings, device_mib: float, gpus: int, *, latent: bool, copies: int
+) -> float:
+    rules = settings.rules
+    tier, chunk = rules.tier_of(device_mib), copies * chunk_of(settings, device_mib, copies)
+    if rules.reserve == "tiers":
+        reserved = (tier.reserve_gib + gpus * tier.each_gib) * GIB_MIB
+        reserved += COPIES_MIB if copies > 1 else 0
+        return round((device_mib - reserved) / device_mib, 3)
+    if rules.reserve != "parts":
+        large = rules.reserve == "shares_up_to_80_gib" and device_mib > 80 * GIB_MIB
+        by_gpus = next(share for least, share in SHARES if gpus >= least)
+        return (device_mib - FLAT_RESERVE_MIB) / device_mib if large else by_gpus
     graph = tier.graph if gpus < 4 else tier.graph_of_several
-    if settings.max_running_requests is not None:
+    if settings.max_running_requests is not None and rules.clips_graphs:
         graph = min(graph, copies * settings.max_running_requests)
     tokens = max(chunk if chunk > 0 else settings.max_prefill_tokens, FEWEST_ACTIVATION_TOKENS)
     reserved = 512 + 1.5 * tokens + gpus / 8 * 1024 + 2 * graph
     if copies > 1:
         reserved += graph * copies * (PADDED_MIB + LARGE_PADDED_MIB * (graph > LARGE_GRAPH))
-    reserved += 1.5 * 1024 if latent else 8 * _prefill_graphs(settings, chunk)
+    if rules.prefill_graphs:
+        reserved += 1.5 * 1024 if latent else 8 * _prefill_graphs(settings, chunk)
     if device_mib > LARGE_DEVICE_MIB:
         reserved = max(reserved, SMALLEST_RESERVE_MIB)
     return round((device_mib - reserved) / device_mib, 3)

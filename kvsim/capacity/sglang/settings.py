@@ -2,15 +2,17 @@
 
 from pydantic import Field, field_validator
 
+from kvsim.capacity.sglang.versions import NEWEST, SglangRules, sglang_version
 from kvsim.memory.radix_hybrid.strategy import (
     STATES_RATIO,
     StrategyFlag,
     resolved,
     states_a_request,
 )
+from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 
-SGLANG_VERSION = "0.5.23"
+SGLANG_VERSION = NEWEST.name
 
 
 class SglangSettings(Options):
@@ -22,6 +24,7 @@ class SglangSettings(Options):
     swa_full_tokens_ratio: tokens of the windows' pool for each of the full one's.
     mamba_full_memory_ratio: bytes of recurrent states for each byte of KV; max_mamba_cache_size:
         states, given. mamba_radix_cache_strategy: how they are cached.
+    engine_version: no flag: the release whose rules hold.
     weights_gib: no flag: what the log says that loading took of one GPU; not given: estimated.
     """
 
@@ -38,14 +41,31 @@ class SglangSettings(Options):
     max_mamba_cache_size: int | None = Field(None, ge=1)
     mamba_radix_cache_strategy: StrategyFlag = "auto"
     weights_gib: float | None = Field(None, gt=0)
+    engine_version: str = SGLANG_VERSION
+
+    @property
+    def rules(self) -> SglangRules:
+        """Of the version."""
+        return sglang_version(self.engine_version)
 
     def states_a_request(self, *, alone: bool) -> int:
         """States that each running request may need. alone: the model keeps nothing else."""
         overlaps = not self.disable_overlap_schedule
         flag = self.mamba_radix_cache_strategy
+        if flag == "auto" and self.rules.auto_strategy is not None:
+            flag = self.rules.auto_strategy
         strategy = resolved(flag, self.page_size, overlaps=overlaps, alone=alone)
         caching = not self.disable_radix_cache
         return states_a_request(strategy, overlaps=overlaps, caching=caching)
+
+    @field_validator("engine_version")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            sglang_version(name)
+        except InputError as error:
+            raise ValueError(f"{error.what}: {error.limit}") from None
+        return name
 
     @field_validator("chunked_prefill_size")
     @classmethod

@@ -22,6 +22,10 @@ from kvsim.model.layers.recurrence import Recurrence
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, MIB
 
+# Of the fraction, where a sequence may have more tokens.
+AITER_SHARE, AITER_TOKENS = 0.85, 8192
+# Gone of memory that is the host's too: 112.3 of 119.7 GiB are free on a DGX Spark.
+HOST_GIB = 7.4
 # On one GPU, and for each further one that NVLink joins; for all further ones without it: RTX 4090s
 # have 0.44 GiB gone on four and 0.59 on two, RTX 3090s 0.67 on two.
 SET_UP_GIB, SET_UP_MORE_GIB, PCIE_MORE_GIB = 0.5, 0.24, 0.1
@@ -76,7 +80,16 @@ def size_sglang(
     fraction = settings.mem_fraction_static
     latent = any(isinstance(layer.mixer, LatentAttention) for layer in model.layers)
     if fraction is None:
-        fraction = default_fraction(settings, device_mib, gpus, latent=latent, copies=copies)
+        fraction = default_fraction(
+            settings,
+            device_mib,
+            gpus,
+            latent=latent,
+            copies=copies,
+            vision=model.vision,
+        )
+    if _on_aiter(model, device, options, settings, latent=latent):
+        fraction *= AITER_SHARE
     set_up = int(_set_up_gib(device, gpus) * GIB)
     free = device.memory_bytes - set_up
     weights = model.weight_bytes(tp, copies)
@@ -96,6 +109,7 @@ def size_sglang(
             remedy=f"raise {'it or ' if weights < free else ''}tensor_parallel_size, or quantise "
             "the weights",
         )
+    _check_caches(model, options)
     chunk, longest = chunk_of(settings, device_mib, copies), context_of(model, options)
     pools = divide(
         budget,
@@ -121,6 +135,8 @@ def size_sglang(
 
 
 def _set_up_gib(device: Device, gpus: int) -> float:
+    if device.shares_host_memory:
+        return HOST_GIB
     if on_pcie(device):
         return SET_UP_GIB + PCIE_MORE_GIB * (gpus > 1)
     return SET_UP_GIB + (gpus - 1) * SET_UP_MORE_GIB
@@ -136,6 +152,9 @@ def _check(model: Model, options: ModelOptions, settings: SglangSettings) -> Non
                 limit=1,
                 remedy="leave it at 1, or size the pool as vLLM does",
             )
+
+
+def _check_caches(model: Model, options: ModelOptions) -> None:
     if any(cache.own_block is not None for cache in options.caches(model)):
         raise InputError(
             "SGLang's pools of compressed caches are not followed",
@@ -143,13 +162,17 @@ def _check(model: Model, options: ModelOptions, settings: SglangSettings) -> Non
             value=model.name,
             remedy="give the pool by kv_cache_tokens alone",
         )
-    if model.tower_params and settings.mem_fraction_static is None:
-        raise InputError(
-            "SGLang's default for models that see is not followed",
-            where="mem_fraction_static",
-            value="auto",
-            remedy="give mem_fraction_static as the server's log has it",
-        )
+
+
+def _on_aiter(
+    model: Model, device: Device, options: ModelOptions, settings: SglangSettings, *, latent: bool
+) -> bool:
+    """Whether AMD's attention kernels take room of the fraction, given or not: for long sequences
+    (server_args.py, "aiter"; the default there but for MLA).
+    """
+    amd = not device.runs_cuda and device.name.startswith("mi")
+    longest = context_of(model, options)
+    return settings.rules.shrinks_aiter and amd and not latent and longest > AITER_TOKENS
 
 
 def context_of(model: Model, options: ModelOptions) -> int:

@@ -114,11 +114,12 @@ def _question(options: "ModelOptions", gpu: "Device", flags: Mapping[str, Any]) 
     from kvsim.capacity.options import MemoryOptions
     from kvsim.commands.memory.engines import of_vllm
 
+    given = {name: flag for name, flag in flags.items() if flag is not None}
     off = {name: False for name in SWITCHED_OFF if flags[f"no_{name}"]}
     return MemoryQuestion(
         options,
         _on_stages(gpu, flags["stage_device"] or (), options.pipeline_parallel_size),
-        MemoryOptions.parse(_fields(MemoryOptions, of_vllm(flags)) | off, "memory"),
+        MemoryOptions.parse(_fields(MemoryOptions, of_vllm(given)) | off, "memory"),
         flags["block_size"],
         flags["max_num_seqs"],
         flags["max_num_batched_tokens"],

@@ -70,6 +70,10 @@ PANELS: dict[str, dict[str, Flag]] = {
         ),
         "max_model_len": Flag(count_of, None, "Longest sequence in tokens.", "the model's"),
         "mamba_ssm_cache_dtype": Flag(str, None, "Data type of recurrent states.", "the model's"),
+        "engine_version": Flag(
+            str, None, "Version of vLLM (0.19, V0) or of SGLang (0.5.10) to size by.",
+            "0.33; of SGLang 0.5.23",
+        ),
         "weights_gib": Flag(
             float, None, "Weights of one GPU in GiB, as the server's log has them.", "estimated",
             more={"min": 0},
@@ -79,9 +83,6 @@ PANELS: dict[str, dict[str, Flag]] = {
     VLLM: {
         "gpu_memory_utilization": Flag(
             float, None, "Share of GPU memory to use.", "0.92, before 0.20: 0.9"
-        ),
-        "engine_version": Flag(
-            str, "0.33", "Version of vLLM, such as 0.19 or V0, to size the pool by."
         ),
         "kv_cache_bytes": Flag(count_of, None, "Size of the pool in bytes."),
         "kv_cache_tokens": Flag(count_of, None, "Size of the pool in tokens."),
@@ -126,7 +127,7 @@ PANELS: dict[str, dict[str, Flag]] = {
     },
     SGLANG: {
         "mem_fraction_static": Flag(
-            str, None, "Size the pools as SGLang 0.5.23: a share of GPU memory, or auto."
+            str, None, "Size the pools as SGLang: a share of GPU memory, or auto."
         ),
         "page_size": Flag(count_of, 1, "Tokens per page."),
         "max_running_requests": Flag(count_of, None, "Most running requests."),

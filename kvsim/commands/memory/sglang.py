@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kvsim.model import Model, ModelOptions
 
 SWITCH = "mem_fraction_static"
-FLAGS = (*PANELS[SGLANG], "weights_gib")
+FLAGS = (*PANELS[SGLANG], "weights_gib", "engine_version")
 
 
 def sglang_figures(
@@ -39,6 +39,7 @@ def answer_sglang(
     as_json: bool,
 ) -> None:
     """Size the pools, and print them as text or as JSON."""
+    from kvsim.capacity.sglang.settings import SGLANG_VERSION
     from kvsim.capacity.sglang.start_up import lines
 
     model, pool = options.build(), sglang_figures(options, device, flags)
@@ -47,7 +48,8 @@ def answer_sglang(
         table |= {"pools": pool.pools._asdict(), "log": list(lines(pool)), "notes": notes}
         typer.echo(json.dumps(table, indent=2))
     else:
-        _print(model, device, options, pool, lines(pool))
+        version = flags["engine_version"] or SGLANG_VERSION
+        _print(model, device, options, pool, lines(pool), version)
         for note in notes:
             typer.echo(f"note: {note}")
 
@@ -58,10 +60,10 @@ def _print(
     options: "ModelOptions",
     pool: "SglangPool",
     log: tuple[str, ...],
+    version: str,
 ) -> None:
     from rich.console import Console
 
-    from kvsim.capacity.sglang.settings import SGLANG_VERSION
     from kvsim.commands.memory.memory_tables import size_words
     from kvsim.commands.terminal_tables import numbers_table
 
@@ -90,6 +92,6 @@ def _print(
     size = pools.kv_bytes
     shown.add_row(f"KV ({pools.tokens:,} tokens)", f"{size:,}", size_words(size), style="bold")
     console.print(shown)
-    console.print(f"SGLang {SGLANG_VERSION} would say:", highlight=False)
+    console.print(f"SGLang {version} would say:", highlight=False)
     for line in log:
         console.print(line, highlight=False, soft_wrap=True)

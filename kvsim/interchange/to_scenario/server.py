@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from kvsim.capacity.sglang.fraction import tier_of
+from kvsim.capacity.sglang.versions import NEWEST as NEWEST_SGLANG
 from kvsim.device import named_device
 from kvsim.interchange.to_scenario.doubts import doubts_of
 from kvsim.interchange.to_scenario.drafts import speculation_of
@@ -248,7 +248,7 @@ def server_of(settings: ServerSettings) -> DescribedServer:
 def _sglang_chunk(device: str, known: dict[str, Any]) -> int:
     """SGLang's default tokens of a chunk, shared by the copies of the attention."""
     copies: int = known.get("attention_dp_size", 1)
-    return tier_of(named_device(device).memory_bytes / MIB).chunk // copies
+    return NEWEST_SGLANG.tier_of(named_device(device).memory_bytes / MIB).chunk // copies
 
 
 def _defaults_of(engine: str, known: dict[str, Any], device: str) -> list[str]:

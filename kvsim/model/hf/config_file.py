@@ -12,7 +12,7 @@ from kvsim.model.hf.kv_dtype import AUTO, stored_kv_dtype
 from kvsim.model.hf.quantization import weight_format
 from kvsim.model.hf.rotary import has_mrope, rotary_elements
 from kvsim.model.hf.target_reader import target_reader
-from kvsim.model.hf.towers import qwen_tower, tower_params
+from kvsim.model.hf.towers import qwen_tower, tower_params, vision
 from kvsim.model.hf.well_formed import MOST, check_kinds
 from kvsim.model.weights import DTYPE_BYTES, WeightFormat
 from kvsim.plumbing.errors import InputError
@@ -77,6 +77,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         "extra_params": model_extras(keys, len(layers)),
         "tower_params": tower_params(content, keys.hidden),
         "tower": qwen_tower(content, keys.kind),
+        "vision": vision(content),
         "rotary_elements": rotary_elements(keys, longest),
         "mrope": has_mrope(keys),
         "source": where,

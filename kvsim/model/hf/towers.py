@@ -9,7 +9,7 @@ its usual form, two matrices. Towers stay in the model's dtype when the decoder 
 from collections.abc import Mapping
 from typing import Any
 
-from kvsim.model.tower import Tower
+from kvsim.model.tower import Tower, Vision
 
 VISION = ("vision_config", "vit_config", "vision_tower_config")
 AUDIO = ("audio_config", "sound_config")
@@ -35,6 +35,17 @@ def tower_params(config: Mapping[str, Any], hidden: int) -> int:
         if tower is not None:
             total += count(tower, hidden)
     return total
+
+
+def vision(config: Mapping[str, Any]) -> Vision | None:
+    """The tower that sees, by vision_config alone; None without one."""
+    table = config.get("vision_config")
+    if not isinstance(table, Mapping):
+        return None
+    layers, width = (table.get(key) for key in ("num_hidden_layers", "hidden_size"))
+    return Vision(
+        layers if isinstance(layers, int) else 24, width if isinstance(width, int) else 1024
+    )
 
 
 def qwen_tower(config: Mapping[str, Any], kind: str) -> Tower | None:
