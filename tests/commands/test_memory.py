@@ -306,3 +306,40 @@ def test_a_version_newer_than_all_known_is_told():
     known = " ".join(ask("opt-125m", "--device", "h100", "--engine-version", "0.33.2").split())
     assert "newer than" not in known
     assert "vLLM 0.33.2 would set blocks" in known
+
+
+@pytest.mark.parametrize("model", ["qwen3.5-9b", "gpt-oss-20b", "qwen3-8b"])
+def test_a_scenario_has_the_tokens_that_its_engine_would_log(model, tmp_path):
+    """Hybrids too: as `kvsim memory` has them by flags."""
+    path = tmp_path / "served.toml"
+    path.write_text(f"""
+        [model]
+        name = "{model}"
+        max_model_len = 32768
+        [device]
+        name = "h100"
+        [memory]
+        gpu_memory_utilization = 0.9
+        [scheduler]
+        kind = "continuous"
+        max_num_seqs = 256
+        max_num_batched_tokens = 8192
+        [[allocator]]
+        kind = "paged"
+        enable_prefix_caching = true
+        [workload]
+        kind = "synthetic"
+        num_requests = 1
+        arrivals = {{ kind = "poisson", rate_per_s = 1.0 }}
+        prompt = {{ kind = "fixed", tokens = 10 }}
+        output = {{ kind = "fixed", tokens = 10 }}
+    """)
+    found = CliRunner().invoke(app, [str(path), "--json"])
+    assert found.exit_code == 0, found.output
+    asked = [
+        *(model, "--device", "h100", "--json", "--enable-prefix-caching"),
+        *("--gpu-memory-utilization", "0.9", "--max-model-len", "32768"),
+        *("--max-num-seqs", "256", "--max-num-batched-tokens", "8192"),
+    ]
+    by_flags = json.loads(CliRunner().invoke(app, asked).stdout)
+    assert json.loads(found.stdout)["tokens"] == by_flags["engine"]["kv_cache_size_tokens"]

@@ -52,11 +52,12 @@ def test_ranks_and_blocks_are_those_of_vllm() -> None:
     assert "refuse blocks" not in said(*POOL, "--block-size", "32")
 
 
-def test_a_method_is_no_drafter_and_a_scenario_no_model() -> None:
+def test_a_method_is_no_drafter_and_a_scenario_says_its_device() -> None:
     found = said(*POOL, "--drafter", "eagle3")
     assert "memory.drafter: the name of a method, not of a drafter" in found
     assert "[speculative_config]" in found
-    assert "a scenario file, and not a model" in said("memory", "br.toml", "--device", "h100")
+    found = said("memory", "br.toml", "--device", "h100")
+    assert "--device: the scenario says it; leave it out, or change br.toml" in found
 
 
 def test_an_empty_file_and_a_scenario_are_no_sources(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ def memory(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="Built-in name, Hugging Face id, or path of a config.json."
+            metavar="MODEL",
+            help="Built-in name, Hugging Face id, a checkpoint's folder, config.json or scenario.",
         ),
     ],
     verbose: Verbose = False,
@@ -44,6 +45,11 @@ def memory(
 
     if is_llamacpp(context, model, flags):
         answer_llamacpp(context, Path(model), flags, as_json=as_json_)
+        return
+    if Path(model).suffix == ".toml":
+        from kvsim.commands.memory.scenario import answer_scenario
+
+        answer_scenario(context, Path(model), flags, as_json=as_json_)
         return
     from kvsim.capacity.memory_answer import as_json, memory_answer
     from kvsim.capacity.pool import unlike_stages
@@ -95,15 +101,8 @@ def _odd_blocks(tokens: int) -> str | None:
 
 def _options(model: str, flags: Mapping[str, Any]) -> "ModelOptions":
     from kvsim.model import ModelOptions
-    from kvsim.plumbing.errors import InputError
 
     path = Path(model)
-    if path.suffix == ".toml":
-        raise InputError(
-            "a scenario file, and not a model",
-            where=model,
-            remedy="kvsim run simulates it; name the model that it serves",
-        )
     is_path = path.suffix == ".json" or (path / "config.json").is_file()
     named = {"hf_config" if is_path else "name": model}
     return ModelOptions.parse(named | _fields(ModelOptions, flags), "model")

@@ -1,0 +1,59 @@
+"""`kvsim memory SCENARIO.toml`: the pool of a scenario, and what its engine would log of it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from kvsim.commands.memory.engines import flag, is_given
+from kvsim.plumbing.errors import InputError
+
+
+def answer_scenario(
+    context: typer.Context, path: Path, flags: Mapping[str, Any], *, as_json: bool
+) -> None:
+    """Size the pool, and print it as text or as JSON. InputError for an option beside the file."""
+    for name in flags:
+        if is_given(context, name):
+            raise InputError(
+                "the scenario says it",
+                where=flag(name),
+                remedy=f"leave it out, or change {path.name}",
+            )
+    figures = scenario_figures(path)
+    if as_json:
+        typer.echo(json.dumps(figures, indent=2))
+        return
+    typer.echo(f"{figures['model']} on {figures['device']}")
+    for words, key in (
+        ("KV pool, bytes", "capacity_bytes"),
+        ("weights, bytes", "weights_bytes"),
+        ("tokens that the engine logs", "tokens"),
+        ("blocks", "engine_num_gpu_blocks"),
+        ("tokens in a block", "engine_block_size"),
+    ):
+        typer.echo(f"{words}: {figures[key]:,}")
+
+
+def scenario_figures(path: Path) -> dict[str, Any]:
+    """Every figure of the pool, of one GPU. tokens: as the engine logs them, with hybrid models as
+    with others; under schedulers that log none, those that the pool holds.
+    """
+    from kvsim.scenario import Scenario
+    from kvsim.scenario.build.sized import SizedScenario
+
+    sized = SizedScenario(Scenario.load(path))
+    pool = sized.pool
+    logged = sized.scenario.scheduler.engine_version is not None
+    return {
+        "scenario": str(path),
+        "model": sized.model.name,
+        "source": sized.model.source,
+        "device": sized.device.name,
+        "max_model_len": sized.max_model_len,
+        "tokens": pool.kv_cache_size_tokens if logged else pool.pool_tokens,
+        "bytes_per_token": sized.layout.bytes_per_token,
+        **pool._asdict(),
+    }
