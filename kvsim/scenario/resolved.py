@@ -68,12 +68,11 @@ def resolved(simulation: PreparedScenario) -> dict[str, Any]:
     if isinstance(form, DraftedTime):
         form = form.target
     if isinstance(form, Corrected) and form.served and (requests := stream.requests):
-        from statistics import fmean  # it imports much, and few forms have such points
-
+        num = len(requests)
         tables["provenance"]["served_points"] = form.served
         tables["provenance"]["mean_tokens"] = {
-            "prompt": round(fmean(each.prompt_tokens for each in requests), 1),
-            "output": round(fmean(each.output_tokens for each in requests), 1),
+            "prompt": round(sum(each.prompt_tokens for each in requests) / num, 1),
+            "output": round(sum(each.output_tokens for each in requests) / num, 1),
         }
     if simulation.front_end is not None:
         tables["provenance"]["front_end"] = simulation.front_end._asdict()
