@@ -1,5 +1,6 @@
 """Scenarios small enough to run by the hundred."""
 
+import gc
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +17,15 @@ hypothesis.settings.load_profile("kvsim")
 
 # For evidence/, which is not installed; last, so that an installed kvsim comes before this one.
 sys.path.append(str(Path(__file__).parents[1]))
+
+# What collecting makes stays to the end: to look through it again and again is a sixth of its time.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is collected, of what tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
