@@ -113,7 +113,7 @@ def _check_known(reads: Sequence[Read], origins: Mapping[str, str]) -> None:
         name: (variable, read.name)
         for read in reads
         for name, variable in read.description.missing.items()
-        if name not in origins
+        if name not in origins and name != "served_model_name"
     }
     if not lost:
         return

@@ -92,6 +92,14 @@ def test_words_that_may_be_flags_are_asked_for_and_a_port_is_not(tmp_path: Path)
     assert made.merged.settings.max_num_seqs == 9
 
 
+def test_sums_are_computed_or_their_variables_are_asked_for(tmp_path: Path) -> None:
+    text = "LEN=100\nvllm serve facebook/opt-125m --max-model-len $((LEN * 2 + $MORE))"
+    with pytest.raises(InputError, match=r"\$MORE \(max_model_len\)"):
+        imported(tmp_path, text)
+    made = imported(tmp_path, text, variables={"MORE": "56"})
+    assert made.merged.settings.max_model_len == 256
+
+
 def test_values_that_a_run_may_have_otherwise_are_said(tmp_path: Path) -> None:
     made = imported(
         tmp_path,

@@ -201,7 +201,7 @@ def _remarks(script: shell.ShellScript, used: Collection[str]) -> list[str]:
         for name, (why, value) in sorted(script.assumed.items())
         if name in used
     ] + [
-        f"${name} has several values in the script, and the last is taken"
+        f"${name} has several values in the script, of which one is taken"
         for name in sorted(set(script.doubtful).intersection(used))
     ]
 

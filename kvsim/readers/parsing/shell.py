@@ -5,8 +5,10 @@ in the order of the text. What stands under a condition may or may not have been
 reported. A variable without a value is left in its word, between two marks. One pass over the text.
 """
 
+import ast
+import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,6 +26,16 @@ _HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1")
 _REDIRECT = re.compile(r"(?:[0-9]*(?:>>|>&|>|<)|&>>?)&?[ \t]*(?:[0-9-](?=\s|$))?")
 _BEGINS = {"if": 1, "case": 1, "for": 1, "while": 1, "until": 1, "fi": -1, "esac": -1, "done": -1}
 _DECLARES = ("export", "local", "declare", "readonly", "typeset")
+_VARIABLES = re.compile(r"\b\w+\b")
+_SUM = re.compile(r"[0-9+*/%() -]+")
+_LONGEST_SUM = 200
+_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.Mod: operator.mod,
+}
 _PASSED = ("@", "*", "#", *"0123456789")  # what a script is given by whoever starts it
 _DEEPEST = 8  # defaults in defaults
 _MOST_WORDS = 1 << 16  # of one expansion of an array
@@ -75,6 +87,10 @@ def shown(word: str) -> str:
 def missing(name: str) -> str:
     """A word that is a variable without a value."""
     return f"{_OPEN}{name}{_CLOSE}"
+
+
+def _has_missing(value: Value) -> bool:
+    return any(missing_in(each) for each in ([value] if isinstance(value, str) else value))
 
 
 def read_script(text: str, given: Mapping[str, Value] | None = None) -> ShellScript:
@@ -252,6 +268,8 @@ class _Reader:
                 value = (before + more)[:_MOST_VALUE]
         if self.depth and before is not None and before != value:
             self.script.doubtful.append(name)
+            if _has_missing(value) and not _has_missing(before):
+                return  # what stands under no condition has a value
         elif self.depth:
             text = value if isinstance(value, str) else " ".join(value)
             self.script.assumed[name] = ("set under a condition of the script", text)
@@ -323,7 +341,9 @@ class _Reader:
 
     def _expand(self, word: _Word, *, quoted: bool) -> None:
         text, begin = self.text, self.at
-        if text.startswith("$(", begin):
+        if text.startswith("$((", begin):
+            word.add(self._sum(self._bracketed("(", ")")[3:-2]))
+        elif text.startswith("$(", begin):
             word.add(missing(self._bracketed("(", ")")[:40]))
         elif text.startswith("${", begin):
             self._braced(word, self._bracketed("{", "}")[2:-1], quoted=quoted)
@@ -337,6 +357,19 @@ class _Reader:
         else:
             self.at += 1
             word.add("$")
+
+    def _sum(self, text: str) -> str:
+        """`$((...))` of whole numbers, or the first variable in it that has no value."""
+        names = [each for each in _VARIABLES.findall(text) if not each.isdigit()]
+        self.used.update(names)
+        lost = [each for each in names if not self._text(each).lstrip("-").isdigit()]
+        if lost:
+            return missing(lost[0])
+        found = whole_sum(_VARIABLES.sub(lambda each: self._number(each[0]), text))
+        return missing(f"(({text[:40]}))") if found is None else str(found)
+
+    def _number(self, name: str) -> str:
+        return name if name.isdigit() else self._text(name)
 
     def _bracketed(self, opens: str, closes: str) -> str:
         """`$(...)` or `${...}` with what is nested in it."""
@@ -417,6 +450,27 @@ class _Reader:
             word.add_fields(value.split())
 
 
-def scripts_in(words: tuple[str, ...]) -> Iterator[str]:
-    """Words that may be scripts themselves, as of `sh -c`."""
-    return (word for word in words if " " in word or "\n" in word)
+def whole_sum(text: str) -> int | None:
+    """A sum of whole numbers with + - * / % and brackets; None for anything else."""
+    text = text.replace("$", "")
+    if len(text) > _LONGEST_SUM or not _SUM.fullmatch(text) or "**" in text or "//" in text:
+        return None
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return _evaluated(tree)
+
+
+def _evaluated(node: ast.expr) -> int | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _evaluated(node.operand)
+        return None if inner is None else -inner
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATIONS:
+        return None
+    left, right = _evaluated(node.left), _evaluated(node.right)
+    if left is None or right is None or (not right and isinstance(node.op, ast.Div | ast.Mod)):
+        return None
+    return _OPERATIONS[type(node.op)](left, right)
