@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from kvsim.capacity.fits import SequencesFit, fit
+from kvsim.capacity.held_out import expected_error
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.pool import Sized
 from kvsim.capacity.sizing import size
@@ -196,6 +197,9 @@ def as_json(answer: MemoryAnswer) -> dict[str, Any]:
             ],
             "log": list(answer.sized.start_up.lines()),
         },
+        "expected_error": expected_error("vllm").figures(pool.kv_cache_size_tokens)
+        if pool.sized_by == "gpu_memory_utilization"
+        else None,
         "first_start": answer.first_start and _first_start_figures(answer.first_start),
         "stages": [share._asdict() for share in answer.sized.stages],
         "drafter": answer.sized.drafter and answer.sized.drafter._asdict(),

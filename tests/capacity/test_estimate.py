@@ -15,6 +15,7 @@ from kvsim.capacity.estimate.items import estimate
 from kvsim.capacity.estimate.non_torch import non_torch_bytes
 from kvsim.capacity.estimate.towers import kept_bytes, peak_bytes
 from kvsim.capacity.estimate.weights import weight_bytes
+from kvsim.capacity.held_out import ERRORS, expected_error
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.sizing import size
 from kvsim.capacity.stage import stages
@@ -338,3 +339,13 @@ def test_a_first_start_holds_a_copy_of_the_embedding():
         assert activation_bytes(other, whole(other)) == activation_bytes(
             other._replace(first_start=False), whole(other)
         )
+
+
+def test_what_a_pool_may_be_off_by():
+    found = expected_error("vllm")
+    errors = sorted(abs(error) for error in ERRORS["vllm"])
+    assert sum(error <= found.most for error in errors) >= 0.9 * found.logs
+    assert sum(error < found.half for error in errors) <= found.logs / 2
+    low, high = found.around(100_000)
+    assert (low, high) == (int(100_000 / 1.0556), int(100_000 / 0.9444))
+    assert f"{low:,} to {high:,} tokens" in found.text(100_000)

@@ -88,6 +88,11 @@ def _print_engine(answer: "MemoryAnswer", console: "Console") -> None:
     )
     for line in answer.sized.start_up.lines():
         console.print(line, highlight=False)
+    if pool.sized_by == "gpu_memory_utilization":
+        from kvsim.capacity.held_out import expected_error
+
+        text = expected_error("vllm").text(pool.kv_cache_size_tokens)
+        console.print(text, highlight=False, soft_wrap=True)
     if answer.first_start is not None:
         first = answer.first_start.pool
         console.print(

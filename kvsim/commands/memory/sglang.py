@@ -39,12 +39,14 @@ def answer_sglang(
     as_json: bool,
 ) -> None:
     """Size the pools, and print them as text or as JSON."""
+    from kvsim.capacity.held_out import expected_error
     from kvsim.capacity.sglang.settings import SGLANG_VERSION
     from kvsim.capacity.sglang.start_up import lines
 
     model, pool = options.build(), sglang_figures(options, device, flags)
     if as_json:
         table = {"model": model.name, "device": device.name, "engine": "sglang", **pool._asdict()}
+        table["expected_error"] = expected_error("sglang").figures(pool.pools.tokens)
         table |= {"pools": pool.pools._asdict(), "log": list(lines(pool)), "notes": notes}
         typer.echo(json.dumps(table, indent=2))
     else:
@@ -64,6 +66,7 @@ def _print(
 ) -> None:
     from rich.console import Console
 
+    from kvsim.capacity.held_out import expected_error
     from kvsim.commands.memory.memory_tables import size_words
     from kvsim.commands.terminal_tables import numbers_table
 
@@ -95,3 +98,5 @@ def _print(
     console.print(f"SGLang {version} would say:", highlight=False)
     for line in log:
         console.print(line, highlight=False, soft_wrap=True)
+    text = expected_error("sglang").text(pool.pools.tokens)
+    console.print(text, highlight=False, soft_wrap=True)
