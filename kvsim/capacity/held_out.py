@@ -15,7 +15,7 @@ ERRORS = {
 }
 
 
-class ExpectedError(NamedTuple):
+class HeldOutError(NamedTuple):
     """Shares of the tokens: half of `logs` logs are within `half`, nine in ten within `most`."""
 
     half: float
@@ -40,8 +40,8 @@ class ExpectedError(NamedTuple):
         return {**self._asdict(), "tokens_low": low, "tokens_high": high}
 
 
-def expected_error(engine: str) -> ExpectedError:
+def expected_error(engine: str) -> HeldOutError:
     """Of an engine's pools, sized by its flags."""
     errors = sorted(abs(error) for error in ERRORS[engine])
     count = len(errors)
-    return ExpectedError(errors[count // 2], errors[min(count - 1, count * 9 // 10)], count)
+    return HeldOutError(errors[count // 2], errors[min(count - 1, count * 9 // 10)], count)
