@@ -188,7 +188,7 @@ def _memory(
     step_sum = list(map(sum, zip(*(each.step_sum for each in recorders), strict=True)))
     for each, span_ps in zip(recorders, spans_ps, strict=True):
         time_sum[IDLE] += each.capacity_bytes * (span_ps - each.total_ps)
-    steps = sum(each.capacity_bytes * each.steps for each in recorders)
+    steps = sum(each.pool_steps for each in recorders)
     parts: Counter[str] = Counter()
     for summary, recorder in zip(summaries, recorders, strict=True):
         for name, share in (summary.memory.parts or {}).items():

@@ -6,10 +6,11 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fuzzing.scenarios import check, scenario
+from support.fuzzing.laws import check
+from support.fuzzing.scenarios import scenario
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(number=st.integers(0, 10**9))
 def test_a_scenario_runs_as_it_must_or_is_refused_in_one_line(number: int) -> None:
     check(scenario(Random(f"scenarios:{number}")))
@@ -17,5 +18,5 @@ def test_a_scenario_runs_as_it_must_or_is_refused_in_one_line(number: int) -> No
 
 def test_most_scenarios_run() -> None:
     """A generator whose scenarios are refused tries nothing."""
-    ran = [check(scenario(Random(f"scenarios:{number}"))) for number in range(16)]
-    assert sum(ran) >= 4
+    ran = [check(scenario(Random(f"scenarios:{number}"))) for number in range(6)]
+    assert sum(ran) >= 2

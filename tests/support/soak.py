@@ -23,7 +23,8 @@ from kvsim.plumbing.errors import InputError
 from kvsim.results import metrics
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from support.fuzzing.scenarios import check, scenario
+from support.fuzzing.laws import check
+from support.fuzzing.scenarios import scenario
 
 MOST_MORE_BLOCKS = 2000  # of the interpreter's memory; a request that stayed would be ten alone
 SHORT = {"kind": "uniform", "min_tokens": 1, "max_tokens": 48}

@@ -21,8 +21,9 @@ from random import Random
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.writing import write_text
+from support.fuzzing.laws import check
 from support.fuzzing.mutation import spoilt
-from support.fuzzing.scenarios import check, scenario
+from support.fuzzing.scenarios import scenario
 from support.fuzzing.targets import TARGETS, Target
 
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
@@ -147,8 +148,7 @@ def _files(name: str) -> Try:
 
 
 def _scenarios(number: int, folder: Path) -> bool:
-    with at_most(12 * MOST_SECONDS):
-        return check(scenario(Random(f"{SCENARIOS}:{number}")))
+    return check(scenario(Random(f"{SCENARIOS}:{number}")), at_most)
 
 
 def _campaign(
