@@ -109,7 +109,7 @@ def _prepare(row: Point, step_time: str | None, kept: Sequence[str] | None = Non
 def _step_time(row: Point, kind: str | None) -> dict[str, Any]:
     if kind not in (None, "kernels"):
         return {"kind": kind}
-    return {"kind": "kernels", "engine_version": version_of(row)}
+    return {"kind": "kernels", "engine_version": version_of(row), "tuned": True}
 
 
 def version_of(row: Point) -> str:

@@ -63,6 +63,10 @@ def import_(
             help="Variable of a script or a manifest that has no value there, as TP=8.",
         ),
     ] = None,
+    fit: Annotated[
+        bool,
+        typer.Option(help="Fit step times to a benchmark's latencies, where there are some."),
+    ] = True,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the scenario.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -80,7 +84,7 @@ def import_(
         "engine_version": engine_version,
         "tensor_parallel_size": tensor_parallel_size,
     }
-    options = ImportOptions(given, seed, users, prompts_repeat)
+    options = ImportOptions(given, seed, users, prompts_repeat, fit)
     made = import_results(sources, options, out, _variables(variable or []))
     accounts = []
     for path, imported in made:

@@ -9,6 +9,7 @@ from typing import Any
 from kvsim.interchange.merge import USER, Contradiction, Merged, merge
 from kvsim.interchange.results_among import reads_of, results_among, scenario_paths
 from kvsim.interchange.scrapes import of_one_server, with_acceptance
+from kvsim.interchange.to_scenario.learned import learn
 from kvsim.interchange.to_scenario.observed import recording_of
 from kvsim.interchange.to_scenario.replicas import fleet_of
 from kvsim.interchange.to_scenario.server import server_of
@@ -83,13 +84,15 @@ class ImportOptions:
 
     named: settings, which count before all sources. seed: the scenario's. users: of a closed loop
     that sends the requests, 0 for their recorded times; None: as the sources say. prompts_repeat:
-    requests after which the same prompts come again; None: never.
+    requests after which the same prompts come again; None: never. fit: whether step times learn
+    from what was measured.
     """
 
     named: Mapping[str, Any]
     seed: int = 0
     users: int | None = None
     prompts_repeat: int | None = None
+    fit: bool = True
 
 
 def import_sources(
@@ -101,6 +104,7 @@ def import_sources(
     users: int | None = None,
     prompts_repeat: int | None = None,
     variables: Mapping[str, str] | None = None,
+    fit: bool = True,
 ) -> Imported:
     """Sources of one run read, merged and made into a scenario. out: its file, beside which the
     requests will lie. variables: of scripts, by name. The rest is as in `ImportOptions`.
@@ -108,7 +112,7 @@ def import_sources(
     InputError for a source that cannot be used, for several results, and where the model or the
     device stays unknown.
     """
-    options = ImportOptions(named, seed, users, prompts_repeat)
+    options = ImportOptions(named, seed, users, prompts_repeat, fit)
     made = import_results(sources, options, out, variables)
     if len(made) > 1:
         raise InputError(
@@ -162,6 +166,8 @@ def _imported(reads: list[Read], options: ImportOptions, out: Path, notes: list[
     fleet = fleet_of(merged.settings, reads, lambda each: server_of(each).memory, table, notes)
     if fleet is not None:
         table["fleet"] = fleet
+    if options.fit and recording is not None and server.knows_model:
+        learn(table, stream.lines, recording.figures, notes)
     scenario = Scenario.from_table(table)  # what is written can be read
     if server.knows_model and (refused := _refused(scenario)) is not None:
         notes.append(f"kvsim run refuses the scenario as it stands: {refused}")

@@ -37,7 +37,8 @@ class ServerSettings(Options):
     chunked_prefill_size are then of one of them. mem_fraction_static, mamba_full_memory_ratio:
     SGLang's. free_gpu_memory_fraction, capacity_policy: TensorRT-LLM's. From max_prefill_tokens
     on: SGLang's, by its names. From n_ctx on: llama-server's, by its names; n_ctx_seq: tokens of
-    one slot at most. replicas: of the whole server; router: before them, by kvsim's name.
+    one slot at most. tuned: whether flags choose kernels as published benchmarks do.
+    replicas: of the whole server; router: before them, by kvsim's name.
     """
 
     engine: Engine | None = None
@@ -62,6 +63,7 @@ class ServerSettings(Options):
     max_model_len: PositiveInt | None = None
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
     enforce_eager: bool | None = None
+    tuned: bool | None = None
     block_size: PositiveInt | None = None
     num_gpu_blocks: PositiveInt | None = None
     kv_cache_tokens: PositiveInt | None = None

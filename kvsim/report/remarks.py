@@ -7,7 +7,7 @@ from kvsim.report.names import called, listed
 from kvsim.report.numbers import percent
 from kvsim.results.result import Result
 from kvsim.results.summary import NoWindow, RunSummary
-from kvsim.step_time.kernels.expected import ExpectedError, expected_error, regime_of
+from kvsim.step_time.kernels.expected import ExpectedError, expected_error, regime_of, spread
 
 
 def remarks(result: Result) -> list[str]:
@@ -42,7 +42,6 @@ def remarks(result: Result) -> list[str]:
 BORROWED = {
     "device": "No served points of this model on this device are at hand: the host's time is that "
     "of other devices",
-    "model": "No served points of this model are at hand: the host's time is that of other models",
 }
 
 
@@ -78,11 +77,27 @@ def _expected(provenance: Mapping[str, Any], running: float | None) -> list[str]
     served, lengths = provenance.get("served_points"), provenance.get("mean_tokens")
     if not served or lengths is None or not running:
         return []
+    if served == "fitted":
+        low, high = spread("tpot_fitted")
+        return [
+            "Step times were fitted on a run of this server. Of such servers, 8 of 10 times per "
+            f"output token of other loads lay between {low:.2g} and {high:.2g} times what is said "
+            "here (docs/step-times.md)."
+        ]
+    if served == "kind":
+        (low, high), (soonest, latest) = spread("tpot"), spread("ttft")
+        return [
+            "The host's time is that of servers of this kind, with default flags. Of servers that "
+            f"no constant was fitted on, 8 of 10 times per output token lay between {low:.2g} and "
+            f"{high:.2g} times what is said here, and times to the first token between "
+            f"{soonest:.2g} and {latest:.2g} times (docs/step-times.md). Settings of one server "
+            "compare better."
+        ]
     if served in BORROWED:
-        error = expected_error("left_out", served)
+        left_out = expected_error("left_out", served)
         return [
             f"{BORROWED[served]}. With the served ones left out of the fit so, times per output "
-            f"token are off by {_sizes(error)} (docs/step-times.md)."
+            f"token are off by {_sizes(left_out)} (docs/step-times.md)."
         ]
     regime = regime_of(lengths["prompt"], lengths["output"], running)
     first = expected_error("ttft", regime) if provenance.get("front_end") else None

@@ -108,7 +108,8 @@ class Simulation(SizedScenario):
             from kvsim.step_time.front_end import behind  # few scenarios have one
 
             engine = scenario.scheduler_of(scenario.allocator[0]).engine
-            self.front_end = front.of(engine, self.model.kind)
+            tuned = bool(getattr(scenario.step_time, "tuned", False))
+            self.front_end = front.of(engine, self.model.kind, tuned=tuned)
             self.stream = behind(self.stream, self.front_end, front.clients_of(scenario.workload))
 
     @cached_property

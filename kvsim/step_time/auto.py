@@ -1,22 +1,24 @@
 """`kind = "auto"`, the default: kernels where they were measured, else rooflines."""
 
-from typing import ClassVar
-
 from kvsim.plumbing.errors import InputError
 from kvsim.step_time.form import StepTime
-from kvsim.step_time.options import Hardware, StepTimeOptions
+from kvsim.step_time.kernels.options import ComposedOptions
+from kvsim.step_time.options import Hardware
 
 
-class Auto(StepTimeOptions):
+class Auto(ComposedOptions):
     """The first of three that applies. The result's provenance and its notes say which, and why.
 
     `kernels` needs tables for the device, the model's dtypes and its kinds of attention. `fitted`
     needs the dtypes and attention alone. `roofline` always applies.
+
+    engine, engine_version, tuned, enforce_eager, scale, overhead_us and the other numbers: as with
+    `kernels`. The roofline takes the numbers alone.
     """
 
-    by_layers: ClassVar[bool] = True
-
-    def build(self, hardware: Hardware) -> StepTime:
+    def build(  # type: ignore[override] # the roofline composes no kernels
+        self, hardware: Hardware
+    ) -> StepTime:
         """The form for this hardware; InputError if the model cannot be split so."""
         from kvsim.step_time import STEP_TIMES
         from kvsim.step_time.kernels.composed import KernelSteps
@@ -25,9 +27,10 @@ class Auto(StepTimeOptions):
 
         hardware.model.check_tensor_parallel(hardware.tensor_parallel_size)
         missing: InputError | None = None
+        given = self.model_dump(exclude_unset=True, exclude={"kind"})
         for kind in ("kernels", "fitted"):
             try:
-                form = STEP_TIMES.parse({"kind": kind}, "step_time").build(hardware)
+                form = STEP_TIMES.parse({"kind": kind, **given}, "step_time").build(hardware)
             except NotMeasured as error:
                 missing = missing or error
                 continue
@@ -38,7 +41,7 @@ class Auto(StepTimeOptions):
         assert missing is not None
         roofline = STEP_TIMES.parse({"kind": "roofline"}, "step_time").build(hardware)
         assert isinstance(roofline, RooflineForm)
-        return roofline.sourced(f"the roofline{_because(missing)}")
+        return roofline.corrected(self.correction()).sourced(f"the roofline{_because(missing)}")
 
 
 def _because(missing: InputError) -> str:

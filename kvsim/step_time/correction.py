@@ -11,13 +11,17 @@ class Correction(NamedTuple):
     t: what the form says. constant_ps: host time; may be negative. token_ps: of every token the
     step computes, as an all-reduce under tensor parallelism is. chunk_ps: of every prefill chunk.
     scale_ppm: a millionth as much is 1. It multiplies each coefficient of the form, which stays
-    integer, so that runs of steps still sum in closed form.
+    integer, so that runs of steps still sum in closed form. sequence_ps: of every sequence of the
+    step. prompts_ps: of a step that computes prompts; prompt_token_ps: of each of their tokens.
     """
 
     constant_ps: int = 0
     token_ps: int = 0
     chunk_ps: int = 0
     scale_ppm: int = WHOLE_PPM
+    sequence_ps: int = 0
+    prompts_ps: int = 0
+    prompt_token_ps: int = 0
 
     def scaled(self, ps: int) -> int:
         """A coefficient in ps, scaled and rounded."""

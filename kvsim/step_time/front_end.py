@@ -40,9 +40,15 @@ def _fitted() -> list[dict[str, Any]]:
     return found
 
 
-def front_end(engine: str | None, kind: str) -> FrontEnd | None:
-    """Of an engine that serves a model of this model_type; None where none was fitted."""
+def front_end(engine: str | None, kind: str, *, tuned: bool = True) -> FrontEnd | None:
+    """Of an engine that serves a model of this model_type; None where none was fitted. tuned:
+    whether it is that of a published benchmark, with its client; else that of default flags.
+    """
     entries = [each for each in _fitted() if each["engine"] == engine]
+    usual = [each for each in entries if each.get("flags") == "default"]
+    entries = [each for each in entries if "flags" not in each]
+    if usual and not tuned:
+        entries = usual
     own = [each for each in entries if each.get("kind") == kind]
     found = (own or [each for each in entries if "kind" not in each])[:1]
     return FrontEnd(*(found[0][name] for name in FrontEnd._fields)) if found else None
@@ -66,12 +72,12 @@ class FrontEndOptions(Options):
         arrivals = getattr(workload, "arrivals", None)
         return self.clients or int(getattr(arrivals, "num_users", 1))
 
-    def of(self, engine: str | None, kind: str) -> FrontEnd:
+    def of(self, engine: str | None, kind: str, *, tuned: bool = False) -> FrontEnd:
         """In front of this engine with a model of this model_type; InputError where it was not
-        fitted and is not given in full.
+        fitted and is not given in full. tuned: see `front_end`.
         """
         given = [getattr(self, name) for name in FrontEnd._fields]
-        fitted = front_end(engine, kind)
+        fitted = front_end(engine, kind, tuned=tuned)
         if fitted is None:
             if given[0] is None:
                 raise InputError(

@@ -20,7 +20,8 @@ class Hardware(NamedTuple):
     work too; expert_parallel: whether GPUs hold whole experts. engine, engine_version: "vllm" or
     "sglang" and which, as far as the scheduler says (None: nothing). pool_tokens: of the KV pool;
     None: not known. pipeline_layout: where the model is one stage of a pipeline, the KV cache of
-    all stages: layers may read what a layer of an earlier stage keeps.
+    all stages: layers may read what a layer of an earlier stage keeps. enforce_eager: whether the
+    engine runs without CUDA graphs.
     """
 
     model: "Model"
@@ -34,6 +35,7 @@ class Hardware(NamedTuple):
     engine_version: str | None = None
     pool_tokens: int | None = None
     pipeline_layout: "KVLayout | None" = None
+    enforce_eager: bool = False
 
 
 class StepTimeOptions(Options):

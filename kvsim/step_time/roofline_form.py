@@ -86,7 +86,8 @@ class RooflineForm:
     base_ps: overhead and latencies. weights_ps: reading what every step reads. experts: see
     `_expert_reads`. token_ps, logits_ps: computing one token, one sampled token's logits.
     state_ps: reading and writing one sequence's recurrent state. all_reduce_token_ps: per token.
-    chunk_ps: per prefill chunk, which only a correction knows of. source: why it was taken, where
+    chunk_ps: per prefill chunk, prompts_ps: of a step that has some, prompt_token_ps: of each of
+    their tokens, which only a correction knows of. source: why it was taken, where
     the scenario does not name it.
     """
 
@@ -99,6 +100,8 @@ class RooflineForm:
     all_reduce_token_ps: int
     attention: tuple[AttentionTime, ...]
     chunk_ps: int = 0
+    prompts_ps: int = 0
+    prompt_token_ps: int = 0
     source: str = ""
 
     def sourced(self, source: str) -> "RooflineForm":
@@ -115,10 +118,12 @@ class RooflineForm:
             experts=tuple((miss, scaled(ps)) for miss, ps in self.experts),
             token_ps=scaled(self.token_ps),
             logits_ps=scaled(self.logits_ps),
-            state_ps=scaled(self.state_ps),
+            state_ps=scaled(self.state_ps) + correction.sequence_ps,
             all_reduce_token_ps=scaled(self.all_reduce_token_ps) + correction.token_ps,
             attention=tuple(group.scaled(correction) for group in self.attention),
             chunk_ps=correction.chunk_ps,
+            prompts_ps=correction.prompts_ps,
+            prompt_token_ps=correction.prompt_token_ps,
         )
 
     def step_ps(self, shape: StepShape) -> int:
@@ -129,7 +134,9 @@ class RooflineForm:
             return 0
         sequences = len(chunks) + num_decode + shape.num_drafts
         total = self._without_attention_ps(tokens, sequences)
-        total += self.chunk_ps * len(chunks)
+        if chunks:
+            total += self.prompts_ps + self.chunk_ps * len(chunks)
+            total += self.prompt_token_ps * (tokens - num_decode - shape.num_drafts)
         for group in self.attention:
             total += group.decode_ps(shape)
             for chunk in chunks:

@@ -10,7 +10,7 @@ from kvsim.plumbing.shipped import shipped_folder
 from kvsim.report.remarks import remarks
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation, simulate
-from kvsim.step_time.kernels.expected import expected_error, regime_of
+from kvsim.step_time.kernels.expected import expected_error, regime_of, spread
 from kvsim.whatif.speculation import speculation_costs, speculation_findings
 
 
@@ -55,11 +55,21 @@ def test_figures_that_no_kernel_depends_on_leave_the_measured_ones(figure):
 
 def test_a_result_says_the_error_to_expect_of_kernels_and_why_a_roofline_was_taken():
     served, borrowed, unmeasured = (
-        " ".join(remarks(simulate(scenario(device={"name": name}, model={"name": model}))))
-        for name, model in (
-            ("h100", "llama-3.1-70b-fp8"),
-            ("a100-80gb", "gemma-3-12b"),
-            ("a100-40gb", "llama-3.1-8b"),
+        " ".join(
+            remarks(
+                simulate(
+                    scenario(
+                        device={"name": name},
+                        model={"name": model},
+                        step_time={"kind": "auto", "tuned": tuned},
+                    )
+                )
+            )
+        )
+        for name, model, tuned in (
+            ("h100", "llama-3.1-70b-fp8", True),
+            ("a100-80gb", "gemma-3-12b", False),
+            ("a100-40gb", "llama-3.1-8b", False),
         )
     )
     regime = regime_of(300, 150, 20)
@@ -70,7 +80,9 @@ def test_a_result_says_the_error_to_expect_of_kernels_and_why_a_roofline_was_tak
     assert regime in served
     assert "reports/points" in served
     assert "times to the first token" not in served  # which a front end is part of
-    assert "No served points of this model are at hand" in borrowed
+    low, high = spread("tpot")
+    assert low < 1 < high
+    assert f"between {low:.2g} and {high:.2g} times" in borrowed
     assert regime not in borrowed
     assert "no kernels of vllm were measured on this device (a100-40gb)" in unmeasured
     assert "reports/points" not in unmeasured

@@ -190,7 +190,7 @@ def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> di
             table["kv_cache_tokens"] = settings.max_total_tokens
     elif settings.engine == "tensorrt-llm":
         table["free_gpu_memory_fraction"] = settings.free_gpu_memory_fraction or "auto"
-    if settings.enforce_eager:
+    if settings.enforce_eager and settings.engine != "sglang":
         table["enforce_eager"] = True
     if settings.weights_gib is not None:
         table["weights_gib"] = settings.weights_gib

@@ -95,11 +95,25 @@ class DescribedServer:
             "memory": self.memory,
             "allocator": [self.allocator()],
             "scheduler": self.scheduler(),
-            "step_time": {"kind": "auto"},
+            "step_time": self.step_time(),
             **({} if self.speculation is None else {"speculative_config": self.speculation}),
             **({"tier": list(self.tiers)} if self.tiers else {}),
             **({} if workload is None else {"workload": workload}),
         }
+
+    def step_time(self) -> dict[str, Any]:
+        """[step_time]: the engine's version and its lack of CUDA graphs where no other table has
+        them, and whether flags choose its kernels.
+        """
+        settings, table = self.settings, dict[str, Any](kind="auto")
+        if settings.engine == "sglang":
+            if settings.engine_version is not None:
+                table["engine_version"] = settings.engine_version
+            if settings.enforce_eager:
+                table["enforce_eager"] = True
+        if settings.tuned:
+            table["tuned"] = True
+        return table
 
     def scheduler(self) -> dict[str, Any]:
         """[scheduler]."""
@@ -277,8 +291,12 @@ def _other_version(engine: str, version: str | None) -> list[str]:
     """What stands for the version of an engine of whose rules kvsim has one version's alone."""
     if version is None or (engine == "sglang" and version.startswith(_SGLANG_RULES)):
         return []
-    rules = f"SGLang {_SGLANG_RULES}'s" if engine == "sglang" else "those of one version"
-    return [f"engine_version = {version} changes nothing: the rules are {rules}"]
+    if engine == "sglang":
+        return [
+            f"engine_version = {version} counts for the times of steps: the rules are SGLang "
+            f"{_SGLANG_RULES}'s"
+        ]
+    return [f"engine_version = {version} changes nothing: the rules are those of one version"]
 
 
 def _beside_drafts(drafts: dict[str, Any], tiers: list[dict[str, Any]]) -> bool:

@@ -44,6 +44,11 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "enable_mixed_chunk": ("enable_mixed_chunk", truth),
     "disable_overlap_schedule": ("disable_overlap_schedule", truth),
     "disable_radix_cache": ("enable_prefix_caching", lambda value: not truth(value)),
+    "disable_cuda_graph": ("enforce_eager", truth),
+    "enable_flashinfer_allreduce_fusion": ("tuned", lambda value: truth(value) or None),
+    "enable_torch_compile": ("tuned", lambda value: truth(value) or None),
+    "moe_runner_backend": ("tuned", lambda name: "flashinfer" in str(name) or None),
+    "enable_flashinfer_trtllm_moe": ("tuned", lambda value: truth(value) or None),
     "enable_hierarchical_cache": ("enable_hierarchical_cache", truth),
     "hicache_ratio": ("hicache_ratio", lambda value: fraction(value) or None),
     "hicache_size": ("hicache_size", lambda value: fraction(value) or None),
@@ -54,7 +59,9 @@ KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
 SWITCHES = frozenset(
     (
         *("enable_mixed_chunk", "disable_overlap_schedule", "disable_radix_cache"),
-        *("enable_hierarchical_cache", "enable_dp_attention"),
+        *("enable_hierarchical_cache", "enable_dp_attention", "disable_cuda_graph"),
+        *("enable_flashinfer_allreduce_fusion", "enable_torch_compile"),
+        "enable_flashinfer_trtllm_moe",
     )
 )
 DP_CONSERVATIVENESS = 0.3  # times schedule_conservativeness, with copies of the attention

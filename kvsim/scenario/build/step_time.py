@@ -46,6 +46,7 @@ def step_time_of(
         scheduler.engine,
         scheduler.engine_version,
         pool.capacity_bytes // max(1, layout.bytes_per_token),
+        enforce_eager=scenario.memory.enforce_eager,
     )
     if options.pipeline_parallel_size > 1:
         return _staged(scenario, hardware, devices, drafter)

@@ -16,11 +16,12 @@ from kvsim.plumbing.probing import decides
 from kvsim.scenario import Scenario
 from kvsim.scenario.build.pool import ScenarioPool, pool_of
 from kvsim.scenario.checks.unused_keys import idle_keys
+from kvsim.step_time.kernels.options import ComposedOptions
 from kvsim.vllm.versions import newer_than_known
 
 _EAGER = (
-    "enforce_eager changes the size of the pool alone: the times of steps do not count that a "
-    "server without CUDA graphs launches its kernels one by one"
+    "enforce_eager changes the size of the pool alone: this kind of step time does not count that "
+    "a server without CUDA graphs launches its kernels one by one (auto, kernels and fitted do)"
 )
 _UNHEEDED = (
     "priorities of requests change nothing here: neither the scheduler's policy, nor its victim, "
@@ -111,7 +112,8 @@ def known_before(
         found.append(("idle-keys", f"{', '.join(idle)} {change} nothing here{because}"))
     for key, reason in idle_keys(scenario):
         found.append(("idle-keys", f"{key} changes nothing here: {reason}"))
-    if scenario.memory.enforce_eager and "memory.enforce_eager" not in idle:
+    timed = isinstance(scenario.step_time, ComposedOptions)
+    if scenario.memory.enforce_eager and "memory.enforce_eager" not in idle and not timed:
         found.append(("step-time", _EAGER))
     if priorities and not _heeds_priorities(scenario):
         found.append(("idle-keys", _UNHEEDED))

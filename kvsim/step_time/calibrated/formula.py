@@ -68,14 +68,15 @@ class Formula(Options):
 class FormulaTime:
     """A formula, corrected, as a `StepTime`; g stays positive with the correction."""
 
-    __slots__ = ("_chunk_ps", "_constant_ps", "_cost", "_terms", "_token_each_ps", "_token_ps")
+    __slots__ = ("_constant_ps", "_correction", "_cost", "_terms", "_token_each_ps", "_token_ps")
 
     def __init__(
         self, formula: Formula, correction: Correction = NONE, *, tabulated_tokens: int = 0
     ) -> None:
         self._terms = formula.terms.scaled(correction)
         self._cost = formula.token_cost.scaled(correction)
-        self._constant_ps, self._token_each_ps, self._chunk_ps, _ = correction
+        self._constant_ps, self._token_each_ps = correction.constant_ps, correction.token_ps
+        self._correction = correction
         self._token_ps = tuple(map(self._g_ps, range(tabulated_tokens + 1)))
 
     def step_ps(self, shape: StepShape) -> int:
@@ -91,13 +92,15 @@ class FormulaTime:
         terms = self._terms
         ps = (
             self._tokens_ps(num_decode + shape.num_drafts + new_tokens)
-            + self._chunk_ps * len(chunks)
+            + (self._correction.chunk_ps + self._correction.sequence_ps) * len(chunks)
+            + self._correction.prompts_ps
+            + self._correction.prompt_token_ps * new_tokens
             + terms.attention_pair_ps * pairs
             + terms.prefill_context_token_ps * read_tokens
         )
         if num_decode:
             ps += (
-                terms.decode_seq_mixed_ps * num_decode
+                (terms.decode_seq_mixed_ps + self._correction.sequence_ps) * num_decode
                 + terms.context_token_mixed_ps * context
                 + terms.longest_excess_token_mixed_ps * longest_excess(shape)
             )
@@ -114,7 +117,7 @@ class FormulaTime:
         terms = self._terms
         return (
             self._tokens_ps(shape.num_decode + shape.num_drafts)
-            + terms.decode_seq_ps * shape.num_decode
+            + (terms.decode_seq_ps + self._correction.sequence_ps) * shape.num_decode
             + terms.context_token_ps * shape.context_tokens
             + terms.longest_excess_token_ps * longest_excess(shape)
         )

@@ -20,6 +20,7 @@ from kvsim.step_time.kernels.missing import NotMeasured
 from kvsim.step_time.kernels.parts import Cost, Kernels, LayerKernels, added
 from kvsim.step_time.kernels.recurrence import STREAMED, recurrence_parts
 from kvsim.step_time.kernels.sequence_attention import LocalSheet, PrefillChunks
+from kvsim.step_time.kernels.steady import steady, steady_batches
 from kvsim.step_time.kernels.tables import KernelLine
 
 MOST_TOKENS = 65536
@@ -39,8 +40,15 @@ def composed(
     groups = [*layout.groups, *(elsewhere.groups if elsewhere is not None else ())]
     model, split = kernels.model, kernels.split
     parts = LayerKernels()
+    longest = inf
     for mixer, count in Counter(layer.mixer for layer in model.layers).items():
-        parts.add(_mixer_parts(kernels, mixer, count, groups))
+        found = _mixer_parts(kernels, mixer, count, groups)
+        reach = min((_reach(lines) for _, lines in found.decode), default=inf)
+        longest = min(longest, reach)
+        found.decode = [
+            (layers, _physical(kernels, mixer, lines, groups)) for layers, lines in found.decode
+        ]
+        parts.add(found)
     for part, count in Counter(layer.feed_forward for layer in model.layers).items():
         if isinstance(part, Dense):
             parts.tokens += dense_costs(kernels, part, count)
@@ -50,9 +58,8 @@ def composed(
     parts.tokens.append((1, _elementwise(kernels)))
     vocabulary = model.vocab_size // split.tp
     head = kernels.gemm(vocabulary, model.hidden_size, plain_dtypes(model))
-    states = added(parts.states) if parts.states else None
+    states = _states(parts, layout, kernels) if parts.states else None
     decode = [lines for _, lines in parts.decode]
-    longest = min(map(_reach, decode), default=inf)
     decode += [each.decode for each in parts.local]
     form = KernelSteps(
         tokens=_points(TOKENS, added(parts.tokens)),
@@ -85,6 +92,7 @@ def composed(
     step_us += host.experts_us * sparse / (split.tp * split.dp)
     step_us += host.workers_us * (split.tp > 1)
     form.host = HostTime(*map(_ps, (step_us, host.sequence_us, host.prompts_us)))
+    form.host.launch_ps = _ps(host.launch_us)
     return form
 
 
@@ -107,6 +115,29 @@ def _mixer_parts(
         value=kernels.model.name,
         remedy='choose step_time.kind = "roofline"',
     )
+
+
+def _states(parts: LayerKernels, layout: KVLayout, kernels: Kernels) -> Cost:
+    """Recurrences by sequences, at least as long as their states take to be read and written."""
+    cost = added(parts.states)
+    moved = 2 * sum(group.state_bytes for group in layout.groups)
+    least_us = moved / kernels.device.bandwidth_bytes_per_s * 1e6
+    return lambda sequences: max(cost(sequences), least_us * sequences)
+
+
+def _physical(
+    kernels: Kernels, mixer: Mixer, lines: dict[int, KernelLine], groups: Sequence[KVGroup]
+) -> dict[int, KernelLine]:
+    """The curves of a layer's decode attention, none below the bytes that it reads. Of picked
+    tokens (an indexer's) the bytes are those of the picked ones, and no floor is known.
+    """
+    latent = isinstance(mixer, LatentAttention)
+    window = mixer.window_tokens if isinstance(mixer, Attention) else None
+    group = _group(groups, window, latent)
+    token_us = group.bytes_per_token / group.layers / kernels.device.bandwidth_bytes_per_s * 1e6
+    if isinstance(mixer, LatentAttention) and mixer.index_heads:
+        token_us = 0.0
+    return steady_batches(lines, token_us, window)
 
 
 def _group(every: Sequence[KVGroup], window: int | None, latent: bool) -> KVGroup:
@@ -166,7 +197,8 @@ def _ps(us: float) -> int:
 
 
 def _points(x: list[int], cost: Cost, count: float = 1) -> TimePoints:
-    return TimePoints(list(x), [_ps(count * cost(each)) for each in x])
+    times = steady(x, [count * cost(each) for each in x])
+    return TimePoints(list(x), [_ps(us) for us in times.tolist()])
 
 
 def _sheet(count: float, lines: dict[int, KernelLine]) -> KernelSheet:

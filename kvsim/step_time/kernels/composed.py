@@ -4,6 +4,8 @@
 between points, so that decode steps of an unchanged batch sum in closed form.
 """
 
+from bisect import bisect_left
+
 from kvsim.step import StepShape
 from kvsim.step_time.correction import WHOLE_PPM, Correction
 from kvsim.step_time.form import DecodeRun
@@ -18,14 +20,23 @@ from kvsim.step_time.kernels.sequence_attention import (
 
 class HostTime:
     """What the host adds, in ps: to every step, for each of its sequences, where it computes
-    prompts, and for each of their chunks, which only a correction knows of.
+    prompts, and for each of their chunks and tokens, which only a correction knows of.
     """
 
-    def __init__(self, step_ps: int, sequence_ps: int, prompts_ps: int, chunk_ps: int = 0) -> None:
+    def __init__(
+        self,
+        step_ps: int,
+        sequence_ps: int,
+        prompts_ps: int,
+        chunk_ps: int = 0,
+        prompt_token_ps: int = 0,
+    ) -> None:
         self.step_ps = step_ps
         self.sequence_ps = sequence_ps
         self.prompts_ps = prompts_ps
         self.chunk_ps = chunk_ps
+        self.prompt_token_ps = prompt_token_ps
+        self.launch_ps = 0
 
 
 class MeasuredLimits:
@@ -46,6 +57,7 @@ class KernelSteps:
     which only a correction knows of. measured: whether the kernels were, on this device. source:
     the tables, in words. prompts_ppm: of steps that compute prompts, a millionth as much is 1.
     served: see `HostCost`; empty where nothing was judged, as with tables or corrections of a user.
+    graph_sizes: batches of which CUDA graphs were captured; a decode step fills the next one up.
     """
 
     def __init__(
@@ -76,6 +88,7 @@ class KernelSteps:
         self.prompts_ppm = prompts_ppm
         self.local = local or []
         self.served = ""
+        self.graph_sizes: tuple[int, ...] = ()
         self._fixed: dict[int, int] = {}
         self._attention: dict[int, DecodeAttention] = {}
         self._local: dict[int, list[LocalDecodeAttention]] = {}
@@ -83,7 +96,7 @@ class KernelSteps:
     def corrected(self, correction: Correction) -> "KernelSteps":
         """The form with a correction applied."""
         ppm, host = correction.scale_ppm, self.host
-        return KernelSteps(
+        found = KernelSteps(
             self.tokens.scaled(ppm),
             self.head.scaled(ppm),
             None if self.states is None else self.states.scaled(ppm),
@@ -91,9 +104,10 @@ class KernelSteps:
             [each.scaled(ppm) for each in self.prefill],
             HostTime(
                 correction.scaled(host.step_ps) + correction.constant_ps,
-                correction.scaled(host.sequence_ps),
-                correction.scaled(host.prompts_ps),
+                correction.scaled(host.sequence_ps) + correction.sequence_ps,
+                correction.scaled(host.prompts_ps) + correction.prompts_ps,
                 correction.scaled(host.chunk_ps) + correction.chunk_ps,
+                correction.scaled(host.prompt_token_ps) + correction.prompt_token_ps,
             ),
             self.limits,
             correction.token_ps,
@@ -102,6 +116,9 @@ class KernelSteps:
             self.prompts_ppm,
             [each.scaled(ppm) for each in self.local],
         )
+        found.graph_sizes = self.graph_sizes
+        found.host.launch_ps = correction.scaled(host.launch_ps)
+        return found
 
     def shortest_ps(self) -> int:
         """The shortest step: one sequence of one token."""
@@ -131,6 +148,7 @@ class KernelSteps:
         total += host.step_ps + host.sequence_ps * sequences
         if chunks:
             total += host.prompts_ps + host.chunk_ps * len(chunks)
+            total += host.prompt_token_ps * (tokens - batch - shape.num_drafts)
             if self.prompts_ppm != WHOLE_PPM:
                 total = total * self.prompts_ppm // WHOLE_PPM
         return total
@@ -161,16 +179,25 @@ class KernelSteps:
         """A decode step of so many sequences, but for attention."""
         fixed = self._fixed.get(batch)
         if fixed is None:
-            fixed = self.tokens.at(batch) + self.head.at(batch) + self.token_ps * batch
-            fixed += self.host.step_ps + self.host.sequence_ps * batch
+            fixed = self.tokens.at(self._computed(batch)) + self.head.at(batch)
+            fixed += self.host.step_ps
             if self.states is not None:
                 fixed += self.states.at(batch)
+            if self.host.launch_ps:
+                fixed = max(fixed, self.host.launch_ps)
+            fixed += (self.token_ps + self.host.sequence_ps) * batch
             self._fixed[batch] = fixed
             self._attention[batch] = DecodeAttention(
                 batch, self.decode, [self.limits.context_tokens]
             )
             self._local[batch] = [LocalDecodeAttention(batch, each) for each in self.local]
         return fixed
+
+    def _computed(self, batch: int) -> int:
+        """The sequences that a decode step computes, with those that fill its graph up."""
+        sizes = self.graph_sizes
+        at = bisect_left(sizes, batch)
+        return sizes[at] if at < len(sizes) else batch
 
     def _attention_runs(self, batch: int, context_tokens: int) -> list[DecodeRun]:
         """Attention of successive steps, by kind of layer."""

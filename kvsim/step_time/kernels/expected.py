@@ -29,6 +29,14 @@ def regime_of(prompt_tokens: float, output_tokens: float, clients: float) -> str
     return f"{'prefill-bound' if heavy else 'decode-bound'}, {size}"
 
 
+def spread(latency: str) -> tuple[float, float]:
+    """Where 8 of 10 of "tpot", "ttft" or "output_tokens_per_s" of servers that nobody fitted lay,
+    measured / simulated.
+    """
+    low, high = json.loads(EXPECTED_FILE.read_text("utf-8"))["spread"][latency]
+    return low, high
+
+
 def expected_error(latency: str, regime: str) -> ExpectedError | None:
     """Of "tpot" or "ttft" in a regime; None where no point of it was judged. latency "left_out": of
     TPOT, regime "device" or "model", by what the host's part is borrowed over.

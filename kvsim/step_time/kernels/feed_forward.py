@@ -39,6 +39,8 @@ def expert_costs(kernels: Kernels, part: Experts, count: int) -> list[tuple[floa
             if line is None and family is not None:
                 work = Roofs(kernels.device, bits_of(dtype)).experts
                 line = family.scaled(shape, work, equal_at)
+                if line is not None:
+                    line = kernels.sound("moe", dtype, shape, line)
     if line is None:
         kernels.tables.required("moe", dtypes)
         raise AssertionError("a family has a shape")

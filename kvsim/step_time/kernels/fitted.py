@@ -16,9 +16,15 @@ class FittedOptions(ComposedOptions):
     engine: whose kernels, vllm or sglang (default: the scheduler's). engine_version: its host's
     part (default: the newest).
 
-    scale, overhead_us, token_us, chunk_us: a step takes `scale * t + overhead_us + token_us * its
-    tokens + chunk_us * its prompt chunks`. t is the time of the kernels and the host. prompt_scale:
-    a factor on that for a step that computes prompts.
+    tuned: whether the server has the flags of a published benchmark, such as fused all-reduces.
+    Else its host's time is that of servers with default flags.
+    enforce_eager: whether it runs without CUDA graphs (default: as [memory] says).
+
+    scale, overhead_us, sequence_us, token_us, chunk_us, prompts_us, prompt_token_us: a step takes
+    `scale * t + overhead_us + sequence_us * its sequences + token_us * its tokens + chunk_us * its
+    prompt chunks`, and with prompts `prompts_us + prompt_token_us * their tokens` more. t is the
+    time of the kernels and the host. prompt_scale: a factor on that for a step with prompts.
+    fitted_on: the load that these numbers were fitted on, in words (`kvsim import` writes it).
     """
 
     def _tables(self, hardware: Hardware, engine: str, version: str | None) -> "RoofTables":

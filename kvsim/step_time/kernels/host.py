@@ -21,7 +21,7 @@ HOST_FILE = shipped_folder("calibration") / "kernels" / "host.json"
 LABELS = ("engine", "kind", "layers", "method", "device")
 
 
-Served = Literal["", "own", "device", "model"]
+Served = Literal["", "own", "device", "kind", "fitted"]
 
 
 class HostCost(NamedTuple):
@@ -31,7 +31,8 @@ class HostCost(NamedTuple):
     sequence_us of each of the step's sequences, prompts_us of a step that computes prompts.
     median_error: of TPOT, on the points of the fit. served: on what servers these points were
     measured: this one's model, weights and device ("own"), this model on other devices ("device":
-    borrowed over devices), or other models ("model").
+    borrowed over devices), others of its kind ("kind"), or this very one ("fitted"). launch_us: the
+    least that a decode step takes where its kernels are launched one by one, 0 with CUDA graphs.
     """
 
     scale: float = 1.0
@@ -43,6 +44,7 @@ class HostCost(NamedTuple):
     experts_us: float = 0.0
     workers_us: float = 0.0
     served: Served = ""
+    launch_us: float = 0.0
 
 
 NOTHING = HostCost()
@@ -54,8 +56,10 @@ def _entries() -> list[dict[str, Any]]:
     return found
 
 
-def host_cost(engine: str, version: str | None, device: Device, model: Model) -> HostCost:
-    """Of this server; version: None for the newest that is tabulated."""
+def host_cost(engine: str, version: str | None, device: Device, model: Model) -> HostCost | None:
+    """Of this server among those that were tuned and measured, with the same model; None where it
+    is not among them. version: None for the newest that is tabulated.
+    """
     labels = {
         "engine": engine,
         "kind": model.kind,
@@ -63,13 +67,12 @@ def host_cost(engine: str, version: str | None, device: Device, model: Model) ->
         "method": model.weight_format.method,
         "device": device.name,
     }
-    found = best_entry(_entries(), labels, version)
+    same = [entry for entry in _entries() if "layers" in entry]
+    found = best_entry(same, labels, version)
     if found is None:
-        return NOTHING
+        return None
     constants = {name: found[name] for name in HostCost._fields if name in found}
-    served: Served = "model"
-    if "kind" in found:
-        served = "own" if found.keys() >= set(LABELS) else "device"
+    served: Served = "own" if found.keys() >= set(LABELS) else "device"
     return HostCost(**constants, served=served)
 
 

@@ -6,7 +6,9 @@ from typing import NamedTuple
 from kvsim.device import Device, device_names, named_device
 from kvsim.model import Model
 from kvsim.step_time.kernels.roofs import RoofTables
-from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, KernelLookup
+from kvsim.step_time.kernels.sound import unsound
+from kvsim.step_time.kernels.steady import at_least
+from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, KernelLookup, Shape
 from kvsim.step_time.kernels.work import Roofs, bits_of
 
 Cost = Callable[[float], float]
@@ -83,6 +85,7 @@ class Kernels:
         family = tables.required("gemm", dtypes)
         found = next(dtype for dtype in dtypes if tables.family("gemm", (dtype,)) is family)
         line = family.between((n, k), Roofs(self.device, bits_of(found)).gemm)
+        line = self.sound("gemm", found, (n, k), line)
         if bits_of(found) <= bits_of(dtypes[0]):
             return line.at
         # Weights of fewer bits, computed as the measured ones: by what fitted rooflines differ.
@@ -92,6 +95,19 @@ class Kernels:
             for dtype in (dtypes[0], found)
         )
         return lambda tokens: line.at(tokens) * wanted.at(tokens) / had.at(tokens)
+
+    def sound(self, kind: str, dtype: str, shape: Shape, line: KernelLine) -> KernelLine:
+        """The measured curve of a shape, at least as long as its bytes take; or the fitted
+        roofline's where it cannot be (`unsound`), which the tables then name.
+        """
+        peak = Roofs(self.device, bits_of(dtype))
+        if self.tables.measured:
+            family = RoofTables(self.device, "").family(kind, (dtype,))
+            expected = None if family is None else family.between(shape, peak.gemm)
+            if expected is not None and unsound(line, expected.at):
+                self.tables.left_out(f"{kind} in {dtype}")
+                line = expected
+        return at_least(line, (1e6 * peak.read_seconds(kind, shape, at) for at in line.x))
 
     def reduction(self, gpus: int) -> Cost:
         """An all-reduce over so many GPUs, by 16-bit elements. Over another link than the measured

@@ -143,6 +143,7 @@ class KernelLookup:
         self.name = name
         self.source = source
         self.measured = measured
+        self._left_out: list[str] = []
         self._families: dict[tuple[str, str], KernelFamily | None] = {}
 
     def family(self, kind: str, dtypes: Sequence[str] = ("",)) -> KernelFamily | None:
@@ -166,6 +167,15 @@ class KernelLookup:
                 remedy='choose step_time.kind = "roofline", or `kvsim calibrate kernels` your own',
             )
         return family
+
+    def left_out(self, what: str) -> None:
+        """Name kernels that were measured and are not used."""
+        if what not in self._left_out:
+            words = ", "
+            if not self._left_out:
+                words = "; by fitted rooflines, since those measured here are far slower: "
+            self._left_out.append(what)
+            self.source += words + what
 
     def _read(self, kind: str, dtype: str) -> KernelFamily | None:
         raise NotImplementedError(type(self).__name__)

@@ -29,6 +29,21 @@ class Roofs:
         peak = self.device.flops(8 if self.bits <= 8 else 16)
         return max(moved_bytes / self.device.bandwidth_bytes_per_s, flops / peak)
 
+    def read_seconds(self, kind: str, shape: Shape, tokens: float) -> float:
+        """The time of the weights that a product or experts read, at the peak bandwidth."""
+        if kind == "gemm":
+            elements: float = shape[0] * shape[1]
+        else:
+            hidden, inter, per_token, experts, tp, ep = shape
+            elements = self._met(per_token, experts, tokens) / ep * 3 * hidden * inter / tp
+        return elements * self.bits / 8 / self.device.bandwidth_bytes_per_s
+
+    @staticmethod
+    def _met(per_token: int, experts: int, tokens: float) -> float:
+        """Experts that so many tokens meet, routed evenly."""
+        met: float = experts * (1 - (1 - per_token / experts) ** tokens)
+        return met
+
     def gemm(self, shape: Shape, tokens: float) -> float:
         """A product of (n, k) with so many tokens."""
         n, k = shape
@@ -39,7 +54,7 @@ class Roofs:
         """Experts: (hidden, intermediate, experts a token, experts, tp, ep)."""
         hidden, inter, per_token, experts, tp, ep = shape
         one = 3 * hidden * inter / tp
-        met = experts / ep * (1 - (1 - per_token / experts) ** tokens)
+        met = self._met(per_token, experts, tokens) / ep
         moved = met * one * self.bits / 8 + 4 * tokens * hidden
         return self._seconds(moved, 2 * tokens * per_token / ep * one)
 

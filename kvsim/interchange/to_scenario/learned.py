@@ -1,0 +1,186 @@
+"""What a benchmark says of its server's host: a few numbers over the step times, and a front end.
+
+A server has a constant a step, a time a sequence and a time of a step with prompts beside its
+kernels, and a client's TTFT begins before the engine's. One benchmark tells little of each. So
+every number is drawn towards what servers of its kind have, by how far these lie apart: it moves
+what the benchmark can tell, and no more. The scenario is simulated once for each number, a little
+larger, and the numbers are those that meet the measured TPOT and TTFT best.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_MS, PS_PER_US
+from kvsim.results.measured import MeasuredSummary
+from kvsim.results.summary import LatencySummary
+from kvsim.scenario import Scenario
+
+# How far servers of one kind lie apart (standard deviations), on the sources of fit_prior.
+SCALE = 0.1
+STEP_SHARE, STEP_US = 0.35, 300.0
+SEQUENCE_US = 20.0
+PROMPTS_SHARE, PROMPTS_US = 0.3, 4000.0
+FRONT_MS = 10.0
+NOISE = {"tpot_s": 0.02, "ttft_s": 0.2}  # of a measured mean; prompts may have been cached
+MOST_REQUESTS, REQUESTS_A_USER = 400, 4
+NAMES = ("scale", "overhead_us", "sequence_us", "prompts_us")
+RANGE = 3.0  # times fewer or more at once, where what was fitted is taken to hold
+Floats = NDArray[np.float64]
+
+
+class Learned(NamedTuple):
+    """step_time, front_end: what the tables of the scenario get. words: on what it was fitted."""
+
+    step_time: dict[str, Any]
+    front_end: dict[str, float]
+    words: str
+
+
+class _Trial(NamedTuple):
+    """A scenario that is simulated with numbers over its step times. folder: of its trace."""
+
+    table: dict[str, Any]
+    folder: Path
+
+    def scenario(self, numbers: Mapping[str, float]) -> Scenario:
+        step_time = self.table["step_time"] | numbers
+        return Scenario.from_table(self.table | {"step_time": step_time}, self.folder)
+
+    def figures(self, numbers: Mapping[str, float], measured: Sequence[tuple[str, str]]) -> Floats:
+        """The logarithms of the simulated latencies that were measured."""
+        from kvsim.simulation import Simulation
+
+        summary = Simulation(self.scenario(numbers)).result().runs[0].summary
+        return np.log([getattr(summary[key], name) or np.nan for key, name in measured])
+
+
+def learned(
+    table: Mapping[str, Any], lines: Sequence[str] | None, measured: MeasuredSummary | None
+) -> Learned | None:
+    """Of the scenario's server, from what was measured of its workload; None where nothing tells.
+    lines: of the workload's trace file. InputError where the scenario cannot be simulated.
+    """
+    if measured is None or "workload" not in table or "fleet" in table:
+        return None
+    found = [
+        (key, name, value)
+        for key in NOISE
+        for name, value in _first(getattr(measured, key))
+        if key != "ttft_s" or measured.tpot_s is not None
+    ]
+    if not any(key == "tpot_s" for key, _, _ in found):
+        return None
+    with TemporaryDirectory(prefix="kvsim-import-") as scratch:
+        return _fitted(_Trial(_thinned(table, lines, Path(scratch)), Path(scratch)), found)
+
+
+def _first(latency: LatencySummary | None) -> list[tuple[str, float]]:
+    """The mean, or the median of a latency of which nothing else is known."""
+    for name in ("mean", "p50"):
+        value = getattr(latency, name, None)
+        if value:
+            return [(name, float(value))]
+    return []
+
+
+def _thinned(table: Mapping[str, Any], lines: Sequence[str] | None, folder: Path) -> dict[str, Any]:
+    """The scenario with as many requests as tell the means, and a client before the engine."""
+    workload = dict(table["workload"])
+    users = workload.get("arrivals", {}).get("num_users", 16)
+    most = min(MOST_REQUESTS, max(REQUESTS_A_USER * users, 40))
+    if workload["kind"] == "trace" and lines is not None:
+        (folder / workload["path"]).write_text(
+            "".join(f"{line}\n" for line in lines[:most]), "utf-8"
+        )
+    elif "num_requests" in workload:
+        workload["num_requests"] = min(most, workload["num_requests"])
+    return {**table, "workload": workload, "front_end": dict(table.get("front_end", {}))}
+
+
+def _fitted(trial: _Trial, found: Sequence[tuple[str, str, float]]) -> Learned | None:
+    from kvsim.simulation import Simulation
+    from kvsim.step_time.kernels.composed import KernelSteps
+
+    simulation = Simulation(trial.scenario({}))
+    form = simulation.step_time
+    if not isinstance(form, KernelSteps) or simulation.front_end is None:
+        return None
+    host, front = form.host, simulation.front_end
+    step_us, prompts_us = host.step_ps / PS_PER_US, host.prompts_ps / PS_PER_US
+    sigmas = np.array([
+        SCALE, STEP_SHARE * step_us + STEP_US, SEQUENCE_US, PROMPTS_SHARE * prompts_us + PROMPTS_US,
+        FRONT_MS,
+    ])  # fmt: skip
+    least = np.array([
+        -0.5, -0.9 * step_us, -host.sequence_ps / PS_PER_US, -prompts_us, -front.request_ms,
+    ])  # fmt: skip
+    measured = [(key, name) for key, name, _ in found]
+    plain = trial.figures({}, measured)
+    moves = [
+        trial.figures({name: float(sigma) + (name == "scale")}, measured) - plain
+        for name, sigma in zip(NAMES, sigmas, strict=False)
+    ]
+    later = [
+        np.log1p(FRONT_MS * PS_PER_MS / 1e12 / np.exp(at)) if key == "ttft_s" else 0.0
+        for (key, _), at in zip(measured, plain, strict=True)
+    ]
+    slopes = np.array([*moves, np.array(later)]).T
+    aims = np.log([value for _, _, value in found])
+    noise = np.diag([NOISE[key] ** 2 for key, _ in measured])
+    if not np.isfinite(slopes).all() or not np.isfinite(plain).all():
+        return None
+    drawn = slopes.T @ np.linalg.solve(slopes @ slopes.T + noise, aims - plain)
+    scale, *others = np.maximum(drawn * sigmas, least).tolist()
+    step, sequence, prompts, request = others
+    numbers = {
+        "scale": round(1 + scale, 4),
+        "overhead_us": round(step, 1),
+        "sequence_us": round(sequence, 2),
+        "prompts_us": round(prompts, 1),
+    }
+    after = trial.figures(numbers, measured)
+    text = "; ".join(
+        f"TPOT {1e3 * value:.3g} ms measured, {1e3 * before:.3g} before the fit and "
+        f"{1e3 * now:.3g} after"
+        for (key, _, value), before, now in zip(found, np.exp(plain), np.exp(after), strict=True)
+        if key == "tpot_s"
+    )
+    on = _load(trial.table["workload"])
+    return Learned(
+        {**numbers, "fitted_on": on},
+        {**trial.table["front_end"], "request_ms": round(front.request_ms + request, 2)},
+        f"fitted on your run ({on}): {text}",
+    )
+
+
+def _load(workload: Mapping[str, Any]) -> str:
+    """The load in words, and for which loads what it says is taken to hold."""
+    users = workload.get("arrivals", {}).get("num_users")
+    if users is None:
+        return "its recorded requests; holds for such loads"
+    low, high = max(1, round(users / RANGE)), round(users * RANGE)
+    return f"{users} users; holds for {low} to {high}"
+
+
+def learn(
+    table: dict[str, Any],
+    lines: Sequence[str] | None,
+    measured: MeasuredSummary | None,
+    notes: list[str],
+) -> None:
+    """Put what the benchmark tells into the scenario's tables, and say so in the notes."""
+    try:
+        found = learned(table, lines, measured)
+    except InputError as error:
+        notes.append(f"step times are not fitted on the benchmark: {error}")
+        return
+    if found is not None:
+        table["step_time"] = table["step_time"] | found.step_time
+        table["front_end"] = found.front_end
+        notes.append(f"{found.words} (--no-fit leaves step times as they are)")

@@ -1,0 +1,72 @@
+"""The host's time of a server that nobody measured, by its kind: what is launched, in constants.
+
+A decode step takes layer_us for each layer, expert_layer_us for each with experts, workers_us where
+several GPUs share it, and sequence_us for each sequence. A step that computes prompts takes more:
+its kernels are launched one by one (SGLang). Without CUDA graphs a step takes at least launch_us a
+layer, however short its kernels are. The constants are fitted on servers with default flags, each
+server with the same weight (`priors` of calibration/kernels/host.json, made by
+evidence/points/fit_prior.py, which also leaves each source out). What such servers then had of
+TPOT, 8 of 10 of them, is `spread`: measured / simulated.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from kvsim.device import Device
+from kvsim.model import Experts, Model
+from kvsim.step_time.kernels.host import HOST_FILE, HostCost
+from kvsim.step_time.kernels.versions import version_key
+
+
+class ServerKind(NamedTuple):
+    """engine, version: None for the newest. gpus: that share a step. eager: without CUDA graphs."""
+
+    engine: str
+    version: str | None
+    gpus: int
+    eager: bool
+
+
+@cache
+def _priors() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(HOST_FILE.read_text("utf-8")).get("priors", [])
+    return found
+
+
+def prior_entry(kind: ServerKind, device: Device) -> Mapping[str, Any] | None:
+    """The constants of servers of this kind, the most particular first in the file."""
+    version = version_key(kind.version) if kind.version else None
+    for entry in _priors():
+        if (
+            entry["engine"] != kind.engine
+            or entry.get("cuda", device.runs_cuda) != device.runs_cuda
+        ):
+            continue
+        if "before" in entry and (version is None or version >= version_key(entry["before"])):
+            continue
+        return entry
+    return None
+
+
+def prior_host(kind: ServerKind, device: Device, model: Model) -> HostCost:
+    """The host's time of a server of this kind with this model."""
+    entry = prior_entry(kind, device)
+    if entry is None:
+        return HostCost()
+    sparse = sum(isinstance(layer.feed_forward, Experts) for layer in model.layers)
+    dense = model.num_layers - sparse
+    expert_us = entry["expert_layer_us"]
+    if model.weight_format.expert_bits < 16:
+        expert_us += entry.get("quantised_expert_layer_us", 0.0)
+    step_us = entry.get("step_us", 0.0) + entry["layer_us"] * dense + expert_us * sparse
+    step_us += entry["workers_us"] * (kind.gpus > 1)
+    prompts_us = entry["prompt_layer_us"] * dense + entry["prompt_expert_layer_us"] * sparse
+    return HostCost(
+        step_us=step_us,
+        sequence_us=entry["sequence_us"],
+        prompts_us=prompts_us,
+        launch_us=entry["launch_us"] * model.num_layers if kind.eager else 0.0,
+        served="kind",
+    )

@@ -1,0 +1,71 @@
+"""A benchmark beside a command fits its server's step times, and says so."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.import_samples import vllm_command
+from typer.testing import CliRunner
+
+from kvsim.cli import app
+from kvsim.report.remarks import remarks
+from kvsim.simulation import simulate
+
+USERS = 4
+
+
+def invoke(*words: object) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return " ".join(result.stdout.split())
+
+
+def benchmark(tpot_ms: float, ttft_ms: float) -> dict[str, Any]:
+    return {
+        "backend": "vllm",
+        "model_id": "facebook/opt-125m",
+        "num_prompts": 40,
+        "completed": 40,
+        "date": "20001002-120100",
+        "request_rate": "inf",
+        "max_concurrency": USERS,
+        "duration": 10.0,
+        "total_input_tokens": 4000,
+        "total_output_tokens": 2000,
+        "request_throughput": 4.0,
+        "mean_tpot_ms": tpot_ms,
+        "mean_ttft_ms": ttft_ms,
+    }
+
+
+def imported(folder: Path, result: dict[str, Any], *more: object) -> tuple[Path, str]:
+    bench, out = folder / "bench.json", folder / "mine.toml"
+    bench.write_text(json.dumps(result))
+    words = ("import", vllm_command(folder), bench, *more, "--device", "h100", "--out", out)
+    return out, invoke(*words)
+
+
+def tpot_ms(scenario: Path) -> float:
+    mean = simulate(str(scenario)).runs[0].summary.tpot_s.mean
+    assert mean is not None
+    return 1e3 * mean
+
+
+def test_a_benchmark_fits_its_server_unless_told_not_to(tmp_path: Path) -> None:
+    plain, said = imported(tmp_path, benchmark(1.0, 20.0), "--no-fit")
+    assert "fitted on your run" not in said
+    assert "fitted_on" not in plain.read_text()
+    before = tpot_ms(plain)
+    measured = 1.5 * before
+    fitted, said = imported(tmp_path, benchmark(measured, 20.0))
+    assert f"fitted on your run ({USERS} users; holds for 1 to 12)" in said
+    assert f"TPOT {measured:.3g} ms measured, " in said
+    assert before < tpot_ms(fitted) < 1.1 * measured
+    assert tpot_ms(fitted) == pytest.approx(measured, rel=0.08)
+
+
+def test_a_result_of_a_fitted_server_tells_a_narrower_range(tmp_path: Path) -> None:
+    fitted, _ = imported(tmp_path, benchmark(2.0, 20.0))
+    said = " ".join(remarks(simulate(str(fitted))))
+    assert "Step times were fitted on a run of this server" in said
