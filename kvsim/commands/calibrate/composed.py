@@ -31,10 +31,10 @@ def fit_over(
     from kvsim.model.find import find_model
     from kvsim.plumbing.writing import write_text
     from kvsim.step_time import STEP_TIMES
-    from kvsim.step_time.calibrated.samples import read_samples
     from kvsim.step_time.kernels.options import ComposedOptions
     from kvsim.step_time.options import Hardware
     from kvsim.validate.composed import corrected_steps, table_text
+    from kvsim.validate.logged_samples import steps_of
 
     if kind not in COMPOSED:
         raise InputError("not a step time that is composed of kernels", where="--step-time",
@@ -49,7 +49,7 @@ def fit_over(
     hardware = Hardware(
         find_model(model, "--model"), named_device(device, "--device"), tensor_parallel_size
     )
-    read = read_samples(samples)
+    read = steps_of(samples)
     found = corrected_steps(options, hardware, read.samples(), share)
     table = found.options.model_dump()
     note = f"fitted on {found.fitted} of {len(read.rows)} steps of {read.name}"

@@ -19,7 +19,9 @@ def fit(
     samples: Annotated[
         Path,
         typer.Argument(
-            metavar="SAMPLES", help="Measured steps, as .csv, or as .jsonl with chunks."
+            metavar="SAMPLES",
+            help="Measured steps, as .csv, or as .jsonl with chunks; or a server's .log: vLLM's "
+            "with --enable-logging-iteration-details, or SGLang's.",
         ),
     ],
     out: Annotated[
@@ -76,7 +78,7 @@ def fit(
     from kvsim.step_time.calibrated.file import CalibrationFile, SampleRecord, write_calibration
     from kvsim.step_time.calibrated.fit import fit as fit_steps
     from kvsim.step_time.calibrated.identity import ModelIdentity, device_name
-    from kvsim.step_time.calibrated.samples import read_samples
+    from kvsim.validate.logged_samples import steps_of
 
     if step_time is not None:
         from kvsim.commands.calibrate.composed import fit_over
@@ -91,7 +93,7 @@ def fit(
     if engine is not None or engine_version is not None:
         raise InputError("an engine's kernels are not fitted over", where="--engine",
                          remedy="give --step-time kernels too")  # fmt: skip
-    found = read_samples(samples)
+    found = steps_of(samples)
     calibration = CalibrationFile.now(
         source=source,
         device=None if device is None else device_name(device),

@@ -28,6 +28,8 @@ SEQUENCE_US = 20.0
 PROMPTS_SHARE, PROMPTS_US = 0.3, 4000.0
 FRONT_MS = 10.0
 NOISE = {"tpot_s": 0.02, "ttft_s": 0.2}  # of a measured mean; prompts may have been cached
+# The first request of a server may take seconds, which moves the mean of a few TTFTs.
+STATISTICS = {"tpot_s": ("mean", "p50"), "ttft_s": ("p50", "mean")}
 MOST_REQUESTS, REQUESTS_A_USER = 400, 4
 NAMES = ("scale", "overhead_us", "sequence_us", "prompts_us")
 RANGE = 3.0  # times fewer or more at once, where what was fitted is taken to hold
@@ -42,7 +44,7 @@ class Learned(NamedTuple):
     words: str
 
 
-class _Trial(NamedTuple):
+class _MeasuredTrial(NamedTuple):
     """A scenario that is simulated with numbers over its step times. folder: of its trace."""
 
     table: dict[str, Any]
@@ -71,18 +73,18 @@ def learned(
     found = [
         (key, name, value)
         for key in NOISE
-        for name, value in _first(getattr(measured, key))
+        for name, value in _first(getattr(measured, key), STATISTICS[key])
         if key != "ttft_s" or measured.tpot_s is not None
     ]
     if not any(key == "tpot_s" for key, _, _ in found):
         return None
     with TemporaryDirectory(prefix="kvsim-import-") as scratch:
-        return _fitted(_Trial(_thinned(table, lines, Path(scratch)), Path(scratch)), found)
+        return _fitted(_MeasuredTrial(_thinned(table, lines, Path(scratch)), Path(scratch)), found)
 
 
-def _first(latency: LatencySummary | None) -> list[tuple[str, float]]:
-    """The mean, or the median of a latency of which nothing else is known."""
-    for name in ("mean", "p50"):
+def _first(latency: LatencySummary | None, names: Sequence[str]) -> list[tuple[str, float]]:
+    """The first of these statistics that is known of a latency."""
+    for name in names:
         value = getattr(latency, name, None)
         if value:
             return [(name, float(value))]
@@ -103,7 +105,7 @@ def _thinned(table: Mapping[str, Any], lines: Sequence[str] | None, folder: Path
     return {**table, "workload": workload, "front_end": dict(table.get("front_end", {}))}
 
 
-def _fitted(trial: _Trial, found: Sequence[tuple[str, str, float]]) -> Learned | None:
+def _fitted(trial: _MeasuredTrial, found: Sequence[tuple[str, str, float]]) -> Learned | None:
     from kvsim.simulation import Simulation
     from kvsim.step_time.kernels.composed import KernelSteps
 

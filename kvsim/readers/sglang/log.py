@@ -11,9 +11,10 @@ from kvsim.plumbing.counts import whole
 from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.parsing.ledger import left_lines
 from kvsim.readers.parsing.python_text import pairs_of
-from kvsim.readers.reader import ENGINE_ITSELF, SERVER, Sniffed, Source
+from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
 from kvsim.readers.sglang.args import KNOWN, LEFT_OUT, left_out_notes, split_attention, take
 from kvsim.readers.sglang.harmless import HARMLESS
+from kvsim.readers.sglang.log_steps import step_lines
 
 _ARGUMENTS = re.compile(r"server_args=ServerArgs(\(.*)")
 _POOL = re.compile(r"max_total_num_tokens=(\d+)")
@@ -38,15 +39,16 @@ _READ = (
 _SIGNS = (
     *("server_args=ServerArgs(", "max_total_num_tokens=", "KV Cache is allocated."),
     *("Load weight begin. avail mem=", "Load weight end. ", "Mamba Cache is allocated."),
+    *("Decode batch", "Prefill batch"),
 )
 
 
 class SGLangLog(Source):
-    """Settings alone: its step lines count tokens, not the pool over time."""
+    """Settings and steps: its step lines count tokens, not the pool over time."""
 
     rank = ENGINE_ITSELF
     what = "an SGLang server's log"
-    gives = SERVER
+    gives = SERVER | MEASURED
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
@@ -79,7 +81,8 @@ class SGLangLog(Source):
             found.setdefault("tensor_parallel_size", ranks)
         notes += left_lines(lines, _READ, HARMLESS)
         settings = ServerSettings.parse(found, source.name)
-        return Description(settings, notes=tuple(dict.fromkeys(notes)))
+        steps = step_lines(lines)
+        return Description(settings, steps=steps, notes=tuple(dict.fromkeys(notes)))
 
 
 def _memory(found: dict[str, Any], line: str, notes: list[str]) -> None:

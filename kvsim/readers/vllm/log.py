@@ -15,6 +15,7 @@ from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Sourc
 from kvsim.readers.vllm.args import KNOWN, quantization_notes, settings_of
 from kvsim.readers.vllm.harmless import HARMLESS
 from kvsim.readers.vllm.log_gauges import gauge_lines
+from kvsim.readers.vllm.log_steps import step_lines
 
 _NUMBER = r"([\d,]+(?:\.\d+)?)"
 _VERSION = re.compile(r"(?:engine \(v|API server version |\bversion )(\d+\.\d+(?:\.\d+)?[\w.+]*)")
@@ -73,6 +74,7 @@ _SIGNS = (
     "PU KV cache size:",
     "host KV cache size:",
     "Avg prompt throughput",
+    "iteration elapsed time: ",
     "Available KV cache memory",
     "# GPU blocks:",
     "# CUDA blocks:",
@@ -103,6 +105,7 @@ class VllmLog(Source):
         found = _settings(lines, source.name, notes)
         samples = gauge_lines(lines, notes)
         gauges = GaugeSeries(samples, "local") if samples else None
+        steps = step_lines(lines, notes)
         if any("Asynchronous scheduling is enabled" in line for line in lines):
             found["async_scheduling"] = True
         elif any("Asynchronous scheduling is disabled" in line for line in lines):
@@ -118,7 +121,7 @@ class VllmLog(Source):
             notes.append(f"version {found.pop('engine_version')}: a build of your own")
         notes += left_lines(everything, _READ, HARMLESS)
         settings = ServerSettings.parse({**found, "engine": "vllm"}, source.name)
-        return Description(settings, gauges=gauges, notes=tuple(notes))
+        return Description(settings, gauges=gauges, steps=steps, notes=tuple(notes))
 
 
 def _tells(line: str) -> bool:

@@ -47,19 +47,34 @@ def gauge_lines(lines: list[str], notes: list[str]) -> tuple[GaugeSample, ...]:
     return tuple(samples)
 
 
-def _sample(line: str, clock: re.Match[str]) -> GaugeSample | None:
+def clock_ns(line: str) -> int | None:
+    """The time of a log's line, as if its clock were UTC, of a leap year where it names none; None
+    where it has no time.
+    """
+    clock = _CLOCK.search(line)
+    return None if clock is None else _moment_ns(clock)
+
+
+def _moment_ns(clock: re.Match[str]) -> int | None:
     year, *rest = clock.groups()
     try:
         month, day, hour, minute, second = map(int, rest)
         moment = datetime(int(year or _NO_YEAR), month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
+    return round(moment.timestamp()) * NS_PER_S
+
+
+def _sample(line: str, clock: re.Match[str]) -> GaugeSample | None:
+    time_ns = _moment_ns(clock)
+    if time_ns is None:
+        return None
     found = {name: pattern.search(line) for name, pattern in _GAUGES.items()}
     if len(max((match[1] for match in found.values() if match), key=len, default="")) > 18:
         return None
     value = {name: float(match[1]) if match else None for name, match in found.items()}
     return GaugeSample(
-        round(moment.timestamp()) * NS_PER_S,
+        time_ns,
         None if value["running"] is None else int(value["running"]),
         None if value["waiting"] is None else int(value["waiting"]),
         None if value["usage"] is None else min(value["usage"] / 100, 1.0),

@@ -29,6 +29,7 @@ class Steps(NamedTuple):
     excess: Floats
     pairs: Floats
     prefill_context: Floats
+    prefill_tokens: Floats
     ps: Floats
     kinds: tuple[Kind, ...]
     group: NDArray[np.int64]
@@ -48,6 +49,7 @@ class Steps(NamedTuple):
             excess=np.array([float(longest_excess(s)) for s in shapes]),
             pairs=np.array([float(s.attention_pairs) for s in shapes]),
             prefill_context=np.array([float(s.prefill_context_tokens) for s in shapes]),
+            prefill_tokens=np.array([float(s.prefill_tokens) for s in shapes]),
             ps=np.array([sample.seconds * PS_PER_S for sample in samples]),
             kinds=tuple(kind_of(s) for s in shapes),
             group=np.array(group),
@@ -75,7 +77,9 @@ class Steps(NamedTuple):
             else:
                 columns.append(feature)
                 fields.append((name, mixed_name))
-        columns += [self.pairs, self.prefill_context]
+        # Of prompts that fit one step the tokens read are those computed: one column twice.
+        several = bool((self.prefill_context > self.prefill_tokens).any())
+        columns += [self.pairs, self.prefill_context * several]
         fields += [(name,) for name in _PREFILL]
         return np.column_stack(columns), tuple(fields)
 

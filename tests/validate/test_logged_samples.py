@@ -1,0 +1,102 @@
+"""Steps out of servers' own logs: what is read, and what is left out and said."""
+
+from pathlib import Path
+
+import pytest
+
+from kvsim.plumbing.errors import InputError
+from kvsim.readers.sglang.log_steps import step_lines as sglang_lines
+from kvsim.readers.vllm.log_steps import step_lines as vllm_lines
+from kvsim.step import Chunk, StepShape
+from kvsim.step_time.calibrated.fit import fit
+from kvsim.step_time.calibrated.samples import Sample
+from kvsim.validate.logged_samples import logged_samples
+
+CORE = "(EngineCore_DP1 pid=9) INFO 12-22 21:44:{second:02} [core.py:349] "
+STEP = (
+    "Iteration({number}): {chunks} context requests, {new} context tokens, {running} generation "
+    "requests, {tokens} generation tokens, iteration elapsed time: {ms:.2f} ms"
+)
+
+
+def step(number=1, second=0, chunks=0, new=0, running=0, tokens=None, ms=1.0, more=""):
+    made = STEP.format(
+        number=number,
+        chunks=chunks,
+        new=new,
+        running=running,
+        tokens=running if tokens is None else tokens,
+        ms=ms,
+    )
+    return CORE.format(second=second) + made + more
+
+
+def log(folder: Path, lines: list[str], pool: int | None = 100_000) -> Path:
+    path = folder / "server.log"
+    head = [] if pool is None else [f"INFO GPU KV cache size: {pool:,} tokens"]
+    path.write_text("\n".join([*head, *lines]) + "\n")
+    return path
+
+
+def test_lines_of_each_version_are_read():
+    notes: list[str] = []
+    front = (
+        "(APIServer pid=1) INFO 10-08 13:00:00 [loggers.py:182] Engine 001: Iteration(12): 1 "
+        "context requests, 64 context tokens, 3 generation requests, 3 generation tokens, "
+        "iteration elapsed time: 24.10 ms, CUDA KV cache usage: 41.2%, encoder inputs: 1"
+    )
+    dummy = front.replace(" ms,", " ms (dummy),")
+    idle = step(running=0, ms=0.0)
+    first, second, third = vllm_lines([step(running=20, ms=10.99), front, dummy, idle], notes)
+    assert (first.rank, first.decode_tokens, first.elapsed_ms) == ("1", 20, 10.99)
+    assert (second.rank, second.prefill_tokens, second.kv_usage) == ("001", 64, 0.412)
+    assert third.dummy
+    assert notes == ["1 steps that computed nothing are left out"]
+
+
+def test_sglangs_lines_are_read():
+    decode = (
+        "[2025-05-02 00:12:34 TP0] Decode batch. #running-req: 16, #token: 14640, "
+        "token usage: 0.05, cuda graph: True, gen throughput (token/s): 1600.00, #queue-req: 0"
+    )
+    prefill = (
+        "[2025-05-02 00:12:36 TP0] Prefill batch. #new-seq: 1, #new-token: 700, #cached-token: 3, "
+        "token usage: 0.00, #running-req: 0, #queue-req: 2"
+    )
+    first, second = sglang_lines([decode, prefill])
+    assert (first.line, first.decode_requests, first.held_tokens) == ("decode", 16, 14640)
+    assert (first.tokens_per_s, first.cuda_graph, first.rank) == (1600.0, True, "TP0")
+    assert (second.prefill_tokens, second.cached_tokens, second.time_s) == (700, 3, 2.0)
+
+
+def test_what_tells_no_steps_time_is_left_out_and_said(tmp_path):
+    usage = ", GPU KV cache usage: 4.0%"
+    lines = [
+        step(1, running=20, ms=10, more=usage),
+        step(2, running=20, tokens=60, ms=30, more=usage),
+        step(3, running=20, chunks=1, new=100, ms=30, more=usage),
+        step(4, running=20, ms=10),
+    ]
+    samples, notes = logged_samples(log(tmp_path, lines))
+    shapes = [row.sample().shape for row in samples.rows]
+    assert [shape.context_tokens for shape in shapes] == [4000, 3900, 512 * 20]
+    assert any("1 steps do not say their context" in note for note in notes)
+    assert any("1 steps with drafts, or tokens computed again" in note for note in notes)
+
+
+def test_overlapping_steps_are_refused(tmp_path):
+    lines = [step(at, second=at, running=4, ms=1900) for at in range(12)]
+    with pytest.raises(InputError, match="overlap: asynchronous"):
+        logged_samples(log(tmp_path, lines))
+    with pytest.raises(InputError, match="says nothing of single steps"):
+        logged_samples(log(tmp_path, []))
+
+
+def test_prompts_that_fit_one_step_say_nothing_of_those_before():
+    """A second chunk paid for what came before it, since both columns were one: +116 % TPOT."""
+    samples = [
+        Sample(StepShape((Chunk(new, 0),), 0, 0), 0.044 + 0.00027 * new)
+        for new in range(100, 1000, 30)
+    ] + [Sample(StepShape((), n, 500 * n), 0.044 + 0.0001 * n) for n in range(1, 30)]
+    found = fit(samples, resamples=2)
+    assert found.formula.terms.prefill_context_token_ps == 0
