@@ -255,7 +255,6 @@ INSTALLED = ("report", "fit", "traces", "test", "check", "docs", "sweep", "dask"
 COMES_WITH = {
     "yaml": "pyyaml",
     "packaging": "pytest",
-    "yaml": "pyyaml",
     "annotated_types": "pydantic",
     "flask": "dash",
     "markdown_it": "markdown_it_py",
