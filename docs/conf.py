@@ -21,7 +21,8 @@ NAVIGATION = {
         "docs/first-scenario docs/size-a-pool docs/answers docs/doctor "
         "docs/find-the-best-flag docs/what-if docs/fleets docs/prefill-or-both "
         "docs/explain-a-hit-rate docs/compare-allocators docs/importing "
-        "docs/recording-a-run docs/step-times docs/teach-paging docs/a-week-of-azure"
+        "docs/recording-a-run docs/step-times docs/why-paging docs/teach-paging"
+        " docs/a-week-of-azure"
     ),
     "Reference": (
         "docs/commands docs/scenario docs/results docs/python docs/schedules "
@@ -29,7 +30,7 @@ NAVIGATION = {
         "docs/tiers-measured docs/llamacpp docs/how-it-works docs/limits"
     ),
     "Evidence": (
-        "reports/README reports/real-run/README reports/real-runs/README "
+        "docs/accuracy reports/README reports/real-run/README reports/real-runs/README "
         "reports/real-runs/table reports/observed/README reports/startup-logs/README "
         "reports/points/README reports/points/disaggregated "
         "reports/published/README reports/published/table "

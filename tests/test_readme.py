@@ -1,4 +1,4 @@
-"""The README's figures are those of the pages that its commands wrote, and its commands exist."""
+"""The figures of docs/accuracy.md are those of the reports; the commands of both pages exist."""
 
 import json
 import re
@@ -14,12 +14,13 @@ from kvsim.cli import app
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+ACCURACY = (ROOT / "docs/accuracy.md").read_text()
 STAND_INS = {"SCENARIO": "chat", "DIR": "out", "FILE": "kernels", "A.B=1,2,4": "seed=1,2"}
 
 
 def row(claim: str) -> str:
     """The line of the table of evidence whose claim begins so."""
-    (line,) = (line for line in README.splitlines() if line.startswith(f"| {claim}"))
+    (line,) = (line for line in ACCURACY.splitlines() if line.startswith(f"| {claim}"))
     return line
 
 
@@ -34,7 +35,10 @@ def read(name: str) -> Any:
     return json.loads((ROOT / "reports" / name).read_text())
 
 
-@pytest.mark.parametrize("line", sorted(set(re.findall(r"`(kvsim [^`]+)`", README))))
+PASTED = re.findall(r"`(kvsim [^`]+)`|^\$ (kvsim [^#\n]+)", README + ACCURACY, re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", sorted({(one or other).strip() for one, other in PASTED}))
 def test_every_command_of_the_readme_can_be_pasted(line: str) -> None:
     command, words = get_command(app), shlex.split(line)[1:]
     words = [STAND_INS.get(word, word) for word in words]
@@ -42,6 +46,11 @@ def test_every_command_of_the_readme_can_be_pasted(line: str) -> None:
         command, words = command.commands[words[0]], words[1:]
     if words and words != ["--help"]:
         command.make_context(line, words)  # raises on an option or an argument that is not there
+
+
+def test_the_readme_is_short() -> None:
+    """A first reading takes five minutes: at most 600 words, tables and commands included."""
+    assert len(README.split()) <= 600
 
 
 def test_the_pools_of_servers() -> None:
