@@ -27,6 +27,9 @@ class Sequence:
     finished: all its outputs have returned.
     memory: what its allocator keeps about it; nobody else looks inside.
     drafting: likewise, where its tokens are drafted ahead.
+    in_flight: the newest plan in flight that computes for it, where its scheduler follows that.
+    placeholders: tokens of it that steps in flight put out. next_step: over the stages of a
+        pipeline under asynchronous scheduling, the first step that may be its next one.
     """
 
     __slots__ = (
@@ -40,14 +43,17 @@ class Sequence:
         "first_token_ps",
         "hit_tokens",
         "id",
+        "in_flight",
         "last_token_ps",
         "memory",
+        "next_step",
         "num_computed",
         "num_outputs",
         "num_preemptions",
         "order",
         "output_start",
         "output_tokens",
+        "placeholders",
         "priority",
         "prompt_runs",
         "prompt_tokens",
@@ -77,6 +83,9 @@ class Sequence:
         self.last_token_ps = -1
         self.memory: Any = None
         self.drafting: Any = None
+        self.in_flight: object = None
+        self.placeholders = 0
+        self.next_step = 0
 
     @property
     def num_tokens(self) -> int:

@@ -16,7 +16,7 @@ from kvsim.engine.engine import Engine
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Naps, Pause
-from kvsim.engine.schedulers.connected import ConnectedScheduler
+from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.tier_books import TierBooks
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
@@ -34,10 +34,11 @@ class ConnectedEngine(Engine):
 
     def __init__(self, env: EngineClock, parts: EngineParts) -> None:
         scheduler = parts.scheduler
-        if not isinstance(scheduler, ConnectedScheduler):
+        if not isinstance(scheduler, ContinuousScheduler):
             raise InvariantError(f"{type(scheduler).__name__} has no connector")
         self._connected = scheduler
-        self._connector: Connector = scheduler.connector
+        self._connection = scheduler.connection
+        self._connector: Connector = scheduler.connection.connector
         self._reports: dict[Plan, Report] = {}
         self._unpolled: dict[Plan, int] = {}  # launches still ahead, and when they will be polled
         self._free_ps = 0  # when the thread of the engine goes on
@@ -90,8 +91,8 @@ class ConnectedEngine(Engine):
     @property
     def _goes_on(self) -> bool:
         """Whether there is something to poll for, or to schedule without an arrival."""
-        scheduler = self._connected
-        waits = scheduler.queues.holding or scheduler.kept or scheduler.put_off
+        scheduler, connection = self._connected, self._connection
+        waits = connection.queues.holding or connection.kept or connection.put_off
         return bool(waits or scheduler.running or scheduler.skips or self._connector.busy)
 
     def _poll(self, plan: Plan) -> Generator[simpy.Event, None, None]:
@@ -131,9 +132,9 @@ class ConnectedEngine(Engine):
         now, connector = self.now_ps, self._connector
         quiet = self._quiet and not self.scheduler.running
         steps = any(not plan.empty for plan in self._in_flight)
-        rests = self._quiet and not (steps or connector.busy or self._connected.kept)
+        rests = self._quiet and not (steps or connector.busy or self._connection.kept)
         if quiet and rests:
-            self._connected.queues.check_deadlock()
+            self._connection.queues.check_deadlock()
         requests = len(self.scheduler.running) + len(self.scheduler.waiting)
         circles = rests if requests else connector.circles
         if circles and self.env.only_circles:
@@ -158,8 +159,8 @@ class ConnectedEngine(Engine):
     @property
     def _quiet(self) -> bool:
         """Whether only the connector, or an arrival, can change what the next schedule() does."""
-        scheduler = self._connected
-        if self._news or scheduler.put_off or scheduler.loads:
+        connection = self._connection
+        if self._news or connection.put_off or connection.loads:
             return False
         return not any(any(report) for report in self._reports.values())
 
@@ -195,7 +196,7 @@ class ConnectedEngine(Engine):
             return None
         return RunTotals(
             tiers,
-            scheduler.hit_tokens,
+            self._connection.hit_tokens,
             scheduler.awaited_hit_tokens,
             self._num_waits,
             self._wait_ps,
@@ -210,12 +211,12 @@ class ConnectedEngine(Engine):
         """
         self._news = bool(plan.admitted or plan.preempted or plan.failed or plan.left)
         since = self._waiting_since
-        for seq in self._connected.put_off:
+        for seq in self._connection.put_off:
             since.setdefault(seq, now_ps)
-        for seq in self._connected.loads:
+        for seq in self._connection.loads:
             since.setdefault(seq, now_ps)
         if self._tier_books is not None:
-            for seq, hit in self._connected.found:
+            for seq, hit in self._connection.found:
                 self._tier_books.found(seq, hit)
         if since:
             for seq, _, _ in plan.admitted:
@@ -277,7 +278,7 @@ class ConnectedEngine(Engine):
         if plan in self._unpolled:
             self._poll_late(plan)
         report = self._reports.pop(plan)
-        failed = self._connected.returned(report, now_ps)
+        failed = self._connection.returned(report, now_ps)
         self._news = self._news or any(report) or not plan.empty
         self._ended = self._ended or bool(plan.finishing or failed)
         for seq in failed:

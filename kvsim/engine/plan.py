@@ -116,6 +116,7 @@ class Plan:
     start of the first.
     outside: the step time is extrapolated beyond the measured range.
     finishing: sequences that get their last token in the last step.
+    outputs: tokens that each sequence puts out, where steps in flight are followed.
     abandoned: sequences that got a token and lost their memory before it returned.
     """
 
@@ -142,6 +143,7 @@ class Plan:
         self.lost: dict[Sequence, int] = {}
         self.copies: list[HostCopy] = []
         self.stalls: list[tuple[int, Usage]] = []
+        self.outputs: dict[Sequence, int] = {}
         self.finishing: list[Sequence] = []
         self.abandoned = 0
         self.steps = 1

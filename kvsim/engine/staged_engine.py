@@ -23,7 +23,8 @@ class StagedEngine(ConnectedEngine):
     """The queue of steps in flight holds empty ones too."""
 
     def __init__(self, env: EngineClock, parts: EngineParts) -> None:
-        times, connector = parts.step_time, getattr(parts.scheduler, "connector", None)
+        times, connection = parts.step_time, getattr(parts.scheduler, "connection", None)
+        connector = getattr(connection, "connector", None)
         if not isinstance(times, StageTimes) or not isinstance(connector, StagedConnector):
             raise InvariantError("an engine over stages has step times and copies of each stage")
         self._times, self._copies = times, connector

@@ -118,7 +118,7 @@ class Rows(Observer):
             for c in plan.chunks
         ]
         admitted = [(seq.id, tokens, again) for seq, tokens, again in plan.admitted]
-        names = [[seq.id for seq in some] for some in (plan.passed_over, plan.preempted)]
+        names = sorted(seq.id for seq in plan.passed_over), [seq.id for seq in plan.preempted]
         times = now_ps, plan.start_ps, 0 if plan.empty else plan.first_ps
         sums = plan.num_decode, plan.context_tokens, len(scheduler.running), len(scheduler.waiting)
         self._write(times, chunks, admitted, names, sums, tuple(scheduler.usage()))

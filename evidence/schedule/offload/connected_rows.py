@@ -9,8 +9,7 @@ from evidence.schedule.vllm.rows import VllmRows
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.plan import Plan
-from kvsim.engine.schedulers.connected import ConnectedScheduler
-from kvsim.engine.schedulers.connected_speculating import ConnectedSpeculatingScheduler
+from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.request import Request
 
@@ -57,20 +56,19 @@ class ConnectedRows(VllmRows):
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
         super().planning(scheduler, now_ps)
         if not self._watching:
-            assert isinstance(scheduler, ConnectedScheduler)
+            assert isinstance(scheduler, ContinuousScheduler)
             self._watching = True
-            scheduler.connector.record(self.journal)
-            self.watch(scheduler.connector)
+            connector = scheduler.connection.connector
+            connector.record(self.journal)
+            self.watch(connector)
 
     def _counts(self, scheduler: Scheduler) -> dict[str, Any]:
-        unfreed = 0
-        if isinstance(scheduler, ConnectedSpeculatingScheduler):
-            unfreed = scheduler.unfreed_blocks
-        deferred = {"deferred": unfreed} if self._overlaps else {}
+        assert isinstance(scheduler, ContinuousScheduler)
+        deferred = {"deferred": scheduler.unfreed_blocks} if self._overlaps else {}
         return self.connector_counts() | deferred
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        assert isinstance(scheduler, ConnectedScheduler)
+        assert isinstance(scheduler, ContinuousScheduler)
         events = self.journal.take()
         further = self.further(scheduler, plan, events)
         if not (plan.empty and not plan.preempted) or any(events.get(key) for key in self.kept_for):
@@ -78,9 +76,9 @@ class ConnectedRows(VllmRows):
             self._add_row(scheduler, plan, now_ps)
             row = self.rows[before]
             row["t1"] = now_ps // TICK_PS
-            row["waiting"] = len(scheduler.queues.waiting)
-            row["holding"] = len(scheduler.queues.holding)
-            row["remote"] = [seq.id for seq in scheduler.queues.remote]
+            row["waiting"] = len(scheduler.connection.queues.waiting)
+            row["holding"] = len(scheduler.connection.queues.holding)
+            row["remote"] = [seq.id for seq in scheduler.connection.queues.remote]
             row.update({key: events.get(key, []) for key in self.lists})
             row.update(self._counts(scheduler))
             row.update(further)

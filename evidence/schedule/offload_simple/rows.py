@@ -7,7 +7,7 @@ from evidence.schedule.rows import Row
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.simple.connector import SimpleConnector
 from kvsim.engine.plan import Plan
-from kvsim.engine.schedulers.connected import ConnectedScheduler
+from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
 
 
@@ -29,11 +29,12 @@ class SimpleRows(ConnectedRows):
         return {"cpu": [host.num_usable - host.num_free, host.num_known]}
 
     def further(self, scheduler: Scheduler, plan: Plan, events: dict[str, list[Any]]) -> Row:
-        assert isinstance(scheduler, ConnectedScheduler)
+        assert isinstance(scheduler, ContinuousScheduler)
         assert self._simple is not None
         for seq in events.pop("asking", ()):
             size = self._simple.settings.block_tokens
-            for place, key in enumerate(scheduler.device.keys_of(seq, 0, seq.final_tokens // size)):
+            keys = scheduler.connection.device.keys_of(seq, 0, seq.final_tokens // size)
+            for place, key in enumerate(keys):
                 self.names.setdefault(key, f"{seq.id}#{place}")
         for entry in events.get("stores", ()):
             entry[1] = [self.names[key] for key in entry[1]]

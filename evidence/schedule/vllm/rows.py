@@ -7,10 +7,8 @@ from evidence.schedule.rows import Row, Rows
 from evidence.schedule.ticks import TICK_PS
 from kvsim.engine.limits.special import SpecialLimits
 from kvsim.engine.plan import Plan
-from kvsim.engine.schedulers.pipelined import PipelinedScheduler
-from kvsim.engine.schedulers.pipelined_speculating import PipelinedSpeculatingScheduler
+from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.engine.schedulers.speculating import SpeculatingScheduler
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.request import Request
 
@@ -40,7 +38,8 @@ class VllmRows(Rows):
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         if not plan.empty or plan.preempted:
             self._add_row(scheduler, plan, now_ps)
-        if isinstance(scheduler, PipelinedScheduler | PipelinedSpeculatingScheduler):
+        assert isinstance(scheduler, ContinuousScheduler)
+        if scheduler.in_flight.stages > 1:
             return
         if self._open and self._open[0][0].empty and self._open[0][0] is not plan:
             # Two in flight: it returns one schedule later.
@@ -71,7 +70,7 @@ class VllmRows(Rows):
             row["held"] = [[entry[0], held[entry[0]]] for entry in sched]
         if self._encodes:
             row |= _encoder_rows(scheduler)
-        if isinstance(scheduler, SpeculatingScheduler):
+        if _drafts(scheduler):
             row["drafts"] = [[chunk.seq.id, chunk.drafts] for chunk in plan.chunks if chunk.drafts]
         self._evicted = pool.num_evicted
         self.append(row, plan)
@@ -95,7 +94,7 @@ class VllmRows(Rows):
         return sched
 
     def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
-        if isinstance(scheduler, SpeculatingScheduler):
+        if _drafts(scheduler):
             judged = (chunk for chunk in plan.chunks if chunk.drafts and chunk.samples)
             row["accepted"] = [[chunk.seq.id, chunk.accepted] for chunk in judged]
 
@@ -123,6 +122,11 @@ class VllmRows(Rows):
                 "stall": 1,
             }
         )
+
+
+def _drafts(scheduler: Scheduler) -> bool:
+    """Whether the scheduler verifies drafts."""
+    return isinstance(scheduler, ContinuousScheduler) and scheduler.drafter.verifies
 
 
 def _encoder_rows(scheduler: Scheduler) -> Row:

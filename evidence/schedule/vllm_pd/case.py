@@ -27,7 +27,7 @@ from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.parts import EngineParts
-from kvsim.engine.schedulers.connected import ConnectedScheduler
+from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.speculation.acceptance import RecordedAcceptance
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import ceil_div
@@ -267,7 +267,7 @@ class PairReplay:
         connector.record(self._rows[side].journal)
         spec = engine.replica_spec(RecordedAcceptance((), {})).with_connector(lambda _: connector)
         scheduler = spec.build()
-        assert isinstance(scheduler, ConnectedScheduler)
+        assert isinstance(scheduler, ContinuousScheduler)
         parts = EngineParts(
             scheduler,
             TickCost(self._case.cost),

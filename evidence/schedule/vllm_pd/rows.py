@@ -10,7 +10,7 @@ from evidence.schedule.vllm.rows import VllmRows
 from kvsim.engine.connectors.journal import ConnectorJournal
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.plan import Plan
-from kvsim.engine.schedulers.connected import ConnectedScheduler
+from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.paged.allocator import PagedAllocator
 
@@ -42,7 +42,7 @@ class PairRows(VllmRows):
         return {"deferred": 0} if self._defers else {}
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        assert isinstance(scheduler, ConnectedScheduler)
+        assert isinstance(scheduler, ContinuousScheduler)
         noted = self.journal.take()
         beyond = self.beyond(noted)
         if not plan.empty or plan.preempted or any(noted.get(key) for key in self.kept_for):
@@ -50,9 +50,9 @@ class PairRows(VllmRows):
             self._add_row(scheduler, plan, now_ps)
             row = self.rows[before]
             row["t1"] = now_ps // TICK_PS
-            row["waiting"] = len(scheduler.queues.waiting)
-            row["holding"] = len(scheduler.queues.holding)
-            row["remote"] = [seq.id for seq in scheduler.queues.remote]
+            row["waiting"] = len(scheduler.connection.queues.waiting)
+            row["holding"] = len(scheduler.connection.queues.holding)
+            row["remote"] = [seq.id for seq in scheduler.connection.queues.remote]
             row.update({key: noted.get(key, []) for key in self.lists})
             row["reads"] = [_in_ticks(read) for read in row["reads"]]
             row["kept"] = kept_blocks(scheduler)
@@ -77,7 +77,7 @@ class PairRows(VllmRows):
 
     def complete(self, scheduler: Scheduler, plan: Plan, row: dict[str, Any]) -> None:
         super().complete(scheduler, plan, row)
-        assert isinstance(scheduler, ConnectedScheduler)
+        assert isinstance(scheduler, ContinuousScheduler)
         if self._fails:
             row["finished"] += row["failed_reads"]
         row["kept_end"] = kept_blocks(scheduler)
@@ -112,8 +112,8 @@ def _in_ticks(read: list[Any]) -> list[Any]:
     return [name, shown, num_bytes, start_ps // TICK_PS, end_ps // TICK_PS]
 
 
-def kept_blocks(scheduler: ConnectedScheduler) -> int:
+def kept_blocks(scheduler: ContinuousScheduler) -> int:
     """Blocks of finished requests that are yet to be read."""
     allocator = scheduler.allocator
     assert isinstance(allocator, PagedAllocator)
-    return sum(sum(allocator.held_blocks(seq)) for seq in scheduler.kept)
+    return sum(sum(allocator.held_blocks(seq)) for seq in scheduler.connection.kept)

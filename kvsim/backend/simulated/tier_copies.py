@@ -3,7 +3,7 @@
 from kvsim.backend.step import TierCopy
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.jobs import CopyJob
-from kvsim.engine.schedulers.connected import ConnectedScheduler
+from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.plumbing.errors import InputError
 
@@ -19,9 +19,9 @@ class ReplayedCopies:
         self._copies: list[TierCopy] = []
         self._chunk_blocks = 1
         self.num_slots = 0
-        if not isinstance(scheduler, ConnectedScheduler):
+        if not isinstance(scheduler, ContinuousScheduler) or not scheduler.connection.connects:
             return
-        connector = scheduler.connector
+        connector = scheduler.connection.connector
         if type(connector) is not OffloadingConnector or len(connector.settings.groups) > 1:
             raise InputError(
                 "the backend copies blocks of one group of layers to host memory alone",

@@ -149,6 +149,7 @@ class DeviceBlocks(Protocol):
 class Connector(ABC):
     """One connector of one engine. device: what `attach` gave, before anything runs.
 
+    connects: there is one; not so NO_CONNECTOR.
     loads: KV comes to this engine: with two steps in flight blocks that one of them may write are
     not freed. recomputes_failed: a sequence whose load failed is computed (kv_load_failure_policy
     "recompute"); else it ends with an error ("fail"). journal: written for whoever compares rows of
@@ -158,6 +159,7 @@ class Connector(ABC):
     messages of other engines come to it, also while a launch waits for copies.
     """
 
+    connects: bool = True
     loads: bool = True
     recomputes_failed: bool = False
     circles: bool = False
@@ -260,3 +262,41 @@ class Connector(ABC):
         """Whether the engine goes on stepping for the connector alone: copies are under way, or a
         finished sequence is yet to be looked at.
         """
+
+
+class NoConnector(Connector):
+    """Nothing lies elsewhere."""
+
+    connects = False
+    loads = False
+
+    def matched(self, seq: Sequence, device_tokens: int) -> RemoteMatch | None:
+        return NO_MATCH
+
+    def allocated(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> None:
+        return
+
+    def scheduled(self, step: Decided) -> None:
+        return
+
+    def returned(self, report: Report, now_ps: int) -> None:
+        return
+
+    def quiet_steps(self, step: Decided, limit: int) -> int:
+        return limit
+
+    def launch(self, now_ps: int, compute_ps: int) -> int:
+        return now_ps
+
+    def launched(self, now_ps: int, end_ps: int) -> None:
+        return
+
+    def poll(self, now_ps: int) -> Report:
+        return NOTHING
+
+    @property
+    def busy(self) -> bool:
+        return False
+
+
+NO_CONNECTOR = NoConnector()

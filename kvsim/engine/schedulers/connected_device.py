@@ -12,8 +12,7 @@ from kvsim.sequence import Sequence
 class ConnectedDevice:
     """The answers of one scheduler over one allocator; see `DeviceBlocks`.
 
-    computed_tokens: slots of a sequence, including those of the step being scheduled. in_flight:
-    sequences of the previous step while it is in flight, each with the tokens that it puts out.
+    computed_tokens: slots of a sequence, including those of the step being scheduled.
     """
 
     def __init__(
@@ -26,7 +25,6 @@ class ConnectedDevice:
         self._copied = blocks if isinstance(blocks, HoldingPromise) else None
         self._batch = batch
         self._computed_tokens = computed_tokens
-        self.in_flight: dict[Sequence, int] = {}
         self._now: dict[Sequence, int] = {}  # of the step being scheduled
         self._prior: dict[Sequence, int] = {}
         self._ends: dict[Sequence, int] = {}  # of steps that verify drafts
@@ -77,14 +75,14 @@ class ConnectedDevice:
         """Tokens of the prompt, and of outputs that have returned."""
         slots = self._batch.slots
         outputs = slots(seq) - seq.prompt_tokens + 1 if seq.decoding else seq.num_outputs
-        unreturned = self._now.get(seq, 0) + self.in_flight.get(seq, 0)
+        unreturned = self._now.get(seq, 0) + seq.placeholders
         return seq.prompt_tokens + outputs - unreturned
 
     def returned_tokens(self, seq: Sequence) -> int:
         if seq not in self._now:
             return self.computed_tokens(seq)
         before = self._prior.get(seq, self.computed_tokens(seq) - 1)
-        return before - self.in_flight.get(seq, 0)
+        return before - seq.placeholders
 
     def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
         return self._holding.keys_of(seq, start, end)

@@ -1,54 +1,141 @@
 """Continuous batching as vLLM's scheduler does it (v1/core/sched/scheduler.py, 0.33; 0.11.2 by
-option): one token budget a step, running sequences first, then the head of the queue.
+option): one token budget a step, running sequences first, then waiting ones.
+
+A KV connector, tokens drafted ahead and the stages of a pipeline are parts that the scheduler
+holds. Each has a form that does nothing, and the steps below are the same with all of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Row
 
 from mypy_extensions import mypyc_attr
 
 from kvsim.engine.plan import Plan
 from kvsim.engine.policies.victims.latest import Latest
+from kvsim.engine.schedulers.admission import AdmissionLoop
 from kvsim.engine.schedulers.budget_refusal import budget_refusal
+from kvsim.engine.schedulers.chunk_sizes import ChunkSizes
+from kvsim.engine.schedulers.connection import Connection
 from kvsim.engine.schedulers.continuous_parts import ContinuousParts
+from kvsim.engine.schedulers.draft_runs import LONGEST_RUN, DraftRuns, draft_runs
+from kvsim.engine.schedulers.in_flight import StepsInFlight
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Refusal
+from kvsim.memory.ledger import Course
+from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
-from kvsim.sequence import Sequence
+from kvsim.sequence import Sequence, by_order
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ContinuousScheduler(Scheduler):
-    """Running sequences first, in order of admission; then the waiting queue, head of line only."""
+    """Running sequences first, in order of admission; then the waiting queue.
 
-    _input_slots = 0  # tokens of the budget that a drafter reads beside those of each sequence
+    drafter: decides which drafts are accepted. connection: to a KV connector. in_flight: steps that
+    have not returned. Over the stages of a pipeline a running sequence with a token in flight is in
+    neither `batch` nor `prefilling` until it may get the next one. Where tokens are drafted each
+    step of a sequence is a chunk of its plan, unless all sequences verify as a batch (`runs`).
+    """
 
     def __init__(self, parts: ContinuousParts) -> None:
         super().__init__(parts.allocator, parts.max_model_len, parts.policies)
-        version, knobs = self._version, self._knobs = parts.version, parts.knobs
-        self._longest_chunk = knobs.longest_chunk
+        version, knobs = self.version, self.knobs = parts.version, parts.knobs
+        self.drafter, self._drafts = parts.drafter, parts.drafter.verifies
+        self.connection = Connection(
+            parts.connector, self.allocator, self.waiting, self.batch, self._computed_tokens
+        )
+        connects = self.connection.connects
+        if connects:
+            self.waiting = self.connection.queues
+        self.in_flight = StepsInFlight(parts.stages, ahead=parts.ahead, connects=connects)
+        self._staged = parts.stages > 1
+        self.runs: DraftRuns | None = None
+        self.sizes = ChunkSizes(self, parts)
+        self.admission = AdmissionLoop(self, parts, self.sizes, self.connection, self.in_flight)
         # Whether the loop goes on behind a sequence that preempted itself.
         self._continues = knobs.by_priority and version.continues_after_self_preemption
-        self._stopped_at: Sequence | None = None  # where the last step stopped admitting
-        self._num_unstarted = self._num_unencoded = 0  # that it passed by for a limit of their own
+        overlaps, loads = connects and self.in_flight.counts, parts.connector.loads
+        self._defers_frees = overlaps and loads
+        self._drops_outputs = overlaps and not loads
+        self._stuck = False  # the step of a victim is in flight, so no sequence was preempted
+        self._unfreed: list[Sequence] = []  # finished, with a step in flight
+
+    @property
+    def verifier(self) -> Verifier | None:
+        """What verifies drafts; None without drafts."""
+        return self.drafter if self._drafts else None
 
     def refusal(self, request: Request) -> Refusal | None:
         return self.special_limits.refusal(request) or budget_refusal(
-            request, self._knobs, self.allocator.chunk_tokens, self._input_slots
+            request, self.knobs, self.allocator.chunk_tokens, self.drafter.input_slots
         )
+
+    def passed_by(self) -> dict[str, int]:
+        """How many waiting sequences the last plan passed by for want of something that those
+        behind them may not need, by what it is: `adapters`, `encoder`, `loads`.
+        """
+        admission, connection = self.admission, self.connection
+        found = {"encoder": admission.num_unencoded, "adapters": admission.num_unstarted}
+        if connection.connects:
+            holding = len(connection.queues.holding) - connection.num_unready
+            found["loads"] = holding + len(connection.put_off)
+        return found
+
+    @property
+    def skips(self) -> bool:
+        """Whether the last step skipped a sequence for want of a slot or of embeddings."""
+        return bool(self.admission.num_unstarted or self.admission.num_unencoded)
+
+    # --- a step ---------------------------------------------------------------------------------
 
     def schedule(self) -> Plan:
         plan = Plan()
-        threshold = self._knobs.long_prefill_token_threshold
+        if self.in_flight.counts:
+            self.in_flight.begin()
+        self.connection.begin()
+        self._stuck = False
+        threshold = self.knobs.long_prefill_token_threshold
         lone = len(self.running) + len(self.waiting) <= 1
-        if lone and self._version.lone_request_ignores_threshold:
+        if lone and self.version.lone_request_ignores_threshold:
             threshold = 0  # no other request to starve
         self.limits.begin()
-        budget = self._knobs.max_num_batched_tokens
+        budget = self.knobs.max_num_batched_tokens
         budget = self._continue_running(plan, budget, threshold)
         if not plan.preempted:
-            self._admit(plan, budget, threshold)
-        return self._close(plan)
+            self.admission.admit(plan, budget, threshold)
+        self._close(plan)
+        if self.connection.connects or self._staged:
+            self._launch(plan)
+        return plan
+
+    def _launch(self, plan: Plan) -> None:
+        """The plan is decided: it is in flight, and a connector hears of it."""
+        outputs = self._outputs(plan)
+        if self.connection.connects:
+            self.connection.decide(plan, tuple(self.running), outputs)
+            if self._drafts:
+                self.connection.device.note_tables(plan)
+        if self.in_flight.counts:
+            self.in_flight.launch(plan, outputs)
+
+    def _outputs(self, plan: Plan) -> dict[Sequence, int]:
+        """Sequences of this step, in running order, each with the tokens that it puts out."""
+        outputs = {chunk.seq: chunk.num_outputs for chunk in plan.chunks}
+        passed_over, ends = set(plan.passed_over), set(plan.finishing)
+        found: dict[Sequence, int] = {}
+        for seq in self.running:
+            if seq in outputs:
+                found[seq] = outputs[seq]
+            elif self._staged:
+                if seq.in_flight is plan:
+                    found[seq] = 1
+            elif seq in ends or (seq.decoding and seq not in passed_over):
+                found[seq] = 1
+        return found
+
+    def took_token(self, seq: Sequence, plan: Plan) -> bool:
+        return seq.in_flight is plan if self._staged else super().took_token(seq, plan)
 
     # --- running sequences ----------------------------------------------------------------------
 
@@ -56,15 +143,28 @@ class ContinuousScheduler(Scheduler):
         """Schedule the running sequences: decodes and further chunks of prompts. budget: tokens;
         returns the rest of it. threshold: most tokens of one prompt, 0 for no such limit.
         """
-        stops_midway = self._knobs.by_priority and not self._continues
-        if (
-            self._prefills_come_last()
-            and self.batch.num <= budget
-            and not stops_midway
-            and not self._may_be_anyone()
-        ):
+        if self.runs is not None:
+            left = self.runs.run(plan, budget, threshold)
+            if left is not None:
+                return left
+        elif not self._drafts and self._decodes_as_batch(budget):
             return self._run(plan, budget, threshold)
-        return self._run_one_by_one(plan, budget, threshold)
+        return self._run_in_turns(plan, budget, threshold)
+
+    def _decodes_as_batch(self, budget: int) -> bool:
+        """Whether all decoding sequences may take their slots before any prompt goes on, which is
+        the same as in turns.
+        """
+        stops_midway = self.knobs.by_priority and not self._continues
+        if stops_midway or self.batch.num > budget or not self._prefills_come_last():
+            return False
+        # A sequence must be preempted by a rule that may choose the one that asks for room. As
+        # under priorities, the sequences behind that one then get no turn in the step. Where frees
+        # are put off it may be that none is.
+        anyone = not (isinstance(self.victim, Latest) or self.knobs.by_priority)
+        if not (anyone or self._defers_frees) or not self.batch.num:
+            return True
+        return self.allocator.steps_that_fit(1) > 0
 
     def _prefills_come_last(self) -> bool:
         """Whether every prefilling sequence was admitted after every decoding one."""
@@ -72,14 +172,6 @@ class ContinuousScheduler(Scheduler):
             return True
         last = reversed(self.running)
         return all(next(last) in self.prefilling for _ in self.prefilling)
-
-    def _may_be_anyone(self) -> bool:
-        """Whether a sequence must be preempted by a rule that may choose the one that asks for
-        room. As under priorities, the sequences behind that one then get no turn in the step.
-        """
-        if isinstance(self.victim, Latest) or self._knobs.by_priority:
-            return False
-        return self.batch.num > 0 and not self.allocator.steps_that_fit(1)
 
     def _run(self, plan: Plan, budget: int, threshold: int) -> int:
         """The whole batch decodes, then prompts go on: only sequences short of memory are
@@ -95,72 +187,70 @@ class ContinuousScheduler(Scheduler):
         self._step_decoders(plan, [])
         for seq in list(self.prefilling):
             left = budget - self.batch.num - sum(chunk.new_tokens for chunk in plan.chunks)
-            if left <= 0 or not self._continue_prompt(seq, plan, left, threshold):
+            if left <= 0 or not self.continue_prompt(seq, plan, left, threshold):
                 break
         return budget - self.batch.num - sum(chunk.new_tokens for chunk in plan.chunks)
 
-    def _run_one_by_one(self, plan: Plan, budget: int, threshold: int) -> int:
-        """`_run` sequence by sequence, for steps with a budget that may not suffice for all."""
-        waiting_for_room = set(self.allocator.must_extend())
-        scheduled: set[Sequence] = set()
-
-        def left() -> int:
-            chunks = sum(chunk.new_tokens for chunk in plan.chunks)
-            return budget - chunks - sum(seq in self.running for seq in scheduled)
-
+    def _run_in_turns(self, plan: Plan, budget: int, threshold: int) -> int:
+        """Each sequence in its turn: a prompt goes on, a decoding sequence takes its slot, or its
+        drafts are verified.
+        """
+        running, prefilling, chunks = self.running, self.prefilling, plan.chunks
+        slots, spent, lost = self.drafter.input_slots, 0, 0
+        short = set[Sequence]() if self._drafts else set(self.allocator.must_extend())
+        decoded: set[Sequence] = set()
         turned: set[Sequence] = set()
-        lost = 0
-        for seq in list(self.running):
-            if left() <= 0:
+        for seq in list(running):
+            left = budget - spent - slots
+            if left <= 0:
                 break
-            if seq not in self.running:
+            if plan.preempted and seq not in running:
                 continue
             if lost:
                 lost -= 1
                 continue
-            num_victims = len(plan.preempted)
-            if seq.decoding:
-                room = seq not in waiting_for_room or self._make_room(
-                    seq, plan, self.batch.slots(seq) + 1
-                )
+            num_chunks, num_victims = len(chunks), len(plan.preempted)
+            if prefilling and seq in prefilling:
+                going = self.continue_prompt(seq, plan, left, threshold)
+            elif seq.decoding:
+                room = seq not in short or self._make_room(seq, plan, self.batch.slots(seq) + 1)
                 if room:
-                    scheduled.add(seq)
-                going = room or (self._continues and seq not in self.running)
+                    decoded.add(seq)
+                    turned.add(seq)
+                    spent += 1
+                going = room or (self._continues and seq not in running)
             else:
-                going = seq not in self.prefilling or self._continue_prompt(
-                    seq, plan, left(), threshold
-                )
-            if not going:
-                break
+                going = self.verify(seq, plan, min(left, threshold or left))
+            if chunks and chunks[-1].seq is seq:
+                turned.add(seq)
             if len(plan.preempted) > num_victims:
                 lost = self._turns_lost(seq, plan.preempted[num_victims:], turned)
-            if seq in scheduled or (plan.chunks and plan.chunks[-1].seq is seq):
-                turned.add(seq)
-        passed_over = [seq for seq in self.running if seq.decoding and seq not in scheduled]
-        self._step_decoders(plan, passed_over)
-        return left()
+                spent = sum(chunk.new_tokens + slots for chunk in chunks)
+                spent += sum(seq in running for seq in decoded)
+            elif len(chunks) > num_chunks:
+                spent += chunks[-1].new_tokens + slots
+            if not going:
+                break
+        if not self._drafts:
+            self._step_decoders(plan, [s for s in running if s.decoding and s not in decoded])
+        elif len(chunks) < len(running):
+            decoding = (seq for seq in running if seq not in prefilling)
+            plan.passed_over = self.without_step(plan, decoding)
+        return budget - spent
 
     def _turns_lost(self, seq: Sequence, victims: Row[Sequence], turned: set[Sequence]) -> int:
         """Number of sequences behind `seq` that lose their turn to `victims`; turned: had
         theirs.
         """
-        if not (self._knobs.by_priority and self._version.preemption_skips_next):
+        if not (self.knobs.by_priority and self.version.preemption_skips_next):
             return 0
         return sum(victim.order < seq.order and victim not in turned for victim in victims)
 
-    def _continue_prompt(self, seq: Sequence, plan: Plan, budget: int, threshold: int) -> bool:
+    def continue_prompt(self, seq: Sequence, plan: Plan, budget: int, threshold: int) -> bool:
         """The next chunk of a running prompt; False ends the loop over running sequences."""
         if seq not in self.running:
             return True
-        new_tokens = seq.num_tokens - seq.num_computed
-        if 0 < threshold < new_tokens:
-            new_tokens = threshold
-        sampled = min(1, seq.request.output_tokens)
-        new_tokens = min(new_tokens, budget, self.max_model_len - seq.num_computed - sampled)
-        if new_tokens <= 0:
-            return True
-        new_tokens = self._cut(seq, seq.num_computed, new_tokens)
-        new_tokens = self._allowed(seq, seq.num_computed, new_tokens)
+        new_tokens = self.sizes.next(seq, budget, threshold)
         if not new_tokens:
             return True
         if not self._make_room(seq, plan, seq.num_computed + new_tokens):
@@ -168,32 +258,42 @@ class ContinuousScheduler(Scheduler):
         self._compute(seq, plan, new_tokens)
         return True
 
-    def _cut(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
-        """Tokens of a chunk that the allocator wants computed in this step."""
-        return self.allocator.cut_chunk(seq, start_tokens, new_tokens, self._longest_chunk)
+    def _compute(self, seq: Sequence, plan: Plan, new_tokens: int, drafts: int = 0) -> None:
+        super()._compute(seq, plan, new_tokens, drafts)
+        self.drafter.began(plan.chunks[-1])
 
-    def _allowed(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
-        """Tokens of a chunk that the limits of this step allow; 0: the sequence is skipped."""
-        return self.limits.allowed(seq, start_tokens, new_tokens)
-
-    def _may_start(self, seq: Sequence) -> bool:
-        """Whether a waiting sequence may start in this step, if there is room; else those behind
-        it may.
+    def verify(self, seq: Sequence, plan: Plan, most_tokens: int) -> bool:
+        """A decoding sequence verifies its drafts, if it may have a step; False ends the loop over
+        running sequences.
         """
-        return self.limits.may_start(seq)
+        if self._staged and self.in_flight.step < seq.next_step:
+            return True
+        step = self.drafter.next_step(seq, most_tokens)
+        if step is None:
+            return True
+        chunk, returned, known = step
+        computed, verify = chunk.prior_tokens + chunk.new_tokens, self.allocator.verify
+        if not verify(seq, computed, returned, known, chunk.end_tokens):
 
-    def passed_by(self) -> dict[str, int]:
-        """How many waiting sequences the last plan passed by for want of something that those
-        behind them may not need, by what it is: `adapters`, `encoder`, `loads`.
-        """
-        return {"encoder": self._num_unencoded, "adapters": self._num_unstarted}
+            def again() -> bool:
+                return verify(seq, computed, returned, known, chunk.end_tokens)
 
-    def _blocked_head(self) -> Sequence | None:
-        return self._stopped_at if self.limits.bind else self.waiting.head
+            if not self.preempt_until(again, seq, plan):
+                return self._continues and not self._stuck
+        self.drafter.take(chunk)
+        plan.chunks.append(chunk)
+        return True
 
-    def _padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int | None:
-        """Padding drafts, never accepted, if an admission computes one token; None: it waits."""
-        return 0
+    def without_step(self, plan: Plan, decoding: Iterable[Sequence]) -> list[Sequence]:
+        """Those of `decoding` that run, lack output tokens and have no step in `plan`."""
+        running, stepping = self.running, {chunk.seq for chunk in plan.chunks}
+        return [
+            seq
+            for seq in decoding
+            if seq in running and seq not in stepping and seq.num_outputs < seq.output_tokens
+        ]
+
+    # --- preemption -----------------------------------------------------------------------------
 
     def _make_room(self, seq: Sequence, plan: Plan, num_tokens: int) -> bool:
         """Get memory for `num_tokens` slots of `seq`, preempting others or, at last, itself."""
@@ -202,12 +302,18 @@ class ContinuousScheduler(Scheduler):
         def extend() -> bool:
             return self._extend(seq, plan, num_tokens, turns_before)
 
-        return extend() or self._preempt_until(extend, seq, plan)
+        return extend() or self.preempt_until(extend, seq, plan)
 
-    def _preempt_until(self, took: Callable[[], bool], seq: Sequence, plan: Plan) -> bool:
-        """Preempt one after the other until `took` succeeds; False once `seq` is preempted."""
+    def preempt_until(self, took: Callable[[], bool], seq: Sequence, plan: Plan) -> bool:
+        """Preempt one after the other until `took` succeeds; False once `seq` is preempted. Where
+        frees are put off, not beyond a victim with a step in flight: its blocks are not free, so
+        that `seq` finds no room in this step.
+        """
         while True:
             victim = self._choose_victim(self.running)
+            if self._defers_frees and victim.in_flight is not None:
+                self._stuck = True
+                return False
             if victim.decoding and victim.order < seq.order and not self._stepped:
                 self._count_scheduled(victim)
             self._preempt(victim, plan)
@@ -223,57 +329,194 @@ class ContinuousScheduler(Scheduler):
         self.batch.leave(victim)
         self.allocator.extend(victim, victim.num_computed + 1)
 
-    # --- waiting sequences ----------------------------------------------------------------------
+    def _preempt(self, victim: Sequence, plan: Plan) -> None:
+        if self._drafts:
+            for chunk in plan.chunks:
+                if chunk.seq is victim:
+                    self.drafter.undone(chunk)
+        super()._preempt(victim, plan)
+        self.drafter.preempted(victim)
+        self.in_flight.abandon(victim)
+        if self.connection.connects:
+            self.connection.device.forget(victim)
+        last = self.in_flight.newest
+        if self._drops_outputs and last is not None and victim in last.finishing:
+            last.finishing.remove(victim)  # the KV that goes with its token is lost
+            victim.num_outputs -= 1
 
-    def _admit(self, plan: Plan, budget: int, threshold: int) -> None:
-        """Start the head of the queue, and the next, until something does not fit."""
-        skipped: list[Sequence] = []
-        unready: list[Sequence] = []
-        self._num_unstarted = self._num_unencoded = 0
-        slots = self._input_slots
-        prefills = any(chunk.seq in self.prefilling for chunk in plan.chunks)
-        runs = not plan.empty
-        while budget > slots and len(self.running) < self._knobs.max_num_seqs:
-            seq = self.waiting.head
-            if seq is None:
-                break
-            if not self._may_start(seq):
-                unready.append(self.waiting.pop())
-                self._num_unstarted += seq.request.adapter is not None
+    # --- the life of a plan ---------------------------------------------------------------------
+
+    def _close(self, plan: Plan) -> Plan:
+        if not self._staged:
+            return super()._close(plan)
+        flying, passed_over = self.in_flight, set(plan.passed_over)
+        flying.newest = plan
+        resting = [
+            seq
+            for seq in self.running
+            if seq.in_flight is not None
+            and not (self._drafts or seq.decoding or seq in passed_over or seq in self.prefilling)
+            and seq.num_outputs < seq.output_tokens
+        ]
+        for chunk in plan.chunks:
+            flying.compute(chunk.seq, plan)
+        super()._close(plan)
+        plan.passed_over.extend(resting)
+        for seq in plan.finishing:
+            flying.compute(seq, plan)
+        for seq in self.running:
+            if seq.decoding and seq not in passed_over:
+                self.batch.leave(seq)
+                flying.compute(seq, plan)
+        if flying.ahead and not self._drafts:
+            self._go_on(flying.rested(plan))
+        return plan
+
+    def _join(self, seq: Sequence) -> None:
+        if self._drafts:
+            if self.runs is not None:
+                self.runs.join(seq)
+        elif not self._staged or self.in_flight.lets_join(seq):
+            super()._join(seq)
+
+    def _go_on(self, sequences: Iterable[Sequence]) -> None:
+        """Those that decode may get their next token from the next step on."""
+        for seq in sequences:
+            goes_on = seq in self.running and seq not in self.prefilling
+            if goes_on and seq.num_outputs < seq.output_tokens:
+                self._join(seq)
+
+    def _blocked_head(self) -> Sequence | None:
+        return self.admission.stopped_at if self.limits.bind else self.waiting.head
+
+    def repeatable(self, plan: Plan, limit: int) -> int:
+        if self._staged:
+            return 0
+        if self._drafts:
+            if not plan.num_drafts or len(self.running) != self.batch.num:
+                return 0
+            if self.waiting.head is not None and self.drafter.reads_far_ahead:
+                return 0
+            limit = min(limit, LONGEST_RUN)
+        if not self.connection.connects:
+            return super().repeatable(plan, limit)
+        if len(self.waiting) or self._stuck:
+            return 0
+        limit = super().repeatable(plan, limit)
+        return limit and self.connection.quiet_steps(plan, tuple(self.running), limit)
+
+    def returns_quietly(self, plan: Plan) -> bool:
+        if not self._drafts:
+            return super().returns_quietly(plan)
+        return not plan.finishing and (
+            self.waiting.head is None or not any(chunk.samples for chunk in plan.chunks)
+        )
+
+    def enable_lockstep(self, depth: int) -> None:
+        if not self._drafts or self._staged or self.connection.connects:
+            return
+        self.runs = draft_runs(self, self.knobs, lags=depth > 1)
+        if self.runs is not None:
+            self.batch = self.runs.batch
+
+    def repeat(self, plan: Plan, steps: int) -> Course:
+        course = super().repeat(plan, steps)
+        if self.runs is not None:
+            plan.decode_slots = self.runs.batch.new_slots
+        return course
+
+    def step_returned(self) -> None:
+        if self.runs is not None:
+            self.runs.return_step([], [])
+
+    # --- what returns ---------------------------------------------------------------------------
+
+    def finish(self, plan: Plan) -> list[Sequence]:
+        landed = self._land(plan) if self.in_flight.counts else []
+        if not self._drafts:
+            super().finish(plan)
+        else:
+            self._finish_verified(plan)
+        if self._staged and not self.in_flight.ahead:
+            self._go_on(landed)
+        return plan.finishing
+
+    def _finish_verified(self, plan: Plan) -> None:
+        """See `Scheduler.finish`; in order, as content of one sequence may duplicate that of
+        another.
+        """
+        plan.finishing.sort(key=by_order)
+        if self.runs is not None and plan.num_drafts:
+            self.runs.return_step(plan.chunks, plan.finishing)
+            return
+        finishing = set(plan.finishing)
+        for chunk in plan.chunks:
+            self.drafter.returned(chunk)
+            if chunk.seq in finishing:
+                self._leave(chunk.seq)
+            elif chunk.samples and chunk.seq in self.running:
+                self.allocator.checkpoint(chunk.seq, chunk.end_tokens)
+
+    def leave(self, seq: Sequence) -> None:
+        """Remove `seq`, which has its last output."""
+        self._leave(seq)
+
+    def _land(self, plan: Plan) -> list[Sequence]:
+        """The outputs of `plan` have returned, with or without a later step of their sequences in
+        flight; returns those without.
+        """
+        landed = self.in_flight.land(plan)
+        for seq in self._unfreed:
+            if seq.in_flight is None:
+                self.connection.device.forget(seq)
+                self.allocator.release(seq)
+        self._unfreed = [seq for seq in self._unfreed if seq.in_flight is not None]
+        if self.connection.connects and not self._drafts and self.in_flight.ahead:
+            self._name_returned(plan, landed)
+        return landed
+
+    def _name_returned(self, plan: Plan, landed: list[Sequence]) -> None:
+        """What a sequence with no further step in flight has computed becomes known content when
+        its token returns; else, and without asynchronous scheduling, with its next step.
+        """
+        newest = self.in_flight.newest
+        for seq in landed:
+            if not plan.outputs[seq]:
                 continue
-            cached, left = self._cached(seq), budget - slots
-            new_tokens, drafts = seq.num_tokens - cached.tokens, 0
-            if new_tokens == 1:
-                padding = self._padding(cached.tokens, prefills=prefills, runs=runs)
-                if padding is None or 1 + padding > left:
-                    break
-                drafts = padding
-                new_tokens += drafts
-            if 0 < threshold < new_tokens:
-                new_tokens = threshold
-            if new_tokens > left and not self._knobs.enable_chunked_prefill:
-                if not self._version.tries_behind_too_long:
-                    break
-                skipped.append(self.waiting.pop())
-                continue
-            new_tokens = self._cut(seq, cached.tokens, min(new_tokens, left))
-            if not new_tokens:
-                break
-            if drafts and new_tokens != 1 + drafts:
-                new_tokens, drafts = 1, 0
-            new_tokens = self._allowed(seq, cached.tokens, new_tokens)
-            if not new_tokens:
-                unready.append(self.waiting.pop())
-                self._num_unencoded += 1
-                continue
-            fit_tokens = cached.tokens + new_tokens - drafts
-            if self._knobs.fits_whole:
-                fit_tokens = max(fit_tokens, seq.num_tokens)
-            if not self._admit_first(plan, cached, new_tokens, fit_tokens, drafts):
-                break
-            budget -= new_tokens + slots
-        self._stopped_at = self.waiting.head
-        for seq in skipped:
-            self.waiting.put_back(seq)  # one by one to the front: they return in reverse order
-        for seq in reversed(unready):
-            self.waiting.put_back(seq)
+            passed_over = newest is not None and seq in newest.passed_over
+            if (passed_over or self._staged) and seq in self.running and seq not in plan.finishing:
+                self.connection.blocks.name_returned(seq, self._computed_tokens(seq))
+
+    def _leave(self, seq: Sequence) -> None:
+        """Remove `seq`, which has its last output."""
+        if seq not in self.running or not self.connection.connects:
+            super()._leave(seq)
+            return
+        if self._defers_frees and seq.in_flight is not None:
+            self.allocator.checkpoint(seq, seq.final_tokens)
+            self.connection.blocks.leave_behind(seq)
+            self.connection.connector.finished(seq)
+            self._unfreed.append(seq)
+        elif not self.connection.keeps(seq):
+            super()._leave(seq)
+            return
+        seq.finished = True
+        del self.running[seq]
+
+    @property
+    def unfreed_blocks(self) -> int:
+        """Blocks of finished sequences that a step in flight may write."""
+        return sum(sum(self.connection.blocks.held_blocks(seq)) for seq in self._unfreed)
+
+    def check_stuck(self) -> None:
+        """Nothing will happen any more; InputError if a request is there."""
+        there = [*self.running, *self.connection.queues.in_turn]
+        first = there[0] if there else self.waiting.head
+        if first is not None:
+            raise InputError(
+                "a request waits for ever: no step has room for the next image of its prompt",
+                where="scheduler",
+                value=first.id,
+                remedy="raise max_num_batched_tokens, encoder_cache_size or "
+                "long_prefill_token_threshold, or disable_chunked_mm_input = false",
+            )

@@ -12,7 +12,11 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.queue import Order
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.continuous_parts import ContinuousParts
-from kvsim.engine.schedulers.draft_rules import check_drafts, most_drafted_seqs
+from kvsim.engine.schedulers.draft_rules import (
+    check_drafts,
+    check_staged_drafts,
+    most_drafted_seqs,
+)
 from kvsim.engine.schedulers.knobs import Knobs
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.speculation.verifier import Verifier
@@ -160,9 +164,7 @@ class Continuous(SchedulerOptions):
     def speculating(
         self, allocator: Allocator, max_model_len: int, verifier: Verifier
     ) -> ContinuousScheduler:
-        from kvsim.engine.schedulers.lockstep_scheduler import LockstepScheduler  # few runs draft
-
-        return LockstepScheduler(self._drafted_parts(allocator, max_model_len, verifier), verifier)
+        return ContinuousScheduler(self._drafted_parts(allocator, max_model_len, verifier))
 
     def _drafted_parts(
         self, allocator: Allocator, max_model_len: int, verifier: Verifier
@@ -171,13 +173,13 @@ class Continuous(SchedulerOptions):
         check_drafts(self, verifier)
         parts = self._parts(allocator, max_model_len, self._policies(allocator))
         most = most_drafted_seqs(self.max_num_seqs, self.max_num_batched_tokens, verifier)
-        return parts._replace(knobs=replace(parts.knobs, max_num_seqs=most))
+        knobs = replace(parts.knobs, max_num_seqs=most)
+        return parts._replace(knobs=knobs, drafter=verifier)
 
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> ContinuousScheduler:
-        parts = self._parts(allocator, max_model_len, policies)
-        return self._limited(ContinuousScheduler, parts)
+        return self._limited(self._parts(allocator, max_model_len, policies))
 
     def staged(
         self, allocator: Allocator, max_model_len: int, stages: int, verifier: Verifier | None
@@ -198,27 +200,15 @@ class Continuous(SchedulerOptions):
                 remedy="recompute",
             )
         if verifier is not None:
-            from kvsim.engine.schedulers.pipelined_speculating import (
-                PipelinedSpeculatingScheduler,
-                check_ahead,
-            )
-
             drafted = self._drafted_parts(allocator, max_model_len, verifier)
-            check_ahead(ahead=self.async_scheduling)
-            return PipelinedSpeculatingScheduler(drafted, verifier, stages)
-        from kvsim.engine.schedulers.pipelined import PipelinedScheduler  # few runs have stages
-
+            check_staged_drafts(ahead=self.async_scheduling)
+            return ContinuousScheduler(drafted._replace(stages=stages))
         parts = self._parts(allocator, max_model_len, self._policies(allocator))
-        knobs = replace(parts.knobs, decode_stagger=stages if self.async_scheduling else 0)
-        return self._limited(PipelinedScheduler, parts._replace(knobs=knobs))
+        return self._limited(parts._replace(stages=stages))
 
-    def _limited(
-        self, kind: type[ContinuousScheduler], parts: ContinuousParts
-    ) -> ContinuousScheduler:
-        """A scheduler of this kind with its limits on images and adapters."""
-        return self._with_limits(kind(parts))
-
-    def _with_limits(self, made: ContinuousScheduler) -> ContinuousScheduler:
+    def _limited(self, parts: ContinuousParts) -> ContinuousScheduler:
+        """A scheduler with its limits on images and adapters."""
+        made = ContinuousScheduler(parts)
         loras, load_ps = self.most_adapters, round(self.lora_load_ms * PS_PER_MS)
         slots = AdapterSlots(loras, self.max_cpu_loras or loras, load_ps)
         made.special_limits = SpecialLimits(self._encoder_cache(), slots)
@@ -257,20 +247,26 @@ class Continuous(SchedulerOptions):
                 value=self.preemption_mode,
                 remedy="recompute",
             )
-        from kvsim.engine.schedulers.made_connected import made_connected  # few have tiers
-
+        if verifier is not None and stages > 1:
+            raise InputError(
+                "tiers over pipeline stages are simulated without tokens drafted ahead",
+                where="tier",
+                value=f"{stages} stages, and speculative_config",
+                remedy="leave tier or speculative_config out, or take tensor_parallel_size",
+            )
         parts = self._parts(allocator, max_model_len, self._policies(allocator))
-        if verifier:
+        if verifier is not None:
             parts = self._drafted_parts(allocator, max_model_len, verifier)
-        ahead = self.async_scheduling
-        return self._with_limits(made_connected(parts, connector, verifier, ahead, stages))
+        return self._limited(parts._replace(connector=connector, stages=stages))
 
     def _parts(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> ContinuousParts:
         """The parts of every scheduler that these options make."""
         rules, knobs = self._scheduling, self._knobs(allocator)
-        return ContinuousParts(allocator, max_model_len, policies, rules, knobs)
+        return ContinuousParts(
+            allocator, max_model_len, policies, rules, knobs, ahead=self.async_scheduling
+        )
 
     def _knobs(self, allocator: Allocator) -> Knobs:
         if not self.block_rules.cuts_at_blocks:

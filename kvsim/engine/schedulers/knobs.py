@@ -7,9 +7,7 @@ from dataclasses import dataclass
 class Knobs:
     """The limits of a step of continuous batching.
 
-    fits_whole: only what fits as a whole is admitted, though chunks take less. decode_stagger:
-    steps from one token of a sequence to its next one over pipeline stages; 0: it waits until its
-    token has returned.
+    fits_whole: only what fits as a whole is admitted, though chunks take less.
     """
 
     max_num_seqs: int
@@ -18,7 +16,6 @@ class Knobs:
     long_prefill_token_threshold: int
     by_priority: bool
     fits_whole: bool
-    decode_stagger: int = 0
 
     @property
     def longest_chunk(self) -> int:

@@ -86,7 +86,7 @@ class Scheduler:
 
     # --- the step being scheduled -----------------------------------------------------------------
 
-    def _admit_first(
+    def admit_first(
         self, plan: Plan, cached: Cached, new_tokens: int, fit_tokens: int, drafts: int = 0
     ) -> bool:
         """Start the head of the queue with its first chunk, the last `drafts` tokens of which are
@@ -106,16 +106,16 @@ class Scheduler:
             num_bytes += self.preemption.take(seq)
         if num_bytes:
             plan.copies.append(HostCopy(num_bytes, self.usage()))
-        self._start(seq, plan, cached.tokens, new_tokens, drafts)
+        self.start(seq, plan, cached.tokens, new_tokens, drafts)
         return True
 
-    def _cached(self, seq: Sequence) -> Cached:
+    def cached(self, seq: Sequence) -> Cached:
         """The leading tokens of a waiting sequence that need no computing."""
         cached = self.allocator.cached_tokens(seq)
         kept = self.preemption.kept_tokens(seq) if seq.num_preemptions else 0
         return Cached(kept, True) if kept > cached else Cached(cached, False)
 
-    def _start(
+    def start(
         self, seq: Sequence, plan: Plan, cached_tokens: int, new_tokens: int, drafts: int = 0
     ) -> None:
         """Run the first chunk of a sequence that has its memory."""

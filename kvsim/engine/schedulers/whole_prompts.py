@@ -73,12 +73,12 @@ class WholePromptScheduler(Scheduler):
             seq = self.waiting.head
             if seq is None or (only_swapped and not self._head_is_swapped()):
                 break
-            cached = self._cached(seq)
+            cached = self.cached(seq)
             new_tokens = seq.num_tokens - cached.tokens
             alone = bool(seq.num_preemptions) and not plan.chunks
             if new_tokens > budget and not alone:
                 break
-            if not self._admit_first(plan, cached, new_tokens, self._fit_tokens(seq)):
+            if not self.admit_first(plan, cached, new_tokens, self._fit_tokens(seq)):
                 break
             budget -= new_tokens
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kvsim.engine.plan import ScheduledChunk
 from kvsim.engine.speculation.acceptance import Acceptance, Row
 from kvsim.sequence import Sequence
-from kvsim.speculation import Speculation
+from kvsim.speculation import Method, Speculation
 
 
 class Drafting:
@@ -41,29 +41,35 @@ class NextStep(NamedTuple):
 
 
 class Verifier:
-    """k drafts for every sequence that decodes.
+    """k drafts for every sequence that decodes; without a speculation none (NO_DRAFTS).
 
+    verifies: there are drafts. most_tokens: of a step that verifies.
     num_verifications: of drafts that had been proposed, in steps that have returned to a sequence
     that was still there for them; num_drafts, num_accepted: of these.
     """
 
     def __init__(
-        self, speculation: Speculation, acceptance: Acceptance, max_model_len: int
+        self, speculation: Speculation | None, acceptance: Acceptance | None, max_model_len: int
     ) -> None:
         self.num_verifications = 0
         self.num_drafts = 0
         self.num_accepted = 0
-        self.rules = speculation.rules
-        self.queries_per_seq = speculation.queries_per_seq
-        self.most_tokens = 1 + speculation.tokens
-        self.input_slots = speculation.draft_input_slots
-        self.lookahead_slots = speculation.lookahead_slots
+        self.rules, self.verifies, self.most_tokens = Method(), False, 1
+        self.queries_per_seq = self.input_slots = self.lookahead_slots = 0
+        self._prefill_lookahead = 0
         self._acceptance = acceptance
         self._max_model_len = max_model_len
-        self._prefill_lookahead = speculation.prefill_lookahead
+        if speculation is not None:
+            self.rules, self.verifies = speculation.rules, True
+            self.most_tokens = 1 + speculation.tokens
+            self.queries_per_seq = speculation.queries_per_seq
+            self.input_slots = speculation.draft_input_slots
+            self.lookahead_slots = speculation.lookahead_slots
+            self._prefill_lookahead = speculation.prefill_lookahead
 
     def _drafting(self, seq: Sequence) -> Drafting:
         if seq.drafting is None:
+            assert self._acceptance is not None
             seq.drafting = Drafting(self._acceptance.of(seq))
         drafting: Drafting = seq.drafting
         return drafting
@@ -83,7 +89,7 @@ class Verifier:
         """The same as vLLM 0.27 has it: beside what decodes alone; None: there is no room for them
         below the longest sequence, and the admission waits.
         """
-        if prefills or not runs:
+        if prefills or not runs or not self.verifies:
             return 0
         fits = cached_tokens + self.most_tokens <= self._max_model_len
         return self.most_tokens - 1 if fits else None
@@ -109,6 +115,8 @@ class Verifier:
         drafts. None: it has none, since it is at its end whatever becomes of the drafts under way,
         or at the end of the context. Mutates nothing: a step that has its memory is taken (`take`).
         """
+        if not self.verifies:
+            return None
         drafting = seq.drafting or self._drafting(seq)
         way, start = drafting.under_way, seq.num_computed
         if way is None:
@@ -147,7 +155,8 @@ class Verifier:
 
     def began(self, chunk: ScheduledChunk) -> None:
         """A prompt's chunk was scheduled."""
-        self._drafting(chunk.seq).under_way = chunk if chunk.samples else None
+        if self.verifies:
+            self._drafting(chunk.seq).under_way = chunk if chunk.samples else None
 
     def undone(self, chunk: ScheduledChunk) -> None:
         """Its sequence lost its memory before the step ran."""
@@ -157,7 +166,8 @@ class Verifier:
 
     def preempted(self, seq: Sequence) -> None:
         """Drafts are dropped, and what is under way will not be rolled back."""
-        self._drafting(seq).under_way = None
+        if self.verifies:
+            self._drafting(seq).under_way = None
 
     def returned(self, chunk: ScheduledChunk, *, counted: bool = False) -> None:
         """The step has returned. A sequence that had finished is not asked any more. counted: its
@@ -176,3 +186,6 @@ class Verifier:
         self.num_verifications += num
         self.num_drafts += num * (self.most_tokens - 1)
         self.num_accepted += accepted
+
+
+NO_DRAFTS = Verifier(None, None, 0)

@@ -123,7 +123,7 @@ class LlamaServerScheduler(Scheduler):
             self.waiting.remove(seq)
             self._count_hit(slot, seq, pos)
             self._cells.numbers[seq] = slot.number
-            self._start(seq, plan, pos, num)
+            self.start(seq, plan, pos, num)
         else:
             self._compute(seq, plan, num)
         chunk: ScheduledChunk = plan.chunks[-1]

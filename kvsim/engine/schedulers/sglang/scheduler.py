@@ -239,7 +239,7 @@ class SglangScheduler(DecodingScheduler):
             new = seq.num_tokens - cached if whole else new_tokens
             # Where nothing can be pinned, those before it may have taken what it would have hit:
             # it is weighed anew, as only one prompt of a pass may be cut.
-            if cached < weighed or not self._admit_first(
+            if cached < weighed or not self.admit_first(
                 plan, Cached(cached, False), new, cached + new
             ):
                 for other, _, _ in taken[index:]:

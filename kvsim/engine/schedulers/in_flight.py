@@ -1,0 +1,92 @@
+"""Steps in flight: what a scheduler knows of sequences before their outputs have returned.
+
+vLLM 0.33 says it with two integers on the request (v1/core/sched/async_scheduler.py,
+`num_output_placeholders`, `next_decode_eligible_step`). So does this: `Sequence.placeholders` and
+`Sequence.next_step`, and `Sequence.in_flight`, the newest plan that computes for it.
+
+Over the stages of a pipeline the first stage waits for tokens that a later step may continue from
+(v1/worker/gpu/pp_utils.py `get_prev_sampled_outputs`). It hears of a preemption with the step that
+preempts, but looks for tokens before it frees the victim. So only later steps do not wait.
+"""
+
+from collections import deque
+
+from kvsim.engine.plan import Plan
+from kvsim.sequence import Sequence
+
+
+class StepsInFlight:
+    """The plans of one scheduler that have not returned.
+
+    stages: of the pipeline; as many plans are in flight, one more if `ahead`: under asynchronous
+    scheduling. counts: plans are followed at all; not on one stage where no connector asks. step:
+    number of the newest plan, empty ones counted. newest: the last plan; None once it has returned.
+    """
+
+    def __init__(self, stages: int, *, ahead: bool, connects: bool) -> None:
+        self.stages, self.ahead = stages, ahead
+        self.counts = stages > 1 or (connects and ahead)
+        self.step = 0
+        self.newest: Plan | None = None
+        self._resting: deque[Plan] = deque()  # their sequences may not decode again yet
+        self._abandoned: list[Plan] = []  # of the victims of the newest step
+
+    def begin(self) -> None:
+        """A further step begins: nothing waits for the tokens of victims before it."""
+        self.step += 1
+        for plan in self._abandoned:
+            plan.abandoned += 1
+        self._abandoned.clear()
+
+    def compute(self, seq: Sequence, plan: Plan) -> None:
+        """`plan`, the newest, computes for `seq`."""
+        seq.in_flight = plan
+        seq.next_step = self.step + self.stages
+
+    def lets_join(self, seq: Sequence) -> bool:
+        """Whether a sequence may decode in the step after the newest: it has no token in that."""
+        return seq.in_flight is None or seq.in_flight is not self.newest
+
+    def launch(self, plan: Plan, outputs: dict[Sequence, int]) -> None:
+        """`plan` is decided. outputs: its sequences, each with the tokens that it puts out."""
+        self.newest, plan.outputs = plan, outputs
+        for seq, num in outputs.items():
+            seq.in_flight = plan
+            seq.placeholders += num
+
+    def abandon(self, victim: Sequence) -> None:
+        """The newest step preempts `victim`."""
+        plan = victim.in_flight
+        if self.stages > 1 and isinstance(plan, Plan) and plan.continues_with(victim):
+            self._abandoned.append(plan)
+
+    def may_start(self, seq: Sequence) -> bool:
+        """Whether nothing of a preempted sequence is in flight that the stages of a pipeline would
+        still compute.
+        """
+        return self.stages == 1 or seq.in_flight is None
+
+    def rested(self, plan: Plan) -> list[Sequence]:
+        """Under asynchronous scheduling: the sequences that may get their next token in the step
+        after `plan`, just decided, as they got their last one as many steps before as there are
+        stages.
+        """
+        self._resting.append(plan)
+        if len(self._resting) < self.stages:
+            return []
+        rested = self._resting.popleft()
+        return [seq for seq in rested.outputs if seq.in_flight is rested]
+
+    def land(self, plan: Plan) -> list[Sequence]:
+        """The outputs of `plan` have returned. Returns its sequences without a later step in
+        flight.
+        """
+        if plan is self.newest:
+            self.newest = None
+        landed = list[Sequence]()
+        for seq, num in plan.outputs.items():
+            seq.placeholders -= num
+            if seq.in_flight is plan:
+                seq.in_flight = None
+                landed.append(seq)
+        return landed
