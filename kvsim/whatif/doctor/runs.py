@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kvsim.interchange.to_scenario.server import server_of
 from kvsim.observed.folder import ObservedRun
-from kvsim.observed.measured import run_folder
+from kvsim.observed.measured import measured_beside, run_folder
 from kvsim.observed.trial import Trial
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.observed.writing import stream_lines
@@ -116,7 +116,8 @@ def _observed(folder: Path, step_time: str, scratch: Path, limits: StreamLimits)
     if folder.suffix == ".run" and imported.is_file():
         table, place = load_tables(imported)
         subject = subject_of(table, place, None, *limits)
-        return subject._replace(name=folder.name, beside=beside)
+        measured = measured_beside(imported)
+        return subject._replace(name=folder.name, beside=beside, measured=measured)
     run = ObservedRun.read(folder)
     if not isinstance(run.meta, VllmMeta):
         raise InputError(
