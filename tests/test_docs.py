@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -158,15 +159,38 @@ def test_the_page_on_tiers_prints_what_it_says(capsys: pytest.CaptureFixture[str
     assert [tier["kind"] for tier in result.runs[0].summary["offloading"]["tiers"]] == ["hicache"]
 
 
+def printing(text: str) -> Iterator[tuple[str, str]]:
+    """Each Python block that prints, after those of its section that print nothing, and what it
+    prints: minutes together, so that each is a test.
+    """
+    for section in re.split(r"^## ", text, flags=re.MULTILINE):
+        silent = ""
+        parts = re.findall(
+            r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", section, flags=re.DOTALL
+        )
+        for code, printed in parts:
+            if printed:
+                yield silent + code, printed
+            else:
+                silent += code
+
+
+MEASURED = list(printing((ROOT / "docs" / "tiers-measured.md").read_text()))
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("part", range(len(MEASURED)))
 def test_the_page_on_measured_tiers_prints_what_it_says(
-    capsys: pytest.CaptureFixture[str],
+    part: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    code, printed = MEASURED[part]
+    exec(code, {"kvsim": kvsim})
+    assert capsys.readouterr().out == printed
+
+
+def test_the_page_on_measured_tiers_is_tested_whole() -> None:
     text = (ROOT / "docs" / "tiers-measured.md").read_text()
-    names: dict[str, object] = {}
-    for code, printed in zip(blocks(text, "python"), blocks(text, "text"), strict=True):
-        exec(code, names)
-        assert capsys.readouterr().out == printed
+    assert len(MEASURED) == len(blocks(text, "text")) == 7
 
 
 ANSWERS = (ROOT / "docs" / "answers.md").read_text()
