@@ -1,5 +1,8 @@
-"""How far a pool may be off: the errors against start-up logs of other people's servers that no
-constant was fitted on, each of a model, a GPU and flags of its own (reports/startup-logs).
+"""How far a pool may be off: the errors against start-up logs of other people's servers, each of a
+model, a GPU and flags of its own (reports/startup-logs).
+
+No number was fitted to these logs, but some were seen while the rules were made, so that a server
+nobody has seen may be further off.
 """
 
 from typing import Any, NamedTuple
@@ -30,8 +33,9 @@ class HeldOutError(NamedTuple):
         """The same in a sentence."""
         low, high = self.around(tokens)
         return (
-            f"Of {self.logs} logs that no constant was fitted on, half are within {self.half:.1%} "
-            f"and nine in ten within {self.most:.1%}: {low:,} to {high:,} tokens."
+            f"Of {self.logs} logs of other people's servers half are within {self.half:.1%} and "
+            f"nine in ten within {self.most:.1%}: {low:,} to {high:,} tokens. Some were seen while "
+            "the rules were made."
         )
 
     def figures(self, tokens: int) -> dict[str, Any]:

@@ -82,16 +82,16 @@ def _expected(provenance: Mapping[str, Any], running: float | None) -> list[str]
         return [
             "Step times were fitted on a run of this server. Of such servers, 8 of 10 times per "
             f"output token of other loads lay between {low:.2g} and {high:.2g} times what is said "
-            "here (docs/step-times.md)."
+            "here, by points on which the fit's own width was chosen (docs/step-times.md)."
         ]
     if served == "kind":
         (low, high), (soonest, latest) = spread("tpot"), spread("ttft")
         return [
-            "The host's time is that of servers of this kind, with default flags. Of servers that "
-            f"no constant was fitted on, 8 of 10 times per output token lay between {low:.2g} and "
-            f"{high:.2g} times what is said here, and times to the first token between "
-            f"{soonest:.2g} and {latest:.2g} times (docs/step-times.md). Settings of one server "
-            "compare better."
+            "The host's time is that of servers of this kind, with default flags. Of servers left "
+            f"out of the fit in turn, 8 of 10 times per output token lay between {low:.2g} and "
+            f"{high:.2g} times what is said here. Times to the first token of servers in the fit "
+            f"lay between {soonest:.2g} and {latest:.2g} times (docs/step-times.md). Settings of "
+            "one server compare better."
         ]
     if served in BORROWED:
         left_out = expected_error("left_out", served)

@@ -16,7 +16,14 @@ _NEED_MODEL = ("eagle", "eagle3")  # a run needs none: its head is one layer of 
 # stated of time and acceptance: no argument sets them.
 UNSET: dict[str, tuple[str, ...]] = {
     "model": ("quantization", "weight_bytes_per_param", "kv_scale_group_size", "kv_scale_bytes"),
-    "memory": ("weights_gib", "activation_gib", "other_gib", "drafter", "num_speculative_tokens"),
+    "memory": (
+        "weights_gib",
+        "activation_gib",
+        "other_gib",
+        "drafter",
+        "num_speculative_tokens",
+        "first_start",
+    ),
     "allocator": ("prefill_checkpoint_alignment",),
     "scheduler": (
         *("max_tokens_per_mm_item", "max_num_encoder_input_tokens", "encoder_cache_size"),

@@ -433,7 +433,7 @@ SET: dict[str, dict[str, Any]] = {
         "weights_gib": 1.0, "activation_gib": 1.0, "other_gib": 1.0, "engine_version": "0.27",
         "enforce_eager": True, "max_cudagraph_capture_size": 8, "enable_prefix_caching": False,
         "drafter": "opt-125m", "num_speculative_tokens": 3, "max_loras": 5, "max_lora_rank": 64,
-        "flashinfer_sampler": False, "num_gpu_blocks": 99,
+        "flashinfer_sampler": False, "first_start": True, "num_gpu_blocks": 99,
     },
     "allocator": {
         "block_size": 32, "enable_prefix_caching": False, "watermark": 0.1,
