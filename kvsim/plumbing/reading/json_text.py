@@ -5,7 +5,7 @@ import math
 import re
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.files import read_bytes
@@ -28,10 +28,10 @@ def loads(
     """The value of a JSON text; JsonError if it is none.
 
     exact: fractions become Decimal, so that nothing is rounded. unsigned: whole numbers may take
-    all 64 bits, as hashes do. constants: Infinity and NaN are numbers, as Python's own files have
-    them. Refused beside what is no JSON:
-    NaN and Infinity, whole numbers beyond 64 bits, fractions too large for a double, more than
-    MOST_DEPTH levels, and halves of surrogate pairs, which no file can hold again.
+    all 64 bits, as hashes do. constants: Infinity is a number, as Python's own files have it.
+    Refused beside what is no JSON: NaN and Infinity, whole numbers beyond 64 bits, fractions too
+    large for a double, more than MOST_DEPTH levels, and halves of surrogate pairs, which no file
+    can hold again.
     """
     try:
         if isinstance(text, bytes):
@@ -41,7 +41,7 @@ def loads(
             parse_float=_exact if exact else _fraction,
             # The hook costs time: it is left out where no number can be too long.
             parse_int=(_unsigned if unsigned else _whole) if _MANY_DIGITS.search(text) else int,
-            parse_constant=float if constants else _no_constant,
+            parse_constant=_infinity if constants else _no_constant,
         )
     except RecursionError:
         raise JsonError(_TOO_DEEP) from None
@@ -109,7 +109,11 @@ def _unsigned(text: str) -> int:
     return value
 
 
-def _no_constant(name: str) -> None:
+def _infinity(name: str) -> float:
+    return float(name) if name != "NaN" else _no_constant(name)
+
+
+def _no_constant(name: str) -> NoReturn:
     raise JsonError(f"{name} is not JSON")
 
 
