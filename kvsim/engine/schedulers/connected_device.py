@@ -12,7 +12,9 @@ from kvsim.sequence import Sequence
 class ConnectedDevice:
     """The answers of one scheduler over one allocator; see `DeviceBlocks`.
 
-    computed_tokens: slots of a sequence, including those of the step being scheduled.
+    computed_tokens: slots of a sequence, including those of the step being scheduled. decided: on
+    one stage, the newest plan from its decision to the next schedule(), whose outputs alone are in
+    flight then: the plan before it returns first.
     """
 
     def __init__(
@@ -25,6 +27,7 @@ class ConnectedDevice:
         self._copied = blocks if isinstance(blocks, HoldingPromise) else None
         self._batch = batch
         self._computed_tokens = computed_tokens
+        self.decided: Plan | None = None
         self._now: dict[Sequence, int] = {}  # of the step being scheduled
         self._prior: dict[Sequence, int] = {}
         self._ends: dict[Sequence, int] = {}  # of steps that verify drafts
@@ -75,14 +78,21 @@ class ConnectedDevice:
         """Tokens of the prompt, and of outputs that have returned."""
         slots = self._batch.slots
         outputs = slots(seq) - seq.prompt_tokens + 1 if seq.decoding else seq.num_outputs
-        unreturned = self._now.get(seq, 0) + seq.placeholders
+        unreturned = self._now.get(seq, 0) + self._in_flight(seq)
         return seq.prompt_tokens + outputs - unreturned
 
     def returned_tokens(self, seq: Sequence) -> int:
         if seq not in self._now:
             return self.computed_tokens(seq)
         before = self._prior.get(seq, self.computed_tokens(seq) - 1)
-        return before - seq.placeholders
+        return before - self._in_flight(seq)
+
+    def _in_flight(self, seq: Sequence) -> int:
+        """Tokens of a sequence that have not returned where the next step is scheduled."""
+        plan = self.decided
+        if plan is None or seq.in_flight is not plan:
+            return seq.placeholders
+        return plan.outputs.get(seq, 0)
 
     def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
         return self._holding.keys_of(seq, start, end)

@@ -55,6 +55,7 @@ class Connection:
         """A schedule() begins."""
         if self.connects:
             self.loads, self.put_off, self.found = [], [], []
+            self.device.decided = None
 
     def decide(
         self, plan: Plan, running: tuple[Sequence, ...], outputs: dict[Sequence, int]

@@ -118,6 +118,8 @@ class ContinuousScheduler(Scheduler):
                 self.connection.device.note_tables(plan)
         if self.in_flight.counts:
             self.in_flight.launch(plan, outputs)
+        if self.connection.connects and not self._staged:
+            self.connection.device.decided = plan
 
     def _outputs(self, plan: Plan) -> dict[Sequence, int]:
         """Sequences of this step, in running order, each with the tokens that it puts out."""
