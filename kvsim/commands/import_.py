@@ -63,10 +63,10 @@ def import_(
             help="Variable of a script or a manifest that has no value there, as TP=8.",
         ),
     ] = None,
-    fit: Annotated[
+    no_fit: Annotated[
         bool,
-        typer.Option(help="Fit step times to a benchmark's latencies, where there are some."),
-    ] = True,
+        typer.Option("--no-fit", help="Leave step times as they are; else a benchmark fits them."),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the scenario.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -84,7 +84,7 @@ def import_(
         "engine_version": engine_version,
         "tensor_parallel_size": tensor_parallel_size,
     }
-    options = ImportOptions(given, seed, users, prompts_repeat, fit)
+    options = ImportOptions(given, seed, users, prompts_repeat, not no_fit)
     made = import_results(sources, options, out, _variables(variable or []))
     accounts = []
     for path, imported in made:

@@ -21,6 +21,7 @@ VALUES: dict[str, list[Any]] = {
     "engine_version": ["V0", "0.19"],
     "enforce_eager": [True],
     "flashinfer_sampler": [False],
+    "first_start": [True],
     "max_cudagraph_capture_size": [8],
     "enable_prefix_caching": [True, False],
     "drafter": ["qwen3-0.6b"],

@@ -25,7 +25,7 @@ def settings_of(memory: MemoryOptions, tables: Iterable[Any]) -> SglangSettings:
     if fraction is not None and memory.kv_cache_tokens is not None:
         flags["max_total_tokens"] = memory.kv_cache_tokens
     for table in tables:
-        for name in SglangSettings.model_fields:
+        for name in SglangSettings.model_fields.keys() - {"engine_version"}:  # a vLLM scheduler's
             if getattr(table, name, None) is not None:
                 flags.setdefault(name, getattr(table, name))
     return SglangSettings.parse(flags, "memory")
