@@ -211,7 +211,7 @@ def _beside_case(folder: Path) -> None:
 
 def _recorded(folder: str, *names: str) -> Callable[[], list[bytes]]:
     """Cases that were recorded of engines."""
-    place = ROOT / "tests" / "validate" / "schedule" / folder
+    place = ROOT / "tests" / "evidence" / "schedule" / folder
     return lambda: [(place / f"{name}.json").read_bytes() for name in names]
 
 

@@ -1,0 +1,1 @@
+"""From the tables of a scenario to the parts of a replica: pool, stages, step time, tiers."""
