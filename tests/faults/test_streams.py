@@ -119,7 +119,10 @@ def test_a_label_is_shown_and_not_obeyed(folder: Path) -> None:
         assert shown in told, shown
 
 
-def test_json_with_such_a_label_is_json(folder: Path) -> None:
+def test_a_label_that_would_command_the_terminal_is_refused_in_one_line(folder: Path) -> None:
     (folder / "s.toml").write_text(SCENARIO.format(label="\\u009b2J\\u001b[2J", workload=SYNTHETIC))
     done = shell("kvsim run s.toml --json", folder)
-    assert json.loads(done.stdout)["runs"][0]["label"] == f"\x9b2J{ESC}[2J"
+    assert (done.returncode, done.stdout) == (2, b"")
+    (line,) = done.stderr.splitlines()
+    assert b"label" in line
+    assert ESC.encode() not in line

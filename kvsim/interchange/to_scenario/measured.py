@@ -14,6 +14,7 @@ from kvsim.readers.reader import CLIENT
 from kvsim.results.latency import e2e, spread, tpot, ttft
 from kvsim.results.measured import LATENCIES, STATISTICS, MeasuredSummary
 
+_LONGEST_S = 9e6  # 104 days: picoseconds of more do not fit 64 bits, and no benchmark ran so long
 _FEWEST = 2  # requests whose latencies have a spread
 
 
@@ -84,11 +85,13 @@ def _latencies(figures: Mapping[str, float]) -> dict[str, dict[str, float | None
 
 def _of_rows(rows: Sequence[ObservedRequest]) -> dict[str, dict[str, float]]:
     """Latencies as `kvsim.results.latency` defines them."""
-    if len(rows) < _FEWEST:
+    times = ("arrival_s", "first_token_s", "last_token_s")
+    longest_s = max((abs(getattr(row, name)) for row in rows for name in times), default=0.0)
+    if len(rows) < _FEWEST or longest_s > _LONGEST_S:
         return {}
     arrival, first, last = (
         np.array([round(getattr(row, name) * PS_PER_S) for row in rows], dtype=np.int64)
-        for name in ("arrival_s", "first_token_s", "last_token_s")
+        for name in times
     )
     output = np.array([row.output_tokens for row in rows], dtype=np.int64)
     found = {

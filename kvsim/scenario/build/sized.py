@@ -7,16 +7,16 @@ from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.local_attention import gives_chunks_back
 from kvsim.capacity.sglang.sizing import context_of, layout_under, with_states
 from kvsim.capacity.stage import model_of, stages
-from kvsim.scenario.build.drafter import drafter_of
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.layout import KVLayout
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
 from kvsim.model import Model
 from kvsim.plumbing.errors import InputError
-from kvsim.scenario.build.pool import pool_of
 from kvsim.scenario import Scenario
 from kvsim.scenario.build.context_parallel import over_gpus, shared_layout
+from kvsim.scenario.build.drafter import drafter_of
+from kvsim.scenario.build.pool import pool_of
 from kvsim.scenario.build.stages import staged_plan
 from kvsim.scenario.build.step_time import step_time_of
 from kvsim.vllm.grouping import Grouping

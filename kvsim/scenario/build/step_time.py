@@ -7,12 +7,12 @@ from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.pool import SizedPool
 from kvsim.capacity.stage import model_of, stages
 from kvsim.device import Device
-from kvsim.scenario.build.drafter import drafted_time
 from kvsim.layout import KVLayout
 from kvsim.model import Model
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import FS_PER_PS, PS_PER_S, PS_PER_US
 from kvsim.scenario import Scenario
+from kvsim.scenario.build.drafter import drafted_time
 from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware
