@@ -14,7 +14,8 @@ from kvsim.report.measured import measured_table
 from kvsim.report.measures import MEASURES, Measure, best, shown
 from kvsim.report.names import called
 from kvsim.report.remarks import remarks
-from kvsim.report.words import WASTE_WORDS, paragraphs
+from kvsim.report.screen import LINES, height, print_plain
+from kvsim.report.words import paragraphs, wasted
 from kvsim.results.result import Result
 from kvsim.results.summary import RunSummary
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-LINES = 24
 _LATENCIES = ("ttft_s", "tpot_s", "itl_s", "e2e_s")
 _STATISTICS = ("mean", "p50", "p99")
 _ACROSS = (
@@ -59,17 +59,12 @@ def print_brief(result: Result, console: "Console", scenario: str) -> None:
     runs: Sequence[RunSummary] = result.fleets or [run.summary for run in result.runs]
     head = answer(result) or paragraphs(result)[0]
     pool, after = list(_pool(runs)), [*_limits(runs), *_next(result, scenario)]
-    room = LINES - sum(_height(line, console) for line in (head, "", *pool, *after))
-    _print(console, head, "")
+    room = LINES - sum(height(line, console) for line in (head, "", *pool, *after))
+    print_plain(console, head, "")
     for table in _tables(result, runs, console.width, room - _TABLE_HEAD - _ONE_REMARK):
         console.print(table)
         room -= table.row_count + _TABLE_HEAD
-    _print(console, *pool, *_remarks(result, room, console), *after)
-
-
-def _print(console: "Console", *lines: str) -> None:
-    for line in lines:
-        console.print(line, markup=False, highlight=False)
+    print_plain(console, *pool, *_remarks(result, room, console), *after)
 
 
 def _tables(result: Result, runs: Sequence[RunSummary], width: int, most: int) -> "Iterator[Table]":
@@ -105,7 +100,7 @@ def _latencies(run: RunSummary) -> Iterator[Row]:
 def _across(runs: Sequence[RunSummary], most: int) -> list[Row]:
     """One column a run; the best of a row is bold. What matters least goes where room lacks."""
     rows = [Row(Cell(measure.short), _cells(measure, runs)) for measure in shown(_ACROSS, runs)]
-    for words, share in (("KV used, mean", _used), ("KV cached", _cached), ("KV wasted", _wasted)):
+    for words, share in (("KV used, mean", _used), ("KV cached", _cached), ("KV wasted", wasted)):
         if any(map(share, runs)):
             rows.append(Row(Cell(words), [Cell(numbers.percent(share(run))) for run in runs]))
     dropped = _DROPPED[: max(0, len(rows) - most)]
@@ -140,10 +135,6 @@ def _used(run: RunSummary) -> float:
 
 def _cached(run: RunSummary) -> float:
     return run.memory.time_mean.cached
-
-
-def _wasted(run: RunSummary) -> float:
-    return sum(run.memory.time_mean.of(name) for name in WASTE_WORDS)
 
 
 def _pool(runs: Sequence[RunSummary]) -> Iterator[str]:
@@ -193,10 +184,6 @@ def _next(result: Result, scenario: str) -> Iterator[str]:
         yield f"next: kvsim run {scenario} --out DIR (pictures); --verbose prints all"
 
 
-def _height(line: str, console: "Console") -> int:
-    return len(console.render_lines(line, pad=False))
-
-
 def _remarks(result: Result, room: int, console: "Console") -> Iterator[str]:
     """The remarks that fit so many lines, and how many are left."""
     beside = measured_table(result)
@@ -204,9 +191,9 @@ def _remarks(result: Result, room: int, console: "Console") -> Iterator[str]:
     fitting = 0
     for at, note in enumerate(notes):
         last = at == len(notes) - 1
-        if _height(note, console) > room - (not last):
+        if height(note, console) > room - (not last):
             break
-        room -= _height(note, console)
+        room -= height(note, console)
         fitting += 1
         yield note
     if fitting < len(notes):

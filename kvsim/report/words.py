@@ -183,7 +183,7 @@ def _concurrency(runs: Sequence[RunSummary]) -> list[str]:
     pace = min(run.makespan_s for run in running)
     comparable = same_work(running)
     fastest = [run for run in running if not comparable or _same(run.makespan_s, pace)]
-    mark = min(fastest, key=_wasted)
+    mark = min(fastest, key=wasted)
     sentences = [_against(run, mark, comparable) for run in running if run is not mark]
     used = numbers.percent(mark.memory.time_mean.used)
     return [*sentences, f"{_name(mark)} used {used} of the pool; {_waste(mark)}."]
@@ -265,7 +265,8 @@ def _sequences(mean: float) -> str:
     return f"{text} sequence{'' if text == '1.0' else 's'}"
 
 
-def _wasted(run: RunSummary) -> float:
+def wasted(run: RunSummary) -> float:
+    """The share of the pool in all classes of waste, over time."""
     return sum(run.memory.time_mean.of(name) for name in WASTE_WORDS)
 
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvsim.report.numbers import plural
+from kvsim.report.screen import LINES, height, print_plain
 from kvsim.whatif.findings import CommandText, Findings, FindingsTable, terminal_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-LINES = 24
 _TABLE_HEAD = 4  # a blank line, the title, the heads and their rule
 _LEAST_ROWS = 4
 _LONGEST_COMMAND = 4  # lines; a longer one is left to --verbose
@@ -26,7 +26,7 @@ def print_brief_findings(findings: Findings, console: "Console", *, draws: bool)
         for each in findings.sections
         if isinstance(each, CommandText)
         and each.lead
-        and _height(f"{each.title}: {each.text}", console) <= _LONGEST_COMMAND
+        and height(f"{each.title}: {each.text}", console) <= _LONGEST_COMMAND
     ]
     tables = [
         each
@@ -34,15 +34,15 @@ def print_brief_findings(findings: Findings, console: "Console", *, draws: bool)
         if isinstance(each, FindingsTable) and each.terminal_rows != 0
     ]
     last = "next: --verbose prints everything" + ("; --out DIR draws it" if draws else "")
-    room = LINES - sum(_height(line, console) for line in (*verdict, *commands, last))
-    _print(console, *verdict)
+    room = LINES - sum(height(line, console) for line in (*verdict, *commands, last))
+    print_plain(console, *verdict)
     rest = findings.sentences[findings.num_verdict :]
     for sentence in _fitting(rest, room - _TABLE_HEAD - _LEAST_ROWS, console):
-        _print(console, sentence)
-        room -= _height(sentence, console)
+        print_plain(console, sentence)
+        room -= height(sentence, console)
     if tables:
         _print_table(tables[0], room, console)
-    _print(console, *commands, last)
+    print_plain(console, *commands, last)
 
 
 def _print_table(table: FindingsTable, room: int, console: "Console") -> None:
@@ -53,25 +53,16 @@ def _print_table(table: FindingsTable, room: int, console: "Console") -> None:
         shown = terminal_table(table._replace(terminal_rows=most))
         lines = len(console.render_lines(shown, pad=False)) + 1 + bool(hidden)
         if lines <= room:
-            _print(console, "")
+            print_plain(console, "")
             console.print(shown)
             if hidden:
-                _print(console, f"and {plural(hidden, 'more row')}")
+                print_plain(console, f"and {plural(hidden, 'more row')}")
             return
 
 
 def _fitting(sentences: Sequence[str], room: int, console: "Console") -> Iterator[str]:
     for sentence in sentences:
-        room -= _height(sentence, console)
+        room -= height(sentence, console)
         if room < 0:
             return
         yield sentence
-
-
-def _height(text: str, console: "Console") -> int:
-    return len(console.render_lines(text, pad=False))
-
-
-def _print(console: "Console", *lines: str) -> None:
-    for line in lines:
-        console.print(line, markup=False, highlight=False)

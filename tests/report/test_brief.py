@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 import kvsim
-from kvsim.report.brief import LINES, print_brief
+from kvsim.report.brief import print_brief
 from kvsim.report.remarks import remarks
+from kvsim.report.screen import LINES
 from kvsim.results.result import Result
 
 BASE: dict[str, Any] = {

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from kvsim.commands.terminal_tables import numbers_table
 from kvsim.device.stages import are_alike, kinds_in_words
+from kvsim.report.screen import LINES
 from kvsim.vllm.versions import known_release
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from kvsim.model import Model
 
 
-LINES = 24
 _LEAST_ROWS = 2  # of sequences, where notes leave little room
 
 
