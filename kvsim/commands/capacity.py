@@ -27,13 +27,15 @@ def capacity(
         ),
     ] = None,
     find: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="What to find: rate, pool, max_model_len, max_num_seqs, max_num_batched_tokens, "
-            "prefill_replicas or gpus. prefill_replicas are of all replicas of [disaggregation]. "
-            "gpus is the fewest that serve a rate, by replicas of each kind."
+            metavar="WHAT",
+            help="What to find: rate, num_users, pool, max_model_len, max_num_seqs, "
+            "max_num_batched_tokens, prefill_replicas or gpus (default: rate; num_users where "
+            "users wait for answers). prefill_replicas are of all replicas of [disaggregation]. "
+            "gpus is the fewest that serve a rate, by replicas of each kind.",
         ),
-    ] = "rate",
+    ] = None,
     rate: Annotated[
         list[float] | None,
         typer.Option(
@@ -57,6 +59,16 @@ def capacity(
             min=1e-6, max=1.0, help="Stop when the bracket is this narrow, as a share of its value."
         ),
     ] = 0.02,
+    fresh: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MOST_SEEDS,
+            metavar="SEEDS",
+            help="Seeds beyond those of the search that must all keep the load to copy (default: "
+            "22, so that 9 of 10 others do with 90 % confidence; 0 with --repeat 1).",
+        ),
+    ] = None,
     jobs: Jobs = None,
     set_: Changes = None,
     out: Annotated[
@@ -67,8 +79,9 @@ def capacity(
 ) -> None:
     """Find the highest rate, or the smallest pool, that keeps the objectives.
 
-    Each seed gets its own bisection; the interval covers the seeds. Two more objectives always
-    hold: no request is refused, and the queue does not grow until the end of the run.
+    Each seed gets its own bisection; the interval covers the seeds. The load to copy is one that
+    fresh seeds keep too. Two more objectives always hold: no request is refused, and the queue
+    does not grow until the end of the run.
     """
     from kvsim.commands.answers import answer, task_runner
     from kvsim.plumbing.errors import InputError
@@ -77,6 +90,7 @@ def capacity(
     from kvsim.whatif.capacity.capacity import Capacity
     from kvsim.whatif.capacity.capacity_findings import edge_findings, tuning_findings
     from kvsim.whatif.capacity.fewest_findings import fewest_findings
+    from kvsim.whatif.capacity.fresh import NUM_FRESH
     from kvsim.whatif.capacity.objectives import complete, parse_objective
     from kvsim.whatif.capacity.questions import TUNED, question_named
 
@@ -88,20 +102,27 @@ def capacity(
         raise InputError(f"belongs to {', '.join(TUNED)}", where="--values", value=values)
     if rate and find in TUNED:
         raise InputError(f"--find {find} looks for the highest rate itself", where="--rate")
-    question = None if find in (*TUNED, FIND_GPUS) else question_named(find)
+    question = None if find in (None, *TUNED, FIND_GPUS) else question_named(str(find))
     objectives = complete([parse_objective(text) for text in slo])
     run = run_command(scenario, set_)
     if out is not None:
         check_writable(out)
     with checked_tables(scenario, set_ or []) as (table, folder), task_runner(jobs) as runner:
-        asked = Capacity(table, folder, objectives, runner, repeat=repeat, tolerance=tolerance)
+        num_fresh = (NUM_FRESH if repeat > 1 else 0) if fresh is None else fresh
+        asked = Capacity(
+            *(table, folder, objectives, runner),
+            repeat=repeat,
+            tolerance=tolerance,
+            fresh=num_fresh,
+        )
         if find == FIND_GPUS:
             findings = fewest_findings(asked, rate or (), run)
-        elif question is None:
-            findings = tuning_findings(asked, find, _whole_numbers(values), run)
+        elif find in TUNED:
+            findings = tuning_findings(asked, str(find), _whole_numbers(values), run)
         else:
             goodput = out is not None or as_json
-            findings = edge_findings(asked, question, rate or (), goodput=goodput, run=run)
+            looked = question or asked.load
+            findings = edge_findings(asked, looked, rate or (), goodput=goodput, run=run)
     answer(findings, as_json=as_json, out=out, name="capacity", verbose=verbose)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from kvsim.memory import ALLOCATORS
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 from kvsim.whatif.capacity.answers import (
     BEST,
     CapacityAnswer,
@@ -23,12 +24,14 @@ from kvsim.whatif.capacity.answers import (
 )
 from kvsim.whatif.capacity.bisection import bisect
 from kvsim.whatif.capacity.fleet_size import replicas_in, smallest, with_replicas
+from kvsim.whatif.capacity.fresh import FreshLoad, fresh_load
 from kvsim.whatif.capacity.load import unit, with_rate
 from kvsim.whatif.capacity.objectives import Objective, kept, request_limits_s
 from kvsim.whatif.capacity.questions import (
     QUESTIONS,
     TUNED,
     Question,
+    load_question,
     prepared,
     utilization_of,
 )
@@ -57,7 +60,12 @@ class Capacity:
         *,
         repeat: int = 1,
         tolerance: float = 0.02,
+        fresh: int = 0,
     ) -> None:
+        """fresh: seeds beyond those of the search that must keep the load to copy; 0: none is
+        looked for.
+        """
+        self.load, self.num_fresh = load_question(table), fresh
         self.folder, self.objectives, self.runner = folder, tuple(objectives), runner
         self.tolerance, self.table, self.unit = tolerance, table, unit(table)
         scenario = Scenario.from_table(table, folder)
@@ -107,7 +115,7 @@ class Capacity:
             for subject in self.subjects
         ]
         possible = [each for row in tables for each in row if each]
-        edges = iter(self._edges(QUESTIONS["rate"], possible))
+        edges = iter(self._edges(self.load, possible))
         tuned = []
         for subject, row in zip(self.subjects, tables, strict=True):
             answers: list[CapacityAnswer | None] = []
@@ -174,6 +182,30 @@ class Capacity:
             table = with_rate(table, answer.rate_per_s)
         there = question.put(table, edge.bracket.kept)
         return short_stream({**there, "seed": edge.seed}, self.folder, edge.inside)
+
+    def fresh(self, question: Question, answer: CapacityAnswer) -> FreshLoad | None:
+        """The load that fresh seeds keep too, from the least that a seed of the search kept down;
+        None where there is no edge, or where none was asked for.
+        """
+        if not self.num_fresh or answer.values is None:
+            return None
+        table = answer.subject.table
+        first, second = (
+            Simulation(Scenario.from_table({**table, "seed": seed}, self.folder)).stream.requests
+            for seed in (self.seeds[-1], self.seeds[-1] + 1)
+        )
+        if first == second:
+            return FreshLoad(min(answer.values), 0, random=False)
+
+        def keeps(value: float, seeds: Sequence[int]) -> list[bool]:
+            there = question.put(table, value)
+            outcomes = self.runner.run([self.task(there, seed) for seed in seeds])
+            rows = [each.rows[0] if each.rows else None for each in outcomes]
+            return [row is not None and kept(row, self.objectives) for row in rows]
+
+        seeds = range(self.seeds[-1] + 1, self.seeds[-1] + 1 + self.num_fresh)
+        whole = question.unit == "users"
+        return fresh_load(min(answer.values), seeds, keeps, whole=whole)
 
     def _sizes(self, table: Table, start: int, seed: int, requests: int) -> Search:
         return Search(

@@ -14,11 +14,24 @@ from kvsim.whatif.capacity.answers import (
     mean_text,
 )
 from kvsim.whatif.capacity.capacity import Capacity
-from kvsim.whatif.capacity.capacity_leads import HEADS, acts, edges_figure, tuned_rows, value_text
-from kvsim.whatif.capacity.capacity_sentences import notes_on, pool_sentence, rate_sentence
+from kvsim.whatif.capacity.capacity_leads import (
+    HEADS,
+    LOADS,
+    acts,
+    edges_figure,
+    tuned_rows,
+    value_text,
+)
+from kvsim.whatif.capacity.capacity_sentences import (
+    fresh_sentence,
+    notes_on,
+    pool_sentence,
+    rate_sentence,
+)
+from kvsim.whatif.capacity.fresh import FreshLoad
 from kvsim.whatif.capacity.goodput_figure import goodput_figure
 from kvsim.whatif.capacity.objectives import Objective, broken
-from kvsim.whatif.capacity.questions import QUESTIONS, TUNED, Question
+from kvsim.whatif.capacity.questions import TUNED, Question
 from kvsim.whatif.capacity.replicas_table import (
     replicas_data,
     replicas_sentences,
@@ -36,9 +49,10 @@ from kvsim.whatif.findings import (
 from kvsim.whatif.whiskers import whiskers
 
 _MOST_SENTENCES = 4  # of a verdict
-_AT = {True: "this rate", False: "the rate it was looked for at"}  # by whether a rate is found
+_AT = {True: "this rate", False: "the rate it was looked for at"}  # by whether a load is found
 _TITLES = {
     "rate": "The highest rate that keeps the objectives",
+    "num_users": "The most users that keep the objectives",
     "pool": "The smallest pool that keeps the objectives",
     "max_model_len": "The longest max_model_len that keeps the objectives",
 }
@@ -80,7 +94,7 @@ def tuning_findings(
             )
             commands.append(f"{run} --set {TUNED[name].key}={top.value}")
             assert top.answer is not None  # it has an interval
-            tops.append(capacity.short(QUESTIONS["rate"], top.answer))
+            tops.append(capacity.short(capacity.load, top.answer))
     words += short_sentences(tops)
     lead: list[Section] = [
         FindingsFigure(
@@ -109,8 +123,16 @@ def edge_findings(
     command that runs the scenario.
     """
     asks_rate = question.name == "rate"
+    asks_load = question.name in LOADS
     answers = capacity.find(question, [None] if asks_rate or not rates else rates)
-    data: dict[str, Any] = {"answers": [_answer_data(each) for each in answers]}
+    top = _best(answers) if asks_load else None
+    fresh = None if top is None else capacity.fresh(question, top)
+    data: dict[str, Any] = {
+        "answers": [
+            _answer_data(each) | ({"fresh": _fresh_data(fresh)} if each is top else {})
+            for each in answers
+        ]
+    }
     sentences = []
     if question.name == "pool":
         most = capacity.with_any_pool(answers)
@@ -118,9 +140,11 @@ def edge_findings(
             pool_sentence(each, capacity.objectives, most.get(each.subject.label), capacity.unit)
             for each in answers
         ]
-    elif asks_rate and (sentence := rate_sentence(answers, capacity.unit)) is not None:
-        sentences = [sentence]
-    elif not asks_rate:
+    elif asks_load and (sentence := rate_sentence(answers, capacity.unit)) is not None:
+        assert top is not None  # some allocator keeps the objectives
+        label, seeds = top.subject.label, len(top.edges)
+        sentences = [sentence, fresh_sentence(label, fresh, capacity.unit, seeds)]
+    elif not asks_load:
         sentences = [
             f"{each.subject.label}: {question.name} = {value_text(each, question)} keeps the "
             "objectives." for each in answers if each.interval is not None
@@ -129,7 +153,7 @@ def edge_findings(
         sentences = [f"No {question.name} keeps the objectives under any allocator."]
     num_verdict = max(1, min(_MOST_SENTENCES, len(sentences)))
     counted = [(each, capacity.replicas(each, rates)) for each in answers] if asks_rate else []
-    doubts = short_sentences([capacity.short(question, each) for each in answers], _AT[asks_rate])
+    doubts = short_sentences([capacity.short(question, each) for each in answers], _AT[asks_load])
     doubts += replicas_sentences(counted, capacity.unit)
     sentences[num_verdict:num_verdict] = doubts
     num_verdict += len(doubts)
@@ -142,7 +166,7 @@ def edge_findings(
             partial(edges_figure, question, answers, capacity.unit),
             lead=True,
         ),
-        *acts(question, answers, run),
+        *acts(question, answers, run, fresh),
     ]
     if asks_rate and rates:
         sections.append(replicas_table(counted, capacity.unit))
@@ -191,7 +215,7 @@ def _answers_table(
     objectives, unit = capacity.objectives, capacity.unit
     at_rates = any(answer.rate_per_s is not None for answer in answers)
     pool = question.name == "pool"
-    value = numbers.count if question.unit == "tokens" else partial(numbers.figures, digits=4)
+    value = numbers.count if question.unit else partial(numbers.figures, digits=4)
     rows = []
     for answer in answers:
         rate = "" if answer.rate_per_s is None else f"{numbers.figures(answer.rate_per_s)} {unit}"
@@ -257,6 +281,16 @@ def _answer_data(answer: CapacityAnswer) -> dict[str, Any]:
         "gpu_memory_utilization": answer.utilization,
         "seeds": [{"seed": edge.seed, **edge.bracket._asdict()} for edge in answer.edges],
     }
+
+
+def _best(answers: Sequence[CapacityAnswer]) -> CapacityAnswer | None:
+    """The allocator that holds out the highest load; None where none keeps the objectives."""
+    known = [(each.interval.mean, at) for at, each in enumerate(answers) if each.interval]
+    return answers[max(known, key=lambda pair: (pair[0], -pair[1]))[1]] if known else None
+
+
+def _fresh_data(fresh: FreshLoad | None) -> dict[str, Any] | None:
+    return None if fresh is None else fresh._asdict()
 
 
 def _tuning_data(tuning: Tuning) -> dict[str, Any]:

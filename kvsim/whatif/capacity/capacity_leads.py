@@ -11,7 +11,8 @@ from kvsim.whatif.capacity.answers import (
     Tuning,
     mean_text,
 )
-from kvsim.whatif.capacity.load import rate_key
+from kvsim.whatif.capacity.fresh import FreshLoad
+from kvsim.whatif.capacity.load import rate_key, users_key
 from kvsim.whatif.capacity.questions import Question
 from kvsim.whatif.findings import CommandText
 from kvsim.whatif.whiskers import Whisker, whiskers
@@ -19,7 +20,13 @@ from kvsim.whatif.whiskers import Whisker, whiskers
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-HEADS = {"rate": "{unit}", "pool": "pool, tokens", "max_model_len": "tokens"}
+HEADS = {
+    "rate": "{unit}",
+    "num_users": "users",
+    "pool": "pool, tokens",
+    "max_model_len": "tokens",
+}
+LOADS = {"rate": "Run it at this rate", "num_users": "Run it with so many users"}
 
 
 def value_text(answer: CapacityAnswer, question: Question) -> str:
@@ -30,7 +37,7 @@ def value_text(answer: CapacityAnswer, question: Question) -> str:
         if held:
             return f"{held} of {len(answer.edges)} seeds keep them"
         return "none found" if question.name == "pool" else "keeps them at none"
-    text = mean_text(interval, whole=question.unit == "tokens")
+    text = mean_text(interval, whole=bool(question.unit))
     return f"{text} and beyond" if answer.open else text
 
 
@@ -69,18 +76,31 @@ def edges_figure(
     return whiskers(rows, HEADS[question.name].format(unit=unit))
 
 
-def acts(question: Question, answers: Sequence[CapacityAnswer], run: str) -> list[CommandText]:
-    """What to act on: a flag of `vllm serve`, or the run at the rate that was found."""
+def acts(
+    question: Question,
+    answers: Sequence[CapacityAnswer],
+    run: str,
+    fresh: FreshLoad | None = None,
+) -> list[CommandText]:
+    """What to act on: a flag of `vllm serve`, or the run at the load that was found. fresh: what
+    fresh seeds keep of the best allocator.
+    """
     known = [(each, each.interval) for each in answers if each.interval is not None]
-    lines = []
-    if question.name == "rate" and run and known:
-        top = max(known, key=lambda pair: pair[1].mean)[1]
-        lines = [f"{run} --set {rate_key(answers[0].subject.table)}={numbers.figures(top.mean)}"]
+    lines, note = [], ""
+    if question.name in LOADS and run and known:
+        table = answers[0].subject.table
+        key = users_key(table) if question.name == "num_users" else rate_key(table)
+        value = None if fresh is None else fresh.value
+        if value is None:
+            value = max(mean.mean for _, mean in known)
+            note = "The middle of the seeds: about half of other seeds break the objectives there."
+        text = f"{int(value)}" if question.unit else f"{value:.3g}"
+        lines = [f"{run} --set {key}={text}"]
     for answer, mean in known:
         if question.name == "pool" and answer.utilization_to_set is not None:
             share = answer.utilization_to_set
             lines.append(f"--gpu-memory-utilization {share:g}  # {answer.subject.label}")
         elif question.name == "max_model_len":
             lines.append(f"--max-model-len {int(mean.mean)}  # {answer.subject.label}")
-    title = "Run it at this rate" if question.name == "rate" else "Flags of vllm serve"
-    return [CommandText(title, "", "\n".join(lines), lead=True)] if lines else []
+    title = LOADS.get(question.name, "Flags of vllm serve")
+    return [CommandText(title, note, "\n".join(lines), lead=True)] if lines else []

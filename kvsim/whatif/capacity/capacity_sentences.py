@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from kvsim.report.numbers import count, figures, plural
 from kvsim.whatif.capacity.answers import CapacityAnswer, mean_text
+from kvsim.whatif.capacity.fresh import CONFIDENCE, NUM_FRESH, SHARE, FreshLoad
 from kvsim.whatif.capacity.objectives import Objective, broken
 from kvsim.whatif.intervals import difference_text, more_seeds
 from kvsim.whatif.notes import noted
@@ -52,6 +53,27 @@ def rate_sentence(answers: Sequence[CapacityAnswer], unit: str) -> str | None:
         f"{top.subject.label} keeps the objectives up to the highest rate, "
         f"{mean_text(top.interval)} {unit}. Against it, on the same seeds: {', '.join(others)}."
         + (f" {more}" if more else "")
+    )
+
+
+def fresh_sentence(label: str, fresh: FreshLoad | None, unit: str, seeds: int) -> str:
+    """The load to copy, and who keeps it. seeds: of the search."""
+    if fresh is None:
+        these = "this one" if seeds == 1 else f"these {seeds:,}"
+        return f"No seed beside {these} was tried. --fresh {NUM_FRESH} tries others."
+    if not fresh.random:
+        return "No seed changes these requests. Other requests were not tried."
+    if fresh.value is None:
+        return (
+            f"No lower load was found that all {fresh.num_seeds} fresh seeds of {label} keep: the "
+            "objectives fail by chance at any."
+        )
+    sure = round(100 * (1 - SHARE**fresh.num_seeds))
+    words = f"{10 * SHARE:.0f} of 10 others do"
+    confident = "" if sure < 100 * CONFIDENCE else f", so {words} ({sure} % confidence)"
+    return (
+        f"To be sure, plan with {figures(fresh.value)} {unit}: all {fresh.num_seeds} fresh seeds "
+        f"keep the objectives there{confident}. The middle above is kept by about half of them."
     )
 
 

@@ -5,10 +5,8 @@ import copy
 from kvsim.fleet.options import MOST_REPLICAS
 from kvsim.plumbing.errors import InputError
 from kvsim.whatif.capacity.bisection import Asking, Bracket
+from kvsim.whatif.capacity.load import MOST_REQUESTS, SIZES
 from kvsim.whatif.scenario_tables import Table
-
-MOST_REQUESTS = 10_000  # of a run, unless the scenario itself has more
-SIZES = ("num_requests", "num_sessions")  # of a workload that is generated
 
 
 def replicas_in(table: Table) -> int:

@@ -1,6 +1,7 @@
 """The rate of a scenario: where it stands in the tables, and how to change it."""
 
 import copy
+import math
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
@@ -8,6 +9,8 @@ from kvsim.scenario import no_workload
 from kvsim.workload.arrivals import ARRIVALS
 
 RATE, SCALE = "rate_per_s", "rate_scale"
+MOST_REQUESTS = 10_000  # of a run, unless the scenario itself has more
+SIZES = ("num_requests", "num_sessions")  # of a workload that is generated
 
 
 def with_rate(table: dict[str, Any], rate_per_s: float) -> dict[str, Any]:
@@ -32,7 +35,8 @@ def with_rate(table: dict[str, Any], rate_per_s: float) -> dict[str, Any]:
             "these arrivals have no rate to change",
             where="workload.arrivals.kind",
             value=kind,
-            remedy="use poisson, gamma, weibull or constant, or a trace's own times",
+            remedy="use poisson, gamma, weibull or constant, or a trace's own times; of users that "
+            "wait for answers, kvsim capacity --find num_users",
         )
     table_of[RATE] = rate_per_s
     return table
@@ -56,6 +60,66 @@ def faster(table: dict[str, Any], factor: float) -> dict[str, Any]:
     return with_rate(table, (rate or 1.0) * factor)  # without a rate, it says why
 
 
+def users_key(table: dict[str, Any]) -> str | None:
+    """The key that says how many ask at a time and wait for their answers; None where the arrivals
+    have a rate.
+    """
+    workload = table.get("workload")
+    if not isinstance(workload, dict):
+        return None
+    arrivals = workload.get("arrivals")
+    kind = arrivals.get("kind") if isinstance(arrivals, dict) else arrivals
+    if kind == "closed-loop":
+        return "workload.arrivals.num_users"
+    if workload.get("max_concurrency") and not _has_rate(table):
+        return "workload.max_concurrency"
+    return None
+
+
+def users_of(table: dict[str, Any]) -> int:
+    """How many ask at a time; InputError where the arrivals have a rate instead."""
+    key = users_key(table)
+    if key is None:
+        raise InputError(
+            "no users to count: these arrivals do not wait for answers",
+            where="--find",
+            value="num_users",
+            remedy="leave --find out; it looks for the rate",
+        )
+    place: Any = table
+    for part in key.split("."):
+        place = place[part]
+    return int(place)
+
+
+def with_users(table: dict[str, Any], users: int) -> dict[str, Any]:
+    """The tables with so many users, each with as many requests (or conversations) as today, as
+    far as MOST_REQUESTS go; a trace has those that it has.
+    """
+    before, key = users_of(table), users_key(table)
+    table = copy.deepcopy(table)
+    workload = table["workload"]
+    (workload if key == "workload.max_concurrency" else workload["arrivals"])[
+        str(key).rpartition(".")[2]
+    ] = users
+    for size in SIZES:
+        if isinstance(workload.get(size), int):
+            own = workload[size]
+            workload[size] = max(own, min(math.ceil(own * users / before), MOST_REQUESTS))
+    return table
+
+
+def most_users(table: dict[str, Any], requests: int) -> int:
+    """The most users that still have as many requests each as today; of a stream of one length,
+    as many as it has requests.
+    """
+    before, workload = users_of(table), table["workload"]
+    own = next((workload[size] for size in SIZES if isinstance(workload.get(size), int)), None)
+    if own is None:
+        return max(before, requests)
+    return int(max(before, MOST_REQUESTS * before // max(own, before)))
+
+
 def rate_of(table: dict[str, Any]) -> float | None:
     """The rate that stands in the tables; None where none does (a trace at its own pace)."""
     workload = table.get("workload")
@@ -68,7 +132,17 @@ def rate_of(table: dict[str, Any]) -> float | None:
 
 
 def unit(table: dict[str, Any]) -> str:
-    """The unit of the rate: requests/s or conversations/s."""
+    """The unit of the load: requests/s, conversations/s or users."""
+    if users_key(table) is not None:
+        return "users"
     workload = table.get("workload")
     kind = workload.get("kind") if isinstance(workload, dict) else None
     return "conversations/s" if kind == "sessions" else "requests/s"
+
+
+def _has_rate(table: dict[str, Any]) -> bool:
+    try:
+        with_rate(table, 1.0)
+    except InputError:
+        return False
+    return True

@@ -1,6 +1,7 @@
 """What capacity may look for: one entry a question, its key, its bounds and which way is up.
 
     rate            the highest rate of arrivals
+    num_users       the most users that wait for answers (closed loops, max_concurrency)
     pool            the smallest KV pool, in tokens
     max_model_len   the longest sequence that may be asked for
 
@@ -21,7 +22,14 @@ from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.whatif.capacity.bisection import Bounds
-from kvsim.whatif.capacity.load import rate_of, with_rate
+from kvsim.whatif.capacity.load import (
+    most_users,
+    rate_of,
+    users_key,
+    users_of,
+    with_rate,
+    with_users,
+)
 from kvsim.whatif.scenario_tables import Table, with_value
 
 # What decides more than the size of the pool: the engine's rules, and how many adapters it serves.
@@ -40,6 +48,11 @@ class Question(NamedTuple):
     put: Callable[[Table, float], Table]
     bounds: Callable[[Table, Path, float], Bounds]
     possible: Callable[[Table, Path], bool]
+
+
+def load_question(table: Table) -> Question:
+    """What the load of these tables is counted in: users where they wait for answers."""
+    return QUESTIONS["rate" if users_key(table) is None else "num_users"]
 
 
 def question_named(name: str) -> Question:
@@ -69,6 +82,12 @@ def own_rate(table: Table, folder: Path) -> float:
     ]
     span_s = (max(arrivals) - min(arrivals)) / PS_PER_S
     return len(arrivals) / span_s if span_s else 1.0
+
+
+def _users_bounds(table: Table, folder: Path, tolerance: float) -> Bounds:
+    stream = Simulation(Scenario.from_table(table, folder)).stream
+    most = float(most_users(table, len(stream.requests)))
+    return Bounds(float(users_of(table)), 1.0, most, True, True, tolerance)
 
 
 def _with_pool(table: Table, tokens: float) -> Table:
@@ -113,6 +132,13 @@ def prepared(table: Table, folder: Path) -> Simulation:
 
 QUESTIONS = {
     "rate": Question("rate", "", with_rate, _rate_bounds, lambda table, folder: True),
+    "num_users": Question(
+        "num_users",
+        "users",
+        lambda table, users: with_users(table, int(users)),
+        _users_bounds,
+        lambda table, folder: True,
+    ),
     "pool": Question("pool", "tokens", _with_pool, _pool_bounds, lambda table, folder: True),
     "max_model_len": Question(
         "max_model_len", "tokens", _with_length, _length_bounds, longest_fits

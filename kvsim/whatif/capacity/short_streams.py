@@ -17,8 +17,7 @@ from kvsim.report.numbers import count
 from kvsim.request import Stream
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.whatif.capacity.fleet_size import MOST_REQUESTS, SIZES
-from kvsim.whatif.capacity.load import with_rate
+from kvsim.whatif.capacity.load import MOST_REQUESTS, SIZES, with_rate
 from kvsim.whatif.runner import Row
 from kvsim.whatif.scenario_tables import Table
 

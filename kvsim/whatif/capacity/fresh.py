@@ -1,0 +1,59 @@
+"""The load that fresh seeds keep.
+
+The middle of a few edges is a load that about half of all other seeds break. Where each of n seeds
+that no search has seen keeps a load, nine of ten of all seeds keep it with a confidence of
+1 - 0.9**n: the distribution-free tolerance limit of Wilks (1941), the least of n thresholds.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+SHARE = 0.9  # of all seeds
+CONFIDENCE = 0.9
+NUM_FRESH = math.ceil(math.log(1 - CONFIDENCE) / math.log(SHARE))  # 22
+STEP = 0.95  # from a load that a seed breaks to the next one tried
+MOST_STEPS = 80  # to a sixtieth of the first
+DIGITS = 3  # what is tried is what is printed
+
+Keeps = Callable[[float, Sequence[int]], list[bool]]
+
+
+class FreshLoad(NamedTuple):
+    """The largest load tried that all of these seeds keep; None where none was found. num_seeds:
+    they are none of the search. random: whether seeds change the requests at all; where they do
+    not, other requests were not tried.
+    """
+
+    value: float | None
+    num_seeds: int
+    random: bool = True
+
+
+def fresh_load(start: float, seeds: Sequence[int], keeps: Keeps, *, whole: bool) -> FreshLoad:
+    """Step down from `start` until every seed keeps the load. keeps: by a load and some seeds, for
+    each of them whether it does. Seeds that broke the load above are tried first at the next one.
+    """
+    value, asked = _rounded(start, whole=whole), tuple(seeds)
+    for _ in range(MOST_STEPS):
+        if value <= 0:
+            break
+        broke = [seed for seed, kept in zip(asked, keeps(value, asked), strict=True) if not kept]
+        if not broke and len(asked) == len(seeds):
+            return FreshLoad(value, len(seeds))
+        if broke:
+            value, asked = _rounded(value * STEP, whole=whole, below=value), tuple(broke)
+        else:
+            asked = tuple(seeds)
+    return FreshLoad(None, len(seeds))
+
+
+def _rounded(value: float, *, whole: bool, below: float = math.inf) -> float:
+    """Rounded down, to whole numbers or to DIGITS figures, and less than `below`."""
+    if whole:
+        return float(min(math.floor(value), below - 1))
+    if value <= 0:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(value)) - DIGITS + 1)
+    steps = math.floor(value / unit + 1e-9)
+    return float(f"{steps * unit:.{DIGITS}g}")
