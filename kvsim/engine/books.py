@@ -101,8 +101,10 @@ class Books:
         self._book(plan, start_ps, steps, step_ps, 0, course)
 
     def _before_return(self, usage: Usage, ahead: Plan) -> Usage:
-        """The ledger with the slots of a step of `ahead` counted as reserved, at most the used
-        ones: a slot that several sequences share is computed by each of them.
+        """The ledger with the slots of the scheduled step `ahead` counted as reserved, at most the
+        used ones.
+
+        A slot that several sequences share is computed by each of them.
         """
         used, reserved, *others = usage
         ahead_bytes = min(ahead.new_slots * self._scheduler.allocator.token_bytes, used)
@@ -162,7 +164,7 @@ class Pauses:
     The gap before that token is longer than a step.
 
     A step may pass over some members of the decode batch, or all of them. All of them are kept as
-    one count and one time. Sequences that join the batch later and are passed over too are kept one
+    one count and one time. Sequences that join the batch later and are skipped too are stored one
     by one.
     """
 

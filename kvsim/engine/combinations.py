@@ -49,8 +49,9 @@ def verifier_of(
     allocator: AllocatorOptions,
     max_model_len: int,
 ) -> Verifier | None:
-    """What verifies the drafts; None without drafts. InputError for drafts that their method or the
-    allocator does not have.
+    """The part that verifies the drafts; None without drafts.
+
+    InputError for drafts that their method or the allocator does not have.
     """
     if speculation is None or acceptance is None:
         return None

@@ -1,8 +1,8 @@
-"""The engine with a KV connector: copies beside the steps, on the same clock.
+"""The engine with a KV connector: copies run concurrently with the steps, on the same clock.
 
 One thread of the engine schedules, launches, and processes outputs (vllm/v1/engine/core.py, 0.33).
 It is held up where a step waits for copies. An iteration without tokens polls the copies too; while
-something is under way the engine goes on, one poll every `idle_ps`.
+a copy is in flight the engine goes on, one poll every `idle_ps`.
 """
 
 from collections.abc import Generator
@@ -29,7 +29,7 @@ LOAD_FAILED = "its KV could not be loaded (kv_load_failure_policy = fail)"
 class ConnectedEngine(Engine):
     """An engine with a KV connector.
 
-    idles: the iteration under way has nothing to compute, and sleeps at its end.
+    idles: the current iteration has nothing to compute, and sleeps at its end.
     """
 
     def __init__(self, env: EngineClock, parts: EngineParts) -> None:
@@ -97,7 +97,7 @@ class ConnectedEngine(Engine):
 
     def _poll(self, plan: Plan) -> Generator[simpy.Event, None, None]:
         """Process the output of the oldest step in flight, where it or the newest is empty; sleep
-        behind an empty one.
+        after an empty one.
         """
         self._in_flight.append(plan)
         oldest = self._in_flight.popleft()
@@ -125,8 +125,9 @@ class ConnectedEngine(Engine):
             self._finished(last, self.now_ps)
 
     def _nap(self) -> Generator[simpy.Event, None, None]:
-        """Sleep up to the next poll that may find something, or that a message or an arrival comes
-        before; polls without a result are left out, unless there is an observer.
+        """Sleep until the next poll that may find something, or until a message or an arrival.
+
+        Polls without a result are left out, unless there is an observer.
         """
         self._poll_due()
         now, connector = self.now_ps, self._connector

@@ -1,4 +1,4 @@
-"""What moved over a link, and when."""
+"""Log of the copies over a link, with their times."""
 
 from array import array
 
@@ -15,7 +15,7 @@ class CopyLog:
     def add(
         self, asked_ps: int, start_ps: int, end_ps: int, num_bytes: int, *, piece: bool = False
     ) -> None:
-        """One more copy, or one more piece of the last copy, right behind the piece before it."""
+        """Add a copy, or another piece of the last copy, directly after the piece before it."""
         if piece:
             self.end_ps[-1] = end_ps
             self.num_bytes[-1] += num_bytes

@@ -114,8 +114,8 @@ class MemberHeap:
     """Members by `-base`, or, with by_end, by the clock at which they have their final slots.
 
     The base of a sequence that rests while others step falls, so its number grows. An entry may
-    therefore be too small for its sequence. It is brought up to date when it is the first one, so
-    a sequence that leaves and rejoins at every token costs no entry a token.
+    therefore be too small for its sequence. It is updated when it reaches the head, so a sequence
+    that leaves and rejoins at every token costs no entry a token.
     """
 
     def __init__(self, *, by_end: bool) -> None:
@@ -125,7 +125,7 @@ class MemberHeap:
         self._first: Sequence | None = None  # as last found, until members change
 
     def join(self, seq: Sequence) -> None:
-        """`seq`, whose base is set, is a member."""
+        """Add `seq`, after its base is set."""
         self._first = None
         number = self._number(seq)
         entered = self._entered.get(seq)

@@ -1,9 +1,9 @@
 """The engine: plan, wait, commit, as a simpy process.
 
 Under asynchronous scheduling (`depth` 2) a step is scheduled while the one before it computes, so
-the engine waits for the older of two plans. Over the stages of a pipeline as many plans are in
-flight as there are stages, one more under asynchronous scheduling, and the engine waits for the
-oldest. Everything else is the same.
+the engine waits for the older of two plans. With pipeline parallelism one plan per stage is in
+flight, one more under asynchronous scheduling, and the engine waits for the oldest. Everything else
+is the same.
 """
 
 from collections import deque
@@ -88,7 +88,7 @@ class Engine:
             self._wake.succeed()
 
     def tier_totals(self) -> "RunTotals | None":
-        """Totals so far of the tiers behind the device; None without tiers."""
+        """Totals so far of the tiers after the device; None without tiers."""
         return None
 
     def stop(self) -> None:
@@ -127,7 +127,7 @@ class Engine:
         return not plan.empty
 
     def _settle(self) -> Generator[simpy.Event, None, None]:
-        """Behind a router: process all other events of this instant before the next plan."""
+        """If there is a router: process all other events of this instant before the next plan."""
         if self.env.peek() == self.env.now:
             yield moment(self.env, 0, PLANS)
 
@@ -227,9 +227,11 @@ class Engine:
         self._finished(done, now)
 
     def _repeat(self, plan: Plan, steps: int) -> None:
-        """`plan` computed `steps` times. Memory changes as each step is scheduled: before the
-        previous step returns with two steps in flight, after that with one, where the first of
-        `steps` is scheduled already. Steps that verify drafts are taken one by one.
+        """`plan` computed `steps` times.
+
+        Memory changes as each step is scheduled. With two steps in flight that is before the
+        previous step returns, with one after it; the first of `steps` is scheduled already. Steps
+        that verify drafts are taken one by one.
         """
         scheduler, books, overlaps = self.scheduler, self._books, self._behind > 0
         at_once = 1 if plan.ends_ps else steps

@@ -1,4 +1,6 @@
-"""The engine with SGLang's hierarchical cache: copies beside the steps, on the same clock."""
+"""The engine with SGLang's hierarchical cache: copies run concurrently with the steps, on the same
+clock.
+"""
 
 from collections.abc import Generator
 

@@ -1,4 +1,4 @@
-"""Which engine a replica has, of those without a hierarchical cache."""
+"""Choice of the engine class of a replica without a hierarchical cache."""
 
 from kvsim.engine.clock import EngineClock
 from kvsim.engine.engine import Engine

@@ -19,7 +19,10 @@ class Link:
         self._free_ps = 0
 
     def copy_ps(self, at_ps: int, num_bytes: int) -> int:
-        """How long a copy asked for at `at_ps` takes, its turn awaited. It takes its turn."""
+        """Duration in ps of a copy asked for at `at_ps`, including the wait in the queue.
+
+        The copy is queued.
+        """
         begin_ps = max(at_ps, self._free_ps)
         copying_ps = ceil_div(num_bytes * PS_PER_S, self._bytes_per_s)
         self._free_ps = begin_ps + self._latency_ps + copying_ps

@@ -24,9 +24,8 @@ class EngineParts(NamedTuple):
     scheduler: the scheduler with its allocator. step_time: the step-time model. host_link: the link
     for swapped or loaded content. depth: steps in flight. max_steps: most steps of one plan; 1
     gives the step-by-step run. on_left, refuse: see `Intake`. routed: the engine is one of several
-    behind a router. report_interval_ps: interval in ps at which the router reads the engine's
-    reports, also the longest run of steps. waves: waves of engines that step together; None: it
-    steps alone.
+    of a router. report_interval_ps: interval in ps at which the router reads the engine's reports,
+    also the longest run of steps. waves: waves of engines that step together; None: it steps alone.
     """
 
     scheduler: Scheduler

@@ -82,7 +82,7 @@ class HostCopy(NamedTuple):
 class PausedBatch:
     """Members of the decode batch that paused together.
 
-    since_ps: time of their last token. num: number of them. apart: other members of the batch.
+    since_ps: time of their last token. num: number of them. apart: the other members of the batch.
     """
 
     since_ps: int
@@ -93,31 +93,25 @@ class PausedBatch:
 class Plan:
     """The work of one step. With `steps` > 1 the step repeats that often and only decodes.
 
-    num_decode: members of the decode batch that take a token; context_tokens: slots that these
-    attend to in the first step; decode_slots: slots that these fill in the last step.
-    num_drafts: draft tokens of these members.
-    num_verifying: chunks of decoding sequences with drafts, each with one output token or more.
-    passed_over: members that take no token because the token budget ran out; num_paused: number of
-    members if all of them are passed over.
-    late: sequences that get a token after a pause, and the time of the token before the pause;
-    late_batch: those that paused together; num_late: number of both in the decode batch.
-    failed: sequences that ended with an error before this plan, and the error.
-    left: finished sequences that returned their memory before this plan.
-    rejoined: preempted sequences that decode again without a chunk, as their content came back from
-    host memory.
-    held_ps: time for which the scheduler waited for copies before it could launch the step;
-    held_booked: this part of the first stall is booked already.
+    num_decode: members of the decode batch that take a token. context_tokens: slots that these
+    attend to in the first step. decode_slots: slots that these fill in the last step. num_drafts:
+    draft tokens of these members. num_verifying: chunks of decoding sequences with drafts, each
+    with one output token or more. passed_over: members that take no token because the token budget
+    ran out; num_paused: number of members if all of them are skipped. late: sequences that get a
+    token after a pause, with the time of the token before the pause. late_batch: those that paused
+    together. num_late: number of both in the decode batch. failed: sequences that ended with an
+    error before this plan, and the error. left: finished sequences that returned their memory
+    before this plan. rejoined: preempted sequences that decode again without a chunk, as their
+    content came back from host memory. held_ps: time for which the scheduler waited for copies
+    before it could launch the step; held_booked: this part of the first stall is booked already.
     lost: preempted sequences, each with a token in flight that is discarded, and the time of the
-    token before.
-    copies: copies over the host link, which the engine turns into stalls.
-    stalls: (ps, ledger) of copies that must end before the step can start.
-    first_ps, growth_ps: duration of the first step, and how much longer each step is than the one
-    before; valid for affine_steps steps. ends_ps: instead of both, the end of each step, from the
-    start of the first.
-    outside: the step time is extrapolated beyond the measured range.
-    finishing: sequences that get their last token in the last step.
-    outputs: tokens that each sequence puts out, where steps in flight are followed.
-    abandoned: sequences that got a token and lost their memory before it returned.
+    token before. copies: copies over the host link, which the engine turns into stalls. stalls:
+    (ps, ledger) of copies that must end before the step can start. first_ps, growth_ps: duration of
+    the first step, and how much longer each step is than the one before; valid for affine_steps
+    steps. ends_ps: instead of both, the end of each step, from the start of the first. outside: the
+    step time is extrapolated beyond the measured range. finishing: sequences that get their last
+    token in the last step. outputs: tokens that each sequence puts out, where steps in flight are
+    followed. abandoned: sequences that got a token and lost their memory before it returned.
     """
 
     def __init__(self) -> None:
@@ -161,8 +155,9 @@ class Plan:
 
     @property
     def continues(self) -> bool:
-        """Whether a sequence may go on from a token of this step: all but those that end as
-        soon as their tokens are computed, and those that are abandoned.
+        """Whether a sequence may decode on from a token of this step.
+
+        False for sequences that end as soon as their tokens are computed, and for abandoned ones.
         """
         tokens = self.num_decode + sum(self._goes_on(chunk) for chunk in self.chunks)
         return tokens > self.abandoned

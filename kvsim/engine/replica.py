@@ -44,19 +44,17 @@ if TYPE_CHECKING:
 class ReplicaSpec:
     """The parts of a replica, without its requests and step times.
 
-    capacity_bytes: size of the pool. layout: bytes per token of each layer group.
-    max_model_len: in tokens. copy_bytes_per_s: bandwidth of copies within the device;
-    host_bytes_per_s: bandwidth of the link to host memory.
-    max_steps: most steps simulated at once; 1 gives the step-by-step run.
+    capacity_bytes: size of the pool. layout: bytes per token of each layer group. max_model_len: in
+    tokens. copy_bytes_per_s: bandwidth of copies within the device; host_bytes_per_s: bandwidth of
+    the link to host memory. max_steps: most steps simulated at once; 1 gives the step-by-step run.
     speculation: method of speculative decoding, None without it; acceptance: how many drafts are
-    accepted. unwatched, states, window_tokens, pool_tokens, plan: see `MemorySpec`.
-    connector: makes the KV connector of the engine; None without one. copies_hold_blocks: copies of
-    the connector keep blocks from being freed. loads_special: it serves images, adapters.
-    copies_on_stages: it copies on each stage of a pipeline.
-    shared: tiers that replicas on one clock have in common; None: the replica is alone.
-    hicache: tiers behind the device under SGLang's scheduler; None: those of the allocator's
-    options. asks_blocks: the connector asks for block ids.
-    stages: of the pipeline; as many steps are then in flight, and one more if scheduling is
+    accepted. unwatched, states, window_tokens, pool_tokens, plan: see `MemorySpec`. connector:
+    makes the KV connector of the engine; None without one. copies_hold_blocks: copies of the
+    connector keep blocks from being freed. loads_special: it serves images, adapters.
+    copies_on_stages: it copies on each stage of a pipeline. shared: tiers that replicas on one
+    clock have in common; None: the replica is alone. hicache: tiers after the device under SGLang's
+    scheduler; None: those of the allocator's options. asks_blocks: the connector asks for block
+    ids. stages: of the pipeline; as many steps are then in flight, and one more if scheduling is
     asynchronous.
     """
 
@@ -180,7 +178,7 @@ class RunningReplica:
 
     @property
     def tiers(self) -> "RunTotals | None":
-        """Totals of the tiers behind the device; None without tiers."""
+        """Totals of the tiers after the device; None without tiers."""
         return self.engine.tier_totals()
 
     def check_empty(self) -> None:
@@ -234,7 +232,7 @@ def assemble(
 
 
 def clock(stream: Stream, progress: Left | None = None) -> tuple[EngineClock, Arrivals]:
-    """The clock of several engines behind a router, and the future arrivals."""
+    """The clock of several engines of one router, and the future arrivals."""
     env = EngineClock()
     return env, Arrivals(env, stream, progress, routed=True)
 

@@ -11,9 +11,9 @@ from kvsim.plumbing.units import ceil_div
 class RunEnd(simpy.Event):
     """The end of a run of steps; moments.py has the order of events at one time.
 
-    A run of `steps` steps, decided at now_ps, begins at begin_ps and ends at end_ps, after all of
-    them but `behind`, or, once it is cut, with its current step. The event of a cut run occurs
-    twice; the second one has no waiters.
+    A run of `steps` steps, decided at now_ps, begins at begin_ps. It ends at end_ps, after all but
+    its last `behind` steps, or, once it is cut, with its current step. The event of a cut run
+    occurs twice; the second one has no waiters.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 `step_with_batch_queue`, v1/executor/multiproc_executor.py, v1/worker/gpu/model_runner.py).
 
 Each stage has a worker with a thread of its own, which launches steps one after the other. A step
-that waits for copies there holds up that thread and the stages behind it, and not the engine. The
+that waits for copies there holds up that thread and the later stages, but not the engine. The
 output of a step has the reports of all stages.
 """
 

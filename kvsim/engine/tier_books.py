@@ -10,7 +10,7 @@ from kvsim.step_time.form import StepTime
 class TierBooks:
     """The books of one engine, which writes them into its recorder.
 
-    storage_hit_tokens: of first admissions, read from the tier behind host memory. recompute_ps: of
+    storage_hit_tokens: of first admissions, read from the tier after host memory. recompute_ps: of
     all sequences (`kvsim.results.tier_hits`).
     """
 

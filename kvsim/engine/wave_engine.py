@@ -28,7 +28,7 @@ class WaveEngine(Engine):
         yield from ()  # the waves drive it
 
     def cut(self) -> None:
-        """Start a wave, if none is under way."""
+        """Start a DP wave, if none is in progress."""
         self._waves.rouse()
 
     @property

@@ -1,9 +1,9 @@
 """Engines that step together: ranks of data-parallel attention before shared experts.
 
 vLLM 0.33 (v1/engine/core.py, DPEngineCoreProc): every step of a wave takes as long as that of the
-slowest rank, and a rank without work runs a dummy step beside it. Ranks agree on whether anyone has
-work in the first step of a wave and then every sync_steps steps; a wave ends where no rank
-has. The next request starts a wave of all ranks.
+slowest rank. A rank without work runs a dummy step. Ranks agree on whether any has work in the
+first step of a wave and then every sync_steps steps. A wave ends when no rank has any. The next
+request starts a wave of all ranks.
 """
 
 from collections.abc import Generator
@@ -28,7 +28,7 @@ class WaveMember(Protocol):
         ...
 
     def planned(self) -> Plan | None:
-        """Its part of the next step; None: a dummy step."""
+        """The rank's part of the next step; None: a dummy step."""
         ...
 
     def open_books(self) -> None:

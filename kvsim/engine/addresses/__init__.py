@@ -1,1 +1,3 @@
-"""Where every sequence lies in the pool, and when: observers that write it down for the page."""
+"""Addresses of every sequence in the pool over time: observers that record them for the report
+page.
+"""

@@ -98,7 +98,7 @@ class BlockRecorder:
         self._now_ps = now_ps
 
     def _begin(self, blocks: Blocks, times: Times) -> None:
-        """These blocks have an owner from `times` on."""
+        """Record that these blocks have an owner from `times` on."""
         kept = self._kind[blocks] == KEPT
         if kept.any():
             self._stay(blocks[kept], times if isinstance(times, int) else times[kept], KEPT)
@@ -199,7 +199,7 @@ class BlockRecorder:
 
 
 def _blocks_of(parts: Iterable[Row[int]]) -> Blocks:
-    """These blocks in one array: numpy takes an array over far sooner than a list."""
+    """Concatenate the rows into one array; numpy converts an array much faster than a list."""
     blocks = array("q")
     for some in parts:
         blocks.extend(some)

@@ -1,5 +1,6 @@
-"""Where cells lie: which sequence holds each, or held it last, buffer after buffer; the cells of
-window layers lie behind those of the others.
+"""Cell addresses: which sequence holds each cell, or held it last, buffer after buffer.
+
+Cells of window layers are numbered after those of the other layers.
 
 A sample looks at the cells that were touched since the last one, and at those of sequences that
 began or ended meanwhile. What ended is booked at once, as arrays.
@@ -103,7 +104,9 @@ class CellRecorder:
         self, field: CellField, at: list[int], start: int, cells: list[int], stays: list[int]
     ) -> None:
         """Append these cells of a buffer, counted from the first of all buffers, and the stay of
-        each now. Of those who share one, the last that runs has it, and else the first.
+        each now.
+
+        Of sequences that share a cell, the running one that comes last owns it, else the first.
         """
         owners, running = field.owners, self._running
         ranks = {number: rank for rank, number in enumerate(field.held)}

@@ -17,8 +17,10 @@ class FreePages:
             self._put(0, 0, num)
 
     def take(self, num: int, after: int) -> list[tuple[int, int]]:
-        """`num` pages as runs (first page, number): the pages from `after` on where they are free,
-        else pages in the middle of the widest gap, so that both neighbours can grow.
+        """Take `num` pages as runs (first page, number).
+
+        They are the pages from `after` on where these are free, else those in the middle of the
+        widest gap, where both neighbours can grow.
         """
         taken = []
         self.num -= num

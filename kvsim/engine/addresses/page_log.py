@@ -1,6 +1,6 @@
 """Page numbers for a radix allocator, which only counts pages.
 
-All free pages are equal, so a sequence's next page is the one behind its last if that is free.
+All free pages are equal, so a sequence's next page is the one after its last if that is free.
 Content keeps its page: first as a sequence's own, then as the tree's, held or cached.
 """
 
@@ -134,7 +134,7 @@ class PageRecorder:
             counts[seq] = counts.get(seq, 0) + (more if more > 0 or not what_is_free else 0)
 
     def _taken(self, num: int, runs: "Runs", since_ps: int) -> "Runs":
-        """`num` pages behind these."""
+        """Take `num` pages, if possible right after those of `runs`."""
         after = runs[-1].first + runs[-1].num if runs else -1
         return [PageRun(first, some, since_ps) for first, some in self._free.take(num, after)]
 
@@ -227,7 +227,7 @@ class _Drawn:
         self.rows: array[int] | None = None
 
     def runs(self) -> Runs:
-        """Its pages, with the start of their intervals."""
+        """Runs of the drawn pages, with the start of their intervals."""
         if self.since_ps < 0:
             return self._runs
         return [PageRun(first, num, self.since_ps) for first, num, _ in self._runs]

@@ -1,4 +1,4 @@
-"""KV from outside of the device, under the scheduler of vLLM: the promise, and who keeps it."""
+"""KV connectors of vLLM's scheduler: the interface, and its implementations."""
 
 from typing import TYPE_CHECKING
 

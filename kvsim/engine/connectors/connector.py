@@ -1,30 +1,29 @@
-"""What a KV connector promises vLLM's scheduler and its engine.
+"""The interface between a KV connector and vLLM's scheduler and engine.
 
-A connector brings KV that lies elsewhere (host memory, a disk, another engine) into blocks of the
-device, and takes KV out of them. It has two halves, as vLLM's KVConnectorBase_V1 (0.33.0,
+A connector loads KV from outside the device (host memory, a disk, another engine) into blocks of
+the device, and stores KV of blocks there. It has two halves, as vLLM's KVConnectorBase_V1 (0.33.0,
 distributed/kv_transfer/kv_connector/v1/base.py). The scheduler asks one half in each schedule():
 
-    matched(seq, device_tokens)      which tokens behind those found on the device lie elsewhere
-    allocated(seq, ...)              the blocks for these tokens are taken
+    matched(seq, device_tokens)      the tokens after those cached on the device that can be loaded
+    allocated(seq, ...)              the blocks for these tokens are allocated
     scheduled(step)                  the step is decided: copies are made for it
-    finished(seq)                    a sequence is done; True: its blocks stay taken for now
+    finished(seq)                    a sequence is done; True: its blocks are held for transfer
 
-The engine moves the other half, the worker, in each step:
+The engine drives the other half, the worker, in each step:
 
-    launch(now_ps, compute_ps)       copies begin that belong before the step; returns when the
-                                     step may be launched
-    launched(now_ps, end_ps)         the step computes until end_ps: copies begin that go behind it
+    launch(now_ps, compute_ps)       submits copies that precede the step; returns when the step
+                                     may be launched
+    launched(now_ps, end_ps)         the step computes until end_ps: submits copies that follow it
     poll(now_ps)                     which copies have ended by now_ps
     returned(report, now_ps)         the scheduler half learns of them, with the output of the step
 
-What holds while a sequence loads: its blocks are taken and belong to it; they are not in the prefix
-cache of the device; it is neither waiting for its turn nor running, and cannot be preempted. After
-the report of its load it waits in a second queue, which is looked at before the first. A load that
-failed gives all blocks back; `recomputes_failed` says whether the sequence is looked up again or
-ends with an error.
+While a sequence loads, its blocks are allocated to it and are not in the device's prefix cache. It
+is neither waiting nor running, and cannot be preempted. After the report of its load it waits in a
+second queue, which is looked at before the first. After a failed load all blocks are freed;
+`recomputes_failed` says whether the sequence is looked up again or ends with an error.
 
-Reports travel with the output of the step in which they were polled: a busy engine learns of a copy
-that ends while step k computes with the output of step k + 1.
+Reports travel with the output of the step in which they were polled. If a copy ends while step k
+computes, a busy engine learns of it with the output of step k + 1.
 """
 
 from abc import ABC, abstractmethod
@@ -39,7 +38,7 @@ from kvsim.sequence import Sequence
 
 
 class RemoteMatch(NamedTuple):
-    """Tokens of a sequence that lie elsewhere, behind those found on the device.
+    """Tokens of a sequence that the connector can load, after those cached on the device.
 
     waits: the sequence waits for its load (WAITING_FOR_REMOTE_KVS); else it is admitted at once,
     and the step waits for the load. Without tokens there is nothing to load.
@@ -55,10 +54,10 @@ NO_MATCH = RemoteMatch()
 class Report(NamedTuple):
     """Copies that have ended, as one poll found them.
 
-    loaded: sequences whose blocks have their content. failed: those whose load failed. sent:
-    finished sequences whose blocks the connector kept and needs no more. jobs: further copies, as
-    the connector numbers them. parts: the reports of several connectors that it is put together
-    from, in their order.
+    loaded: sequences with a load that succeeded. failed: sequences with a load that failed. sent:
+    finished sequences with blocks that the connector held for transfer and needs no more. jobs:
+    further copies, as the connector numbers them. parts: the reports of several connectors that it
+    is put together from, in their order.
     """
 
     loaded: tuple[Sequence, ...] = ()
@@ -75,8 +74,8 @@ class Decided(NamedTuple):
     """A step as `scheduled` sees it.
 
     plan: its chunks, admissions and preemptions. running: all running sequences, in vLLM's order.
-    stepping: those of them that compute in this step, in that order. loading: sequences whose load
-    starts in this step. admitted: those admitted in it.
+    stepping: those of them that compute in this step, in that order. loading: sequences with a load
+    that starts in this step. admitted: those admitted in it.
     """
 
     plan: Plan
@@ -87,7 +86,7 @@ class Decided(NamedTuple):
 
 
 class DeviceBlocks(Protocol):
-    """What a connector may ask about the device: the scheduler answers."""
+    """Questions about the device that a connector may ask; the scheduler answers them."""
 
     def blocks_of(self, seq: Sequence) -> list[list[int]]:
         """Block ids of a sequence by layer group, from position `skipped` on; ids from 1 on."""
@@ -120,7 +119,7 @@ class DeviceBlocks(Protocol):
         ...
 
     def known_tokens(self, seq: Sequence) -> int:
-        """Tokens of a sequence whose ids have returned: prompt and output."""
+        """Number of tokens of a sequence that the scheduler has: prompt and returned output."""
         ...
 
     def returned_tokens(self, seq: Sequence) -> int:
@@ -149,14 +148,14 @@ class DeviceBlocks(Protocol):
 class Connector(ABC):
     """One connector of one engine. device: what `attach` gave, before anything runs.
 
-    connects: there is one; not so NO_CONNECTOR.
-    loads: KV comes to this engine: with two steps in flight blocks that one of them may write are
-    not freed. recomputes_failed: a sequence whose load failed is computed (kv_load_failure_policy
-    "recompute"); else it ends with an error ("fail"). journal: written for whoever compares rows of
-    a recording; None: nobody does. idle_ps: how long the engine sleeps after an iteration without
-    tokens while copies are under way. poll_ps: between the launch of a step and its poll, during
-    which the engine is busy. circles: without requests its copies would go on for ever. hears:
-    messages of other engines come to it, also while a launch waits for copies.
+    connects: there is one; not so NO_CONNECTOR. loads: KV comes to this engine: with two steps in
+    flight blocks that one of them may write are not freed. recomputes_failed: a sequence is
+    recomputed after a failed load (kv_load_failure_policy "recompute"); else it ends with an error
+    ("fail"). journal: receives events to compare with a recording; None: they are not recorded.
+    idle_ps: how long the engine sleeps after an iteration without tokens while copies are in
+    flight. poll_ps: between the launch of a step and its poll, during which the engine is busy.
+    circles: without requests its copies would go on for ever. hears: messages of other engines come
+    to it, also while a launch waits for copies.
     """
 
     connects: bool = True
@@ -185,8 +184,10 @@ class Connector(ABC):
     # --- the scheduler half ---------------------------------------------------------------------
 
     def take_storage_tokens(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> int:
-        """Of a match whose blocks were allocated, the tokens that were read for this sequence from
-        behind host memory. They are forgotten by the call.
+        """Tokens of a match with allocated blocks that were read for this sequence from the tier
+        after host memory.
+
+        They are forgotten by the call.
         """
         return 0
 
@@ -196,8 +197,10 @@ class Connector(ABC):
 
     @abstractmethod
     def matched(self, seq: Sequence, device_tokens: int) -> RemoteMatch | None:
-        """What lies elsewhere behind the first `device_tokens` tokens of a waiting sequence; None:
-        not known yet, so that the sequence is passed over in this step and asked for again.
+        """Match the tokens after the first `device_tokens` of a waiting sequence outside the
+        device.
+
+        None: the lookup is pending, so the sequence is skipped in this step and asked for again.
         """
 
     @abstractmethod
@@ -227,7 +230,7 @@ class Connector(ABC):
         return 0
 
     def totals(self) -> tuple[TierTotals, ...]:
-        """What its tiers did so far, the nearest first."""
+        """Totals of the connector's tiers so far, the nearest first."""
         return ()
 
     def close(self, now_ps: int) -> None:
@@ -259,13 +262,13 @@ class Connector(ABC):
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """Whether the engine goes on stepping for the connector alone: copies are under way, or a
-        finished sequence is yet to be looked at.
+        """Whether the engine keeps stepping for the connector alone: copies are in flight, or a
+        finished sequence has not been processed.
         """
 
 
 class NoConnector(Connector):
-    """Nothing lies elsewhere."""
+    """No connector: every lookup misses, and nothing is stored."""
 
     connects = False
     loads = False

@@ -1,4 +1,4 @@
-"""What a connector did in a step, for whoever compares it with a recording."""
+"""Journal of a connector's actions in each step, to compare with a recording."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A lane of a link: copies in one direction, one after the other, in order of submission."""
+"""One direction of a link: copies one after the other, in order of submission."""
 
 from collections import deque
 from typing import NamedTuple
@@ -37,13 +37,16 @@ class Lane:
         return len(self._copies)
 
     def duration_ps(self, num_bytes: int) -> int:
-        """How long a copy of so many bytes moves."""
+        """Duration in ps of a copy of `num_bytes`, without queueing."""
         tick_ps = self._tick_ps
         ticks = ceil_div(num_bytes * PS_PER_S, self._bytes_per_s * tick_ps)
         return self._latency_ps + ticks * tick_ps
 
     def submit(self, job: int, num_bytes: int, at_ps: int, *, piece: bool = False) -> LaneCopy:
-        """A copy that may start at at_ps; it takes its turn. piece: of the last copy."""
+        """Queue a copy that may start at at_ps, after those submitted before it.
+
+        piece: of the last copy.
+        """
         start_ps = max(at_ps, self._free_ps) if self._queued else at_ps
         duration_ps = self.duration_ps(num_bytes)
         copy = LaneCopy(job, start_ps, start_ps + duration_ps)

@@ -1,9 +1,9 @@
 """Several connectors of one engine (vLLM 0.33.0, kv_transfer/kv_connector/v1/multi_connector.py).
 
 A lookup asks them in order. The first that has tokens loads them, and the others hear that nothing
-is to be loaded for them. One that does not know yet puts the sequence off, and those behind it are
-not asked. All of them store. The blocks of a finished sequence stay until every connector that
-keeps them has named the sequence.
+is to be loaded for them. If the lookup of one is pending, the sequence is skipped, and the later
+connectors are not asked. All of them store. The blocks of a finished sequence stay until every
+connector that keeps them has named the sequence.
 """
 
 from collections import Counter
@@ -24,8 +24,9 @@ from kvsim.sequence import Sequence
 
 
 class MultiConnector(Connector):
-    """connectors: in the order in which they are asked, polled alike. loads: as in `Connector`, of
-    the role that they have together.
+    """connectors: in the order in which they are asked; all are polled.
+
+    loads: as in `Connector`, of the role that they have together.
     """
 
     def __init__(self, connectors: tuple[Connector, ...], *, loads: bool) -> None:
@@ -138,7 +139,9 @@ class MultiConnector(Connector):
         return False
 
     def quiet_until(self, now_ps: int) -> int:
-        """Those that are not busy find nothing before another changes something, or an arrival."""
+        """The idle connectors find nothing until another one changes something, or a request
+        arrives.
+        """
         busy = [each for each in self._connectors if each.busy]
         return min(each.quiet_until(now_ps) for each in busy or self._connectors)
 

@@ -1,4 +1,4 @@
-"""What replicas on one clock have in common behind their devices."""
+"""Tiers that replicas on one clock share."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ class Shared:
     def part(self, where: str, kind: str, make: Callable[[], T]) -> T:
         """The part that the option at `where` asks for; `make` makes it where there is none yet.
 
-        kind: what must be equal for all who share it; InputError where it is not.
+        kind: must be equal for all replicas that share the part; InputError where it differs.
         """
         first, found = self._parts.setdefault(where, (kind, None))
         if kind != first:

@@ -1,4 +1,4 @@
-"""What `[[tier]]` tables of a scenario have in common: memory behind the device, nearest first."""
+"""The `[[tier]]` tables of a scenario: tiers after the device, nearest first."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,7 +29,7 @@ class StageSite(NamedTuple):
 
 
 class TierSite(NamedTuple):
-    """The engine that tiers stand behind.
+    """Facts of the engine that tiers are built for.
 
     groups: of layers, each with a chunk of one block. block_bytes: of a block of the device, all
     its layers together. Both are those of the first stage of a pipeline. ranks: tensor-parallel
@@ -59,11 +59,11 @@ class ConnectorPlan(NamedTuple):
 
 
 class TierOptions(Options):
-    """Options of one kind of tier; its fields are the keys beside `kind` in `[[tier]]`."""
+    """Options of one kind of tier; its fields are the keys of `[[tier]]` other than `kind`."""
 
     def connector(self, site: TierSite, behind: Sequence["TierOptions"]) -> ConnectorPlan:
-        """The connector of an engine whose first tier this is, with others behind it; InputError
-        where an engine has no such chain.
+        """The connector of an engine with this as first tier and `behind` as the next ones;
+        InputError where an engine has no such chain.
         """
         raise InputError(
             "this tier must be behind another one",
@@ -78,7 +78,7 @@ class TierOptions(Options):
 
     @property
     def beside_transfers(self) -> bool:
-        """Whether prefill replicas, whose prompts decode replicas read, have it too."""
+        """Whether prefill replicas may have this tier and send KV to decode replicas too."""
         return False
 
     @property
@@ -94,8 +94,8 @@ class TierOptions(Options):
     def behind_host(
         self, chunk_bytes: int, chunk_tokens: tuple[int, ...], shared: "Shared"
     ) -> "Disk":
-        """A tier of such chunks behind host memory, of so many tokens in each group of layers;
-        InputError where none stands there.
+        """The tier as the one after host memory, with chunks of chunk_tokens[g] tokens in layer
+        group g; InputError if it cannot be.
         """
         raise InputError(
             "this tier does not stand behind host memory",
@@ -124,8 +124,10 @@ class LinkOptions(TierOptions):
         return Lane(round(self.latency_us * PS_PER_US), speed)
 
     def host_chunks(self, key: str, chunk_bytes: int, smaller: str) -> int:
-        """The number of chunks that host memory holds, whose size in GiB is the option `key`;
-        InputError if it holds none. smaller: the option that makes chunks smaller.
+        """Number of chunks in host memory, with its size in GiB given by the option `key`;
+        InputError if it is 0.
+
+        smaller: the option that makes chunks smaller.
         """
         size_gib = getattr(self, key)
         chunks = int(size_gib * GIB) // chunk_bytes
@@ -141,7 +143,7 @@ class LinkOptions(TierOptions):
 
 
 class HostTierOptions(LinkOptions):
-    """Host memory behind the device, as a KV connector of vLLM keeps it.
+    """Host memory as the tier after the device, as a KV connector of vLLM uses it.
 
     kv_offloading_size: GiB of host memory, of all ranks together.
     """
@@ -150,7 +152,7 @@ class HostTierOptions(LinkOptions):
 
 
 def refuse_behind(behind: Sequence[TierOptions], what: str, place: int = 1) -> None:
-    """InputError if there is a tier, at this place, behind one that knows none."""
+    """InputError if there is a tier at this place, after a tier that supports none."""
     if behind:
         raise InputError(
             f"{what} has no tier behind it",

@@ -1,4 +1,4 @@
-"""What tiers and their links did in a run."""
+"""Totals of tiers and their links in a run."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -41,12 +41,14 @@ class TierTotals(NamedTuple):
 
 
 class RunTotals(NamedTuple):
-    """Of all tiers. hit_tokens: found in them and not on the device, of sequences that started for
-    the first time; of these, awaited_hit_tokens of sequences that waited for their load. num_waits,
-    wait_ps: how often a sequence waited for its load until it ran, and how long in sum.
-    held_up_ps: how long steps could not be launched before copies had ended. storage_hit_tokens: of
-    hit_tokens, those read from the tier behind host memory. recompute_ps: by how much longer steps
-    would have been if the device had computed what was loaded, each prompt in one step of its own.
+    """Of all tiers.
+
+    hit_tokens: tokens found in the tiers and not on the device, for sequences that started for the
+    first time. awaited_hit_tokens: those of sequences that waited for their load. num_waits,
+    wait_ps: how often a sequence waited for its load until it ran, and how long in sum. held_up_ps:
+    how long steps could not be launched before copies had ended. storage_hit_tokens: of hit_tokens,
+    those read from the tier after host memory. recompute_ps: by how much longer steps would have
+    been if the device had computed what was loaded, each prompt in one step of its own.
     """
 
     tiers: tuple[TierTotals, ...]

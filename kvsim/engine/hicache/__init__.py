@@ -1,1 +1,1 @@
-"""SGLang's hierarchical cache under its scheduler: copies with time, and the storage behind."""
+"""SGLang's hierarchical cache (HiCache) under its scheduler: timed copies, and the L3 storage."""

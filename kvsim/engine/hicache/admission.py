@@ -11,7 +11,7 @@ from kvsim.sequence import Sequence
 class HicacheAdmission(PrefillAdmission):
     """The pass of `PrefillAdmission`; what a request hits in host memory is loaded as it goes in.
 
-    loads: to the device. storage: behind host memory; None: there is none.
+    loads: to the device. storage: L3, after host memory; None: there is none.
     """
 
     loads: HostLoads

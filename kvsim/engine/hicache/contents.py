@@ -1,4 +1,4 @@
-"""What a storage behind host memory holds: of one engine, or of all replicas of a fleet."""
+"""Contents of an L3 storage: of one engine, or shared by all replicas of a fleet."""
 
 from typing import Protocol
 

@@ -1,7 +1,7 @@
 """Copies between device and host memory, on the clock of an engine with SGLang's HiCache
 (managers/cache_controller.py, mem_cache/l2_transfer.py, 0.5.23).
 
-A copy starts when it is submitted, but behind all steps submitted so far and behind the copy before
+A copy starts when it is submitted, but after all steps submitted so far and after the copy before
 it in its direction. The scheduler takes note of an end at the beginning of a pass.
 """
 
@@ -16,9 +16,10 @@ from kvsim.memory.radix.node import HostLoad, HostWrite
 
 
 class HostLink(NamedTuple):
-    """The link between device and host memory: a lane for each direction. token_bytes: of a token;
-    layer_bytes: of one of its `layers` layers, which a load copies one after the other. tick_ps:
-    layers of a step end at whole ticks.
+    """The link between device and host memory, with a queue for each direction.
+
+    token_bytes: of a token; layer_bytes: of one of its `layers` layers, which a load copies one
+    after the other. tick_ps: layers of a step end at whole ticks.
     """
 
     out: Lane
@@ -126,13 +127,13 @@ class TierCopies:
 
     @property
     def busy(self) -> bool:
-        """Whether a copy is queued or under way."""
+        """Whether a copy is queued or in flight."""
         queued = self._backup.num_queued or self.loads.num_queued
         return bool(self._writes or self._loads or queued)
 
     @property
     def next_ps(self) -> int | None:
-        """When the next copy ends; None: none is under way."""
+        """When the next copy ends, in ps; None: none is in flight."""
         ends = [queue[0][0] for queue in (self._writes, self._loads) if queue]
         return min(ends, default=None)
 

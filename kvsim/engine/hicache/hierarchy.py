@@ -1,4 +1,4 @@
-"""What lies behind a device under SGLang's scheduler: host memory, and perhaps a storage."""
+"""The cache hierarchy of SGLang's scheduler: host memory, and perhaps an L3 storage."""
 
 from typing import NamedTuple
 
@@ -76,8 +76,9 @@ def check_hierarchy(scheduler: Scheduler) -> None:
 
 
 def hierarchy_of(options: AllocatorOptions, layout: KVLayout, host_bytes_per_s: int) -> Hierarchy:
-    """What the options of a hierarchical cache describe. host_bytes_per_s: of the device's link to
-    host memory, in each direction.
+    """Build the hierarchy that the options of a hierarchical cache describe.
+
+    host_bytes_per_s: of the device's link to host memory, in each direction.
     """
     assert isinstance(options, HicacheOptions)
     token_bytes = layout.bytes_per_token

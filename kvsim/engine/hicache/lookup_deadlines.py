@@ -1,5 +1,5 @@
-"""How long admission passes over requests whose lookup in a storage is under way, where it waits no
-longer than a given time (mem_cache/unified_radix_cache.py, SGLang 0.5.23).
+"""Deadline of storage lookups: how long admission skips requests with a lookup in flight, if it is
+limited (mem_cache/unified_radix_cache.py, SGLang 0.5.23).
 """
 
 from collections.abc import Iterable
@@ -18,14 +18,16 @@ class LookupDeadlines:
         self._expired: set[Sequence] = set()
 
     def start(self, seq: Sequence, now_ps: int, tokens: int) -> None:
-        """A request that asks for so many tokens is passed over; later times change nothing."""
+        """Start the deadline of a request that looks up `tokens` tokens; further calls change
+        nothing.
+        """
         if seq not in self._ends:
             settings, tick_ps = self._settings, self._tick_ps
             waits_ps = settings.timeout_ps + tokens * settings.timeout_ps_per_ki_token / 1024
             self._ends[seq] = now_ps + ceil(waits_ps / tick_ps) * tick_ps
 
     def passed(self, seq: Sequence, now_ps: int) -> bool:
-        """Whether `seq` was passed over long enough."""
+        """Whether the deadline of `seq` has passed."""
         return now_ps >= self._ends.get(seq, now_ps + 1)
 
     def expire(self, seq: Sequence) -> None:

@@ -17,13 +17,13 @@ Log = Callable[[list[Any]], None]
 
 
 class Prefetch:
-    """What a waiting request asks the storage for: the pages with `keys` behind its first `begin`
-    tokens, which end in `anchor`.
+    """A storage lookup of a waiting request: the pages with `keys` after its first `begin` tokens,
+    which end in `anchor`.
 
-    assumed: an earlier lookup found all of it, so that the storage is not asked.
-    lock: keeps the anchor in host memory. found: leading pages that are there, None before the
-    answer. taken: pages of host memory that it has for them; read: into these. cut_ps: when the
-    request went on without the rest. skipped_ps: when admission first passed over it.
+    assumed: an earlier lookup found all of it, so that the storage is not asked. lock: keeps the
+    anchor in host memory. found: leading pages that are there, None before the answer. taken: pages
+    of host memory that it has for them; read: into these. cut_ps: when the request went on without
+    the rest. skipped_ps: when admission first skipped it.
     """
 
     def __init__(

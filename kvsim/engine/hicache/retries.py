@@ -1,6 +1,4 @@
-"""When requests whose lookup found too little are looked up again (mem_cache/storage_prefetch.py,
-SGLang 0.5.23).
-"""
+"""Retries of lookups that found too little (mem_cache/storage_prefetch.py, SGLang 0.5.23)."""
 
 from collections.abc import Iterable
 
@@ -33,12 +31,12 @@ class Retries:
             self._known[seq] = known
 
     def cancel(self, seq: Sequence) -> None:
-        """It is not looked up again for its last miss."""
+        """Cancel the retry for its last miss."""
         self._waits.pop(seq, None)
         self._known.pop(seq, None)
 
     def forget(self, seq: Sequence) -> None:
-        """It waits no more, or anew."""
+        """Forget a request that left the queue or was queued again."""
         self.cancel(seq)
         self._tries.pop(seq, None)
 
@@ -47,14 +45,16 @@ class Retries:
         return self._tries.get(seq, 0) >= self._most
 
     def tried(self, seq: Sequence) -> None:
-        """It is looked up again."""
+        """Note that the lookup of this request is repeated."""
         self._tries[seq] = self._tries.get(seq, 0) + 1
 
     def due(
         self, queue: Iterable[Sequence], head: Sequence | None
     ) -> list[tuple[Sequence, int | None]]:
-        """One pass more: who of the waiting requests is to be looked up again, in their order, and
-        what was known of each. The first in line is not.
+        """Start a pass: the waiting requests to look up again, in queue order, each with the tokens
+        found before.
+
+        The first in line is not.
         """
         if head is None or not self._waits:
             return []

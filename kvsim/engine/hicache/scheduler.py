@@ -19,9 +19,10 @@ from kvsim.sequence import Sequence
 
 
 class HicacheScheduler(SglangScheduler):
-    """pages: the allocator. copies: between device and host memory, and storage: behind it, if
-    there is one; both are set before anything runs. tier_books, and now_ps, when the pass begins,
-    are set by the engine.
+    """pages: the allocator.
+
+    copies: between device and host memory; storage: L3, if there is one; both are set before the
+    first pass. tier_books, and now_ps, when the pass begins, are set by the engine.
     """
 
     copies: TierCopies
@@ -42,7 +43,7 @@ class HicacheScheduler(SglangScheduler):
 
     @property
     def next_ps(self) -> int | None:
-        """When something that is under way ends next; None: nothing is."""
+        """When the next copy or storage batch in flight ends, in ps; None: nothing is in flight."""
         ends = [self.copies.next_ps, self.storage.next_ps if self.storage is not None else None]
         return min((end for end in ends if end is not None), default=None)
 
@@ -52,7 +53,7 @@ class HicacheScheduler(SglangScheduler):
 
     @property
     def totals(self) -> RunTotals:
-        """What host memory and the storage did so far."""
+        """Totals of host memory and L3 storage so far."""
         copies, pages, storage = self.copies, self.pages, self.storage
         out, back = copies.link.out, copies.link.back
         host = TierTotals(
@@ -104,7 +105,7 @@ class HicacheScheduler(SglangScheduler):
         return plan
 
     def _book(self, plan: Plan, books: TierBooks) -> None:
-        """What the admitted hit in host memory, and how long they were passed over for lookups."""
+        """Count the admitted requests' hits in host memory, and their delay by lookups."""
         storage = self.storage
         for seq, cached, _ in plan.admitted:
             loaded = self.pages.slots(seq).loaded

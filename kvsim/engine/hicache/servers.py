@@ -5,7 +5,10 @@ from collections import deque
 
 
 class StorageOperation:
-    """What a server does, in one batch of pages or several. pages: of the batch under way."""
+    """An operation of a storage server, in one batch of pages or several.
+
+    pages: of the current batch.
+    """
 
     pages = 0
 
@@ -15,12 +18,13 @@ class StorageOperation:
 
     @abstractmethod
     def done(self, end_ps: int) -> None:
-        """That batch has ended."""
+        """End the current batch at end_ps."""
 
 
 class StorageServer:
-    """end_ps: when the batch under way ends; None: nothing is under way. busy_ps, pages: served
-    so far.
+    """end_ps: when the current batch ends; None: the server is idle.
+
+    busy_ps, pages: served so far.
     """
 
     def __init__(self) -> None:
@@ -30,16 +34,18 @@ class StorageServer:
         self.busy_ps = self.pages = self._free_ps = 0
 
     def submit(self, now_ps: int, operation: StorageOperation) -> None:
-        """`operation` waits for its turn from now on."""
+        """Queue `operation` at now_ps."""
         self._queue.append((now_ps, operation))
 
     def start(self) -> None:
-        """Begin what waits, if nothing is under way: the scheduler's pass is over."""
+        """Start the next queued operation, if the server is idle, at the end of the scheduler's
+        pass.
+        """
         if self._current is None and self._queue:
             self._turn(self._free_ps)
 
     def step(self) -> None:
-        """The batch under way ends."""
+        """Complete the current I/O batch."""
         assert self._current is not None
         assert self.end_ps is not None
         end_ps, operation = self.end_ps, self._current

@@ -1,4 +1,4 @@
-"""How SGLang uses a storage behind host memory."""
+"""Settings of SGLang's L3 storage."""
 
 from typing import NamedTuple
 

@@ -1,6 +1,6 @@
-"""The storage behind host memory (L3), as SGLang's scheduler uses it (0.5.23, host memory mode
-"cache"): everything that reaches host memory is written to it, and requests that wait are looked up
-in it.
+"""L3 storage as SGLang's scheduler uses it (0.5.23, host memory mode "cache").
+
+All pages that reach host memory are written to it, and waiting requests are looked up in it.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,12 @@ from kvsim.sequence import Sequence
 
 
 class Storage:
-    """The storage as one engine uses it. contents: what it shares with others; None: nothing.
-    lookups: requests whose lookup is under way. brought: tokens that the last
-    find for a request added to the tree.
-    num_waits, waited_ps: lookups for which requests were passed over, and for how long in sum;
-    waits_ps: of each request that was not admitted since.
+    """The storage as one engine uses it.
+
+    contents: what it shares with others; None: nothing. lookups: of requests, in flight. brought:
+    tokens that the last find for a request added to the tree. num_waits, waited_ps: lookups that
+    delayed requests, and for how long in sum; waits_ps: of each request that was not admitted
+    since.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Storage:
 
     @property
     def busy(self) -> bool:
-        """Whether a lookup or a write is under way."""
+        """Whether a lookup or a write is in flight."""
         return bool(self.lookups or self._num_writes)
 
     @property
@@ -220,7 +221,7 @@ class Storage:
         (self._stopped if lookup.cut else self._read).append(lookup)
 
     def _close(self, lookup: Prefetch) -> None:
-        """The lookup of a request is under way no more."""
+        """End the lookup of a request."""
         del self.lookups[lookup.seq]
         if lookup.skipped_ps is not None:
             wait_ps = self._copies.now_ps - lookup.skipped_ps
@@ -232,7 +233,7 @@ class Storage:
             self._tree.release_host(lookup.lock)
 
     def _end(self, lookup: Prefetch) -> None:
-        """What was read becomes part of the tree."""
+        """Insert the pages that were read into the tree."""
         content, tokens = self._allocator.slots(lookup.seq).content, lookup.read * self._page
         if tokens:
             begin = lookup.begin
@@ -247,7 +248,7 @@ class Storage:
         self.look_up(seq, known)
 
     def came_back(self, seq: Sequence) -> None:
-        """A retracted request waits anew."""
+        """A retracted request is waiting again."""
         self._retries.forget(seq)
         self.look_up(seq)
 

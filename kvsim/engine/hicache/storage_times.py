@@ -6,7 +6,7 @@ from kvsim.plumbing.units import PS_PER_S, ceil_div
 
 
 class StorageTimes(Protocol):
-    """How long operations on so many pages take."""
+    """Duration of storage operations by their number of pages."""
 
     def query_ps(self, pages: int) -> int:
         """To ask which of them are there."""
@@ -19,7 +19,7 @@ class StorageTimes(Protocol):
 
 
 class StorageSpeed(NamedTuple):
-    """Each call takes latency_ps, and its pages of page_bytes their time beside it."""
+    """Each call takes latency_ps plus the transfer time of its pages of page_bytes."""
 
     latency_ps: int
     read_bytes_per_s: int

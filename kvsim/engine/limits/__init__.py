@@ -1,1 +1,1 @@
-"""What else limits the chunks of a step, one file a limit: encoder inputs, adapters."""
+"""Further limits on the chunks of a step, one file a limit: encoder inputs, adapters."""

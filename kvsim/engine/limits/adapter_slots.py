@@ -1,8 +1,8 @@
 """LoRA adapters in a step (vLLM 0.33: v1/core/sched/scheduler.py, lora/worker_manager.py).
 
 At most max_loras adapters run at once. A waiting sequence that needs a further one is skipped, and
-those behind it are looked at; what runs keeps its adapter until it is done or preempted. The device
-keeps max_loras adapters and host memory max_cpu_loras, of each those that were used last.
+the next ones are tried. A running sequence keeps its adapter until it is done or preempted. The
+device keeps max_loras adapters and host memory max_cpu_loras, of each those that were used last.
 """
 
 from collections.abc import Container
@@ -76,8 +76,10 @@ class AdapterSlots(ChunkLimits):
 
 
 def _used(kept: dict[int, None], adapter: int, most: int, busy: Container[int]) -> bool:
-    """Whether `kept` had the adapter, which it has now, at most `most` of them: the one goes that
-    was used longest ago and is not busy.
+    """Mark `adapter` as used most recently in `kept`, at most `most` of them; the least recently
+    used one that is not busy is evicted.
+
+    Returns whether `kept` had it.
     """
     found = adapter in kept
     if found:

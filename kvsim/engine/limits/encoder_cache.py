@@ -1,10 +1,10 @@
 """The encoder cache and its budget (vLLM 0.33: v1/core/encoder_cache_manager.py, and
 _try_schedule_encoder_inputs in v1/core/sched/scheduler.py).
 
-An item of a prompt is encoded whole, in the step whose chunk reaches it, and its embeddings stay
-in the cache until the prompt is computed past it. They are then kept until they are evicted, and an
-equal item hits them. A chunk ends before the first item that does not fit in the step's budget or
-in the cache.
+An item of a prompt is encoded whole, in the step with the chunk that reaches it. Its embeddings
+stay referenced until the prompt is computed past it. They are then kept until they are evicted, and
+an equal item hits them. A chunk ends before the first item that does not fit in the step's budget
+or in the cache.
 """
 
 from bisect import bisect_left, bisect_right
@@ -211,7 +211,9 @@ class EncoderCache(ChunkLimits):
         self._held.setdefault(seq, set()).add(place)
 
     def _make_room(self, tokens: int) -> bool:
-        """Room for so many more embeddings, older contents without users forgotten for it."""
+        """Free space for `tokens` more embeddings by evicting the oldest unreferenced items; False
+        if there is not enough.
+        """
         if tokens <= self.free_tokens:
             return True
         if tokens > self.freeable_tokens:

@@ -1,4 +1,4 @@
-"""The interface of limits on a step's chunks beside tokens, sequences and blocks."""
+"""The interface of limits on a step's chunks other than tokens, sequences and blocks."""
 
 from collections.abc import Sequence as Row
 from typing import NamedTuple

@@ -2,7 +2,7 @@
 
 A swapped sequence waits at the front like any preempted one, so it comes back before new requests
 start. It is swapped in whole, regardless of its hits in a prefix cache. The step that preempts it
-starts when the copy out has ended, the step in which it runs again when the copy in has ended (see
+starts when the swap-out has ended, the step in which it runs again when the swap-in has ended (see
 kvsim.engine.link). Without room in host memory a sequence is recomputed.
 """
 

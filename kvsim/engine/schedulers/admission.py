@@ -3,10 +3,10 @@ and the next, until something does not fit.
 
 A waiting sequence with nothing computed is looked up on the device first and then by the connector.
 The connector's hits are loaded in one of two ways. Either the sequence waits for the load, in a
-queue of its own, with all blocks of the hit tokens; or it is admitted at once and the step waits. A
-sequence with a pending lookup is skipped, and those behind it are tried. So is one that finds no
-slot for its adapter, or no room for the embeddings of an image. A load needs neither: both are
-asked for when its sequence starts.
+queue of its own, with all blocks of the hit tokens allocated. Or it is admitted at once, and the
+step waits. A sequence with a pending lookup is skipped, and the next ones are tried. So is one that
+finds no slot for its adapter, or no room for the embeddings of an image. A load needs neither: both
+are asked for when its sequence starts.
 """
 
 from kvsim.engine.connectors.connector import RemoteMatch
@@ -115,7 +115,7 @@ class AdmissionLoop:
         return left - new_tokens - self._slots
 
     def _may_start(self, seq: Sequence) -> bool:
-        """Whether a waiting sequence may start in this step, if there is room; else those behind it
+        """Whether a waiting sequence may start in this step, if there is room; if not, the next one
         may.
         """
         return self._in_flight.may_start(seq) and self._scheduler.limits.may_start(seq)
@@ -167,8 +167,9 @@ class AdmissionLoop:
             scheduler.awaited_hit_tokens += hit_tokens if match.waits else 0
 
     def _resume_loaded(self, plan: Plan, budget: int, threshold: int) -> int | None:
-        """Start sequences with finished loads; returns the rest of `budget`, None if one of them
-        does not fit, so that none behind it starts.
+        """Start sequences with finished loads.
+
+        Returns the rest of `budget`; None if one of them does not fit, so that no later one starts.
         """
         scheduler, connection = self._scheduler, self._connection
         queues, blocks, left = connection.queues, connection.blocks, budget

@@ -13,7 +13,7 @@ class ConnectedDevice:
     """The answers of one scheduler over one allocator; see `DeviceBlocks`.
 
     computed_tokens: slots of a sequence, including those of the step being scheduled. decided: on
-    one stage, the newest plan from its decision to the next schedule(), whose outputs alone are in
+    one stage, the newest plan from its decision to the next schedule(). Its outputs alone are in
     flight then: the plan before it returns first.
     """
 
@@ -40,12 +40,12 @@ class ConnectedDevice:
         self._prior = {chunk.seq: chunk.prior_tokens for chunk in plan.chunks}
 
     def note_tables(self, plan: Plan) -> None:
-        """Later steps take blocks for drafts behind those that the sequences of this one hold."""
+        """Record this step's block tables: later steps append blocks for drafts to them."""
         for chunk in plan.chunks:
             self._held[chunk.seq] = self._blocks.held_blocks(chunk.seq)
 
     def forget(self, seq: Sequence) -> None:
-        """It holds no blocks any more."""
+        """Drop a sequence that holds no blocks any more."""
         self._held.pop(seq, None)
 
     def held_before(self, seq: Sequence) -> list[int] | None:

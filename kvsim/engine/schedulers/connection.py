@@ -1,5 +1,5 @@
 """The scheduler's half of a KV connector (vLLM 0.33, v1/core/sched/scheduler.py): sequences that
-load, blocks that wait for a reader, and what each step tells the connector.
+load, blocks held for transfer, and the metadata of each step.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from kvsim.sequence import Sequence
 
 
 class Connection:
-    """What connects a scheduler to its connector; with NO_CONNECTOR nothing ever waits or loads.
+    """A scheduler's link to its connector; with NO_CONNECTOR nothing ever waits or loads.
 
     connects: there is a connector. queues: loading sequences before the waiting ones. put_off:
     sequences with a pending lookup in the last step. loads: those that began to load in it; found:

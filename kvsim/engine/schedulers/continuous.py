@@ -33,7 +33,7 @@ class ContinuousScheduler(Scheduler):
     """Running sequences first, in order of admission; then the waiting queue.
 
     drafter: decides which drafts are accepted. connection: to a KV connector. in_flight: steps that
-    have not returned. Over the stages of a pipeline a running sequence with a token in flight is in
+    have not returned. With pipeline parallelism a running sequence with a token in flight is in
     neither `batch` nor `prefilling` until it may get the next one. Where tokens are drafted each
     step of a sequence is a chunk of its plan, unless all sequences verify as a batch (`runs`).
     """
@@ -63,7 +63,7 @@ class ContinuousScheduler(Scheduler):
 
     @property
     def verifier(self) -> Verifier | None:
-        """What verifies drafts; None without drafts."""
+        """The part that verifies drafts; None without drafts."""
         return self.drafter if self._drafts else None
 
     def refusal(self, request: Request) -> Refusal | None:
@@ -72,8 +72,10 @@ class ContinuousScheduler(Scheduler):
         )
 
     def passed_by(self) -> dict[str, int]:
-        """How many waiting sequences the last plan passed by for want of something that those
-        behind them may not need, by what it is: `adapters`, `encoder`, `loads`.
+        """Waiting sequences that the last plan skipped for lack of a resource that later ones may
+        not need.
+
+        Keys: `adapters`, `encoder`, `loads`.
         """
         admission, connection = self.admission, self.connection
         found = {"encoder": admission.num_unencoded, "adapters": admission.num_unstarted}
@@ -154,8 +156,8 @@ class ContinuousScheduler(Scheduler):
         return self._run_in_turns(plan, budget, threshold)
 
     def _decodes_as_batch(self, budget: int) -> bool:
-        """Whether all decoding sequences may take their slots before any prompt goes on, which is
-        the same as in turns.
+        """Whether taking slots for all decoding sequences before prompts go on equals vLLM's order,
+        one sequence after the other.
         """
         stops_midway = self.knobs.by_priority and not self._continues
         if stops_midway or self.batch.num > budget or not self._prefills_come_last():
@@ -194,8 +196,8 @@ class ContinuousScheduler(Scheduler):
         return budget - self.batch.num - sum(chunk.new_tokens for chunk in plan.chunks)
 
     def _run_in_turns(self, plan: Plan, budget: int, threshold: int) -> int:
-        """Each sequence in its turn: a prompt goes on, a decoding sequence takes its slot, or its
-        drafts are verified.
+        """Schedule the running sequences one after the other: a prompt chunk, a decode slot, or a
+        verification of drafts.
         """
         running, prefilling, chunks = self.running, self.prefilling, plan.chunks
         slots, spent, lost = self.drafter.input_slots, 0, 0
@@ -241,8 +243,8 @@ class ContinuousScheduler(Scheduler):
         return budget - spent
 
     def _turns_lost(self, seq: Sequence, victims: Row[Sequence], turned: set[Sequence]) -> int:
-        """Number of sequences behind `seq` that lose their turn to `victims`; turned: had
-        theirs.
+        """Number of sequences after `seq` that the loop skips because of `victims`; turned:
+        sequences scheduled already.
         """
         if not (self.knobs.by_priority and self.version.preemption_skips_next):
             return 0
@@ -287,7 +289,7 @@ class ContinuousScheduler(Scheduler):
         return True
 
     def without_step(self, plan: Plan, decoding: Iterable[Sequence]) -> list[Sequence]:
-        """Those of `decoding` that run, lack output tokens and have no step in `plan`."""
+        """Sequences of `decoding` that run, lack output tokens and have no step in `plan`."""
         running, stepping = self.running, {chunk.seq for chunk in plan.chunks}
         return [
             seq
@@ -307,9 +309,10 @@ class ContinuousScheduler(Scheduler):
         return extend() or self.preempt_until(extend, seq, plan)
 
     def preempt_until(self, took: Callable[[], bool], seq: Sequence, plan: Plan) -> bool:
-        """Preempt one after the other until `took` succeeds; False once `seq` is preempted. Where
-        frees are put off, not beyond a victim with a step in flight: its blocks are not free, so
-        that `seq` finds no room in this step.
+        """Preempt one after the other until `took` succeeds; False once `seq` is preempted.
+
+        Where frees are deferred, not beyond a victim with a step in flight: its blocks are not
+        free, so `seq` finds no room.
         """
         while True:
             victim = self._choose_victim(self.running)
@@ -325,8 +328,8 @@ class ContinuousScheduler(Scheduler):
                 return True
 
     def _count_scheduled(self, victim: Sequence) -> None:
-        """A victim that had its turn in this step counts as having filled its slot in the cache,
-        though the step will not compute it.
+        """Count the slot of a victim scheduled earlier in this step as filled, though the step will
+        not compute it.
         """
         self.batch.leave(victim)
         self.allocator.extend(victim, victim.num_computed + 1)
@@ -382,7 +385,7 @@ class ContinuousScheduler(Scheduler):
             super()._join(seq)
 
     def _go_on(self, sequences: Iterable[Sequence]) -> None:
-        """Those that decode may get their next token from the next step on."""
+        """Let these decoding sequences get their next token from the next step on."""
         for seq in sequences:
             goes_on = seq in self.running and seq not in self.prefilling
             if goes_on and seq.num_outputs < seq.output_tokens:
@@ -478,8 +481,10 @@ class ContinuousScheduler(Scheduler):
         return landed
 
     def _name_returned(self, plan: Plan, landed: list[Sequence]) -> None:
-        """What a sequence with no further step in flight has computed becomes known content when
-        its token returns; else, and without asynchronous scheduling, with its next step.
+        """Cache the full blocks of sequences with no further step in flight when their token
+        returns.
+
+        The others, and all without asynchronous scheduling, are cached with their next step.
         """
         newest = self.in_flight.newest
         for seq in landed:

@@ -50,8 +50,8 @@ class Continuous(SchedulerOptions):
     semantics: the version of vLLM: "vllm-0.33", "vllm-0.27", "vllm-0.22" or "vllm-0.11". 0.27 and
         0.22 keep every block of a window and every state at the end of a chunk; 0.22 keeps no state
         where prompts diverged. 0.11 has no full-sequence check and no watermark, and keeps no
-        state. Its prefix cache supports one kind of windows beside full attention. 0.11 and 0.22
-        return all blocks to the back of the free queue.
+        state. Its prefix cache supports one kind of windows in addition to full attention. 0.11 and
+        0.22 return all blocks to the back of the free queue.
     """
 
     max_num_seqs: int = Field(256, ge=1)

@@ -1,6 +1,4 @@
-"""What drafts ask of continuous batching: options under which none are simulated, and the most
-sequences at once.
-"""
+"""Checks of continuous batching with drafts: unsupported options, and most sequences at once."""
 
 from typing import Protocol
 

@@ -44,8 +44,9 @@ class TakesTurns(Protocol):
 
 
 class DraftRuns:
-    """batch: the decode batch of its scheduler. A running sequence that is neither in it nor in
-    `prefilling` takes its turn.
+    """batch: the decode batch of its scheduler.
+
+    A running sequence that is neither in it nor in `prefilling` is scheduled singly.
     """
 
     def __init__(self, scheduler: TakesTurns, tables: Verifying, *, lags: bool) -> None:
@@ -62,8 +63,10 @@ class DraftRuns:
         self._rest = 0  # steps in turns before the batch again
 
     def run(self, plan: Plan, budget: int, threshold: int) -> int | None:
-        """Schedule the running sequences. budget: tokens; returns the rest of it. None: they are
-        taken in turns, and nothing is scheduled.
+        """Schedule the running sequences.
+
+        budget: tokens; returns the rest of it. None: nothing is scheduled, and the sequences must
+        be scheduled one after the other.
         """
         scheduler, batch = self._scheduler, self.batch
         if not batch.num:
@@ -89,8 +92,11 @@ class DraftRuns:
         return list(prefilling)[: len(prefilling) - sum(1 for _ in last)]
 
     def _run(self, plan: Plan, budget: int, threshold: int, early: list[Sequence]) -> int:
-        """The members take their step, other decoding sequences their turn, then prompts go on.
-        early: prompts that go on in their turn before that, within the budget.
+        """Schedule the batch's members, then other decoding sequences one by one, then prompt
+        chunks.
+
+        early: prompts that precede these in vLLM's order and are scheduled first, within the
+        budget.
         """
         scheduler, batch, chunks = self._scheduler, self.batch, plan.chunks
         running, prefilling = scheduler.running, scheduler.prefilling

@@ -68,8 +68,9 @@ class StepsInFlight:
 
     def rested(self, plan: Plan) -> list[Sequence]:
         """Under asynchronous scheduling: the sequences that may get their next token in the step
-        after `plan`, just decided, as they got their last one as many steps before as there are
-        stages.
+        after `plan`, just decided.
+
+        They got their last one as many steps before as there are stages.
         """
         self._resting.append(plan)
         if len(self._resting) < self.stages:

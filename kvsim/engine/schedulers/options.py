@@ -1,4 +1,4 @@
-"""What the options of every scheduler have in common: policies, and what the engine must know."""
+"""Options of every scheduler: policies, and facts that the engine needs."""
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -30,15 +30,15 @@ AnyVictim = Annotated[Victim, OneOf(VICTIMS, "scheduler.victim")]
 
 
 class SchedulerOptions(Options):
-    """Options of one scheduler kind; its fields are the keys beside `kind` in `[scheduler]`.
+    """Options of one scheduler kind; its fields are the keys of `[scheduler]` other than `kind`.
 
-    preemption_mode: a preempted sequence computes again what it had ("recompute"), or that goes to
-        host memory and comes back ("swap"). swap_space_gib: of host memory; 4 unless given.
+    preemption_mode: a preempted sequence is computed again ("recompute"), or its KV is copied to
+        host memory and back ("swap"). swap_space_gib: of host memory; 4 unless given.
         swap_latency_us: before each copy; 0 unless given. Both belong to "swap".
-    victim: who is preempted when memory runs out; not given: as the engine chooses, the last to
-        have started, or under policy = "priority" the least urgent. latest: the last to have
-        started; lowest-priority: the least urgent; least-computed: who has fewest tokens computed;
-        least-recomputed: who has fewest to compute again.
+    victim: the sequence preempted when memory runs out. Not given: as the engine chooses, the last
+        to have started, or under policy = "priority" the least urgent. latest: the last to have
+        started; lowest-priority: the least urgent; least-computed: fewest tokens computed;
+        least-recomputed: fewest tokens to compute again.
     """
 
     preemption_mode: Literal["recompute", "swap"] = "recompute"
@@ -106,7 +106,7 @@ class SchedulerOptions(Options):
         return speculation
 
     def check_looks_ahead(self) -> None:
-        """Raise InputError where no hash of a block covers tokens behind it in any case."""
+        """Raise InputError where a block's hash never covers tokens after the block."""
 
     def max_in_flight_tokens(self, depth: int) -> int | None:
         """Most tokens in `depth` steps in flight; None: prompts are computed whole."""

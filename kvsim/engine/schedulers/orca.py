@@ -1,6 +1,8 @@
-"""Iteration-level scheduling as Orca's (Yu et al., OSDI 2022), in the form of the baselines of the
-PagedAttention paper (Kwon et al., SOSP 2023): prompts join the running batch at any step, whole;
-the most memory that a sequence may need is reserved when it is first admitted.
+"""Iteration-level scheduling as in Orca (Yu et al., OSDI 2022), in the form of the baselines of the
+PagedAttention paper (Kwon et al., SOSP 2023).
+
+Whole prompts join the running batch at any step; the most memory that a sequence may need is
+reserved when it is first admitted.
 
 The allocator decides that amount: `max-buffer` with its estimates, on buddies in those baselines.
 Such a sequence is never preempted. If sequences of an allocator grow and one finds no room, the

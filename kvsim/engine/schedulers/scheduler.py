@@ -1,7 +1,7 @@
 """The base of all schedulers: the queue, the step being scheduled, and the life of a plan.
 
 schedule() decides one step and takes its memory. repeatable(plan) counts the equal steps that could
-follow, repeat(plan, k) schedules k of them, and finish(plan) processes the outputs of the last one.
+follow, and repeat(plan, k) schedules k of them. finish(plan) processes the outputs of the last one.
 """
 
 from abc import abstractmethod
@@ -26,8 +26,9 @@ class Scheduler:
     running: sequences in order of admission. prefilling: running sequences that compute their
     prompt or, resumed, all their tokens again. batch: decoding sequences. A running sequence in
     neither waits for its last output, or verifies drafts as a chunk of each plan. limits: on
-    chunks, beside tokens, sequences and blocks; special_limits: from the first request with images
-    or an adapter on. engine_faults: steps that damage a prompt. awaited_hit_tokens: see RunTotals.
+    chunks, in addition to tokens, sequences and blocks; special_limits: from the first request with
+    images or an adapter on. engine_faults: steps that damage a prompt. awaited_hit_tokens: see
+    RunTotals.
     """
 
     def __init__(self, allocator: Allocator, max_model_len: int, policies: Policies) -> None:
@@ -232,8 +233,10 @@ class Scheduler:
     # --- the life of a plan ---------------------------------------------------------------------
 
     def repeatable(self, plan: Plan, limit: int) -> int:
-        """Number of further steps equal to `plan` if nothing arrives, at most `limit`: only the
-        batch decodes, no sequence finishes, memory suffices, and the queue stays blocked.
+        """Number of further steps equal to `plan` if nothing arrives, at most `limit`.
+
+        In these only the batch decodes, no sequence finishes, memory suffices, and the queue stays
+        blocked.
         """
         if plan.chunks or plan.passed_over or plan.preempted or plan.finishing or plan.stalls:
             return 0
@@ -249,7 +252,7 @@ class Scheduler:
         return limit
 
     def _blocked_head(self) -> Sequence | None:
-        """The waiting sequence that did not fit in the last step and blocks those behind it."""
+        """The waiting sequence that did not fit in the last step and blocks the queue."""
         return self.waiting.head
 
     def returns_quietly(self, plan: Plan) -> bool:

@@ -1,9 +1,11 @@
-"""Static batching at the level of requests, as FasterTransformer serves: a batch forms when the
-engine is empty and its members leave together, when the last of them is done.
+"""Static batching of whole requests, as in FasterTransformer.
+
+A batch forms when the engine is empty, and its members leave together, when the last of them is
+done.
 
 A member that is done keeps its slot and its memory until then, computes nothing more, and its
-output returns with the batch's. Only where an allocator's sequences grow and one finds no room do
-members that are done give their memory up early; after them the last live member is preempted.
+output returns with the batch's. If a sequence of a growing allocator finds no room, members that
+are done free their memory early. After them the last live member is preempted.
 """
 
 from pydantic import Field

@@ -81,8 +81,9 @@ class TrtLlmScheduler(WholePromptScheduler):
         return super().refusal(request)
 
     def repeatable(self, plan: Plan, limit: int) -> int:
-        """Where windows give blocks back, what is still missing shrinks faster than what is free:
-        the head may become admissible in any step.
+        """Where windows free blocks, the missing memory shrinks faster than the free one.
+
+        So the head may become admissible in any step.
         """
         if self._no_evict and self.waiting and self.allocator.gives_back:
             return 0

@@ -98,8 +98,9 @@ class HoldingQueues:
         return self.ready[seq]
 
     def check_deadlock(self) -> None:
-        """Nothing runs, loads or will be freed; InputError if a sequence owns or owned blocks. The
-        first of them has no room, and those behind it keep theirs until it starts.
+        """Nothing runs, loads or will be freed; InputError if a sequence owns or owned blocks.
+
+        The first of them has no room, and the later ones hold theirs until it starts.
         """
         if self.loading or not self.holding:
             return

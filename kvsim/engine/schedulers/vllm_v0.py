@@ -1,6 +1,7 @@
-"""vLLM v0's scheduler, as in the artifact of the PagedAttention paper (Kwon et al., SOSP 2023): a
-step either computes new prompts or decodes, prompts first; the last to come is preempted and
-recomputes.
+"""vLLM v0's scheduler, as in the artifact of the PagedAttention paper (Kwon et al., SOSP 2023).
+
+A step either computes new prompts or decodes, prompts first; the last admitted is preempted and
+recomputed.
 
 Its rules about blocks (a watermark for every admission, one free block for every decoder, no null
 block) are the paged allocator's part: `kvsim.vllm.rules`.

@@ -24,8 +24,8 @@ class StepLimits(NamedTuple):
 class WholePromptScheduler(Scheduler):
     """First come, first served; stops at the first of the queue that does not fit.
 
-    A resumed sequence may have more tokens than the limit of a step: it then gets a step of its
-    own, or it could never finish.
+    A resumed sequence with more tokens than the limit of a step gets a step of its own, or it could
+    never finish.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """How many drafts each verification of a sequence accepts: known before the sequence runs.
 
-The n-th verification of a sequence (steps that were scheduled with drafts, counted from 0 and on
-through preemptions) accepts the n-th number, or all its drafts if they are fewer. So what comes of
-a step depends on the sequence alone, never on how it was scheduled.
+The n-th verification of a sequence accepts the n-th number, or all its drafts if they are fewer.
+Steps scheduled with drafts count, from 0 and on through preemptions. So what comes of a step
+depends on the sequence alone, never on how it was scheduled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ Row = Sequence[int]
 
 
 class Acceptance(Protocol):
-    """Where the numbers come from."""
+    """Source of the numbers of accepted drafts."""
 
     def of(self, seq: KVSequence) -> Row:
         """Accepted drafts by verification, begun again from the first after the last."""

@@ -1,14 +1,13 @@
 """The decode batch where tokens are drafted ahead and all members verify their drafts in step with
 each other, without any of them being touched.
 
-What each verification of a sequence accepts is drawn in advance (see acceptance.py), so its slots
-before each of its next steps are known when it joins, for as long as every step verifies all its
-drafts. What a step fills and accepts is summed over the members when they join, by the step's
-clock; so a step costs as much with one member as with hundreds.
+The accepted drafts of each verification are drawn in advance (see acceptance.py). So a sequence's
+slots before each of its next steps are known when it joins, as long as every step verifies all its
+drafts. The slots filled and drafts accepted by a step are summed over the members when they join,
+by the step's clock. So a step costs as much with one member as with hundreds.
 
-Where a step is scheduled before the one before it has returned (asynchronous scheduling), all
-drafts of that one are believed to be right, which brings a sequence to the end of the context
-sooner.
+Under asynchronous scheduling all drafts of the step in flight are assumed to be accepted, so a
+sequence reaches the end of the context sooner.
 """
 
 from collections import deque
@@ -102,8 +101,10 @@ class LockstepBatch(DecodeBatch):
         return list(self._members)
 
     def join(self, seq: Sequence, num_tokens: int) -> None:
-        """`seq`, whose step just scheduled samples, verifies with the others from the next one on;
-        it does not join if it has no step with all drafts.
+        """Add `seq`, with a step just scheduled that samples: it verifies with the others from the
+        next step on.
+
+        It does not join if it has no step with all drafts.
         """
         drafting: Drafting = seq.drafting
         slots, final, last = [num_tokens], seq.final_tokens, self._last_start
@@ -213,8 +214,9 @@ class LockstepBatch(DecodeBatch):
         self.in_flight.append(StepInFlight(self.num, accepted))
 
     def advance(self, steps: int) -> Course:
-        """The turns of all members that are due, and `step`: once, as no closed form says how the
-        ledger moves where each step fills as many slots as it accepts.
+        """Process the members that are due, then one step.
+
+        No closed form gives the ledger's changes where each step fills as many slots as it accepts.
         """
         for seq in self.due():
             if not self.take(seq):

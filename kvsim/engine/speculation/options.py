@@ -26,11 +26,11 @@ class SpeculativeConfig(Options):
     method: eagle, eagle3, mtp, draft_model, dflash or ngram. The first three are heads in the
     target's own cache. draft_model is a second model. dflash is a model that reads hidden states of
     the target and drafts all tokens in one pass. ngram looks drafts up in the text itself.
-    num_speculative_tokens: drafted of each sequence for each of its steps.
-    model, hf_config: the drafter, by its name or the path of its config.json; draft_model
-    and dflash need one. Without, a head (eagle, eagle3, mtp) is one layer like the target's last.
-    disable_lookahead_block_hashes: a block's hash does not cover the tokens behind it, and a hit
-    loses its last block instead. It is for eagle, eagle3 and mtp. All versions before 0.33 work so.
+    num_speculative_tokens: drafted of each sequence for each of its steps. model, hf_config: the
+    drafter, by its name or the path of its config.json; draft_model and dflash need one. Without, a
+    head (eagle, eagle3, mtp) is one layer like the target's last. disable_lookahead_block_hashes: a
+    block's hash does not cover the tokens after it, and a hit loses its last block instead. It is
+    for eagle, eagle3 and mtp. All versions before 0.33 work so.
 
     One of the four keys below gives the number of accepted drafts. It is the same for a sequence
     under any schedule.

@@ -1,5 +1,5 @@
-"""What decoding sequences ask of a step when their next tokens have been drafted, and what comes of
-it: slots, tokens put out, and what the scheduler believes meanwhile.
+"""Verification of drafts: the slots that decoding sequences need in a step, the tokens they output,
+and the scheduler's optimistic counts until then.
 
 As vLLM 0.33 (v1/core/sched/scheduler.py, async_scheduler.py). After every step that ends at the
 newest known token k drafts are proposed; the next step verifies them: 1 + k tokens in, 1 + accepted
@@ -77,17 +77,20 @@ class Verifier:
     # --- admission and prompts ------------------------------------------------------------------
 
     def padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int:
-        """Padding drafts, never accepted, that make an admission with one token to compute as long
-        as a verification, so that all sequences of the step have one length. prefills: a running
-        prompt is computed in this step; runs: any running sequence is.
+        """Number of padding drafts, never accepted, that make an admission with one token to
+        compute as long as a verification.
+
+        All sequences of the step then have one length. prefills: a running prompt is computed in
+        this step; runs: any running sequence is.
         """
         fits = cached_tokens + self.most_tokens + 1 <= self._max_model_len
         pads = not prefills and (runs or cached_tokens > 0) and fits
         return self.most_tokens - 1 if pads else 0
 
     def padding_beside(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int | None:
-        """The same as vLLM 0.27 has it: beside what decodes alone; None: there is no room for them
-        below the longest sequence, and the admission waits.
+        """Padding as in vLLM 0.27, for an admission in a step that otherwise only decodes.
+
+        None: no room for them below max_model_len, and the admission waits.
         """
         if prefills or not runs or not self.verifies:
             return 0
@@ -95,8 +98,9 @@ class Verifier:
         return self.most_tokens - 1 if fits else None
 
     def clear_of_end(self, seq: Sequence, computed: int, new_tokens: int) -> int:
-        """Tokens of a chunk that leave the drafter enough of the prompt to read ahead: the chunk
-        ends at the last known token, or far enough before it.
+        """Tokens of a chunk that leave the drafter enough of the prompt to read ahead.
+
+        The chunk ends at the last known token, or far enough before it.
         """
         left = seq.num_tokens - computed - new_tokens
         if 0 < left < self._prefill_lookahead:
@@ -105,15 +109,18 @@ class Verifier:
 
     @property
     def reads_far_ahead(self) -> bool:
-        """Whether a chunk may be put off so that it does not end too close before the end."""
+        """Whether a chunk may be deferred so that it does not end too close before the end."""
         return self._prefill_lookahead > 1
 
     # --- the life of a step ---------------------------------------------------------------------
 
     def next_step(self, seq: Sequence, most_tokens: int) -> NextStep | None:
         """The next step of a decoding `seq`, of at most `most_tokens` tokens: its newest one and
-        drafts. None: it has none, since it is at its end whatever becomes of the drafts under way,
-        or at the end of the context. Mutates nothing: a step that has its memory is taken (`take`).
+        drafts.
+
+        None: there is no next step. The sequence is at its end whatever becomes of the drafts in
+        flight, or at the end of the context. Mutates nothing: a step that has its memory is taken
+        (`take`).
         """
         if not self.verifies:
             return None
@@ -159,13 +166,13 @@ class Verifier:
             self._drafting(chunk.seq).under_way = chunk if chunk.samples else None
 
     def undone(self, chunk: ScheduledChunk) -> None:
-        """Its sequence lost its memory before the step ran."""
+        """Undo a scheduled chunk: its sequence lost its memory before the step ran."""
         drafting = self._drafting(chunk.seq)
         if chunk.is_decode and chunk.drafts:
             drafting.num_verified -= 1
 
     def preempted(self, seq: Sequence) -> None:
-        """Drafts are dropped, and what is under way will not be rolled back."""
+        """Drop the drafts of a preempted sequence; those in flight will not be rolled back."""
         if self.verifies:
             self._drafting(seq).under_way = None
 

@@ -1,8 +1,9 @@
-"""Where prefill engines and decode engines of one deployment find each other's requests.
+"""Transfers through which the prefill and decode engines of one deployment find each other's
+requests.
 
-Both sides hold the same `Transfer` for a request. What one side does is seen by the other at a
-time, and the other engine is woken then: an engine looks at its transfers once in each pass, and
-never in the middle of a step.
+Both sides hold the same `Transfer` for a request. An action of one side becomes visible to the
+other at a given time, and the other engine is woken then. An engine looks at its transfers once in
+each pass, and never in the middle of a step.
 """
 
 from collections.abc import Callable, Container, Hashable
@@ -18,8 +19,9 @@ REFUSED = "no decode engine had room for it within bootstrap_timeout"
 
 
 class Port:
-    """The clock of one engine and the way to wake it. cut: ends its idle time, or the run of steps
-    under way with the step under way.
+    """The clock of one engine and the way to wake it.
+
+    cut: ends its idle time, or a run of steps with the current step.
     """
 
     def __init__(self, env: EngineClock, cut: Callable[[], None]) -> None:
@@ -43,7 +45,7 @@ class TransferLink(Protocol):
     def send(
         self, at_ps: int, num_bytes: int, sender: Hashable, receiver: Hashable
     ) -> tuple[int, int]:
-        """Start and end of the sending of so many bytes, which may begin at at_ps."""
+        """Start and end in ps of a transfer of `num_bytes`, which may begin at at_ps."""
         ...
 
 
@@ -92,8 +94,10 @@ class Transfer:
 
 
 class Exchange:
-    """The transfers of one deployment by the names of their sequences. fails: those whose sending
-    fails; abandoned: those whose client leaves when the prompt is computed. num_bytes: sent so far.
+    """The transfers of one deployment by the names of their sequences.
+
+    fails: sequences with a transfer that fails; abandoned: sequences of clients that leave when the
+    prompt is computed. num_bytes: sent so far.
     """
 
     def __init__(
@@ -149,9 +153,10 @@ class Exchange:
     def send(
         self, name: str, transfer: Transfer, tokens: int, num_bytes: int, at_ps: int, *, last: bool
     ) -> tuple[int, int] | None:
-        """The next `tokens` tokens are sent from at_ps on, or as soon as the link is free; returns
-        when that begins and ends, None if the transfer has failed. last: with them all has been
-        sent.
+        """Send the next `tokens` tokens from at_ps on, or as soon as the link is free.
+
+        Returns the start and end in ps, None if the transfer has failed. last: with them all has
+        been sent.
         """
         if last and name in self._abandoned and transfer.failure is None:
             transfer.failure = ABANDONED

@@ -44,8 +44,8 @@ class DrawnRequests:
 class Handoff(ABC):
     """The connection of the prefill and decode engines of one deployment.
 
-    failed_reads: requests whose transfer fails. abandoned: requests that the client cancels when
-    the prompt is computed.
+    failed_reads: requests with a transfer that fails. abandoned: requests that the client cancels
+    when the prompt is computed.
     """
 
     failed_reads = abandoned = DrawnRequests(0.0, "")

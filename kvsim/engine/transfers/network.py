@@ -23,7 +23,7 @@ class Network:
     def send(
         self, at_ps: int, num_bytes: int, sender: Hashable, receiver: Hashable
     ) -> tuple[int, int]:
-        """Start and end of a sending that may begin at at_ps; it takes its turn at both ports."""
+        """Start and end in ps of a transfer that may begin at at_ps; it is queued at both ports."""
         start_ps = max(at_ps, self._free_ps[sender], self._free_ps[receiver])
         lasts_ps = self._latency_ps + ceil_div(num_bytes * PS_PER_S, self._bytes_per_s)
         end_ps = self._free_ps[sender] = self._free_ps[receiver] = start_ps + lasts_ps

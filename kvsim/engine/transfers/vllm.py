@@ -91,7 +91,7 @@ class NixlHandoff(Handoff):
             )
 
     def prefill_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
-        """With tiers, both connectors are those of a MultiConnector, whose role is kv_both."""
+        """The spec with both connectors in a MultiConnector of role kv_both, if there are tiers."""
         self._prompts = RemotePrompts()
         self._producers: list[NixlProducer] = []
         tiers = spec.connector
@@ -169,8 +169,8 @@ class NixlHandoff(Handoff):
 
 
 def _widest(prefill: Engine, decode: Engine) -> tuple[int, int]:
-    """Bytes of a token on the side whose GPUs hold more of it each, over those of a decode engine:
-    where tensor parallel sizes differ, the ports of the fewer GPUs carry all.
+    """Bytes per token on the side with fewer TP ranks / bytes per token on a decode rank: its NICs
+    carry the whole transfer.
     """
     ours, theirs = (engine.scheduler.allocator.token_bytes for engine in (decode, prefill))
     return max(ours, theirs), ours

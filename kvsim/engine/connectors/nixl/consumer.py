@@ -20,12 +20,15 @@ class ReadGroup(NamedTuple):
 
 
 class ReadLink(Protocol):
-    """What reads move over. shakes: how long the first contact with an engine takes."""
+    """Link over which a decode engine reads prompts.
+
+    shakes: how long the first contact with an engine takes.
+    """
 
     handshake_ps: int
 
     def read(self, keeper: KeeperInbox, num_bytes: int, at_ps: int) -> tuple[int, int]:
-        """Start and end of a read of so many bytes, asked for at at_ps."""
+        """Start and end in ps of a read of `num_bytes`, asked for at at_ps."""
         ...
 
 
@@ -40,8 +43,8 @@ class PromptRead(NamedTuple):
 class NixlConsumer(Connector):
     """kv_role = kv_consumer.
 
-    heartbeat_ps: between two heartbeats. recomputes_failed: what becomes of a request whose read
-    failed. fails: names of those whose read will fail.
+    heartbeat_ps: between two heartbeats. recomputes_failed: recompute a request after a failed
+    read, instead of ending it with an error. fails: names of requests with a read that fails.
     """
 
     def __init__(
@@ -153,7 +156,7 @@ class NixlConsumer(Connector):
             self.journal.add("reads", [read.seq.id, blocks, num_bytes, start_ps, end_ps])
 
     def _blocks(self, read: PromptRead) -> list[int]:
-        """Blocks to be read of each group: the last one as a whole, none behind its window."""
+        """Number of blocks to read of each group: the last block whole, none before its window."""
         held, skipped = self.device.held_blocks(read.seq), self.device.skipped_blocks(read.seq)
         found = []
         for group, num_held, missing in zip(self._groups, held, skipped, strict=True):

@@ -1,1 +1,1 @@
-"""vLLM's native offloading connector: chunks of KV in host memory, and tiers behind it."""
+"""vLLM's native offloading connector: chunks of KV in host memory, and further tiers."""

@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 
 class ChunkContent(NamedTuple):
-    """What a chunk holds. key: of these tokens in one group of layers. end: number of tokens from
-    the start of the sequence to the end of the chunk. group: index of the group.
+    """Content of a chunk, as the connector looks it up.
+
+    key: of these tokens in one group of layers. end: number of tokens from the start of the
+    sequence to the end of the chunk. group: index of the group.
     """
 
     key: int

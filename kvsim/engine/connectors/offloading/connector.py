@@ -43,7 +43,10 @@ POLICIES = {"lru": LeastRecentlyUsed, "arc": AdaptiveReplacement}
 
 
 class OffloadingConnector(Connector):
-    """settings: as resolved. worker: who copies. keys: of the content of chunks; None: its own."""
+    """settings: as resolved.
+
+    worker: copies the chunks. keys: of the content of chunks; None: its own.
+    """
 
     def __init__(
         self, settings: OffloadSettings, worker: Worker, keys: ChunkKeys | None = None
@@ -108,7 +111,9 @@ class OffloadingConnector(Connector):
         return RemoteMatch(hit, waits=True)
 
     def _find(self, seq: Sequence, asked: HostQuery) -> HostFound | None:
-        """What a look-up finds; the same again where nothing came or went since the last one."""
+        """Look up chunks in host memory; the previous result is reused if nothing was stored or
+        evicted since.
+        """
         changes, known = self.pool.changes, self._known.get(seq)
         if known is not None and known[0] == changes and known[1] == asked:
             return known[2]
@@ -119,7 +124,7 @@ class OffloadingConnector(Connector):
         return found
 
     def _states(self, seq: Sequence, group: int, first: int, last: int) -> Iterator[int]:
-        """What is known of the chunks from place `first` to `last`."""
+        """Lookup results for the chunks from place `first` to `last`."""
         writing = READY if self.settings.synchronous else WRITING
         get = self.pool.get
         for key in self.keys.listed(seq, group, first, last):
@@ -246,7 +251,7 @@ class OffloadingConnector(Connector):
         return (host,)
 
     def _named_workers(self) -> list[tuple[str, Worker]]:
-        """Who copies, and what the names of its links end with."""
+        """The workers that copy, each with the suffix of its links' names."""
         return [("", self.worker)]
 
     # --- the worker half ------------------------------------------------------------------------

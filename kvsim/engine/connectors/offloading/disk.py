@@ -1,9 +1,9 @@
-"""Files behind host memory: threads that read and write chunks, and one that looks for files.
+"""Files as a tier after host memory: threads that read and write chunks, and one that looks for
+files.
 
 vLLM 0.33, v1/kv_offload/tiering with a tier of type "fs". Each job is one task of one thread, its
-chunks one after the other; a chunk whose file is there already is passed over. Reading and writing
-threads have queues of their own, and take from the other's when theirs is empty. Files are never
-deleted.
+chunks one after the other; a chunk is skipped if its file exists. Reading and writing threads have
+queues of their own, and take from the other's when theirs is empty. Files are never deleted.
 """
 
 from collections import deque
@@ -73,7 +73,9 @@ class Disk:
 
     def answer(self, seq: Sequence, key: int, now_ps: int) -> bool | None:
         """Whether there is a file; None: that is not known yet, and asked at the end of the
-        schedule. An answer stands as long as somebody who asked lives.
+        schedule.
+
+        An answer is valid as long as one of the sequences that asked is unfinished.
         """
         self._asking.setdefault(key, set()).add(seq)
         known = self._answers.get(key)

@@ -1,4 +1,4 @@
-"""The options of a file system behind host memory."""
+"""Options of the file system tier, the next one after host memory."""
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from kvsim.plumbing.units import PS_PER_US
 
 
 class FileSystemTier(TierOptions):
-    """Files behind host memory: vLLM's tier of type "fs". Files are never deleted.
+    """Files in the tier after host memory: vLLM's tier of type "fs". Files are never deleted.
 
     n_read_threads, n_write_threads: each copies one chunk after the other; those of one kind help
         the other when they have nothing to do.

@@ -14,7 +14,7 @@ class Folder:
 
     keys: of the content of chunks, the same for all engines; None: each engine numbers its own.
     link_bytes_per_s: of all engines together, reads and writes each; None: only the threads limit
-    them. A job takes its turn on the link whole.
+    them. A job occupies the link until all of it has moved.
     """
 
     def __init__(self, keys: ChunkKeys | None = None, link_bytes_per_s: int | None = None) -> None:

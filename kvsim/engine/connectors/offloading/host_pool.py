@@ -9,8 +9,10 @@ from kvsim.sequence import Sequence
 
 
 class Accesses:
-    """What a sequence offered or loaded, by key. missed: what was not in host memory. stored: what
-    it put there. reused: what it found there, put by others.
+    """Keys that a sequence offered or loaded, in order of access.
+
+    missed: what was not in host memory. stored: what it put there. reused: what it found there, put
+    by others.
     """
 
     __slots__ = ("contents", "missed", "reused", "stored")
@@ -31,10 +33,10 @@ class Accesses:
 class HostPool:
     """Slots of one size for chunks of all groups of layers.
 
-    store_threshold: content is stored when it has been offered so often, where that is 2 or more;
-    max_tracker_size: of so many contents this is counted. on_evict: hears of chunks that leave.
-    changes: how often a chunk came, was written or left. writing, pinned: chunks that are being
-    written, and that copies read.
+    store_threshold: content is stored from its n-th offer on, if n is 2 or more; max_tracker_size:
+    number of contents that offers are counted for. on_evict: hears of chunks that leave. changes:
+    how often a chunk came, was written or left. writing, pinned: chunks that are being written, and
+    that copies read.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class HostPool:
             seen[key] = 1
 
     def _miss(self, seq: Sequence, keys: list[int]) -> None:
-        """What is new among the misses of a sequence."""
+        """Count the misses of a sequence that it has not counted before."""
         missed = self._of(seq).missed
         new = [key for key in keys if key not in missed]
         if new:
@@ -137,7 +139,7 @@ class HostPool:
         return found
 
     def _make_room(self, count: int, kept: set[int]) -> bool:
-        """Evict until so many slots are free; False: that cannot be, and nothing is evicted."""
+        """Evict until `count` slots are free. False: this is impossible, and nothing is evicted."""
         missing = count - (self.num_slots - len(self._chunks))
         if missing <= 0:
             return True

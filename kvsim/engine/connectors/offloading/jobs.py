@@ -46,8 +46,8 @@ class CopyJob:
 class Jobs:
     """The copies that have not been reported, by number, and by sequence.
 
-    A store reads blocks that its sequence may have given back already: whoever is given such a
-    block must let the store end first.
+    A store reads blocks that its sequence may have freed already. A sequence that is allocated such
+    a block waits for the end of the store.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What chunks are found by: the content of all tokens up to a chunk's end, in one group."""
+"""Keys of chunks: the content of all tokens up to a chunk's end, in one group."""
 
 from kvsim.memory.content_keys import ContentKeys, KeyRuns
 from kvsim.sequence import Sequence

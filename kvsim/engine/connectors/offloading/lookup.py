@@ -1,4 +1,4 @@
-"""What of a sequence lies in host memory, behind what the device has (vLLM 0.33,
+"""Lookup of a sequence's chunks in host memory, after its hit on the device (vLLM 0.33,
 kv_connector/v1/offloading/scheduler.py).
 """
 
@@ -23,9 +23,10 @@ class HostFound(NamedTuple):
 
 
 class HostQuery(NamedTuple):
-    """num_tokens: known tokens of the sequence, whose whole chunks can be there. end: tokens of the
-    longest useful hit. limited: the request itself limits it, so that hits end with chunks.
-    device_tokens: what the device has.
+    """num_tokens: known tokens of the sequence; full chunks of them can be in host memory.
+
+    end: tokens of the longest useful hit. limited: the request itself limits it, so that hits end
+    with chunks. device_tokens: what the device has.
     """
 
     num_tokens: int
@@ -81,8 +82,9 @@ class HostSearch:
         return HostFound(asked.device_tokens + hit, put_off)
 
     def _of_group(self, g: int, end: int) -> int | None:
-        """Number of chunks behind what the device has; None: not known yet. Of layers that draft
-        the last one is found and not used.
+        """Number of chunks found after the device's hit; None: the lookup is pending.
+
+        Of layers that draft the last one is found and not used.
         """
         group = self._groups[g]
         size = group.chunk_tokens
@@ -108,8 +110,10 @@ class HostSearch:
         return None if put_off else run
 
     def _last_run(self, g: int, first: int, last: int, need: int) -> int | None:
-        """Up to the end of the last run of as many chunks as the layers look back, or of the run
-        that begins at the first. need: chunks for the run at the end, which may be partial.
+        """End of the last run of as many chunks as the layers' window needs, or of the run that
+        begins at the first.
+
+        need: chunks for the run at the end, which may be partial.
         """
         run, unknown, writing = 0, False, False
         for place in range(last - 1, first - 1, -1):

@@ -1,7 +1,7 @@
 """Least recently used, counted in requests: of one request's chunks the tail leaves first.
 
-vLLM 0.33, v1/kv_offload/cpu/policies/lru.py. A request has one rank for all that it does until it
-is finished; then each chunk that it touched gets a rank of its own, the head the newest.
+vLLM 0.33, v1/kv_offload/cpu/policies/lru.py. All chunks that a request touches share one rank until
+it is finished. Then each of them gets a rank of its own, the head the newest.
 """
 
 from collections.abc import Container

@@ -35,11 +35,12 @@ class VllmOffloading(HostTierOptions):
     latency_us: before each copy.
     blocks_per_chunk: blocks of the device in one chunk, the unit of storing.
     eviction_policy: which chunk leaves first: "lru" or "arc".
-    store_threshold: content is stored when it has been offered so often, where that is 2 or more;
-        max_tracker_size: of so many contents this is counted.
+    store_threshold: content is stored from its n-th offer on, if n is 2 or more; max_tracker_size:
+        number of contents that offers are counted for.
     offload_prompt_only: generated tokens are stored when a later request sends them as prompt.
-    sync_load_budget_bytes: in each step, loads of up to so many bytes in sum start their requests
-        at once, and the step waits for them. Other requests wait for their loads by themselves.
+    sync_load_budget_bytes: in each step, loads of at most this many bytes in sum start their
+        requests at once, and the step waits for them. Other requests wait for their loads by
+        themselves.
     """
 
     blocks_per_chunk: int = Field(1, ge=1, le=1 << 20)
@@ -108,7 +109,7 @@ class VllmOffloading(HostTierOptions):
         return ConnectorPlan(build, loads_special=not behind and not site.stages)
 
     def _worker(self, site: TierSite, stage: int | None = None) -> Worker:
-        """Who copies, of a rank; stage: of a pipeline, its place."""
+        """The worker of a rank that copies; stage: index in the pipeline."""
         num_bytes: tuple[int, ...] = ()
         if stage is not None:
             num_bytes, speed = site.stages[stage]
@@ -145,7 +146,7 @@ class VllmOffloading(HostTierOptions):
     def _check_behind(
         self, behind: Sequence[TierOptions], chunk_bytes: int, chunk_tokens: tuple[int, ...]
     ) -> None:
-        """InputError for what cannot stand behind host memory."""
+        """InputError for a tier that vLLM does not allow after host memory."""
         if not behind:
             return
         behind[0].behind_host(chunk_bytes, chunk_tokens, Shared())

@@ -1,4 +1,4 @@
-"""Who leaves host memory first: what a policy hears, and what it is asked."""
+"""Eviction policies of host memory: the events that a policy receives, and what it answers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container

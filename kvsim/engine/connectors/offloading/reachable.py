@@ -1,5 +1,7 @@
-"""Which chunks of layers with a window are stored: those that a hit can need (vLLM 0.33,
-kv_connector/v1/offloading/scheduler.py; the device keeps blocks of windows by the same rule).
+"""Choice of the stored chunks in layers with a window: those that a hit can need.
+
+vLLM 0.33, kv_connector/v1/offloading/scheduler.py; the device caches blocks of windows by the same
+rule.
 """
 
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadSettings
@@ -9,8 +11,9 @@ from kvsim.plumbing.units import ceil_div
 class StoredReach:
     """The blocks of one group that a request stores.
 
-    prompt_tokens: of the request. junction_tokens: after so many tokens others were seen to part
-    from it; 0: nowhere. horizon: blocks up to which its last segment goes; None: not known yet.
+    prompt_tokens: of the request. junction_tokens: the shared-prefix boundary, after which other
+    prompts were seen to differ; 0: none. horizon: blocks up to which its last segment goes; None:
+    not known yet.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What vLLM's offloading connector is set to, resolved to counts."""
+"""Settings of vLLM's offloading connector, resolved to counts."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,7 +10,7 @@ NO_LIMITS: tuple[int | None, int | None] = (None, None)
 
 
 class OffloadedGroup(NamedTuple):
-    """A group of layers whose KV is offloaded.
+    """A group of layers with KV that is offloaded.
 
     block_tokens: tokens in a block. chunk_blocks: blocks in a chunk. block_bytes: copied for one
     block, on the first stage of a pipeline. reach_tokens: how far it looks back, None: to the
@@ -31,7 +31,7 @@ class OffloadedGroup(NamedTuple):
         return self.block_tokens * self.chunk_blocks
 
     def chunks_to_store(self, tokens: int, prompt_tokens: int, *, done: bool) -> int:
-        """Of the chunks of so many tokens, those that nothing will write again."""
+        """Of the chunks of `tokens` tokens, those that nothing will write again."""
         num = tokens // self.chunk_tokens
         return max(0, num - 1) if self.drafts and tokens > prompt_tokens and not done else num
 
@@ -53,7 +53,7 @@ class OffloadedGroup(NamedTuple):
         return max(1, ceil_div(self.reach_tokens, self.chunk_tokens))
 
     def chunks_below(self, tokens: int) -> int:
-        """The same for a hit of so many tokens, which may end inside a chunk."""
+        """Number of chunks of a hit of `tokens` tokens, which may end inside a chunk."""
         if not self.slides or self.reach_tokens is None:
             return self.reach_chunks
         beyond = -tokens % self.chunk_tokens
@@ -61,13 +61,15 @@ class OffloadedGroup(NamedTuple):
 
 
 class OffloadSettings(NamedTuple):
-    """groups: of layers, as the device has them. slots: chunks in host memory. policy: "lru" or
-    "arc". prompt_only: generated tokens are not stored. sync_load_budget_bytes: a step waits for
-    loads of up to so many bytes in sum. prefix_caching: of the device. retention_tokens: of blocks
-    of windows, see the device's option; None: all are kept. alignment_tokens: where hits of several
-    groups may end; 0: anywhere. host_bytes: of the pool, for reports. limits: max_load_tokens and
-    max_offload_tokens by request. synchronous: each step waits for its loads and for the stores of
-    the step before it. kind: of the tier, for reports.
+    """groups: of layers, as the device has them.
+
+    slots: chunks in host memory. policy: "lru" or "arc". prompt_only: generated tokens are not
+    stored. sync_load_budget_bytes: a step waits for loads of at most this many bytes in sum.
+    prefix_caching: of the device. retention_tokens: of blocks of windows, see the device's option;
+    None: all are kept. alignment_tokens: where hits of several groups may end; 0: anywhere.
+    host_bytes: of the pool, for reports. limits: max_load_tokens and max_offload_tokens by request.
+    synchronous: each step waits for its loads and for the stores of the step before it. kind: of
+    the tier, for reports.
     """
 
     groups: tuple[OffloadedGroup, ...]
@@ -101,7 +103,7 @@ class OffloadSettings(NamedTuple):
         return counts
 
     def bytes_of(self, counts: list[int]) -> int:
-        """Bytes of so many blocks of each group."""
+        """Bytes of counts[g] blocks of each group g."""
         return sum(num * group.block_bytes for num, group in zip(counts, self.groups, strict=True))
 
     @property

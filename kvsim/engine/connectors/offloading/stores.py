@@ -1,4 +1,6 @@
-"""What is offered to host memory as sequences compute, and which stores a step must wait for."""
+"""Stores: the chunks offered to host memory as sequences compute, and the stores that a step must
+wait for.
+"""
 
 from collections.abc import Iterator
 
@@ -114,7 +116,9 @@ class Stores:
         return Tables(blocks, device.junction_tokens(seq))
 
     def _states(self, device: DeviceBlocks) -> list[CopyJob]:
-        """Recurrent states that sequences leave behind at the ends of chunks, each stored alone."""
+        """Store jobs for recurrent states at the ends of chunks that sequences have passed, each
+        stored alone.
+        """
         made: list[CopyJob] = []
         for seq, states in device.take_named_states().items():
             most = self._most(seq, device.known_tokens(seq))
@@ -132,7 +136,7 @@ class Stores:
         return made
 
     def _put(self, seq: Sequence, contents: list[ChunkContent]) -> list[HostChunk] | None:
-        """What of this is to be stored; None: there is no room."""
+        """Allocate slots for the contents to store; None: there is no room."""
         chunks = self._pool.offer(seq, contents)
         if chunks is None:
             self.num_failed += 1
@@ -151,14 +155,14 @@ class Stores:
         return job
 
     def _most(self, seq: Sequence, tokens: int) -> int:
-        """Of so many tokens, those that may be stored."""
+        """Of `tokens` tokens, the number that may be stored."""
         if self._settings.prompt_only:
             tokens = min(tokens, seq.prompt_tokens)
         most = self._settings.limit_of(seq)[1]
         return tokens if most is None else min(tokens, most)
 
     def _open(self, seq: Sequence, tokens: int) -> bool:
-        """Whether some of the chunks of so many tokens have not been offered."""
+        """Whether some of the chunks of `tokens` tokens have not been offered."""
         after = self._next[seq]
         groups = self._settings.groups
         return any(tokens // group.chunk_tokens > after[g] for g, group in enumerate(groups))

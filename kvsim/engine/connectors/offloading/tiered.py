@@ -1,7 +1,8 @@
-"""The offloading connector with files behind host memory (vLLM 0.33: TieringOffloadingSpec).
+"""The offloading connector with files in a tier after host memory (vLLM 0.33:
+TieringOffloadingSpec).
 
-What has been stored in host memory is written to files at once; what is found there alone is read
-into host memory first, and loaded from there when its sequence is looked at again.
+A chunk stored in host memory is written to a file at once. A chunk found in a file alone is first
+read into host memory, and loaded from there when its sequence is scheduled again.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from kvsim.sequence import Sequence
 
 
 class TieredConnector(OffloadingConnector):
-    """disk: the files behind host memory."""
+    """disk: the files in the tier after host memory."""
 
     def __init__(self, settings: OffloadSettings, worker: Worker, disk: Disk) -> None:
         super().__init__(settings, worker, disk.folder.keys)

@@ -12,8 +12,10 @@ from kvsim.sequence import Sequence
 
 
 def given(step: Decided, device: DeviceBlocks, settings: OffloadSettings) -> set[int]:
-    """The blocks that a step gives to sequences: whole tables of those that it admits or that begin
-    to load, hits included, and new blocks of others.
+    """Blocks that a step allocates to sequences.
+
+    Of those that it admits or that begin to load these are whole tables, hits included, and new
+    blocks of the others.
     """
     found: set[int] = set()
     new = {*step.admitted, *step.loading}

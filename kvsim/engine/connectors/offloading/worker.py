@@ -1,8 +1,9 @@
-"""The worker of the offloading connector: three queues of copies beside the compute stream.
+"""The worker of the offloading connector: three queues of copies, concurrent with the compute
+stream.
 
 vLLM 0.33, v1/kv_offload/cpu/gpu_worker.py and v1/worker/gpu/kv_connector.py. Stores are submitted
-one step after they were made, unless a step must wait for them; loads behind the launch of the
-step, or before it where the step waits for one of them.
+one step after they were made, unless a step must wait for them. Loads are submitted after the
+launch of the step, or before it where the step waits for one of them.
 """
 
 from collections.abc import Callable
@@ -13,9 +14,11 @@ from kvsim.engine.connectors.offloading.jobs import CopyJob
 
 
 class Worker:
-    """Submits copies and says which have ended. loading: loads share one lane for those that a step
-    waits for and another for the others. submitted: hears of each copy, in order. stage: of a
-    pipeline, its place; group_bytes: copied there for a block of each layer group.
+    """Submits copies and says which have ended.
+
+    loading: synchronous loads share one link direction, asynchronous loads another. submitted:
+    hears of each copy, in order. stage: of a pipeline, its place; group_bytes: copied there for a
+    block of each layer group.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Worker:
         return ready_ps
 
     def launched(self, end_ps: int) -> None:
-        """The step computes until end_ps: the loads begin behind it."""
+        """The step computes until end_ps: submit the asynchronous loads."""
         self._load(end_ps, 0)
 
     def _load(self, at_ps: int, ready_ps: int) -> int:

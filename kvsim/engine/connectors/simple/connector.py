@@ -119,8 +119,8 @@ class SimpleConnector(Connector):
         return pairs
 
     def _computed(self, step: Decided) -> list[BlockPair]:
-        """What the step's sequences had computed before it: first of those admitted in it, and of
-        these first of new ones.
+        """Blocks that the step's sequences had computed before it: of the admitted ones first, and
+        of these of new ones first.
         """
         admitted = sorted(step.admitted, key=lambda seq: seq.num_preemptions > 0)
         new = set(admitted)
@@ -130,7 +130,7 @@ class SimpleConnector(Connector):
         return found
 
     def _offer(self, seq: Sequence, num_tokens: int) -> list[BlockPair]:
-        """The blocks of so many tokens that are to be stored, as far as there is room."""
+        """The blocks of `num_tokens` tokens to store, as far as host memory has room."""
         after, end = self._after.get(seq, 0), num_tokens // self.settings.block_tokens
         room = self.host.num_free
         if end <= after or not room:
@@ -148,8 +148,10 @@ class SimpleConnector(Connector):
         return self._paired(chosen)
 
     def _about_to_go(self) -> list[BlockPair]:
-        """Of the free blocks of the device behind the last one looked at, those with content that
-        host memory lacks, as many as it has room for.
+        """Cached blocks at the head of the device's free queue that host memory lacks, as many as
+        it has room for.
+
+        The scan starts after the block examined last.
         """
         chosen: list[tuple[int, HeldBlock]] = []
         if self._cursor is not None:

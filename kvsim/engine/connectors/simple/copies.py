@@ -7,7 +7,9 @@ from kvsim.sequence import Sequence
 
 
 class BlockPair(NamedTuple):
-    """A block of the device and its content's key, and the block of host memory beside it."""
+    """A block of the device, its content's key, and the block of host memory it is copied to or
+    from.
+    """
 
     held: HeldBlock
     key: int

@@ -4,8 +4,10 @@ from collections import OrderedDict
 
 
 class HostBlocks:
-    """Numbers from 1 on: block 0 is nobody's. A block is found by its content's key once that is
-    there; free ones leave from the front, those with content come back to the end.
+    """Numbers from 1 on: block 0 is nobody's.
+
+    A block is found by its content's key once its store has ended. Free blocks are evicted from the
+    front; those with content are appended at the end.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -35,7 +37,7 @@ class HostBlocks:
         return next(iter(self._known.get(key, ())), 0)
 
     def key(self, block: int) -> int:
-        """What a block holds; -1: nothing that could be found."""
+        """Key of a block's content; -1: it cannot be hit."""
         return self._key[block]
 
     def take(self, evicted: list[int]) -> int:

@@ -1,4 +1,4 @@
-"""What vLLM's Simple connector is set to, resolved to counts."""
+"""Settings of vLLM's Simple connector, resolved to counts."""
 
 from typing import NamedTuple
 

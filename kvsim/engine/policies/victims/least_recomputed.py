@@ -7,9 +7,10 @@ from kvsim.sequence import Sequence
 
 
 class LeastRecomputed(Victim):
-    """The fewest computed tokens beside those that other running sequences share; of equal ones
-    the last admitted. What it leaves in a prefix cache does not count: memory has run out, so that
-    goes first.
+    """The fewest computed tokens that other running sequences do not share; of equal ones the last
+    admitted.
+
+    What it leaves in a prefix cache does not count: memory has run out, so that goes first.
     """
 
     def choose(

@@ -21,7 +21,7 @@ class SlotFlags(Options):
     slot_prompt_similarity: a slot is chosen by what it holds where that is more than this share of
         the prompt (`-sps`).
     context_shift: drop the older half of what a full slot need not keep.
-    cache_reuse: shortest stretch of tokens that is moved to serve a prompt, 0: none is.
+    cache_reuse: the fewest consecutive tokens that are moved to serve a prompt, 0: none are.
     cache_ram: MiB of host memory for prompts, 0: none, -1: as many tokens as the context.
     cache_idle_slots: save idle slots there when a request starts, and empty them if they share a
         buffer.

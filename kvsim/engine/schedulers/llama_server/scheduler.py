@@ -177,8 +177,9 @@ class LlamaServerScheduler(Scheduler):
         return super().repeatable(plan, limit) if limit > 0 else 0
 
     def one_more(self) -> None:
-        """The last part has returned, and all that decode go on by a token. Who came since then
-        was not there yet.
+        """The last part has returned, and all that decode go on by a token.
+
+        Sequences that came since then were not in that step.
         """
         assert self._part is not None
         self.server.returned(self._part)

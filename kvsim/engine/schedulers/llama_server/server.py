@@ -89,8 +89,8 @@ class SlotServer:
         return min(idle, key=lambda slot: (slot.freed, -slot.number), default=None), True
 
     def _offer(self, slot: Slot, task: ServerTask, *, by_age: bool) -> None:
-        """Where a slot holds little of a prompt, the host cache keeps what the slot holds, and may
-        have something better.
+        """Save a slot's content in the host cache if the slot has little of the prompt, and load a
+        better match if there is one.
         """
         if self.host is None:
             return

@@ -1,4 +1,4 @@
-"""What the server has made of its flags."""
+"""Settings that the server derives from its flags."""
 
 from typing import NamedTuple
 

@@ -8,7 +8,7 @@ from kvsim.memory.cells.cache import SavedState
 
 
 class SlotStage(Enum):
-    """Where a slot is with its request."""
+    """Stage of a slot's request."""
 
     IDLE = "idle"
     STARTED = "started"

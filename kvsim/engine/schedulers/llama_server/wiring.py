@@ -1,4 +1,4 @@
-"""What a server is put together from."""
+"""The parts of a server, put together."""
 
 from typing import NamedTuple
 

@@ -27,9 +27,8 @@ class PrefillAdmission:
     prefix cache.
 
     taken: admitted requests. stop: why a pass ended before the queue did, if memory or tokens were
-    why;
-    no_place: or because as many run as may. cut_twice: SGLang would cut a second prompt too.
-    skipped: whether a request was passed over.
+    why; no_place: or because as many run as may. cut_twice: SGLang would cut a second prompt too.
+    skipped: whether a request was skipped.
     """
 
     def __init__(
@@ -57,8 +56,9 @@ class PrefillAdmission:
         self.skipped = False
 
     def choose(self, queue: Iterable[Sequence], places: int, most: int, *, alone: bool) -> None:
-        """Take from the front of `queue`, `places` at most, and `most` in one pass. alone: no
-        prompt is under way.
+        """Take from the front of `queue`, `places` at most, and `most` in one pass.
+
+        alone: no chunked prompt is in progress.
         """
         room, budget = self._room, self._budget
         for seq in queue:
@@ -90,7 +90,7 @@ class PrefillAdmission:
         return False
 
     def weight(self, seq: Sequence) -> int:
-        """Tokens that a new request is counted with beside its prompt."""
+        """Tokens counted for a new request in addition to its prompt."""
         return min(self._wishes[seq], CLIP_MAX_NEW_TOKENS)
 
     def _weigh(self, seq: Sequence, cached: int, *, first: bool) -> tuple[int, Stop | None]:
@@ -120,7 +120,7 @@ class PrefillAdmission:
         return self._charge(seq, budget.chunk if cut else seq.num_tokens, seq.num_tokens)
 
     def _rest(self, seq: Sequence) -> int:
-        """What it may still put out, as far as that counts."""
+        """Output tokens the request may still generate, as far as they count."""
         return min(max(self._wishes[seq] - seq.num_outputs, 0), CLIP_MAX_NEW_TOKENS)
 
     def _ends_fit(self, seq: Sequence, left: int) -> bool:

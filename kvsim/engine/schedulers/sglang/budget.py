@@ -1,8 +1,8 @@
-"""What one pass may still admit (managers/schedule_policy.py, mem_cache/prefill_budget.py).
+"""Budget of one pass's admissions (managers/schedule_policy.py, mem_cache/prefill_budget.py).
 
-Memory is a comparison, nothing is taken: `total` counts what runs and was admitted with all it may
-still put out, `current` with what it computes now, and both are held against what is free or
-evictable at that moment.
+The budget allocates nothing: it compares two sums with the memory free or evictable at that moment.
+`total` counts running and admitted requests with all outputs they may still generate, `current`
+with the tokens computed now.
 """
 
 from collections.abc import Callable
@@ -77,7 +77,7 @@ class Budget:
         return self._available() - self.current
 
     def too_much(self, tokens: int) -> bool:
-        """Whether so many tokens are all that is left, or more."""
+        """Whether `tokens` tokens are all that is left, or more."""
         available = self._available()
         if tokens < available - self._most_total:
             return False
@@ -108,13 +108,15 @@ class Budget:
         self.chunk -= paged
 
     def most_of_chunk(self, new_tokens: int, rest: int) -> int | None:
-        """How many tokens a request of so many uncached ones, and `rest` to put out, could compute
-        in this pass at most; None: memory keeps it out.
+        """Tokens that a request with `new_tokens` uncached tokens and `rest` outputs could compute
+        in this pass at most.
+
+        None: it does not fit.
         """
         return None if self.too_much(new_tokens + rest + self.page) else self.chunk
 
     def holds_at_once(self, new_tokens: int, rest: int) -> bool:
-        """Whether pools beside that of the pages hold a request that asks for all its tokens."""
+        """Whether the other pools hold a request that asks for all its tokens."""
         return True
 
     def first_chunk(self, prefix_tokens: int, new_tokens: int, most: int) -> int:
@@ -127,8 +129,9 @@ class Budget:
         return (prefix_tokens + most) // self.page * self.page - prefix_tokens
 
     def next_chunk(self, new_tokens: int) -> int:
-        """How many tokens the prompt under way computes: it must go on, whatever is left. 0: it has
-        to wait, as its windows do not fit.
+        """Tokens of the next chunk of the prompt in progress, which must go on whatever is left.
+
+        0: it has to wait, as its windows do not fit.
         """
         left = int(self.left_total)
         most = min(self.chunk, left) if left > 0 else self.chunk
@@ -136,9 +139,11 @@ class Budget:
 
 
 class WindowBudget(Budget):
-    """A pass over sliding windows with a pool of their own (mem_cache/prefill_budget.py,
-    `SWAPrefillBudget`), which is weighed beside the other: a request counts with what its prompt
-    takes beyond a window, and a window at most of what comes after. Running requests do not count.
+    """Budget of a pass over sliding windows with a pool of their own (mem_cache/prefill_budget.py,
+    `SWAPrefillBudget`).
+
+    A request counts with the tokens of its prompt beyond a window, and with at most one window of
+    the later ones. Running requests do not count.
 
     windows: their pool. charged: tokens of it that this pass has promised.
     """
@@ -213,8 +218,8 @@ def never_starts(
 
 
 def _never_ends(room: PrefixRoom, head: Sequence, rest: int, page: int) -> Refusal:
-    """Why `head`, which asks for `rest` tokens more whatever comes, does not start in an empty pool
-    without a cache: what `Ends.fit` demands of it alone.
+    """Reason why `head`, with `rest` outputs to come, does not start in an empty pool without a
+    cache: `Ends.fit` refuses it alone.
     """
     return Refusal(
         "it asks for all its tokens (ignore_eos), for which SGLang wants more room than there ever "

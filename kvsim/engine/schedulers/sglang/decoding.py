@@ -58,7 +58,7 @@ class DecodingScheduler(Scheduler):
         return list(self.decoders)
 
     def _enter(self, seqs: list[Sequence]) -> None:
-        """These decode too, after all others."""
+        """Append these to the decoding requests."""
         self.decoders.update(zip(seqs, count(self._entered), strict=False))
         self._entered += len(seqs)
 
@@ -87,8 +87,9 @@ class DecodingScheduler(Scheduler):
         self._step_decoders(plan, [])
 
     def _make_room_for_decoders(self, plan: Plan, *, rides: bool = False) -> bool:
-        """Memory for the next token of each; False: not enough, nothing taken. rides: they do so
-        beside prompts.
+        """Memory for the next token of each; False: not enough, nothing taken.
+
+        rides: they decode in a step with prompts.
         """
         allocator, room, batch = self.allocator, self.room, self.batch
         # Requests with their last token in flight, not known yet, decode once more.
@@ -139,9 +140,11 @@ class DecodingScheduler(Scheduler):
         self.ratio.retracted(outputs, declared, len(self.decoders))
 
     def _retract(self, seq: Sequence, plan: Plan) -> None:
-        """Take its memory from `seq`, but for what the cache has of it; its token under way, if
-        there is one, is lost. The last to decode ends with an error: what it would need is held by
-        prompts under way, or by copies (schedule_batch.py, `retract_decode`).
+        """Free the memory of `seq` that the cache does not hold; its token in flight, if there is
+        one, is lost.
+
+        The last to decode ends with an error: prompts in progress or copies hold the memory it
+        needs (schedule_batch.py, `retract_decode`).
         """
         lone = len(self.decoders) == 1
         if lone and isinstance(self.allocator, PrefixRoom):
@@ -164,7 +167,7 @@ class DecodingScheduler(Scheduler):
         plan.failed.append((seq, why))
 
     def _take_memory(self, seq: Sequence, plan: Plan, *, lost: bool) -> None:
-        """Take its memory from `seq`. lost: its token under way is lost too."""
+        """Take its memory from `seq`. lost: its token in flight is lost too."""
         del self.decoders[seq]
         self._preempt(seq, plan)
         self._full = False

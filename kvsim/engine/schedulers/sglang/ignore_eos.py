@@ -13,9 +13,10 @@ RESERVED_TOKENS = 1  # of each request
 
 
 class Span(NamedTuple):
-    """tokens a request will still put out, and tokens that are free when it has ended. Of a
-    request that may stop by itself as many are to come as the new-token ratio counts: a fraction,
-    and none or fewer once it has put out more than that.
+    """tokens a request will still put out, and tokens that are free when it has ended.
+
+    For a request without ignore_eos the new-token ratio estimates the rest: a fraction, and zero or
+    less once its outputs exceed the estimate.
     """
 
     to_come: float
@@ -36,8 +37,10 @@ class Ends:
         self._spans = sorted(spans, key=itemgetter(0))
 
     def add(self, candidate: Span) -> None:
-        """The next one to be weighed. The engine puts it before the first that does not end before
-        it, and one that ends after all others before the last of them; so they may be out of order.
+        """The next one to be weighed.
+
+        The engine inserts it before the first that does not end before it. One that ends after all
+        others goes before the last of them, so they may be out of order.
         """
         to_come = candidate.to_come
         if to_come <= 0:

@@ -1,4 +1,4 @@
-"""What a pool lets a request ask for (managers/scheduler.py, kv_cache_configurator.py)."""
+"""Limits of a pool on the length of a request (managers/scheduler.py, kv_cache_configurator.py)."""
 
 from kvsim.engine.plan import UNBOUNDED
 from kvsim.memory.allocator import Refusal
@@ -41,7 +41,7 @@ class Limits:
         return min(declared, by_context, by_pool)
 
     def refusal(self, request: Request) -> Refusal | None:
-        """Why `request` is turned away on arrival."""
+        """Reason why `request` is rejected on arrival."""
         longest = min(self._context, self._pool) - RESERVED_TOKENS
         if request.prompt_tokens < longest and self.max_new_tokens(request) > 0:
             return None

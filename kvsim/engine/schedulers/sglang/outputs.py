@@ -1,8 +1,7 @@
-"""What requests have put out, what of it is in flight, and what they may still put out: by these
-counts SGLang plans memory.
+"""Output counts of requests: generated, in flight, and still possible; SGLang plans memory by them.
 
-Under the overlap schedule a pass comes before the outputs of the step before it: they are on their
-way, and a retraction may throw one away.
+Under the overlap schedule a pass comes before the outputs of the previous step: they are in flight,
+and a retraction may drop one.
 """
 
 from collections.abc import Container, Iterable
@@ -156,8 +155,8 @@ class NewTokenRatio:
     new-token ratio (managers/scheduler_components/new_token_ratio_tracker.py). Floats, in the
     engine's own order of operations, so that they are the same to the last bit.
 
-    value: the ratio now. It falls with every decode step, jumps at a retraction, and begins
-    anew when the engine is idle.
+    value: the ratio now. It falls with every decode step, rises at a retraction, and is reset when
+    the engine is idle.
     """
 
     def __init__(self, conservativeness: float) -> None:
@@ -176,7 +175,9 @@ class NewTokenRatio:
             self.value = max(self.value - self._decay, self._floor)
 
     def retracted(self, outputs: int, max_new_tokens: int, num: int) -> None:
-        """After a retraction `num` requests are left, with so many tokens out and asked for."""
+        """Set the ratio after a retraction that leaves `num` requests, with `outputs` tokens
+        generated and `max_new_tokens` asked for in sum.
+        """
         self.value = min(1.0, (outputs + RETRACT_STEPS * num) / (max_new_tokens + 1))
 
     def idle(self) -> None:

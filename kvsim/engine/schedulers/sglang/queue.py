@@ -1,8 +1,9 @@
 """The requests sent and not received yet, and the waiting queue: first come first served, or by
 longest cached prefix (lpm).
 
-Both mark as recently used what waiting requests would hit, lpm all of it each time it sorts, fcfs
-now and then for those in front (managers/schedule_policy.py).
+Both mark the prefixes that waiting requests would hit as recently used
+(managers/schedule_policy.py). lpm marks all of them each time it sorts, fcfs sometimes those of the
+first requests.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,8 +22,8 @@ IN_BATCH_TOKENS = 32  # in common with one before it, and not cached: it waits f
 class Inbox:
     """Requests sent to the scheduler and not received yet.
 
-    With `--scheduler-recv-interval` above 1 the scheduler receives requests only after so many
-    decode steps; a step with prompts counts as AFTER_PROMPTS of them
+    With `--scheduler-recv-interval` above 1 the scheduler receives requests only every so often,
+    counted in decode steps. A step with prompts counts as AFTER_PROMPTS of them
     (managers/scheduler_recv_skipper.py, 0.5.23). An idle scheduler receives in every pass.
 
     interval: decode steps from one receive to the next.
@@ -122,8 +123,10 @@ class SglangQueue:
         self._passes += 1
 
     def _sort(self, room: PrefixRoom) -> None:
-        """Longest cached prefix first; a request that shares an uncached beginning with one before
-        it goes last, so that it can hit what that one computes.
+        """Sort by longest cached prefix.
+
+        A request that shares an uncached prefix with an earlier one goes last, so that it can hit
+        the blocks the earlier one computes.
         """
         found: dict[Sequence, int] = {}
         beginnings = set()

@@ -121,8 +121,9 @@ class SglangScheduler(DecodingScheduler):
         return plan
 
     def _check_goes_on(self, seq: Sequence) -> None:
-        """InputError if the prompt under way waits for windows that nobody else holds. No other
-        request goes on either: each needs a page of windows and more (schedule_policy.py,
+        """InputError if the chunked prompt waits for windows that no other request holds.
+
+        No other request goes on either: each needs a page of windows and more (schedule_policy.py,
         `add_one_req`), and SGLang ends none of them.
         """
         windows, page = self.room.windows, self.allocator.page_tokens
@@ -160,7 +161,7 @@ class SglangScheduler(DecodingScheduler):
         self._left.clear()
 
     def _prefill(self, plan: Plan) -> None:
-        """Admit what goes in, and go on with the prompt under way."""
+        """Admit new prompts, and continue the chunked prompt."""
         if not self.decoders or self.room.windows is not None:
             self._full = False
         chunked = self._chunked
@@ -214,7 +215,7 @@ class SglangScheduler(DecodingScheduler):
         return PrefillAdmission(self.room, budget, wishes, ratio, self._spans, cached=cached)
 
     def _compute_prompts(self, plan: Plan, more: int, taken: list[Newcomer]) -> None:
-        """The prompt under way computes `more` tokens, and those taken start."""
+        """Compute `more` tokens of the chunked prompt, and start the admitted ones."""
         allocator, chunked = self.allocator, self._chunked if more else None
         waits = None if more else self._chunked
         self._chunk_waits = waits is not None

@@ -1,7 +1,7 @@
-"""What a decode engine of SGLang's holds back before it promises room to another prompt.
+"""Budget of an SGLang decode engine: tokens held back before it preallocates another prompt.
 
-Each request that it has counts with so many tokens for what it will put out, whatever it asks for;
-and one request must be able to end if all others give way.
+Each request counts with a fixed number of tokens for its output, whatever it asks for. In addition
+one request must be able to end if all others are retracted.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ class DecodeBudget(NamedTuple):
 
     @classmethod
     def of(cls, reserved: int, members: Iterable[BatchMember]) -> "DecodeBudget":
-        """The budget beside these members of the running batch."""
+        """The budget given these members of the running batch."""
         retractable = longest = 0
         for prompt, outputs, wish in members:
             retractable += prompt + outputs

@@ -1,8 +1,8 @@
 """SGLang's decode engine: room for whole prompts, which come from prefill engines, and their
 outputs (disaggregation/decode.py, decode_schedule_batch_mixin.py, 0.5.23).
 
-A pass takes back who was retracted, then promises room, then takes over what has arrived; then all
-decode. No step computes a prompt. Who is retracted goes to host memory and comes back from there.
+A pass resumes retracted requests, then preallocates, then takes over transferred prompts; then all
+decode. No step computes a prompt. The KV of a retracted request is copied to host memory and back.
 """
 
 from collections.abc import Iterator
@@ -65,8 +65,10 @@ class SglangDecodeScheduler(DecodingScheduler):
         self._next_moves = Moves()
 
     def _host_room(self, ratio: float | None, max_model_len: int) -> int | None:
-        """Tokens of host memory for retracted requests, in whole pages; None without limit: an
-        engine with a prefix cache copies to memory that it does not set apart.
+        """Tokens of host memory for retracted requests, in whole pages.
+
+        None: no limit, since an engine with a prefix cache copies to memory that it does not
+        reserve.
         """
         if self.allocator.keeps_prefixes:
             return None
@@ -78,8 +80,8 @@ class SglangDecodeScheduler(DecodingScheduler):
         return (int(pool * ratio) // page + 1) * page
 
     def connect(self, exchange: Exchange, port: Port, copies: HostCopies) -> None:
-        """Where transfers are found, how this engine is woken, and how long copies to host memory
-        take; before anything runs.
+        """Connect the transfers, the port that wakes this engine, and the host copies; called
+        before the run.
         """
         self._exchange, self._port, self._copies = exchange, port, copies
 
@@ -119,8 +121,8 @@ class SglangDecodeScheduler(DecodingScheduler):
     # --- room for prompts, and what arrives ----------------------------------------------------
 
     def _preallocate(self, now_ps: int) -> None:
-        """Promise room for whole prompts in the order of the queue, but for those whose receivers
-        are not ready; the first that does not fit ends it.
+        """Allocate whole prompts in queue order, except those with receivers that are not ready;
+        stop at the first that does not fit.
         """
         queue, most = self.queue, BUFFERS * self._max_running
         budget = None  # counted over the whole batch, and only where somebody may come
@@ -152,7 +154,7 @@ class SglangDecodeScheduler(DecodingScheduler):
         return budget.left(self.room.available_tokens(), self._active)
 
     def _take_arrived(self, plan: Plan, now_ps: int) -> None:
-        """Prompts whose KV is there wait for a place; those whose transfer failed end."""
+        """Queue transferred prompts for a place in the batch; end those with a failed transfer."""
         queue = self.queue
         for seq, transfer in list(queue.transferring.items()):
             if transfer.late_ps <= now_ps < transfer.ended_ps:
@@ -189,7 +191,7 @@ class SglangDecodeScheduler(DecodingScheduler):
 
     @property
     def _active(self) -> int:
-        """Requests for whose outputs tokens are held back."""
+        """Number of requests with tokens held back for their outputs."""
         return len(self.decoders) + len(self.queue.transferring) + len(self.queue.ready)
 
     @property
@@ -252,8 +254,9 @@ class SglangDecodeScheduler(DecodingScheduler):
             self.moves.resumed.append(seq.id)
 
     def _join_ready(self, plan: Plan) -> None:
-        """Who is ready decodes from this pass on, as far as there are places; those who finished
-        with the last step have theirs yet.
+        """Let ready requests decode from this pass on, as far as there are places.
+
+        Requests that finished with the last step still count.
         """
         places = max(0, self._max_running - len(self.decoders))
         now_ps = self._port.now_ps + plan.held_ps
@@ -280,7 +283,7 @@ class SglangDecodeScheduler(DecodingScheduler):
         self._enter(joining)
 
     def _drop_finished(self) -> None:
-        """Who finished with the last step is no member of the batch any more."""
+        """Remove the requests that finished with the last step from the batch."""
         for seq in self._left:
             self.decoders.pop(seq, None)
             self._outputs.remove(seq)
@@ -328,8 +331,9 @@ class SglangDecodeScheduler(DecodingScheduler):
         return self.allocator.steps_that_fit(min(limit, self.batch.steps_to_leave()))
 
     def _stays_short(self, head: Sequence) -> bool:
-        """Whether `head` is refused however much those who decode come to hold: what is held back
-        for each request does not fall, and free memory does.
+        """Whether `head` is refused however much the decoding requests come to hold.
+
+        The tokens held back for each request do not fall, and free memory does.
         """
         need = self._paged(head.prompt_tokens) + self._reserved
         left = self.room.available_tokens() - self._reserved * self._active

@@ -1,15 +1,16 @@
-"""What happened to transfers from one pass of an engine to the next, for whoever watches."""
+"""Events of transfers between two passes of an engine, for observers."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class Moves:
-    """popped, freed: of a prefill engine, requests for which the other side has room, and those
-    whose KV has been read. sent: (request, tokens, start_ps, end_ps) of each sending.
-    preallocated: of a decode engine, (request, tokens that its own cache had). transferred,
-    resumed: requests whose KV has come, and retracted ones that came back. failed: those that ended
-    with an error where memory ran out.
+    """popped: requests of a prefill engine that the other side has room for; freed: those with KV
+    that was read.
+
+    sent: (request, tokens, start_ps, end_ps) of each sending. preallocated: of a decode engine,
+    (request, tokens that its own cache had). transferred: requests that received their KV; resumed:
+    retracted ones that came back. failed: those that ended with an error where memory ran out.
     """
 
     popped: list[str] = field(default_factory=list)

@@ -70,7 +70,7 @@ class SglangPrefillScheduler(SglangScheduler):
         self._next_moves = Moves()
 
     def connect(self, exchange: Exchange, port: Port) -> None:
-        """Where transfers are found, and how this engine is woken; before anything runs."""
+        """Connect the transfers, and the port that wakes this engine; called before the run."""
         self._exchange, self._port = exchange, port
 
     @property
@@ -107,7 +107,9 @@ class SglangPrefillScheduler(SglangScheduler):
         return plan
 
     def _free_what_arrived(self, now_ps: int) -> Iterator[Sequence]:
-        """Requests whose KV has arrived leave; what they computed stays in the prefix cache."""
+        """Finish the requests with transferred KV; the tokens they computed stay in the prefix
+        cache.
+        """
         for seq, transfer in list(self.in_flight_transfers.items()):
             if transfer.prefill_ended_ps <= now_ps:
                 del self.in_flight_transfers[seq], self._transfers[seq]
@@ -125,7 +127,7 @@ class SglangPrefillScheduler(SglangScheduler):
                 yield self._dropped(seq, transfer)
 
     def _drop_waiting(self, now_ps: int) -> Iterator[tuple[Sequence, str]]:
-        """Requests end whose transfer failed before they were computed."""
+        """End requests with a transfer that failed before they were computed."""
         for seq, transfer in list(self._transfers.items()):
             waits = seq not in self.running and seq not in self.in_flight_transfers
             if transfer.prefill_ended_ps <= now_ps and waits:

@@ -1,14 +1,17 @@
-"""Who waits at a decode engine of SGLang's: for room, and, retracted, for room again."""
+"""Queues of an SGLang decode engine: requests that wait for room, and retracted ones that wait
+again.
+"""
 
 from kvsim.engine.transfers.exchange import Transfer
 from kvsim.sequence import Sequence
 
 
 class DecodeQueue:
-    """arrived: not seen by a pass yet. preallocating: who has no room yet. transferring: who has
-    room, and whose KV is on its way. draining: who has ended because that failed, and whose room is
-    not free yet. ready: whose KV is there, and who does not decode yet. retracted: who gave way,
-    and lies in host memory.
+    """arrived: not seen by a pass yet.
+
+    preallocating: without room so far. transferring: with room, and KV in flight. draining: ended
+    by a failed transfer, with room that is not free yet. ready: with transferred KV, not decoding
+    yet. retracted: with KV in host memory.
     """
 
     def __init__(self) -> None:

@@ -70,8 +70,8 @@ class SglangDecode(SglangSide):
 
     num_reserved_decode_tokens: held back for the outputs of each request, whatever it asks for.
     retraction_host_ratio: tokens of host memory for retracted requests, as a share of the pool
-    (--hicache-ratio); who finds none ends with an error. None: 0.2, and enough for one of the
-    longest. A prefix cache on the decode engine has no such limit.
+    (--hicache-ratio); a request that finds none ends with an error. None: 0.2, and enough for one
+    of the longest. A prefix cache on the decode engine has no such limit.
     """
 
     num_reserved_decode_tokens: int = Field(512, ge=0)
