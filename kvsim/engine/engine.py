@@ -38,6 +38,7 @@ class Engine:
         self._timer = StepTimer(parts.step_time)
         self._host_link = parts.host_link
         self._behind = parts.depth - 1
+        self._overlap = min(self._behind, 1)  # steps in flight at the end of the run awaited
         self._timed, self._routed = scheduler.allocator.timed, parts.routed
         self._report_interval_ps = parts.report_interval_ps
         self._max_steps = UNBOUNDED if parts.max_steps is None else parts.max_steps
@@ -174,11 +175,11 @@ class Engine:
 
     def _wait(self, plan: Plan) -> RunEnd:
         """The event at which the plan, repeated while nothing changes, is committed."""
-        now, overlap = self.now_ps, min(self._behind, 1)  # of a run, steps in flight at its end
-        begin_ps = self._in_flight[0].end_ps if self._in_flight else now
+        now, steps = self.now_ps, 1 if plan.empty else 1 + self._repeatable(plan)
+        overlap = self._overlap = self._overlap_of(steps)
+        begin_ps = self._in_flight[0].end_ps if overlap and self._in_flight else now
         if plan.held_ps and self._in_flight:
             begin_ps = max(begin_ps, now + plan.held_ps)
-        steps = 1 if plan.empty else 1 + self._repeatable(plan)
         if self._report_interval_ps is not None and steps > 1:
             until_ps = self._report_interval_ps - begin_ps % self._report_interval_ps
             steps = min(steps, max(1, plan.steps_by(until_ps, steps) - 1 + overlap))
@@ -190,6 +191,10 @@ class Engine:
         end = self._end = RunEnd(self.env, plan, steps, overlap, now, begin_ps, end_ps)
         self._run_end = end if steps > 1 else None
         return end
+
+    def _overlap_of(self, steps: int) -> int:
+        """Steps in flight at the end of a run of so many."""
+        return self._overlap
 
     def _waited(self) -> int:
         """Number of steps that the plan ran: all repeatable ones, or fewer if something arrived."""
@@ -210,7 +215,7 @@ class Engine:
     def _commit(self, plan: Plan, steps: int) -> None:
         """The awaited steps are over: book them, and process the outputs that returned."""
         now = self.now_ps
-        if self._behind:
+        if self._overlap:
             done = self._in_flight.popleft()
             if not done.empty:
                 self._books.last_step(done, (*self._in_flight, plan))
@@ -233,7 +238,7 @@ class Engine:
         previous step returns, with one after it; the first of `steps` is scheduled already. Steps
         that verify drafts are taken one by one.
         """
-        scheduler, books, overlaps = self.scheduler, self._books, self._behind > 0
+        scheduler, books, overlaps = self.scheduler, self._books, self._overlap > 0
         at_once = 1 if plan.ends_ps else steps
         step = 0
         while step < steps:

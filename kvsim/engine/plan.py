@@ -281,6 +281,26 @@ class StepTimer:
         if self._measured is not None:
             plan.outside = self._measured.outside_domain(plan.shape())
 
+    def time_alone(self, plan: Plan) -> None:
+        """Time the repetitions of a plan that only decodes, and is alone in the pipeline."""
+        run = self._step_time.decode_run(
+            plan.num_decode, plan.context_tokens, plan.longest_context_tokens
+        )
+        if plan.first_ps == run.first_ps:  # else the first step waited for one before it
+            plan.growth_ps = run.growth_ps
+            plan.affine_steps = UNBOUNDED if run.steps is None else run.steps
+
+    def ran_alone(self, plan: Plan) -> None:
+        """The stages have computed all steps of such a plan."""
+        assert self._pipeline is not None
+        steps = plan.steps - 1
+        if not steps:
+            return  # it passed them when it was timed
+        context = plan.context_tokens + steps * plan.num_decode
+        longest = plan.longest_context_tokens + steps
+        shape = StepShape((), plan.num_decode, context, longest)
+        self._pipeline.end_ps(shape, plan.last_start_ps)
+
     def time_run(self, plan: Plan, shapes: Iterable[StepShape]) -> int:
         """Time each further step of a plan that verifies drafts, by its accepted tokens; shapes:
         those steps. Returns for how many of them the plan stays within, or outside, the measured

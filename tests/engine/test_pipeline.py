@@ -9,10 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.auditor import Auditor
 from support.cases import ALLOCATOR_TABLES, streams
-from support.outcomes import CROWDED, check_tokens, unless_thrashing
+from support.outcomes import CROWDED, check_tokens, outcome, unless_thrashing
 
 import kvsim
+from kvsim.engine.observer import Observer
 from kvsim.engine.pipeline import Pipeline
+from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.scenario import Scenario
@@ -297,3 +300,58 @@ def test_what_is_simulated_on_one_stage_alone_is_refused(
     with pytest.raises(InputError, match=said) as error:
         Simulation(Scenario.from_table(made), [Request("r", 0, 8, 8)])
     assert error.value.where
+
+
+class Plans(Observer):
+    """Counts the plans with tokens."""
+
+    num = 0
+
+    def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
+        self.num += not plan.empty
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_a_plan_that_is_alone_runs_for_many_steps(tables: Any, stages: int) -> None:
+    """Sequences that decode in one micro-batch, while the other steps in flight are empty, cost as
+    few plans as on one stage; an arrival ends the run with its current step.
+    """
+    made = staged(tables, stages, allocator=[{"kind": "paged"}], scheduler={"kind": "continuous"})
+    requests = [Request("a", 0, 64, 200), Request("b", 10**9, 90, 150)]
+    scenario, plans = Scenario.from_table(made), Plans()
+    run = Simulation(scenario, requests).run(scenario.allocator[0], "run", observer=plans)
+    assert plans.num < run.summary["steps"] / 10
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    requests=streams(),
+    allocator=st.sampled_from(SERVED),
+    priority=st.booleans(),
+    ahead=st.booleans(),
+    stages=st.sampled_from([2, 3]),
+)
+@unless_thrashing
+def test_runs_over_stages_equal_single_steps(
+    tables: Any,
+    stages: int,
+    allocator: Any,
+    priority: bool,
+    ahead: bool,
+    requests: list[Request],
+) -> None:
+    scheduler = {
+        "kind": "continuous",
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": 128,
+        "policy": "priority" if priority else "fcfs",
+        "async_scheduling": ahead,
+    }
+    parts = {**CROWDED, "allocator": [allocator], "scheduler": scheduler}
+    parts.pop("step_time", None)
+    made = staged(tables, stages, **parts)
+    single = outcome(made, requests, 1)
+    assert outcome(made, requests, None) == single
+    assert outcome(made, requests, 3) == single

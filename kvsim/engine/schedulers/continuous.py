@@ -396,7 +396,7 @@ class ContinuousScheduler(Scheduler):
 
     def repeatable(self, plan: Plan, limit: int) -> int:
         if self._staged:
-            return 0
+            return self._repeatable_alone(plan, limit)
         if self._drafts:
             if not plan.num_drafts or len(self.running) != self.batch.num:
                 return 0
@@ -409,6 +409,54 @@ class ContinuousScheduler(Scheduler):
             return 0
         limit = super().repeatable(plan, limit)
         return limit and self.connection.quiet_steps(plan, tuple(self.running), limit)
+
+    # Over the stages of a pipeline members of the decode batch leave it with each step, until its
+    # tokens return. While one step holds all running sequences they may stay for a run of steps,
+    # as on one stage: the steps between are empty.
+
+    def _repeatable_alone(self, plan: Plan, limit: int) -> int:
+        if not self._holds_all(plan):
+            return 0
+        if not self.in_flight.ahead:
+            self._decide_empty_steps()
+        for seq in self.running:
+            super()._join(seq)
+        limit = super().repeatable(plan, limit)
+        if not limit:
+            self._part(plan)
+        return limit
+
+    def _holds_all(self, plan: Plan) -> bool:
+        """Whether all running sequences decode in `plan`, and none that waits could start in an
+        empty step, which has more of the budget.
+        """
+        running, head = len(self.running), self.waiting.head
+        if self._drafts or self.connection.connects or plan.finishing:
+            return False
+        if plan.num_decode != running or plan.passed_over or plan.preempted or plan.stalls:
+            return False
+        if head is None or running >= self.knobs.max_num_seqs:
+            return True
+        asked = self.knobs.enable_chunked_prefill and running < self.knobs.max_num_batched_tokens
+        return asked and not self.limits.bind and head.in_flight is None
+
+    def _decide_empty_steps(self) -> None:
+        """The other stages got steps without sequences."""
+        for _ in range(self.in_flight.stages - 1):
+            self.in_flight.begin()
+            self.allocator.step_decided()
+
+    def run_ended(self, plan: Plan) -> None:
+        if self._staged:
+            if plan.steps > 1 and not self.in_flight.ahead:
+                self._decide_empty_steps()
+            self._part(plan)
+
+    def _part(self, plan: Plan) -> None:
+        """The sequences of `plan` rest until it returns."""
+        for seq in self.running:
+            if seq.decoding:
+                self.batch.leave(seq)
 
     def returns_quietly(self, plan: Plan) -> bool:
         if not self._drafts:

@@ -251,6 +251,9 @@ class Scheduler:
                 limit = batch.steps_head_stays_blocked(each, limit, busy=bool(self.running))
         return limit
 
+    def run_ended(self, plan: Plan) -> None:
+        """The steps of `plan` that `repeatable` answered for are over, all or some of them."""
+
     def _blocked_head(self) -> Sequence | None:
         """The waiting sequence that did not fit in the last step and blocks the queue."""
         return self.waiting.head
