@@ -1,4 +1,4 @@
-"""Where KV memory is kept: one file an allocator, and its line here."""
+"""Allocators of KV memory: one file each, and one line each here."""
 
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.registry import Registry

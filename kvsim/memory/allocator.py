@@ -1,8 +1,8 @@
 """The interface between an allocator and the scheduler.
 
-The scheduler admits sequences, computes their prompts chunk by chunk (`admit`, `extend`), lets them
-`join` the decoders, advances all decoders together (`advance`), and takes memory back (`release`).
-The allocator counts decode steps; only the engine knows how long they take.
+The scheduler admits sequences, computes their prompts chunk by chunk (`admit`, `extend`), and lets
+them `join` the decoders. It advances all decoders together (`advance`), and frees memory
+(`release`). The allocator counts decode steps; only the engine knows how long they take.
 
 A new allocator may begin on `kvsim.memory.stepwise`, which needs a handful of methods. The calls of
 a prefix cache stand in prefix.py, those of SGLang's scheduler alone in prefix_room.py.
@@ -27,7 +27,7 @@ from kvsim.sequence import Sequence
 class Refusal(NamedTuple):
     """Why a request can never run: what it needs, what there is, and the way out.
 
-    reason: a clause that also stands behind "because".
+    reason: a clause that also reads well after "because".
     """
 
     reason: str
@@ -41,8 +41,10 @@ class Refusal(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the KV of a sequence lies: in blocks, by its block table (ids from 0 to the number of
-    blocks in the pool), or in one buffer of `slots` slots at a byte address of the pool.
+    """Address of a sequence's KV.
+
+    In blocks it is the block table (ids from 0 to the number of blocks in the pool), else the byte
+    address of one buffer of `slots` slots.
     """
 
     blocks: list[int] | tuple[int, ...] = ()
@@ -149,8 +151,9 @@ class Allocator(PrefixPromise):
         nothing changed.
 
         The slots of a prefilling sequence are valid then. Those of a decoding sequence are only
-        allocated: `advance` fills them. turns_before: decoders with a lower `order` had their turn
-        in this step, so the slots that the next `advance` fills for them are known content already.
+        allocated: `advance` fills them. turns_before: decoders with a lower `order` were scheduled
+        earlier in this step, so the slots that the next `advance` fills for them are cached
+        already.
         """
 
     def await_steps(self, seq: Sequence) -> None:
@@ -185,7 +188,7 @@ class Allocator(PrefixPromise):
 
     @abstractmethod
     def leave(self, seq: Sequence) -> None:
-        """`seq` stops decoding (finished, or passed over in a step) and keeps its memory."""
+        """Remove `seq` from the decoders (finished, or skipped in a step); it keeps its memory."""
 
     @abstractmethod
     def must_extend(self) -> list[Sequence]:
@@ -200,9 +203,12 @@ class Allocator(PrefixPromise):
         """
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        """Number of successive `advance(1)`, at most `limit`, during which `head`, which could not
-        start, still cannot, and the split of free bytes by its need is the same. The result is
-        `limit` if decoding takes nothing from the pool.
+        """Number of successive `advance(1)`, at most `limit`, during which the blocked `head` still
+        cannot start.
+
+        The split of free bytes by its need does not change meanwhile.
+
+        The result is `limit` if decoding takes nothing from the pool.
         """
         return limit
 

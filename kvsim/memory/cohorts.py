@@ -1,8 +1,8 @@
 """Cohorts: decoders that reach the end of a block in the same steps.
 
 A decoder that joined at clock j with n slots has n - j + clock of them. With `base` n - j, it
-starts a new block in the step that begins where base + clock is a multiple of block_size, and so do
-all with the same base modulo block_size.
+starts a new block in a step that begins where base + clock is a multiple of block_size. So do all
+with the same base modulo block_size.
 """
 
 from collections.abc import Iterator

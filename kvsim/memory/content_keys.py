@@ -1,8 +1,8 @@
 """Keys of block content: one integer for all tokens of a sequence up to a block's end.
 
 vLLM chains a hash over full blocks; here the chain is interned instead, so equal keys mean equal
-content, without collisions. Tokens come as runs of consecutive ids (see request.py): all blocks
-that lie in one run are named at once, by the run's name and their place in it.
+content, without collisions. Tokens come as runs of consecutive ids (see request.py). All blocks
+within one run get their keys at once, by the run's name and their place in it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -85,10 +85,11 @@ NO_KEYS = KeyRuns([], [])
 
 
 class ContentKeys:
-    """Interns the chain (key of the block before, what follows it) -> name, for both kinds of
-    what follows: the start of a run of whole blocks, or the pieces of one block.
+    """Interns the chain (key of the previous block, next content) -> key.
 
-    lookahead_tokens: tokens behind each block that its key depends on too.
+    The next content is the start of a run of whole blocks, or the pieces of one block.
+
+    lookahead_tokens: tokens after each block that its key depends on too.
     """
 
     def __init__(self, block_size: int, lookahead_tokens: int = 0) -> None:
@@ -98,8 +99,10 @@ class ContentKeys:
         self._num_names = 1
 
     def of(self, seq: KVSequence) -> KeyRuns:
-        """Keys of the full blocks of `seq` that another sequence can hit: none if its prompt is
-        private, those of the prompt if only its output is, else all up to its last token.
+        """Keys of the full blocks of `seq` that another sequence can hit.
+
+        None if its prompt is private, those of the prompt if only its output is, else all up to its
+        last token.
         """
         if seq.prompt_runs is None:
             return NO_KEYS
@@ -130,9 +133,10 @@ class ContentKeys:
 def _key_runs(
     runs: TokenRuns, block_size: int, lookahead_tokens: int
 ) -> Iterator[tuple[int | TokenRuns, int]]:
-    """The full blocks in order, as far as what lies behind each is there too: (first id, blocks)
-    where whole blocks and what they look ahead to lie in one run, (pieces, 1) for a block that
-    several runs share.
+    """The full blocks in order, as far as the lookahead tokens of each exist.
+
+    (first id, blocks) where whole blocks and their lookahead are within one run, (pieces, 1) for a
+    block that several runs share.
     """
     pieces = list(coalesced(runs))
     whole = block_size + lookahead_tokens

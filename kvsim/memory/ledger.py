@@ -1,14 +1,14 @@
 """The ledger: the use of every byte of the pool, in ten classes that sum to its capacity.
 
-For a live allocation let n be its valid slots, q the slots its policy asked for, g the slots it was
-granted and F the slots it will hold at its end:
+For a live allocation let n be its valid slots and q the slots its policy asked for. Let g be the
+slots it was granted and F the slots it will hold at its end:
 
     used             distinct slots that hold valid KV of live requests
     reserved         max(0, min(q, F) - n): asked for, not written yet, will be
-    overprovisioned  max(0, q - max(n, F)): asked for, will never be written; and slots that windows
-                     have left behind where every layer keeps them (see left_behind.py)
+    overprovisioned  max(0, q - max(n, F)): asked for, will never be written; and slots outside
+                     their window where every layer stores them (see left_behind.py)
     rounding         g - q
-    cached           unreferenced blocks whose content may still be hit; allocatable
+    cached           unreferenced blocks that may still be hit; allocatable
     transient        an old buffer while its grown successor is being filled
     metadata         what no request can ever have: null block, tables, the pool's odd end
     external         free, enough for the head of the queue, and no place for it
@@ -18,10 +18,10 @@ granted and F the slots it will hold at its end:
 parts.py has the parts of these classes that are reported by name.
 
 The change of the ledger in a run of steps has a closed form. Every byte that leaves a class enters
-another, so a change is a list of moves, counted in blocks or slots of so many bytes. At step t (1
-<= t <= steps) slope * t of them have moved from one class to the other, and the jumps J_i of steps
-t_i <= t. The jumps are kept as three sums, which is all that integrals over steps (weights 1) and
-over time (durations affine in t) need:
+another. So a change is a list of moves, counted in blocks or slots of equal size in bytes. At step
+t (1 <= t <= steps) slope * t of them have moved from one class to the other. The jumps J_i of steps
+t_i <= t are added. The jumps are kept as three sums, which is all that integrals over steps
+(weights 1) and over time (durations affine in t) need:
 
     jumps = sum J_i    first = sum J_i * t_i    second = sum J_i * t_i * (t_i - 1) / 2
 """
@@ -161,8 +161,9 @@ def filling(token_bytes: int, slope: int) -> tuple[Move, ...]:
 
 
 class Jumps:
-    """Gains of one quantity during `advance`, summed over the steps t with the weights 1, t and t *
-    (t - 1) / 2, as a `Course` keeps them.
+    """Gains of one quantity during `advance`.
+
+    They are summed over the steps t with the weights 1, t and t * (t - 1) / 2, as in a `Course`.
 
     value: the last value, for callers of `read`, which takes values instead of gains.
     """

@@ -1,10 +1,10 @@
-"""Slots left behind by windows in an allocator that keeps every token in every layer.
+"""Slots outside their windows in an allocator that stores every token in every layer.
 
 A layer with a window of W tokens attends to the newest W. An allocator that keeps all slots of a
 sequence in one buffer or block table holds the older ones too, which no step reads again. In the
 ledger their bytes are over-provisioned, not used. A step that computes slots from n on still needs
-the W - 1 before n, so what it leaves behind counts from its first slot, as where windows give
-blocks back. Slots that several sequences hold count as used while they do.
+the W - 1 before n. So its slots count as outside from its first slot on, as where windows free
+blocks. Slots that several sequences hold count as used while they do.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class WindowedDecoder(NamedTuple):
 class LeftBehind:
     """The windows of a layout; false if it has none.
 
-    least_tokens: most slots of a sequence of which no window leaves any behind.
+    least_tokens: most slots of a sequence with none of them outside a window.
     """
 
     def __init__(self, layout: KVLayout) -> None:
@@ -43,8 +43,8 @@ class LeftBehind:
         return bool(self._windows)
 
     def bytes(self, computed: int, shared: int = 0) -> int:
-        """Bytes left behind by a sequence with `computed` slots before its last step, of which
-        other sequences hold the first `shared` too.
+        """Bytes outside the windows of a sequence with `computed` slots before its last step; other
+        sequences hold the first `shared` slots too.
         """
         return sum(
             token_bytes * max(0, computed - window + 1 - shared)
@@ -52,8 +52,8 @@ class LeftBehind:
         )
 
     def during(self, course: Course, decoders: Iterable[WindowedDecoder], steps: int) -> Course:
-        """`course` of `steps` decode steps of `decoders`, including the bytes left behind on the
-        way.
+        """`course` of `steps` decode steps of `decoders`, including the bytes that their windows
+        leave.
         """
         jumps = Jumps()
         for computed, slots, shared in decoders:

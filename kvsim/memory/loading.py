@@ -33,9 +33,10 @@ class LoadingPromise(Protocol):
     """The calls in the order of a sequence's life: `start_load`, `end_load`, `resume`."""
 
     def start_load(self, seq: Sequence, demand: Demand, kept_blocks: int) -> bool:
-        """Give a waiting sequence blocks for `demand.num_tokens` tokens; those behind
-        `demand.cached_tokens` will be loaded. False: no room, nothing changed. kept_blocks: free
-        blocks that running prompts still need.
+        """Allocate blocks for `demand.num_tokens` tokens to a waiting sequence; those after
+        `demand.cached_tokens` will be loaded.
+
+        False: no room, nothing changed. kept_blocks: free blocks that running prompts still need.
         """
         ...
 
@@ -69,7 +70,7 @@ class LoadingPromise(Protocol):
 
     def lacking_blocks(self, seq: Sequence, num_tokens: int) -> int:
         """Blocks that a sequence with memory still needs for its `num_tokens` known tokens, and for
-        the step behind them if that verifies drafts.
+        the next step if that verifies drafts.
         """
         ...
 
@@ -96,7 +97,7 @@ class LoadingPromise(Protocol):
 
 @runtime_checkable
 class HoldingPromise(LoadingPromise, Protocol):
-    """A `LoadingPromise` with copies that hold blocks beside sequences."""
+    """A `LoadingPromise` with copies that hold blocks in addition to sequences."""
 
     def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
         """Keys of the blocks of a sequence from place `start` to `end`, as far as these have
@@ -115,8 +116,8 @@ class HoldingPromise(LoadingPromise, Protocol):
         ...
 
     def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
-        """At most `most` free blocks in the order in which they leave, behind the free block
-        `after`; None: from the first on.
+        """At most `most` free blocks in the order of allocation, after the free block `after`;
+        None: from the first on.
         """
         ...
 

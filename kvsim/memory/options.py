@@ -29,14 +29,14 @@ class MemorySpec(NamedTuple):
     are computed whole.
     unwatched: no observer asks for block ids, so an allocator may count blocks instead of keeping
     tables.
-    states: number of recurrent states in a pool of their own beside this one; None without one.
+    states: number of recurrent states in a second pool; None without one.
     window_tokens: slots of a pool for sliding windows within this one; None: the allocator's
         options divide the pool.
     pool_tokens: tokens that SGLang counts where no layer keeps any; None: the bytes decide.
     plan: the groups of layers and their blocks that an engine has planned; None: the allocator's
         options plan them.
     loads: sequences may load KV from outside of the device (see loading.py). holds: copies hold
-    blocks beside sequences.
+    blocks in addition to sequences.
     """
 
     capacity_bytes: int
@@ -69,7 +69,9 @@ class Removal(NamedTuple):
 
 
 class AllocatorOptions(Options):
-    """Options of one allocator kind; its fields are the keys beside `kind` in `[[allocator]]`."""
+    """Options of one allocator kind; its fields are the keys of `[[allocator]]` other than
+    `kind`.
+    """
 
     label: str | None = None
     _scheduler: Options | None = PrivateAttr(default=None)
@@ -89,10 +91,11 @@ class AllocatorOptions(Options):
 
     @property
     def store(self) -> StoreKind | None:
-        """Which store of the torch backend keeps the KV that this allocator hands out, so that a
-        scenario can be served for real: "blocks" of one pool (the allocator has a `block_size`),
-        "slots" of one address space, "buffers", a tensor a sequence; its `place` then says where.
-        None: no store does.
+        """The store of the torch backend for this allocator's KV, so that a scenario can be served
+        on a real engine.
+
+        "blocks" of one pool (the allocator has a `block_size`), "slots" of one address space, or
+        "buffers", a tensor a sequence; `place` returns the addresses. None: no store does.
         """
         return None
 
@@ -108,14 +111,14 @@ class AllocatorOptions(Options):
 
     @property
     def hierarchical(self) -> bool:
-        """Whether its allocator copies to host memory and back beside the steps, as SGLang's
+        """Whether its allocator copies to host memory and back during the steps, as SGLang's
         hierarchical cache does.
         """
         return False
 
     @property
     def shares_storage(self) -> bool:
-        """Whether the replicas of a fleet have the storage behind its host memory in common."""
+        """Whether the replicas of a fleet share the L3 storage after its host memory."""
         return False
 
     def removals(self) -> Iterator[Removal]:

@@ -4,14 +4,14 @@
     every token in every layer (see left_behind.py)
     draft_slots     of what is held and not used: slots allocated for drafts
     in_transit      of used: nodes of a tree that copies alone hold, not requests
-    kept_for_readers  of used: finished prompts that a decode engine has not read yet
-    arriving        of reserved: slots of sequences whose content is on its way from elsewhere
+    kept_for_readers  of used: finished prompts held for transfer to a decode engine
+    arriving        of reserved: slots of sequences with KV that is being loaded
     states          of used: recurrent states that live sequences hold
     cached_outputs  of cached: blocks of full attention outside of the prompt of their last owner
     cached_windows  of cached: blocks that only layers with a window would read
     cached_states   of cached: checkpoints, recurrent states that a hit may go on from
 
-The other cached blocks lay in the prompt of their last owner.
+The other cached blocks were in the prompt of their last owner.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The interface between a prefix cache and the scheduler, beside the core (allocator.py).
+"""The interface between a prefix cache and the scheduler, in addition to the core (allocator.py).
 
 It is one for all engines' caches: blocks by the hash of their content, or a radix tree. The methods
 here are those of an allocator without a prefix cache.
@@ -55,8 +55,10 @@ class PrefixPromise:
 
     def cut_chunk(self, seq: Sequence, start_tokens: int, new_tokens: int, most_tokens: int) -> int:
         """Number of tokens, at most `new_tokens`, in the next chunk of a waiting or prefilling
-        sequence from `start_tokens` on, so that it ends where content can be cached; 0: none in
-        this step. most_tokens: most tokens of it in a step.
+        sequence from `start_tokens` on.
+
+        The chunk ends where content can be cached; 0: none in this step. most_tokens: most tokens
+        of it in a step.
         """
         return new_tokens
 

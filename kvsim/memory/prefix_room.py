@@ -42,8 +42,8 @@ class PrefixRoom:
 
     @abstractmethod
     def look_up(self, seq: Sequence) -> Known:
-        """The cached prefix of all present tokens of a waiting `seq`, whose last use is set to
-        now.
+        """The cached prefix of all present tokens of a waiting `seq`; its last use is set
+        to now.
         """
 
     @abstractmethod

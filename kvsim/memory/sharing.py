@@ -2,7 +2,7 @@
 
 Blocks of one size, the prefix cache over them, and its books, one block and one step at a time. A
 subclass may override one method, `choose_victim`: which free block with known content is evicted
-first. Sequences that begin with the same full blocks hold the same blocks. Slow beside
+first. Sequences that begin with the same full blocks hold the same blocks. It is slow compared to
 `kvsim.memory.paged`, which moves runs of blocks at once and is tested against it.
 """
 

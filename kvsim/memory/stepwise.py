@@ -1,9 +1,9 @@
 """A base for new allocators: a subclass only defines the memory granted to a sequence.
 
-A subclass implements `grant`, the memory of a sequence of `tokens` tokens. Whether
-that fits, the ledger, and its change while sequences decode are derived here, one step and one
-sequence at a time. That is slow beside the allocators that count in closed form, and exact like
-them; an allocator that must be fast implements kvsim.memory.allocator itself.
+A subclass implements `grant`, the memory of a sequence of `tokens` tokens. Whether that fits, the
+ledger, and its change while sequences decode are derived here, one step and one sequence at a time.
+That is slow compared to the allocators that count in closed form, and as exact; an allocator that
+must be fast implements kvsim.memory.allocator itself.
 """
 
 from abc import abstractmethod
@@ -181,7 +181,7 @@ class StepwiseAllocator(Allocator):
         return ((LEFT_BEHIND, left),) if left else NO_PARTS
 
     def _left_bytes(self) -> int:
-        """Bytes left behind by windows."""
+        """Bytes outside the windows of their sequences."""
         if not self._behind:
             return 0
         return sum(self._behind.bytes(each.computed) for each in self._live.values())

@@ -42,8 +42,8 @@ class Verifying(Protocol):
         ...
 
     def advance(self, new_slots: int) -> None:
-        """The members that are `due` had their turn: the step, which fills `new_slots` slots, is
-        scheduled.
+        """Process the members that are `due`, and count the scheduled step, which fills `new_slots`
+        slots.
         """
         ...
 

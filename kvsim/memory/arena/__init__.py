@@ -1,4 +1,4 @@
-"""Where a contiguous buffer goes in the pool's one address space: one file a placement, one line
+"""Placements of contiguous buffers in the pool's one address space: one file each, and one line
 each here.
 """
 

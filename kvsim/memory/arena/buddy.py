@@ -1,8 +1,8 @@
 """Buddies: regions of a power of two units, split in halves and merged with their other half.
 
-As in the Orca baselines of the PagedAttention paper (Kwon et al., SOSP 2023, artifact): a unit is
-one block of 16 tokens, the largest buddy holds the model's maximum, and what the pool has beyond
-whole largest buddies is tiled with decreasing powers of two.
+As in the Orca baselines of the PagedAttention paper (Kwon et al., SOSP 2023, artifact), a unit is
+one block of 16 tokens. The largest buddy holds the model's maximum. The rest of the pool, beyond
+whole largest buddies, is tiled with decreasing powers of two.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,10 @@ from kvsim.plumbing.units import ceil_div
 
 
 class Buddy(PlacementOptions):
-    """unit_tokens: tokens of the smallest buddy. largest_tokens: the largest buddy is the smallest
-    power of two of units that holds so many tokens; the model's maximum where not given.
+    """unit_tokens: tokens of the smallest buddy.
+
+    largest_tokens: tokens that the largest buddy must hold, rounded up to a power of two of units;
+    the model's maximum where not given.
     """
 
     unit_tokens: int = Field(16, ge=1, le=1 << 20)

@@ -1,5 +1,8 @@
-"""A placement without places: a pool that may move its regions at no cost, so that any size fits
-that is no larger than what is free. It is what external fragmentation is measured against.
+"""A placement without addresses: the pool may move its regions at no cost.
+
+A region fits if it is no larger than the free memory.
+
+It is what external fragmentation is measured against.
 """
 
 from collections.abc import Iterator
@@ -41,7 +44,7 @@ class CompactingArena(Arena):
         self._numbers = 0
 
     def _granted_for(self, size: int) -> int | None:
-        """What a region for `size` bytes weighs; None if even the empty model has no place."""
+        """Bytes that a region for `size` bytes takes; None if even the empty model has no room."""
         if self._model is None:
             return size if size <= self.capacity_bytes else None
         if size not in self._grants:

@@ -1,7 +1,7 @@
 """An address space kept as a list of holes: what first, best and next fit share.
 
-Holes are kept twice, by address and by size; both lists are sorted, neighbours merge at once, and a
-region is always cut from the front of its hole. The policies differ in `_choose` alone.
+Holes are stored twice, by address and by size. Both lists are sorted, neighbours merge at once, and
+a region is always cut from the front of its hole. The policies differ in `_choose` alone.
 """
 
 from abc import abstractmethod
@@ -20,7 +20,7 @@ from kvsim.plumbing.units import ceil_div
 
 
 class HoleOptions(PlacementOptions):
-    """unit_tokens: sizes are rounded up to whole units of so many tokens."""
+    """unit_tokens: sizes are rounded up to whole units of this many tokens."""
 
     unit_tokens: int = Field(1, ge=1, le=1 << 20)
 

@@ -18,7 +18,7 @@ class NextFit(HoleOptions):
 class NextFitArena(HoleArena):
     """Holes, searched from a rover: the end of the region placed last.
 
-    The hole the rover stands in (it may have grown round it since) comes first.
+    The hole that contains the rover comes first (it may have grown round it since).
     """
 
     _rover: int = 0

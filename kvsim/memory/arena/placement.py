@@ -18,11 +18,13 @@ class Placement(NamedTuple):
 
 
 class PlacementOptions(Options):
-    """Options of one placement; its fields are the keys beside `kind` in a `placement` table."""
+    """Options of one placement; its fields are the keys of a `placement` table other than
+    `kind`.
+    """
 
     @property
     def store(self) -> StoreKind | None:
-        """Which store keeps whole buffers that are placed so: as `AllocatorOptions.store`."""
+        """The torch store for whole buffers with this placement: as `AllocatorOptions.store`."""
         return "slots"
 
     def build(self, memory: MemorySpec) -> "Arena":
@@ -88,8 +90,9 @@ class Arena(ABC):
             self.listener.freed(address)
 
     def extend_in_place(self, address: int, new_size: int) -> bool:
-        """Let the live region at `address` have `new_size` bytes where it stands; False, and
-        nothing changed, if its neighbourhood does not allow it.
+        """Resize the live region at `address` to `new_size` bytes in place.
+
+        False, and nothing changed, if its neighbours do not allow it.
         """
         held = self.granted(address)
         if new_size > held:
@@ -169,8 +172,10 @@ class Arena(ABC):
         return all(trial.allocate(size) for size in sizes)
 
     def places_for(self, size: int, most: int) -> int | None:
-        """How many regions of `size` bytes would find places, one after the other; counted up to
-        `most`, and less by none however many regions are freed in between. None: it takes a trial.
+        """Number of regions of `size` bytes that would fit, one after the other, counted up to
+        `most`.
+
+        It does not fall when regions are freed in between. None: it takes a trial.
         """
         return None
 

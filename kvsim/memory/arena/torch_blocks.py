@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The address behind it."""
+        """The address after its last byte."""
         return self.address + self.size
 
 
@@ -58,5 +58,5 @@ class Segment(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The address behind it."""
+        """The address after its last byte."""
         return self.address + self.size

@@ -1,14 +1,13 @@
 """torch's caching allocator (c10/cuda/CUDACachingAllocator.cpp) on one stream, default settings.
 
 Requests are rounded up to 512 bytes. Up to 1 MiB they come from 2 MiB segments, below 10 MiB from
-20 MiB segments, from there on a request gets a segment of its own, in multiples of 2 MiB. The free
-block of least (size, address) is taken, and split where the rest is worth keeping: 512 bytes in the
-small pool, more than 1 MiB in the large one. Free neighbours within a segment merge. Where the
-device has no room for another segment, all wholly free segments go back to it, and it is asked
-again.
+20 MiB segments. A larger request gets a segment of its own, in multiples of 2 MiB. The free block
+of least (size, address) is taken, and split where the rest is worth keeping: 512 bytes in the small
+pool, more than 1 MiB in the large one. Free neighbours within a segment merge. Where the device has
+no room for another segment, all wholly free segments go back to it, and it is asked again.
 
 Addresses are virtual. Memory the device has not been asked for has none; it counts as one hole
-behind the last segment.
+after the last segment.
 """
 
 from collections.abc import Iterator
@@ -164,7 +163,7 @@ class TorchCachingArena(Arena):
         return block
 
     def _release_idle(self, *, small: bool) -> None:
-        """Give back to the device what no allocation stands on."""
+        """Free the segments without an allocation to the device."""
         for size, address in self._heap.pools[small].by_size.copy():
             block = self._heap.blocks[address]
             if self._heap.is_whole(block):
@@ -181,7 +180,7 @@ class TorchCachingArena(Arena):
         return self._limit - self.reserved_bytes + idle
 
     def _idle_bytes(self, small: bool, below: int | None = None) -> int:
-        """Bytes of the segments of one pool, of less than `below`, on which nothing stands."""
+        """Bytes of one pool's segments without an allocation that are smaller than `below`."""
         blocks, by_size = self._heap.blocks, self._heap.pools[small].by_size
         end = len(by_size) if below is None else self._heap.pools[small].index_of(below)
         return sum(size for size, address in by_size[:end] if self._heap.is_whole(blocks[address]))

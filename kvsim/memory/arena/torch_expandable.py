@@ -1,8 +1,8 @@
 """torch's caching allocator with expandable segments.
 
-Each pool is one address range that memory is mapped into, 2 MiB at a time in the small pool and
-20 MiB in the large one; any rest of 512 bytes is split off. Pages that no allocation stands on go
-back to the device when it runs out.
+Each pool is one address range. Memory is mapped into it 2 MiB at a time in the small pool, 20 MiB
+in the large one. Any rest of 512 bytes is split off. Pages without an allocation are returned to
+the device when it runs out.
 """
 
 from kvsim.memory.arena.torch_blocks import (
@@ -61,7 +61,7 @@ class ExpandableArena(TorchCachingArena):
         return block
 
     def _lowest_run(self, rounded: int, *, small: bool) -> Block:
-        """Where the lowest run of unmapped and free blocks of that length begins."""
+        """The lowest block that begins a run of unmapped and free blocks of that length."""
         for address in self._heap.pools[small].unmapped:
             start = self._heap.blocks[address]
             before = self._heap.before(start)

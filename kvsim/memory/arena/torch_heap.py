@@ -31,7 +31,7 @@ class FreeBlocks:
             del self.unmapped[bisect_left(self.unmapped, block.address)]
 
     def index_of(self, size: int) -> int:
-        """Where in `by_size` the blocks of at least `size` bytes begin."""
+        """Index in `by_size` of the first block of at least `size` bytes."""
         return bisect_left(self.by_size, (size, -1))
 
     def copy(self) -> "FreeBlocks":

@@ -1,8 +1,8 @@
 """A field of cells under a scheduler: the owners of cells, and the ledger of their bytes.
 
-Cells of running sequences are used; those of finished ones that a server keeps for their next turn
-are cached, as it empties them when it needs room. A buffer of its own is all asked for by the
-sequence that runs in it. A cell behind a window is free: any token may take it.
+Cells of running sequences are used. Those that a server holds for the next request of a finished
+sequence are cached, as it empties them when it needs room. A buffer of its own is all requested by
+the sequence that runs in it. A cell outside the window is free: any token may take it.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,16 @@ from kvsim.sequence import Sequence
 
 
 class Planner(Protocol):
-    """The buffers of the pool for so many sequences."""
+    """Plans the pool's buffers for a number of sequences."""
 
     def __call__(self, num_slots: int, *, shared: bool) -> CellPlan: ...
 
 
 class CellsAllocator(Allocator):
-    """cells: the field. numbers: of the sequences that run, by which the cells know them.
-    fixed: its options name the buffers, and no server may lay them out.
+    """cells: the field.
+
+    numbers: the cells' numbers of the running sequences. fixed: the options give the buffers, and
+    no server may plan them.
 
     driver: of a server that places tokens itself: computes one more step of all that decode.
     totals: of its prompt cache.
@@ -58,7 +60,9 @@ class CellsAllocator(Allocator):
         self._free_numbers = list(range(plan.num_sequences))
 
     def serve(self, num_slots: int, *, unified: bool) -> None:
-        """Before anything runs: a server with so many slots places tokens itself, as `driver`."""
+        """Let a server with `num_slots` slots place tokens itself, as `driver`; called before the
+        run.
+        """
         self._lay_out(self._planner(num_slots, shared=unified))
         self.keeps_prefixes = True
 
@@ -88,7 +92,7 @@ class CellsAllocator(Allocator):
         return ADMITTED
 
     def _fits(self, number: int, num: int) -> bool:
-        """Whether so many new tokens of one sequence find room."""
+        """Whether `num` new tokens of one sequence find room."""
         if isinstance(self.cells, OlderCache):
             return self.cells.fits(num)
         field = self._base(number)
@@ -210,7 +214,9 @@ class CellsAllocator(Allocator):
 
     def _free_cells(self) -> tuple[int, int]:
         """Cells of the layers that keep every token: free ones, and ones of sequences that do not
-        run; in buffers of running sequences there are neither.
+        run.
+
+        Buffers of running sequences have neither.
         """
         running = set(self.numbers.values())
         base = self.cells.caches[0]

@@ -27,8 +27,9 @@ def slices(runs: Iterable[TokenRun], size: int) -> list[list[TokenRun]]:
 
 
 def equal_parts(runs: Iterable[TokenRun], size: int, *, by_number: bool) -> list[list[TokenRun]]:
-    """As many tokens of each sequence (or set of them that share tokens) as all have, `size` in all
-    at most and one of each at least.
+    """Split the runs into equal tokens per sequence (or set of sequences that share tokens).
+
+    A part has at most `size` tokens in all, and at least one of each.
 
     by_number: a micro-batch has only sequences with numbers that rise by one in batch order.
     """

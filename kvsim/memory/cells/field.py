@@ -45,9 +45,9 @@ class CellField:
     """A buffer of `size` cells.
 
     window: a cell's content is of no use to a sequence that is `window` tokens further; 0: always.
-    owners: the sequences of each cell, none for an empty one; positions: of its token.
-    head: where the next search starts. held: the cells of each sequence. touched: for who records
-    the cells, those with other tokens or owners since it emptied the set; None: nobody does.
+    owners: the sequences of each cell, none for an empty one; positions: of its token. head: where
+    the next search starts. held: the cells of each sequence. touched: cells with other tokens or
+    owners since the recorder emptied the set; None: there is no recorder.
     """
 
     def __init__(self, size: int, window: int = 0) -> None:
@@ -160,7 +160,7 @@ class CellField:
                 self._last[seq] = at - 1
 
     def _empty(self, cells: Collection[int]) -> None:
-        """These cells hold nothing any more."""
+        """Empty these cells."""
         if self.touched is not None:
             self.touched.update(cells)
         owners, positions, held, last = self.owners, self.positions, self.held, self._last

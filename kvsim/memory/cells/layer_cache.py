@@ -1,6 +1,9 @@
-"""llama.cpp's KV cache of the layers that keep the same tokens: its buffers of cells, the places of
-micro-batches in them, and the tokens that a saved state copies. As src/llama-kv-cache.cpp does it
-(0c1e57098).
+"""llama.cpp's KV cache of the layers that keep the same tokens.
+
+It has the buffers of cells, places micro-batches in them, and knows the tokens that a saved state
+copies.
+
+As src/llama-kv-cache.cpp does it (0c1e57098).
 """
 
 from collections.abc import Sequence
@@ -43,7 +46,7 @@ class Cache:
     def place(
         self, part: Sequence[TokenRun]
     ) -> list[tuple[CellField, list[int], list[TokenRun]]] | None:
-        """Where a micro-batch goes, the cells and tokens of each buffer; None: one has no room."""
+        """Place a micro-batch: the cells and tokens of each buffer; None: one has no room."""
         by_buffer: dict[int, list[TokenRun]] = {}
         for run in part:
             by_buffer.setdefault(run.seqs[0] if len(self.fields) > 1 else 0, []).append(run)
@@ -59,8 +62,10 @@ class Cache:
     def plan(
         self, parts: Sequence[Sequence[TokenRun]]
     ) -> list[tuple[CellField, list[int], list[TokenRun]]] | None:
-        """Where the micro-batches of a batch go, tried out one after the other and taken back;
-        None: one of them finds no room. What a window cache removed on the way stays removed.
+        """Place the micro-batches of a batch, then undo all of it: the cells of each; None: one of
+        them finds no room.
+
+        What a window cache removed on the way stays removed.
         """
         if len(parts) == 1 and not self.fields[0].window:
             places = self.place(parts[0])

@@ -1,6 +1,7 @@
-"""The KV cache of llama.cpp before it took holes (7841fc723, March 2025): a micro-batch needs
-neighbouring cells, and cells move together now and then (src/llama-kv-cache.cpp and
-llama-context.cpp).
+"""The KV cache of llama.cpp before it used holes (7841fc723, March 2025).
+
+A micro-batch needs neighbouring cells, and cells are compacted now and then (src/llama-kv-cache.cpp
+and llama-context.cpp).
 """
 
 import struct
@@ -74,7 +75,9 @@ class ContiguousField(CellField):
 
     def compact(self, most_moves: int) -> int:
         """Fill the holes from the left with used cells from the right end, in their order, until
-        `most_moves` runs of cells have moved; returns the number of moved cells.
+        `most_moves` runs of cells have moved.
+
+        Returns the number of moved cells.
         """
         end, total, moves, moved = self.top, self.used, 0, 0
         hole = 0
@@ -143,7 +146,7 @@ class OlderCache(CellCache):
         return moved
 
     def fits(self, num: int) -> bool:
-        """Whether a batch of so many tokens would find room; what is pending is applied."""
+        """Whether a batch of `num` tokens would find room; pending operations are applied first."""
         self.update()
         field, head, taken = self.field, self.field.head, []
         for part in slices([TokenRun((0,), 0, num)], self._micro_batch):

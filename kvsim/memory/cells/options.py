@@ -19,7 +19,7 @@ class Cells(AllocatorOptions):
     kv_unified: one buffer for all sequences, or (false) one each. n_seq_max: sequences that hold
         cells at once; not given: 256 in one buffer, else 4. Under `llama-server` both are its
         slots', and are not given here.
-    n_ubatch: most tokens that are placed at once; a window cache has room for so many more.
+    n_ubatch: most tokens that are placed at once; a window cache has room for as many in addition.
     swa_full: layers with a window keep every token.
     semantics: "autumn-2026" (0c1e57098), or "march-2025" (7841fc723): tokens that are placed at
         once need neighbouring cells. defrag_thold: of "march-2025": the share of holes among the
@@ -59,8 +59,10 @@ class Cells(AllocatorOptions):
         )
 
     def removals(self) -> Iterator[Removal]:
-        """The options that remove a class of waste: one buffer for all sequences removes what each
-        of them reserves; a version that takes any cells removes the cost of neighbouring ones.
+        """The options that remove a class of waste.
+
+        One buffer for all sequences removes the reserved cells of each; a version that takes any
+        cells removes the cost of neighbouring ones.
         """
         if self.kv_unified is False:
             shared = self.model_copy(update={"kv_unified": True, "n_seq_max": None})

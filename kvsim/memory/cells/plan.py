@@ -58,8 +58,10 @@ def plan_cells(
     swa_full: bool,
     defrag_thold: float | None,
 ) -> CellPlan:
-    """The largest buffers that fit; InputError for a pool without room for the smallest, and for
-    layers whose state or windows llama.cpp's cells do not hold.
+    """The largest buffers that fit.
+
+    InputError for a pool without room for the smallest, and for layers with state or windows that
+    llama.cpp's cells do not hold.
     """
     if any(group.state_bytes for group in layout.groups):
         raise InputError(

@@ -1,9 +1,9 @@
-"""What all allocators have in common that keep a sequence in contiguous buffers.
+"""Base of all allocators that store a sequence in contiguous buffers.
 
 Nothing is touched per sequence per step. All decoders advance together, so a decoder that joined at
-clock j with n slots holds n - j + clock of them, and its buffer of q slots is full at clock
-q - n + j: a heap of such clocks says when the next buffer must grow. Between growths used grows and
-reserved shrinks by one slot a decoder and step, and nothing else moves.
+clock j with n slots holds n - j + clock of them. Its buffer of q slots is full at clock q - n + j:
+a heap of such clocks says when the next buffer must grow. Between growths used grows and reserved
+shrinks by one slot a decoder and step, and nothing else moves.
 
 Slots that slid out of a window stay in the buffer: a contiguous buffer gives nothing back. The
 ledger has them as over-provisioned (left_behind.py).
@@ -262,14 +262,14 @@ class Contiguous(Allocator):
         return tuple(each for each in ((LEFT_BEHIND, left), (STATES, states)) if each[1])
 
     def _left_bytes(self) -> int:
-        """What windows have left behind."""
+        """Bytes that windows have left unused."""
         if not self._behind:
             return 0
         decoders = (self._decoder(seq) for seq in self._live)
         return sum(self._behind.bytes(decoder.computed) for decoder in decoders)
 
     def _decoder(self, seq: Sequence) -> WindowedDecoder:
-        """Where a sequence stands, for what windows leave behind."""
+        """State of a sequence, to count the slots outside its windows."""
         buffer: Buffer = seq.memory
         if buffer.ticket < 0:
             return WindowedDecoder(buffer.computed, buffer.tokens)

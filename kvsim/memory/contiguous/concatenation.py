@@ -1,10 +1,10 @@
-"""A cache concatenated anew every step: transformers' DynamicCache.
+"""A cache concatenated again in every step: transformers' DynamicCache.
 
 Each layer of each sequence has a tensor exactly as long as its tokens. In a decode step a layer's
-tensor is replaced by one that is a slot longer: allocated, filled from the old one, the old one
-freed, layer by layer. Nothing is reserved or over-provisioned; the price is copying the whole cache
-every step, one layer's old tensor beside the new one, and what the placement makes of tensors that
-are always a little too large for the holes left behind. A prompt's tensors are allocated once, for
+tensor is replaced by one that is a slot longer. Layer by layer it is allocated, filled from the old
+one, and the old one freed. Nothing is reserved or over-provisioned. It pays by copying the whole
+cache every step and by one layer's old tensor during the copy. Fragmentation comes from tensors
+that are always a little too large for the freed holes. A prompt's tensors are allocated once, for
 the whole prompt.
 """
 

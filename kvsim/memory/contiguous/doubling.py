@@ -1,11 +1,11 @@
 """A contiguous buffer that grows by a factor when it is full.
 
 Growing from c0 by factor f moves less than the final capacity in all: each token is copied about
-once. But old and new live together, and with f = 2 the c0 * (2**k - 1) slots freed so far can never
-hold the next c0 * 2**k: a sequence alone in a pool needs c0 * (2**(k + 1) - 1) slots to grow k
+once. But old and new live together. With f = 2 the c0 * (2**k - 1) slots freed so far can never
+hold the next c0 * 2**k. A sequence alone in a pool needs c0 * (2**(k + 1) - 1) slots to grow k
 times. A growth without room fails and the scheduler preempts. A preempted sequence comes back with
-a buffer for all the tokens it has by then, alone if need be, so each failure takes it on by one
-buffer at least and it ends.
+a buffer for all its present tokens, alone if need be. So each failure makes progress by one buffer
+at least, and it ends.
 """
 
 from bisect import bisect_left
@@ -26,9 +26,9 @@ from kvsim.sequence import Sequence
 class Doubling(AllocatorOptions):
     """initial_tokens: the smallest buffer; factor: how a full one grows, up to max_model_len.
 
-    extend_in_place: first try to extend a buffer where it stands, which copies nothing.
-    placement: where buffers go, a name or a table. allocation_latency_us: time each growth spends
-    in the allocator, besides its copy.
+    extend_in_place: first try to extend a buffer in place, which copies nothing. placement: where
+    buffers go, a name or a table. allocation_latency_us: time each growth spends in the allocator,
+    besides its copy.
     """
 
     initial_tokens: int = Field(256, ge=1)
@@ -78,7 +78,7 @@ class DoublingAllocator(Growing):
     def refusal(self, request: Request) -> Refusal | None:
         """Too long, or one of its buffers has no place in an empty pool.
 
-        A growth that has no place beside its old buffer is no reason to refuse: the sequence comes
+        A growth without room for both old and new buffer is no reason to refuse: the sequence comes
         back with the larger buffer alone.
         """
         too_long = self._too_long(request)

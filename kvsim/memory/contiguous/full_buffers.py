@@ -31,8 +31,9 @@ class Buffer:
 
 
 class FullBuffers:
-    """The buffers of decoders, by the clock at which they are full. Who stops decoding, or gets
-    another buffer, leaves an entry behind that says nothing any more.
+    """The buffers of decoders, by the clock at which they are full.
+
+    A sequence that stops decoding, or gets another buffer, leaves a stale entry.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class FullBuffers:
         self._tickets = 0
 
     def watch(self, seq: Sequence, buffer: Buffer, num_decoding: int) -> None:
-        """`seq`, one of so many, decodes into `buffer`."""
+        """Watch the buffer that `seq`, one of `num_decoding`, decodes into."""
         self._tickets += 1
         buffer.ticket = self._tickets
         heappush(self._entries, (buffer.asked - seq.base, buffer.ticket, seq))
@@ -66,7 +67,7 @@ class FullBuffers:
         return min(limit, max(self._entries[0][0] - clock, 0)) if self._entries else limit
 
     def __iter__(self) -> Iterator[Sequence]:
-        """Whose buffers are watched."""
+        """The sequences with watched buffers."""
         return (entry[2] for entry in self._entries if _stands(entry))
 
 

@@ -1,7 +1,7 @@
 """Buffers that grow: allocate a larger one, copy, free the old one.
 
-The old buffer lives until its content has been copied, so a growth needs room for the new one
-beside it. Where a sequence has a buffer for each layer they move one after the other, and one old
+The old buffer lives until its content has been copied, so a growth needs room for the new one in
+addition. Where a sequence has a buffer for each layer they move one after the other, and one old
 buffer at a time is alive.
 """
 
@@ -22,8 +22,8 @@ from kvsim.sequence import Sequence
 class Growing(Contiguous):
     """A subclass says how many slots to ask for next.
 
-    in_place: try first to extend a buffer where it stands, which copies nothing.
-    allocation_ps: time of each allocation (or extension) made to grow.
+    in_place: try first to extend a buffer in place, which copies nothing. allocation_ps: time of
+    each allocation (or extension) made to grow.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Growing(Contiguous):
         return super().extend(seq, num_tokens)
 
     def _free_old(self) -> None:
-        """What lay in the old buffer has been copied."""
+        """Free the old buffer, after its content has been copied."""
         if self._old is not None:
             self.arena.free(self._old[0])
             self._old = None
@@ -71,7 +71,7 @@ class Growing(Contiguous):
         return growth
 
     def _extend_all(self, buffer: Buffer, slots: int) -> Growth | None:
-        """Extend the buffer where it stands, if that is asked for and possible."""
+        """Extend the buffer in place, if the option asks for it and the placement allows it."""
         if not self._in_place:
             return None
         (address,), (shape,) = buffer.regions, self._shapes

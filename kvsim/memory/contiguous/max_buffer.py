@@ -1,8 +1,8 @@
 """One contiguous buffer per sequence, as long as it may ever need, from its admission on.
 
-The estimates of the Orca baselines (Kwon et al., SOSP 2023, artifact): a buffer of
-min(prompt + estimate, max_model_len) slots, the estimate of the output being the output itself
-("exact", an oracle), the next power of two ("pow2"), the maximum the client declared
+The estimates are those of the Orca baselines (Kwon et al., SOSP 2023, artifact): a buffer of
+min(prompt + estimate, max_model_len) slots. The estimate of the output is the output itself
+("exact", an oracle) or the next power of two ("pow2"). Or it is the maximum the client declared
 ("declared-max") or the model's maximum ("model-max").
 """
 

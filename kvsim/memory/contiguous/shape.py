@@ -1,4 +1,4 @@
-"""What a contiguous buffer of so many tokens weighs."""
+"""Bytes of a contiguous buffer, by its tokens."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ from kvsim.layout import KVLayout
 class BufferShape:
     """Bytes of a contiguous buffer: token_bytes a slot, and state_bytes once.
 
-    A buffer keeps every token in every layer: slots that slid out of a window are inside it and
-    cannot be given back, so windows save nothing here.
+    A buffer stores every token in every layer. Slots outside a window are inside the buffer and
+    cannot be freed, so windows save nothing here.
     """
 
     token_bytes: int

@@ -1,4 +1,4 @@
-"""The hits of a waiting sequence, and the free blocks that it needs beside them, for drafts too."""
+"""The hits of a waiting sequence, and the free blocks that it needs in addition, for drafts too."""
 
 from collections import Counter
 from collections.abc import Sequence as Row
@@ -69,8 +69,8 @@ class AdmissionNeeds:
 
     chunks: rule for chunks of prompts that leave a recurrent state; None without states. forks:
     samples that share blocks by copy on write; None without. watermark_blocks: blocks that an
-    admission beside others leaves free. most_states: most recurrent states of a sequence at once,
-    in each group of recurrent layers. one_table: all layers keep every token in one table.
+    admission leaves free if other sequences run. most_states: most recurrent states of a sequence
+    at once, in each group of recurrent layers. one_table: all layers keep every token in one table.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class AdmissionNeeds:
 
     def hits_of_load(self, seq: Sequence, num_tokens: int) -> Hits:
         """Hits that `seq` uses if its first `num_tokens` tokens are loaded: without the blocks that
-        no token behind them attends to.
+        no later token attends to.
         """
         hits = self.hits(seq)
         if self._one_table or not hits.tokens:
@@ -237,8 +237,8 @@ class AdmissionNeeds:
         positions of state tables, without those for drafts.
 
         whole: for all its tokens chunk by chunk, so that windows free blocks on the way. lookahead:
-        slots of drafts behind the tokens; drafts take no states. loaded: tokens that are not
-        computed; windows need no blocks behind them.
+        slots of drafts after the tokens; drafts take no states. loaded: tokens that are not
+        computed; windows need no blocks before the last of them.
         """
         need = 0
         for group, times in self._group_kinds:

@@ -1,17 +1,17 @@
 """Paged KV memory as vLLM keeps it: blocks of one pool, block tables, prefix cache.
 
 Semantics of vLLM 0.33 (v1/core/kv_cache_manager.py, kv_cache_coordinator.py and
-single_type_kv_cache_manager.py). All groups of layers (see groups/grouping.py) draw blocks of one
-size from one pool, each into its own block table; most models are one group, which keeps every
-token. Before a sequence takes memory for new tokens, groups with a window of W tokens give back the
-blocks that lie below its last `computed - W + 1` tokens; content stays cached, as when a sequence
-leaves. A hit must be one in every group: the run of blocks cached for full attention, shortened
-until each window has the blocks just below its end cached too. A recurrent state takes one block
-while its sequence runs, and more if states are cached.
+single_type_kv_cache_manager.py). All groups of layers (see vllm/grouping.py) allocate blocks of one
+size from one pool, each into its own block table. Most models are one group, which keeps every
+token. Before a sequence allocates blocks for new tokens, groups with a window of W tokens free the
+blocks before its last W - 1 computed tokens. Their content stays cached, as when a sequence leaves.
+A hit must be one in every group. The run of blocks cached for full attention is shortened until
+each window has the blocks just before its end cached too. A recurrent state takes one block while
+its sequence runs, and more if states are cached.
 
-What differs between versions stands in `BlockRules`. The cache, the decoders, the samples that
-share a prompt and the tier in host memory are parts of their own. Nothing is touched per sequence
-per step: decoders advance together, in cohorts that start new blocks in the same steps.
+`BlockRules` holds the differences between versions. The cache, the decoders, the samples that share
+a prompt and the tier in host memory are parts of their own. Nothing is touched per sequence per
+step: decoders advance together, in cohorts that start new blocks in the same steps.
 """
 
 from mypy_extensions import mypyc_attr

@@ -1,4 +1,4 @@
-"""Slots left behind by windows in block tables that keep every token."""
+"""Slots outside their windows in block tables that store every token."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ class BehindInBlocks(LeftBehind):
         self._tables, self._decoders = tables, decoders
 
     def of_all(self, live: Iterable[Sequence]) -> int:
-        """Bytes left behind by all live sequences."""
+        """Bytes outside the windows of all live sequences."""
         decoders = [self._decoder(seq) for seq in live if self._outgrows(seq)]
         return sum(self.bytes(computed, shared) for computed, _, shared in decoders)
 

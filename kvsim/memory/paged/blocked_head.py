@@ -37,9 +37,11 @@ class BlockedHead:
         return self._one_by_one(head, hits, limit, spare, busy=busy)
 
     def _one_by_one(self, head: Sequence, hits: Hits, limit: int, spare: int, *, busy: bool) -> int:
-        """`steps` if blocks are freed while sequences run. If the head has hits, which an
-        allocation could evict, or fits in all but not chunk by chunk, it holds only until the next
-        block is taken or freed.
+        """`steps` if blocks are freed while sequences run.
+
+        If the head has hits, which an allocation could evict, or fits in all but not chunk by
+        chunk, the answer is short-lived. It then holds only until the next block is allocated or
+        freed.
         """
         unsettled = self.put_off or self.freed_since or self._decoding.copying
         if unsettled or self._cache.may_become_admissible(head, 0):
@@ -53,8 +55,10 @@ class BlockedHead:
         return self._decoding.forecast.steps_head_stays_blocked(spare, limit, delicate=delicate)
 
     def waits(self, head: Sequence) -> tuple[bool, bool] | None:
-        """Whether `head`, which could not start beside others, may lack blocks, and whether it has
-        hits; None: the end of its wait cannot be predicted.
+        """Whether `head`, which could not start while others run, may lack blocks, and whether it
+        has hits.
+
+        None: the end of its wait cannot be predicted.
         """
         hits = self._needs.hits(head)
         if self.put_off or self._cache.may_become_admissible(head, 0):

@@ -27,14 +27,12 @@ class Extent:
     """Successive blocks that the same sequences hold, or that wait together in the free queue.
 
     key: content key of the first block, or NAMELESS, or BLANK; the next blocks have the next keys.
-    num: number of blocks. group: the group of layers.
-    blocks: numbers of the blocks if the pool tracks them.
-    owners: number of sequences that hold the blocks; 0: the blocks are free.
+    num: number of blocks. group: the group of layers. blocks: numbers of the blocks if the pool
+    tracks them. owners: number of sequences that hold the blocks; 0: the blocks are free.
     is_younger: whether lookups of these keys find older blocks. after: the extent that was cut off
-    behind this one while sequences held both.
-    why: why the free blocks are cached, except the first num_prompt, which lay in the prompt of
-    their last owner.
-    aliases: further keys of a single block, each as an extent `of` that block.
+    the end of this one while sequences held both. why: the reason why the free blocks are cached,
+    except the first num_prompt, which were in the prompt of their last owner. aliases: further keys
+    of a single block, each as an extent `of` that block.
     """
 
     __slots__ = (
@@ -75,12 +73,13 @@ class Extent:
 
     @property
     def waits(self) -> bool:
-        """Whether the blocks wait in the free queue, behind the blank ones."""
+        """Whether the blocks are in the free queue, after the blank ones."""
         return not self.owners and self.later is not None
 
     def cut(self, num: int) -> "Extent":
-        """Keep the first `num` blocks, and return the others as an extent with the same owners or,
-        if free, just before this one in the queue.
+        """Keep the first `num` blocks, and return the others as an extent.
+
+        It has the same owners or, if free, comes just before this one in the queue.
         """
         rest = Extent(self.key + num, self.num - num, self.group)
         self.num = num
@@ -99,7 +98,7 @@ class Extent:
         return rest
 
     def chain(self, num: int) -> list["Extent"]:
-        """The extents of the first `num` blocks from here on, including extents cut off behind."""
+        """The extents of the first `num` blocks from here on, including extents cut off later."""
         found = [self]
         extent, left = self, num - self.num
         while left > 0:
@@ -182,9 +181,9 @@ class Table:
     decodes. joined: slots when it began to decode. returned: slots with content known then, or with
     its first step. since: clock at which it began to decode. processed: slots of steps that had
     returned at `since`. computed: slots before its last step, while it does not decode. drafts:
-    slots allocated beyond those valid when the last step has returned. launches: its
-    last steps that may be in flight, oldest first, each with the slots before it; of the steps of a
-    decoder, the last one.
+    slots allocated beyond those valid when the last step has returned. launches: its last steps
+    that may be in flight, oldest first, each with the slots before it. Of a decoder's steps only
+    the last one is stored.
 
     runs: content keys of its leading blocks, or of the units of blocks. num_shareable: number of
     keys that another sequence can have. registered: number of registered blocks. covered: with
@@ -192,7 +191,7 @@ class Table:
     more. named: for each kind of groups, number of positions already decided to get keys or not.
     boundaries: numbers of blocks after which others can continue, under any retention.
     junction_tokens: tokens after which others diverge, 0: none. prompt_tokens: prompt length of the
-    request. hint: the session of the request. kept_until: for each kind of window, the place behind
+    request. hint: the session of the request. kept_until: for each kind of window, the place after
     which retention gives no block a key.
 
     parts: blocks with keys by group, in order; if blocks are kept singly, all blocks. lists: block
@@ -201,8 +200,8 @@ class Table:
     states: positions of state tables, including scratch states; begun: whether they hold more than
     hits. last_state: position of the state of the previous allocation, -1 without one. copied: by
     group, the block that the next block taken is a copy of. last_slot: the first slot of the block
-    that the sequence takes last, -1 until it is asked for; last_unfilled: bytes of that block that
-    the sequence never fills.
+    that the sequence allocates last, -1 until it is computed. last_unfilled: bytes of that block
+    that the sequence never fills.
     """
 
     __slots__ = (

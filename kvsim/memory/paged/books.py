@@ -147,7 +147,7 @@ class BlockLedger(Allocator):
         return usage_of((used, reserved, over, pad, cached, 0, shape.metadata_bytes, *free))
 
     def _left_bytes(self) -> int:
-        """Bytes left behind by windows."""
+        """Bytes outside the windows of their sequences."""
         return 0 if self._behind is None else self._behind.of_all(self._live)
 
     def check(self) -> None:

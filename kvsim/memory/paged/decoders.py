@@ -123,7 +123,7 @@ class Filling:
                     self._register_next(seq, known + t)
 
     def turns_before(self, order: int, clock: int) -> None:
-        """Decoders before `order` have had their turn in the step that begins at `clock`."""
+        """Decoders before `order` were scheduled earlier in the step that begins at `clock`."""
         if self._early:
             self._register_early(clock, order)
             return
@@ -133,7 +133,7 @@ class Filling:
                 self._register_next(seq, known)
 
     def _register_early(self, clock: int, order: int | None) -> None:
-        """`turns_before` if some decoders were passed over. order: None for all decoders."""
+        """`turns_before` if some decoders were skipped. order: None for all decoders."""
         known = clock - self._lag + 1
         found = dict.fromkeys(self._cohorts.at(known), known)
         found |= dict.fromkeys(self._early, clock + 1)

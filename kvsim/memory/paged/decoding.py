@@ -1,5 +1,6 @@
-"""Decoding sequences with block tables: the blocks that they take and free in each step, and the
-number of steps for which the free blocks suffice.
+"""Decoding sequences with block tables: the blocks that they allocate and free in each step.
+
+Also the number of steps for which the free blocks suffice.
 
 The even case: no table frees blocks while its sequence runs, and all blocks hold equally many
 tokens. A sequence that starts a block then starts one in every group of layers. Cohorts take blocks
@@ -32,7 +33,7 @@ class Decoding:
 
     decoders: the decoding sequences. even: see above. counts: only the number of blocks taken is
     kept, so a table must `catch_up` before it is read. copying: sequences with a copy at the start
-    of their next step. behind: slots left behind by windows if every layer keeps every token; None
+    of their next step. behind: slots outside windows if every layer stores every token; None
     without windows. forks: samples that share blocks by copy on write; None without. spare_block:
     see BlockRules. lag: MemorySpec's hash_lag. token_bytes: bytes of one slot, all layers together.
     ranked: an eviction policy is set, so it matters whether content is known when a block is taken.

@@ -28,7 +28,7 @@ class Forks:
 
     num_copies: blocks copied so far.
 
-    A sequence is forked while its last block is shared: it books no slots of it as never to be
+    A sequence is forked while its last block is shared. None of its slots count as never to be
     filled, since the other holders may fill them.
     """
 
@@ -54,8 +54,10 @@ class Forks:
     # --- admission -----------------------------------------------------------------------------
 
     def prompt_blocks(self, seq: Sequence) -> Found:
-        """Blocks of the prompt that the family shares with `seq` now: all if `seq` is new and a
-        member has not written behind the prompt, else the full ones.
+        """Blocks of the prompt that the family shares with `seq` now.
+
+        These are all if `seq` is new and no member has written after the prompt, else the full
+        ones.
         """
         prompt = seq.prompt_tokens
         best = NOTHING_FOUND
@@ -137,7 +139,7 @@ class Forks:
                 self._write(seq)
 
     def _write(self, seq: Sequence) -> None:
-        """`seq` writes the first token behind its prompt, for which it needs an unshared block."""
+        """Write the first token of `seq` after its prompt, for which it needs an unshared block."""
         table: Table = seq.memory
         place, last, _ = table.parts[0][-1]
         if last.owners > 1:

@@ -1,5 +1,5 @@
-"""Free blocks in the order in which they leave: blank ones in front, and behind them extents in the
-order of their return, or of an eviction policy.
+"""Free blocks in the order of allocation: blank ones first, then extents in the order of their
+freeing, or of an eviction policy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,8 +10,9 @@ from kvsim.memory.paged.session_hint import SessionHint
 
 
 class BlankBlocks:
-    """A stack of blocks that were in use, and behind it blocks that never were. num: number of
-    blocks. tracked: whether blocks have numbers, from 1 on.
+    """A stack of blocks that were in use, followed by blocks that never were.
+
+    num: number of blocks. tracked: whether blocks have numbers, from 1 on.
     """
 
     def __init__(self, num: int, *, tracked: bool) -> None:
@@ -94,7 +95,7 @@ class FreeQueue:
         return found
 
     def append(self, extent: Extent) -> None:
-        """Put an extent behind all others."""
+        """Append an extent to the queue."""
         ring = self._ring
         last = ring.sooner
         assert last is not None

@@ -1,8 +1,8 @@
 """Hits of a prefix cache with several groups of layers.
 
-All groups must have the same prefix cached: full attention all its blocks, a window of W tokens the
-blocks of the last W - 1 tokens, a chunk of local attention the blocks from the chunk's first token
-on, a recurrent layer the state at its end.
+All groups must have the same prefix cached. Full attention needs all its blocks, a window of W
+tokens the blocks of the last W - 1 tokens. A chunk of local attention needs the blocks from the
+chunk's first token on, a recurrent layer the state at its end.
 
 Blocks that hold states are long (hundreds of tokens and more). If prefixes are matched in smaller
 units, hits may end inside such blocks. Full attention is then cached up to the last whole block,
@@ -26,10 +26,10 @@ class Hits:
     """The longest prefix cached in all groups.
 
     tokens: its length. first, found: for each group, the position of the first block that it needs,
-    and the cached blocks from there on; the prefix may end inside the last of them.
-    junction: length of the longest prefix that some group has cached, if longer than tokens; else
-    0. Other sequences share that prefix, so the sequence that computes it caches what the other
-    groups need at its end.
+    and the cached blocks from there on. The prefix may end inside the last of them. junction: the
+    shared-prefix boundary, the length of the longest prefix that some group has cached, if longer
+    than tokens; else 0. Other sequences share that prefix, so the sequence that computes it caches
+    what the other groups need at its end.
     """
 
     __slots__ = ("first", "found", "junction", "tokens")
@@ -60,8 +60,10 @@ class Kind:
 
 
 def kinds_of(groups: Sequence[BlockGroup], *, states_kept: bool, drops: bool) -> list[Kind]:
-    """The cached groups by kind. drops: hits lose their last unit in the kinds with layers of a
-    drafter; if no kind is known to have such layers, in all kinds but states.
+    """The cached groups by kind.
+
+    drops: hits lose their last unit in the kinds with layers of a drafter. If no kind is known to
+    have such layers, in all kinds but states.
     """
     reaches = reaches_of(groups, states_kept=states_kept)
     buckets: dict[int, list[int]] = {}
@@ -87,8 +89,10 @@ def key_of(table: Table, tokens: int, block_size: int, unit: int) -> int:
 
 
 class Lookup:
-    """Finds prefixes that all groups have cached. A group with hits that lose their last unit may
-    have one unit more than the prefix cached; beyond: even one past the last usable one.
+    """Finds prefixes that all groups have cached.
+
+    A group with hits that lose their last unit may have one unit more than the prefix cached.
+    beyond: even one after the last usable one.
     """
 
     def __init__(

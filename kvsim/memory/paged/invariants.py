@@ -1,4 +1,4 @@
-"""What must hold of a pool of blocks and of the block tables over it, recounted block by block."""
+"""Invariants of a pool of blocks and of the block tables over it, recounted block by block."""
 
 from collections.abc import Iterable, Sequence
 

@@ -213,7 +213,7 @@ class KnownContent:
 
 
 def _place(extents: list[Extent], key: int) -> int:
-    """Index of the first extent that begins at `key` or behind it."""
+    """Index of the first extent that begins at `key` or later."""
     low, high = 0, len(extents)
     while low < high:
         middle = (low + high) // 2

@@ -127,7 +127,7 @@ class LoadingAllocator(PagedAllocator):
 
     @property
     def _drafted_tokens(self) -> int:
-        """Slots behind its known tokens that a sequence needs for its next step, with drafts."""
+        """Draft slots after its known tokens that a sequence needs for its next step."""
         drafts = self._drafts
         return 1 + drafts.tokens + drafts.slots if drafts.speculates else 0
 
@@ -137,7 +137,7 @@ class LoadingAllocator(PagedAllocator):
         return ceil_div(self._drafted_tokens, self._sizes.unit)
 
     def _need_beside(self, seq: Sequence, tokens: int, *, whole: bool, busy: bool) -> int:
-        """Blocks that a sequence needs beside those of its table."""
+        """Blocks that a sequence needs in addition to those of its table."""
         num = len(self._sizes.blocks)
         held = Hits(seq.memory.count * self._sizes.unit, (0,) * num, (NOTHING_FOUND,) * num)
         need = self._needs.need(seq, held, tokens, whole=whole, busy=busy)
@@ -184,7 +184,7 @@ class HoldingAllocator(LoadingAllocator):
 
     @property
     def saved_bytes(self) -> int | None:
-        """Copies own their blocks beside the sequences, and save nothing by that."""
+        """Bytes saved by sharing; the blocks that copies own save none."""
         beside = sum(num - (block.owners == num) for block, num in self._copied.items())
         return (self.pool.num_shared - beside) * self._shape.block_bytes
 

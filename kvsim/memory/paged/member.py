@@ -45,19 +45,19 @@ class Member:
         return len(self.slots) - 1
 
     def first_counted(self, slots: int) -> int:
-        """Its first step before which the scheduler counts more than `slots` slots."""
+        """The member's first step before which the scheduler counts more than `slots` slots."""
         return bisect_right(self.counted, slots)
 
     def first_returned(self, slots: int) -> int:
-        """Its first step before which steps with `slots` slots have returned."""
+        """The member's first step before which steps with `slots` slots have returned."""
         return 0 if self._ahead.returned >= slots else bisect_left(self.slots, slots) + self._lag
 
     def first_known(self, tokens: int) -> int:
-        """Its first step before which `tokens` tokens have returned."""
+        """The member's first step before which `tokens` tokens have returned."""
         return 0 if self._ahead.known >= tokens else bisect_left(self.slots, tokens - 1) + self._lag
 
     def first_filling(self, slots: int) -> int:
-        """Its first step after which it has `slots` slots."""
+        """The member's first step after which it has `slots` slots."""
         return bisect_left(self.slots, slots, lo=1) - 1
 
     @property

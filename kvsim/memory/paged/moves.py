@@ -1,13 +1,12 @@
-"""The blocks that decoders take and free, step by step: who frees some, how many there will be, and
-how they change the ledger.
+"""Forecast of the blocks that decoders allocate and free in each step, and of the ledger's changes.
 
-A decoder with a window of W tokens frees a block in the step that starts where (computed - W + 1)
-is a multiple of the block size, once a block lies below the window; computed is the number of its
-slots without those in flight. All decoders advance together, so these steps are periodic, and the
-decoders are kept by residue, as in cohorts.py. The other steps are kept by clock: the one in which
-a window first leaves the start of its sequence, the one after a prompt, which frees all blocks
-outside of the window at once, and those that start at the end of a chunk of local attention, with
-all blocks of the chunk.
+A decoder with a window of W tokens frees a block in a step that starts where (computed - W + 1) is
+a multiple of the block size. This begins once a block is before the window. Here computed is the
+number of its slots without those in flight. All decoders advance together, so these steps are
+periodic, and the decoders are kept by residue, as in cohorts.py. The other steps are stored by
+clock. In one a window first leaves the start of its sequence. In the one after a prompt all blocks
+outside of the window are freed at once. A step at the end of a chunk of local attention frees all
+blocks of the chunk.
 """
 
 from collections.abc import Iterable, Iterator
@@ -147,7 +146,7 @@ class Windows:
         return next_clock - clock
 
     def _ripen(self, clock: int) -> None:
-        """Sequences whose window has left the start by `clock` become periodic."""
+        """Let sequences with a window that has left the start by `clock` become periodic."""
         while self._ripening and self._ripening[0][0] <= clock:
             entry = heappop(self._ripening)
             if _stands(entry):

@@ -2,7 +2,7 @@
 
 The key of a block stands for all tokens up to its end, in one group of layers. Retention decides
 which blocks of windows and states get keys (see retention.py). A step registers content up to the
-last place where a hit can end, in all groups; groups with hits that lose a block register one more.
+last place where a hit can end, in all groups. Groups with hits that lose a block register one more.
 """
 
 from collections.abc import Sequence

@@ -29,7 +29,7 @@ class Paged(AllocatorOptions):
 
     block_size: tokens a block holds. enable_prefix_caching: keep finished blocks for later hits.
         Not given: with recurrent layers since vLLM 0.28 alone, else always.
-    watermark: share of the pool that must stay free when a request is admitted beside others.
+    watermark: share of the pool that must stay free when a request is admitted while others run.
         Not given: the scheduler's version decides, 0.01 under vllm-v0 and 0 since.
     sharing: how the n samples of a request share its prompt: "cache", through the prefix cache, or
         "copy-on-write", forked from one block table. If it is not given, the scheduler's version
@@ -40,8 +40,8 @@ class Paged(AllocatorOptions):
     disable_hybrid_kv_cache_manager: layers with a window keep every token.
     prefix_cache_retention_interval: of layers with a window, how often in tokens what a later
         request needs to continue there is kept: every N tokens; 0, nowhere but at the end of each
-        prompt and where prefixes were seen to part; "none", everywhere (vLLM's null). Not given:
-        0, as vLLM 0.33 serves; versions before keep all, and those before 0.23 know no other way.
+        prompt and where prefixes were seen to part; "none", everywhere (vLLM's null). Not given: 0,
+        as vLLM 0.33 serves; versions before keep all, and those before 0.23 know no other way.
     prefix_match_unit: tokens after which prefixes are compared, a divisor of every block's size.
         Where recurrent states are kept, hits then end at multiples of it inside their long blocks;
         not given: at blocks alone.

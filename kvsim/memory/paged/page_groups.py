@@ -2,13 +2,13 @@
 2025).
 
 Every layer has one virtual tensor for keys and one for values (MLA: one for the latent), and each
-sequence a range of each. A range is backed page group by page group, so a sequence grows by one
-page group in every tensor at once: by as many tokens as fit into one. That is paging with large
-blocks, without a null block and without sharing; what a page group cannot fill with whole tokens is
-rounding. At its end a sequence wastes less than one page group in each tensor.
+sequence a range of each. A range is backed page group by page group. So a sequence grows by one
+page group in every tensor at once, by the tokens that fit into one. That is paging with large
+blocks, without a null block and without sharing. The bytes of a page group that no whole token
+fills are rounding. At its end a sequence wastes less than one page group in each tensor.
 
-Mapping takes about 40 us a page group, which vAttention does beside the step before; it costs no
-time here.
+Mapping takes about 40 us a page group, which vAttention overlaps with the previous step; it costs
+no time here.
 """
 
 from typing import Literal

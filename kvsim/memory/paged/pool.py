@@ -44,10 +44,12 @@ class BlockPool(PoolContents):
         blocks: list[int] = NO_BLOCKS,
         start: int = 0,
     ) -> int:
-        """A table frees blocks of one group of layers: those of `parts`, those with known content
-        without keys at the places `nameless` behind, and `num_blank` blank ones. The content is
-        cached for the reason `why`, before place `prompt_end` as PROMPT. blocks: the numbers of
-        all, from place `start` on. Returns the number of blocks that other sequences still hold.
+        """Free blocks of one group of layers: those of `parts`, then those with content without
+        keys at the places `nameless`, and `num_blank` blank ones.
+
+        The content is cached for the reason `why`, before place `prompt_end` as PROMPT. blocks: the
+        numbers of all, from place `start` on. Returns the number of blocks that other sequences
+        still hold.
         """
         blank = self._blank_of(blocks, start, parts, nameless) if num_blank else NO_BLOCKS
         if num_blank:

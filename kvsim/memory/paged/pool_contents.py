@@ -1,11 +1,10 @@
-"""The blocks of a pool with known content, by key, and the free ones in the order in which they are
-allocated.
+"""The cached blocks of a pool by key, and the free ones in the order in which they are allocated.
 
-The free queue is that of vLLM (v1/core/block_pool.py, 0.33): blocks without known content return to
-the front and leave first; blocks whose content may still be hit return to the back, so that the
-least recently used leaves first. The queue is a number of blank blocks in front and extents of
-cached blocks behind them. vLLM 0.11 returned all blocks to the back (`blank_first = False`). The
-cost of an operation grows with the extents that it touches, not with their blocks.
+The free queue is that of vLLM (v1/core/block_pool.py, 0.33). Blocks without a hash return to the
+front and are allocated first. Cached blocks return to the back, so that the least recently used is
+evicted first. The queue is a number of blank blocks, followed by extents of cached blocks. vLLM
+0.11 returned all blocks to the back (`blank_first = False`). The cost of an operation grows with
+the extents that it touches, not with their blocks.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -283,7 +282,7 @@ class PoolContents:
     # --- the queue as it is --------------------------------------------------------------------
 
     def waiting(self) -> Iterable[Extent]:
-        """The free extents behind the blank blocks, in the order in which they leave."""
+        """The free extents after the blank blocks, in the order in which they are evicted."""
         return self.back if self._ranked is None else self._ranked
 
     def numbers(self) -> list[int]:

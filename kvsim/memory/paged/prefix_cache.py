@@ -3,7 +3,7 @@
 Full blocks become known content when they are allocated for a prompt, or once the token that fills
 them has returned. A lookup at admission takes the longest run of known blocks before the last token
 (vLLM 0.33, v1/core/kv_cache_manager.py). Content that no other sequence can hit gets no keys while
-its sequence runs; when this is preempted, it gets keys to find its own blocks again.
+its sequence runs. When this is preempted, it gets keys to find its own blocks again.
 """
 
 from kvsim.memory.content_keys import NO_KEYS, ContentKeys, KeyRuns
@@ -27,14 +27,13 @@ class PrefixCache:
 
     enabled: if false, every lookup misses and nothing is kept. names: keys of blocks. step: tokens
     after which content may become known in all groups. lag: tokens by which generated content
-    becomes known late. host: second tier for evicted content.
-    speculation: if tokens are drafted, callers report known content (`cover`); the hash of a block
-    may cover tokens behind it. holds_back: slots that chained draft modules may write again are not
-    registered. names_returned: content of accepted drafts is known when their step returns; else
-    when their sequence is scheduled next.
-    units: units of content in a block. lookahead: last known tokens without a hash. redrafted: last
-    filled slots that may be written again. Of live sequences it changes only `memory.registered`,
-    `memory.covered` and `memory.runs`.
+    becomes known late. host: second tier for evicted content. speculation: if tokens are drafted,
+    callers report known content (`cover`); the hash of a block may cover tokens after it.
+    holds_back: slots that chained draft modules may write again are not registered. names_returned:
+    content of accepted drafts is known when their step returns; else when their sequence is
+    scheduled next. units: units of content in a block. lookahead: last known tokens without a hash.
+    redrafted: last filled slots that may be written again. Of live sequences it changes only
+    `memory.registered`, `memory.covered` and `memory.runs`.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class PrefixCache:
         return table
 
     def _add_private(self, seq: Sequence, table: Table) -> None:
-        """Give the content of `seq` behind its keys unique keys of its own."""
+        """Give the content of `seq` after its last key unique keys of its own."""
         missing = seq.final_tokens // self._unit - len(table.runs)
         if missing > 0:
             table.add_keys(self._content.private(), missing)
@@ -139,8 +138,9 @@ class PrefixCache:
         return self._host.load(host_keys, self._size if first_time else 0)
 
     def may_become_admissible(self, head: Sequence, num_hits: int) -> bool:
-        """Whether decoding alone could make `head`, with `num_hits` hits, easier to admit: its next
-        block is being filled now, or a duplicate may replace one of its hits.
+        """Whether decoding alone could make `head`, with `num_hits` hits, easier to admit.
+
+        Either its next block is being filled now, or a duplicate may replace one of its hits.
         """
         table = self.table_of(head)
         if num_hits:
@@ -194,8 +194,10 @@ class PrefixCache:
                 self._names.register(table, named, in_step=in_step)
 
     def _cover_apart(self, table: Table, tokens: int, known_tokens: int, *, in_step: bool) -> None:
-        """`cover` for blocks of different sizes: computed content counts up to the last place where
-        a hit can end, content with keys counts block by block.
+        """`cover` for blocks of different sizes.
+
+        Computed content counts up to the last place where a hit can end, content with keys counts
+        block by block.
         """
         computed = tokens - self.redrafted
         hashed = (known_tokens - self.lookahead) // self._unit
@@ -226,7 +228,7 @@ class PrefixCache:
             self._filling.advanced(clock, steps)
 
     def turns_before(self, order: int, clock: int) -> None:
-        """Decoders before `order` have had their turn in the step that begins at `clock`."""
+        """Decoders before `order` were scheduled earlier in the step that begins at `clock`."""
         if self._filling.num:
             self._filling.turns_before(order, clock)
 

@@ -27,6 +27,7 @@ class BlockShape:
 
     def refusal(self, need: int, unit: str, beside: str = "") -> Refusal | None:
         """The refusal of a request that holds `need` blocks at once; None if the pool has them.
+
         unit: name of the blocks; beside: further content that the pool must have room for.
         """
         if need <= self.usable_blocks:
@@ -41,7 +42,7 @@ class BlockShape:
 
     @classmethod
     def of(cls, memory: MemorySpec, block_size: int, block_bytes: int, null_blocks: int) -> Self:
-        """The pool of `memory` in blocks of so many bytes; InputError if it has no usable block."""
+        """The pool of `memory` in blocks of `block_bytes`; InputError if it has no usable block."""
         num_blocks = memory.capacity_bytes // block_bytes
         usable = num_blocks - null_blocks
         if usable < 1:

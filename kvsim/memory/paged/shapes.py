@@ -41,8 +41,10 @@ class Reach:
         return computed - self.kept_tokens
 
     def frees(self, skipped: int, computed: int, size: int) -> list[tuple[int, int]]:
-        """(tokens, blocks): a table that has freed its first `skipped` blocks of `size` tokens
-        frees so many more after so many computed tokens, for each number up to `computed`.
+        """(tokens, blocks): blocks of `size` tokens freed after each number of computed tokens up
+        to `computed`.
+
+        The table has freed its first `skipped` blocks already.
         """
         if not self.chunked:
             first = (skipped + 1) * size + self.kept_tokens

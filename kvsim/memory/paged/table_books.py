@@ -1,4 +1,4 @@
-"""What block tables hold, in blocks and bytes."""
+"""Blocks and bytes that block tables hold."""
 
 from collections.abc import Collection, Sequence
 

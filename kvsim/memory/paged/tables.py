@@ -63,8 +63,10 @@ class BlockTables(TableBooks):
         loaded_tokens: int = 0,
     ) -> None:
         """Take blocks for copies, and until every placed group has `count` units and `states`
-        positions of states; frees none. loaded_tokens: tokens loaded from elsewhere; the part that
-        windows have left behind then takes no blocks.
+        positions of states; frees none.
+
+        loaded_tokens: tokens loaded from another memory; the part outside the windows then takes no
+        blocks.
         """
         before = table.count
         more_states = 0
@@ -142,7 +144,7 @@ class BlockTables(TableBooks):
         return max(first, skipped // each.block_size)
 
     def left_bytes(self, table: Table) -> int:
-        """Bytes of a table's slots that its windows have left behind."""
+        """Bytes of a table's slots outside its windows."""
         return sum(
             table.skipped[each.members[0]] * each.block_size * each.slot_bytes
             for each in self._sliding
@@ -228,7 +230,7 @@ class BlockTables(TableBooks):
             self._names.register_returning(table, each.members, end)
 
     def _slide(self, table: Table, each: GroupsOfOneShape, start: int, end: int) -> None:
-        """These groups free their blocks from position `start` to `end`."""
+        """Free the blocks of these groups from position `start` to `end`."""
         held = end - start
         num_blank = 0
         for g in each.members:

@@ -5,7 +5,7 @@ written too. Its slots before each step are known when it joins. So are the step
 blocks: bisection finds them then, and no other step touches the member.
 
 If a step is scheduled before the previous one has returned, all drafts of that step count as
-accepted: a member needs so many slots more, and its known content is that of a step before.
+accepted. A member needs as many slots more, and its known content is that of the step before.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,10 @@ from kvsim.vllm.sizes import Sizes
 
 
 class VerifyingMembers:
-    """See `kvsim.memory.verifying.Verifying`. All blocks hold equally many tokens (`Sizes.same`).
-    In its turn a member frees blocks left behind by windows and states before it takes any, as a
-    sequence outside of lockstep does.
+    """See `kvsim.memory.verifying.Verifying`.
+
+    All blocks hold equally many tokens (`Sizes.same`). When scheduled, a member frees blocks
+    outside windows and states before it allocates any, as a sequence outside of lockstep does.
 
     clock: steps so far. drafts: slots of members allocated for drafts. lag: steps scheduled before
     one returns. waits: whether the head of the queue lacks blocks, and whether it has hits; None:

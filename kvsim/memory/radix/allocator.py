@@ -1,11 +1,12 @@
-"""KV memory as SGLang keeps it (0.5.23): pages of one pool, and a radix tree over tokens, perhaps
-with a second pool (windows, recurrent states) and with host memory behind the device.
+"""KV memory of SGLang (0.5.23): pages of one pool, and a radix tree over tokens.
+
+Options add a second pool (windows, recurrent states) and host memory as L2.
 
 The content of a sequence is its own until the scheduler reports that the step has returned
 (`checkpoint`), or until it ends. Then the tree takes it over, in whole pages, and slots with
 content that the tree had already are freed. The tree keeps its part of a preempted sequence. Pages
-are counted, without numbers. Who moves the clock submits copies to host memory and back, and says
-when they have ended; here only their effect on both memories is kept.
+are counted, without numbers. The owner of the clock submits copies to host memory and back, and
+reports their ends; this module models their effect on both memories.
 
 No cost grows with sequences per step, or with tokens: content is kept as runs. With a second pool
 steps are taken one by one.
@@ -124,8 +125,10 @@ class RadixAllocator(Allocator, PrefixRoom):
         return self._holds.look_up(seq)
 
     def anchor(self, seq: Sequence) -> tuple[Node, int]:
-        """Where what is known of a waiting `seq` ends, in either memory, and after how many tokens;
-        it counts as used.
+        """The node where the known prefix of a waiting `seq` ends, in either memory, and its number
+        of tokens.
+
+        It counts as used.
         """
         found = self.tree.look_up(self.slots(seq).content, seq.num_tokens - 1)
         return found.node, found.tokens
@@ -226,7 +229,7 @@ class RadixAllocator(Allocator, PrefixRoom):
         self.second.take(tokens)
 
     def _lack(self, fault: str) -> Exception:
-        """What a lack of pages comes from: a fault of kvsim's, or one that SGLang ends with."""
+        """The exception for a lack of pages: a fault of kvsim's, or an error that ends SGLang."""
         return out_of_host(self.tree.host) if self.tree.stuck else InvariantError(fault)
 
     def _grow(self, seq: Sequence, slots: Slots, num_tokens: int) -> None:
@@ -351,9 +354,11 @@ class RadixAllocator(Allocator, PrefixRoom):
         return self._steps_without_eviction(limit)
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        """See `Allocator`. Evictions do not change what the head lacks, as it computes what it
-        cannot hit. Exceptions: nothing is free now, so evictions are not recorded; or the head is
-        admitted by its first chunk, which needs less if whole leaves of its hits are evicted.
+        """See `Allocator`.
+
+        Evictions do not change what the head lacks, as it computes what it cannot hit. Exceptions:
+        nothing is free now, so evictions are not recorded. Or the head is admitted by its first
+        chunk, which needs less if whole leaves of its hits are evicted.
         """
         if self.second.in_steps or (not self.free and self.tree.evictable):
             return 0
@@ -457,7 +462,7 @@ class RadixAllocator(Allocator, PrefixRoom):
         return self._decoders.granted(seq, slots) if slots is not None else 0
 
     def own_tokens(self) -> Iterator[tuple[Sequence, int]]:
-        """(sequence, slots beside the tree in whole pages) of each live sequence."""
+        """(sequence, slots outside the tree in whole pages) of each live sequence."""
         for seq, slots in self._live.items():
             yield seq, self._decoders.granted(seq, slots) - slots.protected
 

@@ -40,7 +40,7 @@ class Content:
         return tuple(found)
 
     def common(self, begin: int, runs: TokenRuns, limit: int) -> int:
-        """How many tokens from `begin` on agree with `runs`, none at or behind `limit` counted."""
+        """Number of tokens from `begin` on that agree with `runs`, up to `limit`."""
         starts, ends = self._starts, self._ends
         index, at = bisect_right(ends, begin), begin
         for start, length in runs:

@@ -138,8 +138,8 @@ class RadixDecoders:
         return taken
 
     def last_pages(self, steps: int, moves: PageMoves) -> None:
-        """`moves` gets the slots that will stay empty in the last pages begun within the next
-        `steps` steps; their sequences know of them from now on.
+        """Add to `moves` the slots that will stay empty in the last pages begun within the next
+        `steps` steps, and note them in their sequences.
         """
         heap = self._last_pages
         while heap and heap[0][0] < self._clock.steps + steps:

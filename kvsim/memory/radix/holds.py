@@ -124,7 +124,7 @@ class Holds:
         return self._tree.find(self.slots(seq).content, seq.num_tokens - 1)
 
     def look_up(self, seq: Sequence) -> Known:
-        """The cached prefix of all tokens of `seq`, whose last use is set to now."""
+        """The cached prefix of all tokens of `seq`; its last use is set to now."""
         if not self._caching:
             return Known(0, 0)
         node, tokens, _ = self._tree.look_up(self.slots(seq).content, seq.num_tokens)

@@ -1,8 +1,8 @@
-"""The nodes of the radix tree, what is in flight for them, and who is notified of changes.
+"""The nodes of the radix tree, their operations in flight, and the listeners for changes.
 
-A node holds a run of whole pages. Beside KV on the device it may have content in a second pool
-(windows, a recurrent state) and a copy in host memory; a tree without either leaves those fields as
-they are made.
+A node holds a run of whole pages. In addition to KV on the device it may have content in a second
+pool (windows, a recurrent state) and a copy in host memory. A tree without either leaves those
+fields unused.
 """
 
 from typing import Protocol
@@ -34,8 +34,8 @@ class HostLock:
 class HostWrite:
     """One copy from the device to host memory.
 
-    nodes: those it copies, the upper halves of later splits among them. held: the nodes whose
-    device locks it holds. tokens, num: copied, as tokens and as nodes.
+    nodes: those it copies, the upper halves of later splits among them. held: the nodes with device
+    locks that it holds. tokens, num: copied, as tokens and as nodes.
     """
 
     __slots__ = ("held", "nodes", "num", "tokens")
@@ -104,7 +104,7 @@ class Node:
 
     @property
     def depth(self) -> int:
-        """Nodes on its path, the root apart."""
+        """Nodes on its path, without the root."""
         depth, node = 0, self
         while node.parent is not None:
             depth, node = depth + 1, node.parent

@@ -34,20 +34,20 @@ class Radix(HicacheOptions):
     hicache_write_policy: when KV is copied to host memory. With "write_through" it is when a
     request has computed it. With "write_through_selective" it is when a second request hits it.
     With "write_back" it is when the device evicts it, and the scheduler waits.
-    hicache_storage_backend: any name. A storage is behind host memory, and all that reaches host
-    memory is written to it. hicache_storage_prefetch_policy: what admission does with a request
-    while its lookup there is under way. hicache_storage_backend_extra_config: more keys of it. They
-    are prefetch_threshold (256), prefetch_timeout_base (1), prefetch_timeout_per_ki_token (0.25),
-    retry_poll_interval (8) and retry_max_attempts (8). kvsim's own: hicache_write_gb_per_s and
-    hicache_load_gb_per_s, of each direction; the device's
+    hicache_storage_backend: any name adds an L3 storage after host memory, and all KV that reaches
+    host memory is written to it. hicache_storage_prefetch_policy: what admission does with a
+    request while its storage lookup is in flight. hicache_storage_backend_extra_config: more keys
+    of it. They are prefetch_threshold (256), prefetch_timeout_base (1),
+    prefetch_timeout_per_ki_token (0.25), retry_poll_interval (8) and retry_max_attempts (8).
+    kvsim's own: hicache_write_gb_per_s and hicache_load_gb_per_s, of each direction; the device's
     host link unless given. hicache_copy_latency_us: before each copy, and before each layer of a
     load. storage_read_gb_per_s, storage_write_gb_per_s: 5 unless given. storage_latency_us: of each
     call, 100 unless given.
 
     Models with sliding windows have a second pool for them, of swa_full_tokens_ratio tokens for
-    each of the first. swa_eviction_interval: slots of it are given back once so many have left the
-    window (SGLANG_SWA_EVICTION_INTERVAL). release_prefill_swa: a request that decoded a whole
-    window frees the windows of its prompt (SGLANG_OPT_RELEASE_PREFILL_SWA).
+    each of the first. swa_eviction_interval: slots that must have left the window before they are
+    freed together (SGLANG_SWA_EVICTION_INTERVAL). release_prefill_swa: a request that decoded a
+    whole window frees the windows of its prompt (SGLANG_OPT_RELEASE_PREFILL_SWA).
 
     Models with recurrent layers have a second pool of max_mamba_cache_size states. If it is not
     given, the pool has 0.9 bytes for each byte of KV. Where mem_fraction_static sizes the pool,

@@ -78,7 +78,7 @@ class RadixHost:
 
 
 def out_of_host(host: RadixHost) -> InputError:
-    """What SGLang ends with where neither memory can evict anything."""
+    """The error with which SGLang ends if neither memory can evict anything."""
     return InputError(
         "host memory is full of what is being written to the storage, and the device cannot "
         "evict what that belongs to: SGLang 0.5.23 ends with an error here",

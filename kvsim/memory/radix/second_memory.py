@@ -1,4 +1,6 @@
-"""What sequences hold of a radix tree's second pool, and when they take it and give it back.
+"""The second pool of a radix tree: the units that sequences hold, and when they are allocated and
+freed.
+
 `SecondMemory` itself is of a tree without one; its heirs hold windows or recurrent states.
 """
 
@@ -74,8 +76,10 @@ class SecondMemory:
         live: dict[Sequence, Slots],
         make_room: Callable[[int], None],
     ) -> None:
-        """The allocator's decoding sequences, holds and live sequences; make_room: evicts content
-        of this pool until so many units are free. Called once, before anything runs.
+        """Connect the allocator's decoding sequences, holds and live sequences; make_room: evicts
+        content of this pool until a given number of units is free.
+
+        Called once, before anything runs.
         """
         self._decoders, self._holds, self._live = decoders, holds, live
         self._make_room = make_room
@@ -106,7 +110,9 @@ class SecondMemory:
         return True
 
     def head_fits(self, missing: int) -> bool:
-        """Whether there is room for a waiting sequence that lacks so many tokens, or never was."""
+        """Whether there is room for a waiting sequence that lacks `missing` tokens; True if room
+        was never the reason.
+        """
         return True
 
     def steps_alike(self, limit: int) -> int:
@@ -120,7 +126,7 @@ class SecondMemory:
         return
 
     def unpinned(self, slots: Slots) -> None:
-        """It will unlock them."""
+        """Note that the sequence will unlock its nodes."""
         return
 
     def begin_prefill(self, chunked: Sequence | None, newcomers: list[Sequence]) -> None:
@@ -140,7 +146,7 @@ class SecondMemory:
         return
 
     def own_units(self, seq: Sequence, slots: Slots) -> int:
-        """Units that a live sequence holds beside the tree."""
+        """Units that a live sequence holds outside the tree."""
         return 0
 
     # --- steps ---------------------------------------------------------------------------------
@@ -186,7 +192,8 @@ class SecondMemory:
     # --- the ledger ----------------------------------------------------------------------------
 
     def shares(self, empty: int, over: int) -> tuple[int, int, int]:
-        """Units that live sequences hold beside the tree: in use, to be used, never to be used.
+        """Units that live sequences hold outside the tree: in use, to be used, never to be used.
+
         empty: slots of pages that are still to be filled; over: those that never will be.
         """
         return 0, 0, 0

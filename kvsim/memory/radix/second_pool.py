@@ -1,5 +1,7 @@
-"""A radix tree's second pool, beside the KV of all tokens: nothing (`NoSecondPool`), or the windows
-or recurrent states of its nodes (mem_cache/unified_cache/components/base.py, SGLang 0.5.23).
+"""A radix tree's second pool, next to the KV of all tokens
+(mem_cache/unified_cache/components/base.py, SGLang 0.5.23).
+
+It is absent (`NoSecondPool`), or holds the windows or recurrent states of nodes.
 
 A node that has lost its content in the second pool keeps its KV; it can then only be passed.
 """
@@ -15,7 +17,7 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class Cutter(Protocol):
-    """What a second pool asks of its tree."""
+    """Operations of a tree that its second pool needs."""
 
     def split(self, node: Node, tokens: int) -> Node:
         """The first `tokens` of `node` become a node of their own, which is returned."""

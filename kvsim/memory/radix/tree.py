@@ -4,13 +4,13 @@ components: KV of all tokens, a second pool, host memory.
 A node holds a run of whole pages; its children differ in their first page. A running sequence locks
 the node in which its content ends, and all nodes above. Unlocked nodes may be evicted: the least
 recently used leaf first, whole. On the device the tree is closed upwards: below a node that is off
-the device nothing is on it. What the device evicts stays in host memory where there is a copy
-(demoted), and is forgotten where there is none (dropped).
+the device nothing is on it. KV that the device evicts stays in host memory if it has a copy there
+(demoted), and is dropped otherwise.
 
-A look-up goes down as far as tokens agree, in either memory, and ends where the second pool allows
-it to; nodes below are not used by it, though it may have split one. Use is dated by a counter. A
-look-up dates the node it ends in and, each a little older, those above; an insertion dates what it
-walks, deeper is newer.
+A lookup descends as far as tokens agree, in either memory, and ends where the second pool allows it
+to. It does not use nodes below, though it may have split one. Use is dated by a counter. A look-up
+dates the node it ends in and, each a little older, those above; an insertion dates what it walks,
+deeper is newer.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ class TreeMatch(NamedTuple):
 
 
 class RadixTree:
-    """Known content. second: its second pool; host: memory behind the device.
+    """Known content. second: its second pool; host: host memory as L2.
 
     evictable, locked: unlocked and locked tokens of the device. in_transit: those that copies alone
     lock. evicted: tokens evicted so far, dropped: of them, without a copy. stuck: the last eviction
@@ -200,8 +200,8 @@ class RadixTree:
         return leaf
 
     def _brought(self, node: Node) -> int:
-        """What an insertion down to `node` knew in host memory alone takes the caller's slots;
-        returns those tokens.
+        """Let nodes down to `node` that are in host memory alone take the caller's slots; returns
+        their tokens.
         """
         hosted, tokens = [], 0
         while not node.on_device:
@@ -258,7 +258,7 @@ class RadixTree:
             node = node.parent
 
     def _count(self, node: Node, tokens: int) -> None:
-        """Count `tokens` more of a node on the device by who locks it."""
+        """Count `tokens` more of a node on the device as evictable or locked."""
         if not node.locks:
             self.evictable += tokens
         else:
@@ -340,8 +340,10 @@ class RadixTree:
         return True
 
     def evict_host(self, tokens: int) -> int:
-        """Forget whole leaves of host memory, the one last used longest ago first, until so many
-        tokens are gone or none is left. Returns how many went.
+        """Evict whole leaves of host memory, the least recently used first, until `tokens` tokens
+        are gone or none is left.
+
+        Returns the number of evicted tokens.
         """
         gone = 0
         while gone < tokens:

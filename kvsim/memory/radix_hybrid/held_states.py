@@ -168,8 +168,10 @@ class HeldStates(SecondMemory):
         return [slots_of(seq).states, self._tracked_tokens(seq)]
 
     def _tracked_tokens(self, seq: Sequence) -> int | None:
-        """After how many tokens of a running sequence a state is kept aside, as far as is known
-        when the step under way has just been scheduled; None: none is.
+        """Number of tokens of a running sequence after which a state is checkpointed, as known
+        right after scheduling the current step.
+
+        None: no state is.
         """
         slots = self._live[seq]
         if seq.decoding:

@@ -1,8 +1,8 @@
 """Sliding windows of the sequences over a radix tree (mem_cache/common.py, allocator/swa.py,
 components/swa.py, SGLang 0.5.23).
 
-Each token takes a slot in both pools. A sequence gives its slots of the windows' pool back some
-time after the window has left them; what the tree has of them goes by its own order of use.
+Each token takes a slot in both pools. A sequence frees its slots of the windows' pool some time
+after the window has left them. The tree's own slots are evicted by its LRU order.
 """
 
 from typing import ClassVar
@@ -21,9 +21,11 @@ from kvsim.sequence import Sequence
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HeldWindows(SecondMemory):
-    """interval: slots are given back once so many have left the window. chunk: most tokens of a
-    chunk of a prompt; None: prompts are whole. drops_locks: a sequence that decoded a window's
-    worth no longer holds the windows of its prompt. caching: a tree keeps prefixes.
+    """interval: slots that must have left the window before they are freed together.
+
+    chunk: most tokens of a chunk of a prompt; None: prompts are whole. drops_locks: a sequence that
+    decoded a window's worth no longer holds the windows of its prompt. caching: a tree keeps
+    prefixes.
     """
 
     in_steps: ClassVar[bool] = True
@@ -134,19 +136,19 @@ class HeldWindows(SecondMemory):
                 self._holds.let_go_of_part(slots_of(seq))
 
     def _is_due(self, slots: Slots, returned: int) -> bool:
-        """Whether enough has left the window of a sequence of which so many slots count."""
+        """Whether enough slots have left the window of a sequence with `returned` counted slots."""
         return returned - self._windows.window >= slots.cursor + self._interval
 
     def _next_give(self, slots: Slots) -> int:
-        """At how many returned slots more can be given back."""
+        """Number of returned slots at which more can be freed."""
         due = slots.cursor + self._interval + self._windows.window
         if slots.cursor < slots.protected:
             return due  # then the cursor moves, whether or not a page is free by it
         return max(due, slots.cursor + self._page + self._tail_kept)
 
     def _give(self, slots: Slots, returned: int) -> None:
-        """A sequence of which so many slots count gives those of its windows back that are behind
-        the window, so that what ends here can still be gone on from.
+        """Free a sequence's slots before its window, of `returned` counted ones, such that content
+        that ends here can still be continued.
         """
         if returned - self._windows.window < slots.cursor + 1:
             return

@@ -9,7 +9,7 @@ from kvsim.memory.radix.second_pool import Cutter, Places, SecondPool, Walk
 
 
 class StateWalk(Walk):
-    """Stops at nodes that have a state, none of which lies within another's tokens."""
+    """Stops at nodes that have a state; no state is within another node's tokens."""
 
     def reaches(self, node: Node, tokens: int, *, whole: bool) -> bool:
         return whole and node.link is not None

@@ -42,7 +42,8 @@ def states_a_request(strategy: Strategy, *, overlaps: bool, caching: bool) -> in
 
 
 def states_by_ratio(capacity_bytes: int, state_bytes: int, ratio: float) -> int:
-    """Slots of states in bytes for them and for KV, `ratio` bytes of one for each of the other; one
-    more, for padding, is not counted.
+    """Number of states in a budget shared with KV, at `ratio` bytes of states for each byte of KV.
+
+    The one more for padding is not counted.
     """
     return int((capacity_bytes * ratio / (1 + ratio) - state_bytes) // state_bytes)

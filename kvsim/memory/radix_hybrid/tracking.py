@@ -16,8 +16,10 @@ class TrackingGrid:
         self.step = lcm(self.tokens, interval)
 
     def in_chunk(self, begin: int, end: int, branch: int) -> int | None:
-        """Where a chunk of a prompt, tokens `begin` to `end`, keeps a state; None: nowhere. It is
-        the last multiple, counted from `begin`, unless paths part at `branch` before it.
+        """Token count at which a prompt chunk, tokens `begin` to `end`, checkpoints a state; None:
+        it does not.
+
+        The last multiple, counted from `begin`, unless paths diverge at `branch` before it.
         """
         new = end - begin
         if new < self.tokens:
@@ -30,7 +32,7 @@ class TrackingGrid:
         return last
 
     def after(self, tokens: int) -> int:
-        """The first place behind `tokens` where decoding keeps a state."""
+        """The first token count after `tokens` at which decoding checkpoints a state."""
         return self.before(tokens) + self.step
 
     def before(self, tokens: int) -> int:
@@ -38,5 +40,5 @@ class TrackingGrid:
         return tokens // self.step * self.step
 
     def ends_at(self, tokens: int) -> bool:
-        """Whether one lies there."""
+        """Whether a checkpoint is due after `tokens` tokens."""
         return tokens % self.step == 0

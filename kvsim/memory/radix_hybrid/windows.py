@@ -1,8 +1,8 @@
-"""KV of sliding windows in a radix tree (components/swa.py, 0.5.23): node by node, gone where it is
-long behind.
+"""KV of sliding windows in a radix tree (components/swa.py, 0.5.23), freed node by node once it is
+far outside the window.
 
-What a sequence needs to go on is a window's worth of tokens before its end. So a path can be gone
-on from where that much is there in one piece, or where nothing above it is missing.
+To continue, a sequence needs the last window of tokens before its end. So a path can be gone on
+from where that much is there in one piece, or where nothing above it is missing.
 """
 
 from mypy_extensions import mypyc_attr
@@ -95,8 +95,8 @@ class WindowPart(SecondPool):
         self.use(node)
 
     def _adopt(self, tree: Cutter, leaf: Node, begin: int, places: Places) -> None:
-        """Windows of a new leaf: those behind the cursor, in a node of a window's size, and one
-        above it for what is more.
+        """Windows of a new leaf: those after the cursor, in a node of a window's size, and the rest
+        in a node above it.
         """
         if places.cursor > begin:
             tree.split(leaf, places.cursor - begin)

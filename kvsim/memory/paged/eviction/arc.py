@@ -1,6 +1,7 @@
 """Adaptive Replacement Cache (Megiddo and Modha, "ARC: a self-tuning, low overhead replacement
-cache", FAST 2003):the share of recent against frequent content follows from recent misses of each
-kind.
+cache", FAST 2003).
+
+The share of recent against frequent content follows from recent misses of each kind.
 
 Blocks in use cannot be evicted, so both lists hold free blocks, and the target for recent content
 is a share of these. Content returns from a ghost list when it is computed again.

@@ -1,11 +1,13 @@
-"""Content that is hit often and expensive to compute again is kept: Greedy-Dual-Size-Frequency
-(Cherkasova, "Improving WWW proxies performance with Greedy-Dual-Size-Frequency caching policy", HP
-Laboratories 98-69, 1998), with blocks, all of one size, for pages; as vLLM's issue 23641 asks.
+"""Content that is hit often and expensive to recompute stays cached: Greedy-Dual-Size-Frequency,
+with blocks, all of one size, for pages, as vLLM's issue 23641 asks.
+
+Source: Cherkasova, "Improving WWW proxies performance with Greedy-Dual-Size-Frequency caching
+policy", HP Laboratories 98-69, 1998.
 
 The worth of a block is inflation + uses * cost. Inflation is the worth of the last evicted block,
 so unused content is evicted in the end. The cost of a token grows with the context that it attends
-to. A block cannot be hit without the block before it, so within a sequence no block is worth less
-than those behind it.
+to. A block cannot be hit without the previous block, so within a sequence no block is worth less
+than the later ones.
 """
 
 from collections.abc import Mapping, Sequence

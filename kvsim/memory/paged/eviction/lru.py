@@ -8,7 +8,7 @@ from kvsim.memory.paged.eviction.policy import Eviction, EvictionPolicy
 
 
 class Lru(EvictionPolicy):
-    """The content that was given back first goes first."""
+    """Evict the content that was freed first."""
 
     ranks: ClassVar[bool] = False
 

@@ -1,5 +1,5 @@
-"""Conversations keep their content between turns: what a request of a session gave back goes after
-all other content, up to a share of the pool.
+"""Conversations keep their content between requests: content of a session is evicted after all
+other content, up to a share of the pool.
 
 A client may name a session in a header or a cache key of the API. Whether the session goes on is
 unknown, so beyond the share the sessions without requests for longest lose their pin.

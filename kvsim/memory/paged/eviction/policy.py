@@ -39,7 +39,7 @@ class Eviction(MutableMapping[int, None]):
     """The state of a policy on one pool, which is also notified of changes of content.
 
     A subclass chooses the block to evict: `_first`. Among equal blocks it takes the one that
-    returned first. The end of a sequence is then evicted before its beginning: content behind a gap
+    returned first. The end of a sequence is then evicted before its beginning: content after a gap
     is never hit.
     """
 

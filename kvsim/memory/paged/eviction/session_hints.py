@@ -1,9 +1,10 @@
-"""Agents send hints about their sessions (vLLM's issues 40270, 52113 and 57103): content of a
-session that pauses for a tool is kept for a time to live, and content of an ended session is
-evicted first.
+"""Agents send hints about their sessions (vLLM's issues 40270, 52113 and 57103).
+
+Content of a session that pauses for a tool is pinned for a time to live, and content of an ended
+session is evicted first.
 
 Hints are best effort, as proposed: if pins exceed their share of the pool, the session that paused
-longest ago loses its pin, and if all content is pinned, pinned content is evicted too.
+longest ago loses its pin. If all content is pinned, pinned content is evicted too.
 """
 
 from collections import OrderedDict
@@ -22,7 +23,8 @@ ENDED, PLAIN, PINNED = range(3)
 
 
 class SessionHints(EvictionPolicy):
-    """ttl_s: for so long content stays pinned behind each request of a session that goes on.
+    """ttl_s: how long content stays pinned after each request of a session that goes on.
+
     pinned: largest share of the pool's blocks for pins. releases: content that only ended sessions
     used goes first. knows_pause: clients say how long a pause will be, and content is pinned only
     where that is within ttl_s.

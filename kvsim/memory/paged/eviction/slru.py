@@ -1,5 +1,7 @@
-"""Segmented LRU (Karedla, Love and Wherry, "Caching strategies to improve disk system performance",
-IEEE Computer 27(3), 1994): content that was hit is protected from content used once.
+"""Segmented LRU: content that was hit is protected from content used once.
+
+Source: Karedla, Love and Wherry, "Caching strategies to improve disk system performance", IEEE
+Computer 27(3), 1994.
 """
 
 from pydantic import Field

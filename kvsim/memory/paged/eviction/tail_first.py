@@ -1,8 +1,8 @@
 """Ends before beginnings: the block farthest from the beginning of its prompt is evicted first,
 regardless of its last use.
 
-Prompts share their beginnings. vLLM's design of prefix caching (its issue 2614)
-asked for the length of the prefix among those used at the same time; here it comes before time.
+Prompts share their beginnings. vLLM's design of prefix caching (its issue 2614) asked for the
+length of the prefix among blocks used at the same time. Here it comes before time.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""Copies of blocks in which a sequence continues behind a shared prefix.
+"""Copies of blocks in which a sequence continues after a shared prefix.
 
-A hit that ends inside a block is continued in a copy of that block: the sequence takes one more
+A hit that ends inside a block is continued in a copy of that block. The sequence takes one more
 block for each group of layers. A sequence that computed a recurrent state inside a block continues
 in its own block, and a copy takes over the keys of that state. Source and target of a copy stay out
 of the free queue until the step is decided (vLLM 0.33, v1/core/sched/scheduler.py,

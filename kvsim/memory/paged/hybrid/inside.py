@@ -19,8 +19,8 @@ from kvsim.vllm.sizes import Sizes
 class Inside:
     """The part of `BlockNames` for keys inside blocks; parameters as there.
 
-    If hits end with blocks, a key inside one is never looked up: it only keeps, for drafts, content
-    behind the last token with a key.
+    If hits end with blocks, a key inside one is never looked up. It only marks, for drafts, the
+    content after the last token with a key.
     """
 
     def __init__(
@@ -95,8 +95,10 @@ class Inside:
         return True
 
     def _name_checkpoint(self, table: Table, g: int, retention: Retention) -> None:
-        """The block before the running state's holds the state at the last place in the chunk; it
-        is known if that is the prompt's own, the junction or a place to be retained.
+        """Cache the block before the running state's, which has the state at the last place in the
+        chunk.
+
+        The place must be the prompt's end, the shared-prefix boundary or retained.
         """
         aligned, size = self._sizes.aligned, self._sizes.blocks[g]
         at = self._places.last(table.tokens, aligned)

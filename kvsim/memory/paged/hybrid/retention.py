@@ -1,10 +1,10 @@
 """The blocks of a window that get keys: those from which a later request could continue.
 
-vLLM 0.33, v1/core/single_type_kv_cache_manager.py (`SlidingWindowManager.reachable_block_mask`).
-A full block gets its key at once or never. `prefix_cache_retention_interval` is the distance
-between places at which a hit can end: None, every block; N, every N tokens; 0, only the boundaries
-of a request. These are the last place of its prompt that a resent one can hit, and its junction
-with others that shared a prefix before.
+vLLM 0.33, v1/core/single_type_kv_cache_manager.py (`SlidingWindowManager.reachable_block_mask`). A
+full block gets its key at once or never. `prefix_cache_retention_interval` is the distance between
+places at which a hit can end: None, every block; N, every N tokens; 0, only the boundaries of a
+request. These are the last place of its prompt that a resent one can hit, and its boundary with
+prompts that shared a prefix before.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,8 +19,8 @@ NEVER = 1 << 62  # position
 class Retention:
     """The retention of a kind of groups with a window or with states.
 
-    interval_tokens: as above. drops: hits lose their last block, so each place needs one more
-    behind it. below_junctions: a place one block before a junction is retained too.
+    interval_tokens: as above. drops: hits lose their last block, so each place needs one more after
+    it. below_junctions: a place one block before a shared-prefix boundary is retained too.
     """
 
     def __init__(
@@ -42,9 +42,10 @@ class Retention:
     def kept(
         self, start: int, end: int, boundaries: Iterable[int], junction: int = 0
     ) -> Sequence[int]:
-        """Positions from `start` to `end` - 1 with blocks that get keys. boundaries: tokens after
-        which others can continue from the sequence; junction: tokens after which others diverge
-        from it, 0 for none.
+        """Positions from `start` to `end` - 1 with blocks that get keys.
+
+        boundaries: tokens after which others can continue from the sequence; junction: the
+        shared-prefix boundary, after which others diverge from it, 0 for none.
         """
         segment, need, behind = self._segment, self._need, self._behind
         if segment is not None and need >= segment:

@@ -1,8 +1,8 @@
 """The ends of chunks of prompts, which leave recurrent states where later requests can use them.
 
 Between steps a sequence has only the state of its last token, so others can continue from it where
-its chunks end (vLLM 0.33, v1/core/sched/scheduler.py,
-`_mamba_block_aligned_split`; v1/kv_cache_interface.py, `is_mamba_prefill_checkpoint_valid`).
+its chunks end. Source: vLLM 0.33, v1/core/sched/scheduler.py, `_mamba_block_aligned_split`;
+v1/kv_cache_interface.py, `is_mamba_prefill_checkpoint_valid`.
 """
 
 from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
@@ -37,7 +37,9 @@ class StateChunks:
 
     def leaves_checkpoint(self, seq: Sequence, start: int, end: int) -> bool:
         """Whether a chunk from `start` to `end` also leaves a state at the end of its last whole
-        unit: if the kernel can write one, and the state may be cached.
+        unit.
+
+        True if the kernel can write one, and the state may be cached.
         """
         asked = self._every_chunk or end >= _prefill_end(seq)
         return asked and self._leaves(start, end, end)
@@ -58,10 +60,12 @@ class StateChunks:
     def cut(
         self, seq: Sequence, start: int, new_tokens: int, most_tokens: int, junction: int
     ) -> int:
-        """Number of tokens in the next chunk: up to a block end, to the last place that a resent
-        prompt can hit (before it, the last block end), and to the last place before `junction`.
-        junction: tokens after which `seq` diverges from others, 0 for none. most_tokens: most
-        tokens of a step; chunks may end inside a block that is longer.
+        """Number of tokens in the next chunk.
+
+        It ends at a block end, at the last place that a resent prompt can hit (before it, the last
+        block end), or before `junction`. junction: the shared-prefix boundary, after which `seq`
+        diverges from others, 0 for none. most_tokens: most tokens of a step; chunks may end inside
+        a block that is longer.
         """
         size, end, prefill_end = self._size, start + new_tokens, _prefill_end(seq)
         if start >= prefill_end:

@@ -20,8 +20,9 @@ def grown_states(
     *,
     checkpoint: bool,
 ) -> None:
-    """Grow a table of states, `parts`, to `states` positions with the taken blocks. Scratch states
-    that a long step leaves behind move to the new end.
+    """Grow a table of states, `parts`, to `states` positions with the taken blocks.
+
+    Scratch states of a long step move to the new end.
     """
     before, running = table.states, states - scratch - 1 - checkpoint
     end = max(before, running)
@@ -36,8 +37,10 @@ def grown_states(
 
 
 def retired_states(table: Table, g: int, end: int) -> list[list[Part]]:
-    """Remove the states from a table that some versions free once positions before `end` are
-    outside of the window: the last ones up to a gap, and the state of the previous allocation.
+    """Remove the states that some versions free once positions before `end` are outside of the
+    window.
+
+    These are the last ones up to a gap, and the state of the previous allocation.
     """
     parts, before = table.parts[g], table.last_state
     held = {place for place, _, _ in parts}

@@ -1,4 +1,6 @@
-"""What of a device's content is copied to host memory, when, and what makes room for it there."""
+"""Backup of device content to host memory: which content, when, and the evictions that
+make room.
+"""
 
 from collections.abc import Callable
 
@@ -103,14 +105,16 @@ class Backup:
     # --- room in host memory ---------------------------------------------------------------------
 
     def make_room(self, tokens: int) -> bool:
-        """Whether so many tokens of host memory are free, or became so by evicting others."""
+        """Free `tokens` tokens of host memory, evicting others if needed; False if too few can be
+        freed.
+        """
         self.evict(tokens - self._host.free)
         room = self._host.free >= tokens
         self.num_failed += not room
         return room
 
     def evict(self, tokens: int) -> None:
-        """Give up so many tokens of host memory, or all that can be given up."""
+        """Evict `tokens` tokens from host memory, or all that can be evicted."""
         if tokens > 0 and self._threshold is None:
             tokens -= self._reclaim(tokens, spare_leaves=True)
             if tokens > 0:
@@ -119,8 +123,10 @@ class Backup:
             self._tree.evict_host(tokens)
 
     def _reclaim(self, tokens: int, *, spare_leaves: bool) -> int:
-        """Give up host copies of what the device holds too, those first that came to be so first,
-        until so many tokens are free. Returns how many are.
+        """Free host copies of content that the device holds too, the oldest such copies first,
+        until `tokens` tokens are free.
+
+        Returns how many are.
         """
         host, freed = self._host, 0
         gone = []

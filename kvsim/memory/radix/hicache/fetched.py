@@ -1,4 +1,4 @@
-"""What a storage has brought into host memory becomes part of the tree."""
+"""Insert content that a storage has read into host memory into the tree."""
 
 from kvsim.memory.radix.content import Content
 from kvsim.memory.radix.node import Node
@@ -6,12 +6,13 @@ from kvsim.memory.radix.tree import RadixTree
 
 
 def hang(tree: RadixTree, anchor: Node, content: Content, begin: int, end: int) -> int:
-    """Tokens `begin` to `end` of `content`, for which room in host memory is taken, hang below
-    `anchor`, which ends at `begin` and is in host memory, or is the root. Returns how many of them
-    were not known.
+    """Insert tokens `begin` to `end` of `content`, with allocated room in host memory, below
+    `anchor`, which ends at `begin`.
 
-    What lies in host memory already gives its room back. What lies on the device alone takes it,
-    but gives it back where content is written when the device evicts it.
+    The anchor is in host memory, or is the root. Returns the number of tokens that were new.
+
+    The room of tokens in host memory already is freed. Tokens on the device alone use the room,
+    except under write-back, where it is freed.
     """
     way, at = tree.walk(anchor, content, begin, end)
     known = 0

@@ -1,4 +1,4 @@
-"""What waiting requests hit in host memory comes back to the device."""
+"""Loads from host memory to the device for the hits of waiting requests."""
 
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.memory.radix.node import HostLoad
@@ -20,9 +20,11 @@ class HostLoads:
         return len(self._queued)
 
     def load_back(self, seq: Sequence) -> int:
-        """Take slots for all that a pinned `seq` hits in host memory, and queue the copy; nothing
-        if it is short, or if evicting makes too little room. What another load of this pass brings
-        is on the device already. Returns how many tokens are on the device for it.
+        """Allocate slots for all hits of a pinned `seq` in host memory, and queue the copy.
+
+        Nothing happens if the hits are short, or if evicting makes too little room. Content loaded
+        earlier in this pass is on the device already. Returns how many tokens are on the device for
+        it.
         """
         allocator, tree = self._allocator, self._tree
         slots = allocator.slots(seq)

@@ -21,7 +21,8 @@ Speed = Field(None, ge=1e-6, le=1e9)
 
 class HicacheStorageConfig(Options):
     """prefetch_threshold: tokens that a storage must have for a request, or nothing is read.
-    prefetch_timeout_base, prefetch_timeout_per_ki_token: seconds for which a request is passed over
+
+    prefetch_timeout_base, prefetch_timeout_per_ki_token: seconds for which a request is skipped
     under the policy "timeout", and seconds more for each 1,024 tokens asked for.
     retry_poll_interval: passes after which a lookup in vain is tried again while the request waits;
     retry_max_attempts: how many times.
@@ -35,17 +36,17 @@ class HicacheStorageConfig(Options):
 
 
 class HicacheOptions(AllocatorOptions):
-    """enable_hierarchical_cache: what the device evicts is kept in host memory, under kind =
-        "sglang" of [scheduler].
+    """enable_hierarchical_cache: KV that the device evicts stays in host memory, under
+        kind = "sglang" of [scheduler].
     hicache_ratio: tokens of host memory for each token of the device's pool; 2 unless given.
         hicache_size: GB (1e9 bytes) of host memory per GPU instead.
     hicache_write_policy: "write_through": KV is copied to host memory when a request has computed
-        it; "write_through_selective": when a second request has hit it; "write_back": when the
+        it. "write_through_selective": when a second request has hit it. "write_back": when the
         device evicts it, and the scheduler waits for the copy.
-    hicache_storage_backend: any name: a storage is behind host memory, and all that reaches host
-        memory is written to it. hicache_storage_prefetch_policy: what a request does whose lookup
-        there is under way when its turn comes: "best_effort": start without it, "wait_complete":
-        let others pass, "timeout": let others pass for a time.
+    hicache_storage_backend: any name adds an L3 storage after host memory, and all KV that reaches
+        host memory is written to it. hicache_storage_prefetch_policy: what a request does while its
+        storage lookup is in flight and it could be admitted. "best_effort": start without it,
+        "wait_complete": let others pass, "timeout": let others pass for a time.
         hicache_storage_backend_extra_config: a table of more.
     hicache_write_gb_per_s, hicache_load_gb_per_s: of copies to host memory and back, a direction
         each; the device's host link unless given. hicache_copy_latency_us: before each copy, of a
@@ -113,7 +114,7 @@ class HicacheOptions(AllocatorOptions):
 
     @property
     def write_threshold(self) -> int | None:
-        """Requests whose insertions a node waits for before it is written; None: it is written
-        when it is evicted.
+        """Number of insertions after which a node is written; None: it is written when it is
+        evicted.
         """
         return THRESHOLDS[self.hicache_write_policy]

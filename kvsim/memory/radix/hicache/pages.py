@@ -1,4 +1,4 @@
-"""Pages as a storage behind host memory knows them: by all tokens up to their end."""
+"""Keys of pages in an L3 storage: a page is identified by all tokens up to its end."""
 
 from collections.abc import Iterator
 
@@ -15,8 +15,9 @@ class PageKeys:
         self._keys: dict[tuple[int, TokenRuns], int] = {}
 
     def of(self, before: int, content: Content, begin: int, end: int) -> Iterator[int]:
-        """Keys of the whole pages of `content` from token `begin` to `end`; before: the key of the
-        page that ends at `begin`, 0 at the root.
+        """Keys of the whole pages of `content` from token `begin` to `end`.
+
+        before: the key of the page that ends at `begin`, 0 at the root.
         """
         for at in range(begin, end - end % self._page, self._page):
             page = before, content.pieces(at, at + self._page)
