@@ -14,11 +14,11 @@ from kvsim.plumbing.errors import InputError
 
 
 class TokenSpan(NamedTuple):
-    """New tokens of one sequence, computed in one step behind the `start` it has in the cache.
+    """New tokens of one sequence, computed in one step after the `start` tokens in the cache.
 
-    Where its KV is, by the kind of store: `blocks`, the block table (physical ids, in order);
-    `slot`, where its contiguous buffer starts; `capacity`, the slots a buffer of its own must have.
-    A store without memory needs none of them.
+    The address of its KV depends on the kind of store. `blocks` is the block table (physical ids,
+    in order); `slot`, the start of its contiguous buffer; `capacity`, the slots a buffer of its own
+    must have. A store without memory needs none of them.
     """
 
     id: str
@@ -35,8 +35,10 @@ class TokenSpan(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Before the step, `slots` slots move: the first ones of block `source` to block `target`
-    (paged), or a range that starts at slot `source` to one that starts at `target` (contiguous).
+    """A copy of `slots` slots before the step.
+
+    Paged, it copies the first ones of block `source` to block `target`; contiguous, the range from
+    slot `source` to that from `target`.
     """
 
     source: int
@@ -75,8 +77,8 @@ Move = Copy | HostSwap | TierCopy
 class Batch:
     """The spans of a step, packed: tokens of all spans one after the other, no padding.
 
-    token_ids, positions: int64 [tokens]; last: int64 [spans], the row of each span's last token;
-    begin: rows at which spans begin, and the end, [spans + 1]; start, context: per span. put:
+    token_ids, positions: int64 [tokens]. last: int64 [spans], the row of each span's last token.
+    begin: rows at which spans begin, and the end, [spans + 1]. start, context: per span. put:
     brings an array to the device, as it brought these.
     """
 

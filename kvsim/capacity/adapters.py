@@ -1,7 +1,7 @@
 """LoRA adapters: memory that the engine reserves for the most that may be loaded.
 
 Each linear matrix of n inputs and m outputs gets rank * (n + m) parameters an adapter, in the
-model's dtype; the inputs' half stands on every GPU (vLLM's lora/layers, fully_sharded_loras off).
+model's dtype. The inputs' half is on every GPU (vLLM's lora/layers, fully_sharded_loras off).
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
-"""What a simulation has of a model's memory, engine by engine: exactly what the engine does,
-something near it, or nothing but the size of its pool.
+"""Coverage of a model's memory by the simulation, engine by engine: exactly as the engine, an
+approximation, or the size of its pool alone.
 
-Exact: the model's kinds of layers have recorded schedules of that engine that are equal row for row
+Exact: recorded schedules of that engine with the model's kinds of layers are equal row for row
 (docs/schedules.md), and nothing below says otherwise.
 """
 

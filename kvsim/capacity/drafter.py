@@ -1,7 +1,7 @@
 """Memory of a drafter: its weights and its KV cache.
 
 A model that reads the target (`TargetReader`: EAGLE-3, DFlash) has the target's embedding. A head
-without a model of its own ("mtp", and EAGLE's where none is named) is one more layer of the
+without a model of its own is "mtp", and EAGLE's where none is named. It is one more layer of the
 target's last kind and a projection of two hidden states into one, with the target's embedding and
 head. "ngram" looks drafts up in the text: it has neither weights nor a cache.
 """
@@ -25,7 +25,7 @@ PLAIN_BELOW_BITS = 8
 
 
 class DrafterCost(NamedTuple):
-    """Memory of drafting on one GPU, beside the pool and in it.
+    """Memory of drafting on one GPU, outside the pool and in it.
 
     weights_bytes: of the drafter. bytes_per_token: of its layers, on top of the target's.
     state_bytes: that drafts add to each sequence's recurrent states, by their width and by the
@@ -64,7 +64,9 @@ class Drafter(NamedTuple):
 
     @property
     def method(self) -> str:
-        """That of a drafter which reads its target, by its config; else that of `speculation`."""
+        """The method of a drafter that reads its target, by its config; else that of
+        `speculation`.
+        """
         reader = None if self.model is None else self.model.target_reader
         return self.speculation.method if reader is None else reader.method
 

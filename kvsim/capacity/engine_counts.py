@@ -3,7 +3,8 @@
     # GPU blocks: 53042                        blocks of the plan, whichever group takes them
     GPU KV cache size: 153,374 tokens          as `start_up` derives the tokens from the blocks
 
-A pool is given back in these counts, so that what a log says makes the pool that wrote the log.
+A pool is reported in these counts, so that the figures of a log reproduce the pool that wrote the
+log.
 """
 
 from kvsim.capacity.planning import CachePlan

@@ -7,7 +7,7 @@
                 group, while it decodes)
 
 A contiguous buffer keeps every token in every layer, and pays recurrent states once. Buffers that
-grow also live beside their successors while they are copied, which is not counted here.
+grow also live together with their successors while they are copied, which is not counted here.
 """
 
 from typing import NamedTuple

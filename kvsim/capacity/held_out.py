@@ -1,8 +1,8 @@
-"""How far a pool may be off: the errors against start-up logs of other people's servers, each of a
-model, a GPU and flags of its own (reports/startup-logs).
+"""Error bounds of a pool's size, from start-up logs of other people's servers, each of a model, a
+GPU and flags of its own (reports/startup-logs).
 
-No number was fitted to these logs, but some were seen while the rules were made, so that a server
-nobody has seen may be further off.
+No number was fitted to these logs, but some were seen while the rules were made. The pool of a
+server that nobody has seen may be further off.
 """
 
 from typing import Any, NamedTuple

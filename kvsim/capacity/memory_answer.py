@@ -1,4 +1,4 @@
-"""What a model's KV cache costs on a GPU and how many sequences fit: the question and the answer of
+"""Cost of a model's KV cache on a GPU, and the sequences that fit: the question and the answer of
 `kvsim memory` for vLLM's pools.
 """
 
@@ -118,8 +118,10 @@ def _first_start(memory: MemoryOptions, sized_by: Callable[[MemoryOptions], Size
 
 
 def _lengths(given: Sequence[int], longest: int) -> list[int]:
-    """The lengths asked for; or powers of two up to the longest sequence, in which doubling leaves
-    nothing over, lengths halfway between, in which it does, and the longest.
+    """The lengths asked for, or powers of two up to the longest sequence, in which doubling leaves
+    nothing over.
+
+    Lengths halfway between, in which it does, and the longest are added.
     """
     if not given:
         powers = (SHORTEST_TOKENS << i for i in range(64))

@@ -1,4 +1,4 @@
-"""`[memory]`: the size of the pool, or the memory that the engine uses beside it."""
+"""`[memory]`: the size of the pool, or the memory that the engine uses outside of it."""
 
 from typing import Annotated, Literal, Self
 
@@ -39,16 +39,15 @@ class MemoryOptions(Options):
     mem_fraction_static and free_gpu_memory_fraction.
 
     gpu_memory_utilization: the default is 0.92, and 0.9 before vLLM 0.20. mem_fraction_static: the
-    pool as SGLang 0.5.23 sizes it ("auto": its default); beside it kv_cache_tokens is an upper
-    limit, its max_total_tokens. kv_cache_tokens: under vLLM's schedulers it is "GPU KV cache size"
-    of vLLM's log. Over SGLang's memory alone it is max_total_num_tokens of SGLang's log, and
-    windows and cached states have memory beside it. num_gpu_blocks: under vLLM's schedulers the
+    pool as SGLang 0.5.23 sizes it ("auto": its default); if kv_cache_tokens is given too, it is an
+    upper limit, its max_total_tokens. kv_cache_tokens: under vLLM's schedulers it is "GPU KV cache
+    size" of vLLM's log. Over SGLang's memory alone it is max_total_num_tokens of SGLang's log, and
+    windows and cached states have memory in addition. num_gpu_blocks: under vLLM's schedulers the
     blocks of its log, which each hold one group of layers. Under others a block holds block_size
-    tokens in all layers.
-    free_gpu_memory_fraction: the pool as TensorRT-LLM sizes it, by the share of what its profiling
-    run leaves free ("auto": 0.9); beside it kv_cache_tokens and kv_cache_bytes are upper limits,
-    its max_tokens and max_gpu_total_bytes.
-    mamba_full_memory_ratio: bytes of recurrent states for each byte of KV (SGLang's; default 0.9).
+    tokens in all layers. free_gpu_memory_fraction: the pool as TensorRT-LLM sizes it, by the share
+    of what its profiling run leaves free ("auto": 0.9). kv_cache_tokens and kv_cache_bytes are then
+    upper limits, its max_tokens and max_gpu_total_bytes. mamba_full_memory_ratio: bytes of
+    recurrent states for each byte of KV (SGLang's; default 0.9).
 
     weights_gib, activation_gib, other_gib: what the log says of one GPU, instead of the estimates.
     They belong to gpu_memory_utilization and free_gpu_memory_fraction. other_gib is all that is

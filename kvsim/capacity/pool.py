@@ -14,14 +14,14 @@ class SizedPool(NamedTuple):
     """The KV pool of one GPU, itemised, in bytes.
 
     sized_by: the option that sized it. With gpu_memory_utilization, total = unused + weights +
-        activation + other + capacity, and other = non_torch + cuda_graph; otherwise activation,
+        activation + other + capacity, and other = non_torch + cuda_graph. Otherwise activation,
         other and unused are 0 and the capacity is the given one, whether the device has it or not.
     block_size: tokens in a block, as asked for; num_gpu_blocks, pool_tokens: blocks and tokens in
         the capacity, as the options num_gpu_blocks and kv_cache_tokens count them.
     engine_block_size, engine_num_gpu_blocks, kv_cache_size_tokens, max_concurrency: the figures
         that the engine of `engine_version` sets and logs, with the padding of its blocks.
     states: recurrent states in a pool of their own, which limits the sequences that hold memory at
-        once; beside the capacity, unless they are cached; None: there is no such pool.
+        once; None: there is no such pool. They are outside the capacity, unless they are cached.
     window_tokens: slots of a pool for sliding windows within the capacity; None: there is none.
     """
 
@@ -57,8 +57,10 @@ class SizedPool(NamedTuple):
         )
 
     def over_device(self, device: str, stages: "Sequence[StageShare]" = ()) -> str | None:
-        """The sentence on a pool that a user gave and the device cannot hold beside the weights;
-        None where it can. stages: those of a pipeline, each with a pool of its own.
+        """The sentence on a given pool that the device cannot hold together with the weights; None
+        if it can.
+
+        stages: those of a pipeline, each with a pool of its own.
         """
         for each in stages or (StageShare.of(0, device, self),):
             needed = each.weights_bytes + each.pool_bytes
@@ -73,8 +75,9 @@ class SizedPool(NamedTuple):
 
 
 class StageShare(NamedTuple):
-    """A stage of a pipeline: its layers, and of one of its GPUs the weights, the bytes left for KV,
-    the blocks that these hold, its kind and its memory.
+    """A stage of a pipeline: its number of layers, and one of its GPUs.
+
+    Of this the weights, the bytes left for KV and their blocks, the kind and the memory.
     """
 
     layers: int
@@ -86,14 +89,14 @@ class StageShare(NamedTuple):
 
     @classmethod
     def of(cls, layers: int, device: str, pool: SizedPool) -> "StageShare":
-        """The stage of so many layers whose GPUs have this pool."""
+        """The stage of `layers` layers on GPUs with this pool."""
         left = pool.capacity_bytes, pool.engine_num_gpu_blocks
         return cls(layers, pool.weights_bytes, *left, device, pool.total_bytes)
 
 
 def unlike_stages(stages: Sequence[StageShare]) -> str | None:
-    """The sentence on which stage decides the blocks of all, with the room of the others; None
-    where their devices are alike.
+    """The sentence on the stage that limits the blocks of all, with the room of the others; None if
+    their devices are equal.
     """
     if len({(each.device, each.device_bytes) for each in stages}) < 2:
         return None

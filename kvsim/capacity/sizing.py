@@ -1,9 +1,9 @@
 """The KV pool of a deployment, as vLLM sizes it or as the user gives it.
 
-vLLM takes gpu_memory_utilization of the device's total and subtracts the weights, the peak of the
-activations in a profiling run, what does not come from torch's allocator and, since 0.20, the CUDA
-graphs it will capture. `estimate/` has an item a file; figures of a log replace the estimates. Of
-several stages of a pipeline the one with the fewest blocks decides.
+vLLM takes gpu_memory_utilization of the device's total and subtracts the weights and the peak of
+the activations in a profiling run. It also subtracts memory outside torch's allocator and, since
+0.20, the CUDA graphs it will capture. `estimate/` has an item a file; figures of a log replace the
+estimates. Of several stages of a pipeline the one with the fewest blocks decides.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """A stage of a pipeline: the layers one group of GPUs holds, with the embedding or the head.
 
-vLLM deals the layers out evenly and gives what is left over, one each, to the stages before the
-last, unless VLLM_PP_LAYER_PARTITION says how many each has (distributed/utils.py
-`get_pp_indices`).
+vLLM deals the layers out evenly and gives each left over one to a stage before the last.
+VLLM_PP_LAYER_PARTITION overrides how many each has (distributed/utils.py `get_pp_indices`).
 """
 
 from dataclasses import replace

@@ -1,13 +1,15 @@
-"""What the engine says of its KV cache at its start, as its version defines it: a warning for each
-kind of layers with a last group that is not full, and two lines at the end.
+"""The engine's log of its KV cache at its start, as in its version.
+
+There is a warning for each kind of layers with a last group that is not full, and two lines at the
+end.
 
     Add 8 padding layers, may waste at most 15.38% KV cache memory
     GPU KV cache size: 1,277,184 tokens
     Maximum concurrency for 8,192 tokens per request: 155.75x
 
-The concurrency is the blocks over those that one request of max_model_len tokens can hold; where
-not even one fits beside the null block, the engine refuses to start instead. The tokens are, since
-0.21, that concurrency times max_model_len; before, the blocks of one group times its tokens.
+The concurrency is the blocks over those that one request of max_model_len tokens can hold. If not
+even one fits in addition to the null block, the engine refuses to start instead. The tokens are,
+since 0.21, that concurrency times max_model_len; before, the blocks of one group times its tokens.
 """
 
 from typing import NamedTuple
@@ -17,7 +19,7 @@ from kvsim.vllm.rules import SizingRules
 
 
 class StartUp(NamedTuple):
-    """What the engine logs of its KV cache.
+    """Figures that the engine logs of its KV cache.
 
     num_gpu_blocks: blocks of the plan. block_size: tokens in a block, as the engine sets it.
     kv_cache_size_tokens, max_concurrency: as logged for requests of max_model_len tokens.
@@ -58,7 +60,7 @@ class StartUp(NamedTuple):
         return ""
 
     def lines(self) -> tuple[str, ...]:
-        """As the engine prints them, or the refusal behind its warnings."""
+        """The lines as the engine prints them, or the refusal after its warnings."""
         warnings = tuple(
             f"Add {padding} padding layers, may waste at most {padding / layers * 100:.2f}% KV "
             "cache memory"
@@ -82,8 +84,10 @@ def start_up(
     *,
     eager: bool = False,
 ) -> StartUp:
-    """The log of an engine of this version with `num_blocks` blocks. max_num_seqs: that each need a
-    state; eager: without CUDA graphs, whose capture needs them.
+    """The log of an engine of this version with `num_blocks` blocks.
+
+    max_num_seqs: sequences that each need a state; eager: without CUDA graphs, which need such
+    states for the capture.
     """
     longest = plan.serving.max_model_len
     concurrency = num_blocks / plan.printed_blocks_of(longest)

@@ -4,11 +4,11 @@
     tokens = min(bytes, max_gpu_total_bytes, max_tokens * bytes of a token) // bytes of a token
     blocks = tokens / tokens of a block, rounded up
 
-The peak is weights, activations of max_num_tokens prompt tokens, CUDA graphs and what lies outside
-torch (_torch/pyexecutor/_util.py `configure_kv_cache_capacity`; before it, cpp/tensorrt_llm/
-batch_manager/kvCacheManager.cpp `calculateMaxNumBlocks`). Logs print free memory in rounded
-GiB: the rounding up gives 631 blocks of 21.89 GiB (TensorRT-LLM#2268) and the 4,060 of NVIDIA's
-page on memory, and one block less than another log. The peak is estimated as for vLLM. Sliding
+The peak is weights, activations of max_num_tokens prompt tokens, CUDA graphs and memory outside
+torch. Source: _torch/pyexecutor/_util.py `configure_kv_cache_capacity`; before it,
+cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp `calculateMaxNumBlocks`. Logs print free memory in
+rounded GiB. Rounding up gives 631 blocks of 21.89 GiB (TensorRT-LLM#2268) and the 4,060 of NVIDIA's
+page on memory. It gives one block less than another log. The peak is estimated as for vLLM. Sliding
 windows keep every token, as without max_attention_window: gpt-oss-120b takes 73,728 bytes a token
 in a log.
 """

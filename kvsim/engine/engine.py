@@ -193,7 +193,7 @@ class Engine:
         return end
 
     def _overlap_of(self, steps: int) -> int:
-        """Steps in flight at the end of a run of so many."""
+        """Number of steps in flight at the end of a run of `steps` steps."""
         return self._overlap
 
     def _waited(self) -> int:

@@ -4,7 +4,7 @@ Empty plans are in flight too: the engine fills its queue before it waits. With 
 steps of sequences that have ended it waits for these, and plans one empty step that names them.
 
 While one plan holds all running sequences, and the others in flight are empty, the stages compute
-one after the other: such a plan runs for many steps as on one stage.
+one after the other. Such a plan runs for many steps as on one stage.
 """
 
 from kvsim.engine.clock import EngineClock

@@ -43,7 +43,7 @@ class Refusal(NamedTuple):
 class Place(NamedTuple):
     """Address of a sequence's KV.
 
-    In blocks it is the block table (ids from 0 to the number of blocks in the pool), else the byte
+    In blocks it is the block table of ids from 0 to the pool's number of blocks, else the byte
     address of one buffer of `slots` slots.
     """
 

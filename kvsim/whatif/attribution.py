@@ -1,10 +1,10 @@
 """Lost concurrency: what each class of waste costs in sequences, tokens per second and GPUs.
 
-By counterfactual runs, not by division. The stream is simulated under the allocator as it is, and
-then again and again with one more class of its waste removed, until every byte that is held is
-used. What a class costs is the difference between the run without it and the run before it; so the
-costs add up to the whole distance between the allocator and the ideal. The order is fixed, from the
-outermost class inwards, because each is only there on top of the next:
+By counterfactual runs, not by division. The stream is simulated under the unchanged allocator
+first. Then one more class of its waste is removed each time, until every held byte is used. The
+cost of a class is the difference between the run without it and the run before it. So the costs add
+up to the whole distance between the allocator and the ideal. The order is fixed, from the outermost
+class inwards, because each is only there on top of the next:
 
     external         regions may move, so that free bytes are one hole
     transient        buffers grow where they stand, without a copy
@@ -14,7 +14,7 @@ outermost class inwards, because each is only there on top of the next:
 
 How an allocator is run without a class is its own answer (`AllocatorOptions.removals`).
 
-A class that costs nothing here may still be large: memory that nobody waits for is not lost, and
+A class that costs nothing here may still be large. Memory that nobody waits for is not lost, and
 concurrency does not raise throughput once steps are bound by computation. GPUs are counted as how
 many more of them the stream's output takes than it would have to.
 """

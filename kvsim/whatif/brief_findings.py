@@ -16,9 +16,10 @@ _LONGEST_COMMAND = 4  # lines; a longer one is left to --verbose
 
 
 def print_brief_findings(findings: Findings, console: "Console", *, draws: bool) -> None:
-    """Print the sentences of the verdict, the first table, short commands that lead, and one line
-    that says what --verbose adds, in at most LINES lines of 80 columns. draws: whether the command
-    takes --out.
+    """Print the sentences of the verdict, the first table, and short commands that lead, in at most
+    LINES lines of 80 columns.
+
+    The last line says what --verbose adds. draws: whether the command takes --out.
     """
     verdict = findings.sentences[: findings.num_verdict]
     commands = [

@@ -15,8 +15,10 @@ _MOST_PLACES, _MOST_NAMED = 4, 3  # at which, and lines of which, ends are named
 
 
 def beside(places: Sequence[float], line: int, lines: int, *, log: bool) -> list[float]:
-    """Where one of so many lines is drawn, so that no interval covers that of another line. log:
-    the axis is logarithmic.
+    """Positions of line number `line` of `lines`, shifted so that no interval covers that of
+    another line.
+
+    log: the axis is logarithmic.
     """
     at = [math.log(place) if log else place for place in places]
     gaps = [right - left for left, right in pairwise(sorted(at))]

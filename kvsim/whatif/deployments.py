@@ -14,7 +14,7 @@ from kvsim.whatif.watch import QueueWatch
 
 
 def check_alike(scenario: Scenario, command: str) -> None:
-    """InputError unless the scenario is one engine, or replicas of [fleet] that are all alike."""
+    """InputError unless the scenario is one engine, or replicas of [fleet] that are all equal."""
     if scenario.disaggregation is not None:
         raise scenario.located(
             InputError(

@@ -206,8 +206,9 @@ def _on_page(at: int, section: Section, figure: "go.Figure | None") -> dict[str,
 
 
 def _glued(text: str, *, wide: bool) -> str:
-    """A cell whose numbers stay beside their units: it folds before a bracket or after a comma,
-    in a wide table before the end of an interval too.
+    """A cell with each number glued to its unit.
+
+    It folds before a bracket or after a comma, in a wide table before the end of an interval too.
     """
     if wide:
         text = text.replace(" to ", "\0to ")

@@ -12,14 +12,14 @@ from kvsim.report import numbers
 from kvsim.report.intervals import CONFIDENCE, interval
 
 UNSEEN = "no difference seen"
-UNTOLD = "cannot be told apart"
+INDISTINCT = "cannot be distinguished"
 ALIKE = 0.05  # a difference that lies within this share for certain is none to speak of
 
 
 class SeedMean(NamedTuple):
     """A mean over seeds, and the half width of its interval; None where there is one seed.
 
-    by_factors: the geometric mean, whose interval reaches as many times below it as above.
+    by_factors: the geometric mean; its interval extends by the same factor below and above.
     """
 
     mean: float
@@ -98,12 +98,12 @@ def difference_text(first: Sequence[float], second: Sequence[float], *, times: b
 
 def _unseen(low: float, high: float, seeds: int) -> str:
     small = low >= -ALIKE and high <= ALIKE
-    return UNSEEN if small else f"{UNTOLD} by {numbers.plural(seeds, 'seed')}"
+    return UNSEEN if small else f"{INDISTINCT} by {numbers.plural(seeds, 'seed')}"
 
 
 def more_seeds(texts: Sequence[str], seeds: int) -> str | None:
     """The remedy for differences that so few seeds do not tell; None where there are none."""
-    if not any(text.startswith(UNTOLD) for text in texts):
+    if not any(text.startswith(INDISTINCT) for text in texts):
         return None
     return f"Add --repeat {max(5, 2 * seeds)}."
 

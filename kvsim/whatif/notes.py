@@ -11,8 +11,10 @@ OF_WINDOWS = ("window",)  # whose numbers no sentence of a what-if has
 
 
 def noted(rows: Sequence[Mapping[Any, Any]]) -> list[str]:
-    """Sentences on flat rows of runs. Notes that differ in their numbers alone are of one kind: the
-    first of a kind stands for all, with the number of runs that have one.
+    """Sentences on flat rows of runs.
+
+    Notes that differ in their numbers alone are of one kind. The first of a kind stands for all,
+    with the number of runs that have one.
     """
     kinds: dict[str, tuple[str, int]] = {}
     for row in rows:

@@ -1,8 +1,8 @@
 """The replicates of a scenario, on which a difference can be separated from chance.
 
 Where the scenario is random, replicates are other seeds. Where nothing in it is random (a trace
-with its own arrival times), they are windows of the trace of equal length, dealt out in turn. There
-are three sets: what the first one finds is tested on the second and reported from the third.
+with its own arrival times), they are windows of the trace of equal length, assigned round-robin.
+There are three sets: what the first one finds is tested on the second and reported from the third.
 """
 
 import copy
@@ -70,7 +70,7 @@ def replicates(table: Table, folder: Path, count: int, least: int = 2) -> Replic
 
 
 def _windows(table: Table, folder: Path, count: int, least: int) -> list[tuple[float, float]]:
-    """Stretches of the trace's own time that its options leave; none for another workload."""
+    """Windows of the trace's own time that its options leave; none for another workload."""
     workload = table.get("workload")
     if not isinstance(workload, dict) or workload.get("kind") != "trace":
         return []

@@ -67,8 +67,10 @@ def with_value(table: Table, key: str, value: Any, where: str = "advise") -> Tab
 
 
 def pinned(table: Table, max_model_len: int) -> Table:
-    """The tables with the workload's limits that follow max_model_len held at this many tokens, so
-    that a change of max_model_len changes what is served and not what is asked.
+    """The tables with the workload's limits fixed at this many tokens, where they follow
+    max_model_len.
+
+    A change of max_model_len then changes the service and not the requests.
     """
     table = copy.deepcopy(table)
     workload = table.get("workload")
@@ -79,8 +81,10 @@ def pinned(table: Table, max_model_len: int) -> Table:
 
 
 def sized_in_bytes(table: Table, folder: Path) -> Table:
-    """The tables with a pool that is given in tokens or blocks given in bytes instead, so that a
-    change of the cache's dtype or block size keeps the memory and changes what fits in it.
+    """The tables with the size of the pool in bytes instead of tokens or blocks.
+
+    A change of the cache's dtype or block size then keeps the memory and changes the tokens that
+    fit.
     """
     memory = table.get("memory")
     if not isinstance(memory, dict) or not any(way in memory for way in COUNTED):

@@ -33,8 +33,8 @@ class SlotWatch(QueueWatch):
 
     @property
     def behind_windows_bytes(self) -> float:
-        """Bytes of tokens behind the windows of their layers, if every token were kept: the mean
-        over time.
+        """Time-weighted mean of the bytes of tokens outside the windows of their layers, if every
+        token were stored.
         """
         return self._behind_sum / self._whole_ps if self._whole_ps else 0.0
 

@@ -1,9 +1,10 @@
-"""What speculation costs and buys: the same requests with the drafts of a scenario and without.
+"""Costs and gains of speculative decoding: the same requests with the drafts of a scenario and
+without.
 
-A drafter takes memory three times: its weights come out of the pool, its layers add to what every
-token costs (and drafts widen recurrent states), and slots are held for drafts that may prove wrong.
-It takes hits where the last block of one must be computed again. Without drafts all that is given
-back, and every token waits for a step of its own.
+A drafter takes memory three times. Its weights come from the pool's memory, and its layers add to
+the cost of every token (drafts widen recurrent states). Slots are allocated for drafts that may be
+rejected. It takes hits where the last block of one must be computed again. Without drafts all that
+memory is free, and every token waits for a step of its own.
 """
 
 import itertools
@@ -128,7 +129,8 @@ def _side(simulation: Simulation, options: AllocatorOptions, label: str) -> Spec
 
 
 def speculation_findings(costs: Sequence[SpeculationCost], scenario: Mapping[str, Any]) -> Findings:
-    """The findings of all allocators, a table and a sentence each, and what is behind the times.
+    """The findings of all allocators: a table and a sentence each, and the reasons for the times.
+
     scenario: as simulated.
     """
     notes = step_time_remarks(scenario, costs[0].drafted.running_mean)

@@ -1,7 +1,7 @@
 """A task of a what-if: a scenario's tables at one seed, run wherever a processor is free.
 
-A task carries all it needs and its outcome is plain data, so that any process of any machine that
-sees the same files gives the same outcome.
+A task carries all it needs and its outcome is plain data. So any process of any machine that sees
+the same files gives the same outcome.
 """
 
 import json
@@ -32,13 +32,16 @@ Row = dict[str, Any]
 
 
 class Runnable(Protocol):
-    """Anything that a backend runs: it carries all it needs. key: of no other that runs beside."""
+    """Anything that a backend runs: it carries all it needs.
+
+    key: differs from that of any task that runs at the same time.
+    """
 
     @property
     def key(self) -> str: ...
 
     def rows(self) -> Sequence[Any]:
-        """What comes of it, as plain data."""
+        """The task's outcome, as plain data."""
         ...
 
 
@@ -145,13 +148,13 @@ def _fleet_rows(task: Task, simulation: Simulation, fleet: FleetSimulation) -> l
 
 
 def _saturated(run: Run) -> bool:
-    """Whether a queue only grew, of the run or of a pool beside it."""
+    """Whether a queue only grew, of the run or of another pool of it."""
     found = [each.recorder for each in (run, *run.beside)]
     return any(queue_grew(each) is not None for each in found if each is not None)
 
 
 def share_within(recorder: Recorder, limits_s: Mapping[str, float]) -> float:
-    """The share of all sequences, refused ones included, whose every latency keeps its limit."""
+    """The share of all sequences, refused ones included, with every latency within its limit."""
     done = Departures.of(recorder)
     everyone = len(done.output_tokens) + len(recorder.rejected)
     return float(within(done, limits_s)) / everyone if everyone else 0.0

@@ -1,4 +1,4 @@
-"""Sizes of host memory behind a device, as keys of a scenario and as flags of its engine."""
+"""Sizes of host memory after a device, as keys of a scenario and as flags of its engine."""
 
 from collections.abc import Mapping
 from math import ceil
@@ -21,7 +21,7 @@ class TierSize(NamedTuple):
 
 
 def all_ranks_bytes(simulation: Simulation, tokens: int) -> int:
-    """Bytes of the KV of so many tokens on all tensor-parallel ranks."""
+    """Bytes of the KV of `tokens` tokens on all tensor-parallel ranks."""
     ranks = simulation.scenario.model.tensor_parallel_size
     return tokens * simulation.layout.bytes_per_token * ranks
 

@@ -17,8 +17,10 @@ GOOD, PLAIN = "#0072b2", "#8c959f"
 
 
 class Whisker(NamedTuple):
-    """A row. low, high: its interval's ends, or the mean twice. text: under the pointer and beside
-    the row's name. good: whether it is what one acts on.
+    """A row.
+
+    low, high: its interval's ends, or the mean twice. text: shown at the pointer and next to the
+    row's name. good: whether it is what one acts on.
     """
 
     label: str

@@ -13,7 +13,7 @@ def test_a_large_difference_has_no_exponent() -> None:
 
 
 def test_a_wide_interval_that_holds_zero_is_no_equality() -> None:
-    two = "cannot be told apart by 2 seeds"
+    two = "cannot be distinguished by 2 seeds"
     assert difference_text([0.06, 2250.0], [0.05, 2300.0], times=True) == two
     assert difference_text([3.0, 5.0], [0.04, 0.05]) == two
     assert difference_text([0.0, 0.0], [0.0, 7.0]) == two

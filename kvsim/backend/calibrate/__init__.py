@@ -1,1 +1,1 @@
-"""From measured steps to a calibration file, held against steps of a simulated run."""
+"""From measured steps to a calibration file, compared with steps of a simulated run."""

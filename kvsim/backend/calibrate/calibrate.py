@@ -45,9 +45,10 @@ def find_model(name: str, dtype: str | None) -> ModelOptions:
 
 
 def trace_steps(limits: GridLimits, count: int, seed: int) -> list[StepPlan]:
-    """About `count` steps of simulated chats (ShareGPT's lengths): two thirds under a load that
-    just fills the limits' largest batch, the others where requests mostly come alone, for there
-    prompts are computed by themselves.
+    """About `count` steps of simulated chats (ShareGPT's lengths).
+
+    Two thirds have a load that just fills the limits' largest batch. In the others requests mostly
+    come alone, since there prompts are computed by themselves.
     """
     most = limits.batches[-1]
     busy = _chat_steps(limits, most / 12, 8 * most, 2 * count // 3, seed)
@@ -98,7 +99,7 @@ def calibrate(
     """Measure `model` on "cpu" or "cuda", fit the grid's steps, and hold out those of a trace.
 
     The log makes it resumable; remove it when the file is safe. rounds: instead of the design's.
-    store: where the cache lies. served: bring the samples to the level of a short served run.
+    store: the store of the KV cache. served: bring the samples to the level of a short served run.
     attention, graphs: by default the device's own.
     """
     limits, usual_rounds = DESIGNS[device, quick]
@@ -126,8 +127,9 @@ def calibrate(
 def fitted(
     model: Model, measured: MeasuredSamples, seed: int, served: Served | None = None
 ) -> Calibration:
-    """The file of a measurement: its grid fitted, its held-out steps predicted, both at the level
-    of the steps of a served run, if there is one.
+    """The calibration file of a measurement: its grid fitted, its held-out steps predicted.
+
+    Both are at the level of the steps of a served run, if there is one.
     """
     rows = tuple(SampleRow.parse(row, "sample") for row in measured.rows)
     level = None

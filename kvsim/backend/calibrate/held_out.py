@@ -26,10 +26,12 @@ def held_out_steps(
     pool_tokens: int,
     seed: int = 0,
 ) -> list[StepPlan]:
-    """Up to `count` different steps of a run under one allocator, as many of each kind as there
-    are, every step of a kind as likely as any other.
+    """Up to `count` different steps of a run under one allocator.
 
-    Steps beyond step_tokens or pool_tokens, which a device could not run, are passed over. The
+    Kinds of steps have equal numbers as far as possible, and every step of a kind is equally
+    likely.
+
+    Steps beyond step_tokens or pool_tokens, which a device could not run, are skipped. The
     scenario's max_steps must be 1.
     """
     if simulation.scenario.max_steps != 1:

@@ -8,8 +8,9 @@ from kvsim.step_time.calibrated.fit import fit
 
 
 def at_pace_of(run: ObservedRun, calibration: CalibrationFile) -> CalibrationFile:
-    """The same samples, all slower or faster by one factor, and the fit to them: the ratio of what
-    the step that tells the pace took in the run to what it took in the calibration.
+    """The same samples, scaled by one factor, and the fit to them.
+
+    The factor is the duration of the pace step in the run over that in the calibration.
 
     No step of the run's own goes into it. InputError where either does not tell its pace.
     """

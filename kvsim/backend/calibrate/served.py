@@ -1,10 +1,10 @@
 """Step times in a served run, next to those of steps measured alone.
 
-A step of a served run is scheduled before it and its tokens are read after it, it follows another
-step and not itself, and it has the luck of the moment. One short run, of chats that all come at
-once, tells by how much: seconds served = overhead + scale * seconds repeated, by least squares of
-relative errors, so that the short steps of a few sequences count as much as the long ones of many.
-The samples are then brought to that level.
+A step of a served run is scheduled before it and its tokens are read after it. It follows another
+step and not itself, and the machine's state at that moment is random. One short run, of chats that
+all come at once, measures the difference: seconds served = overhead + scale * seconds repeated. The
+fit is least squares of relative errors. So the short steps of a few sequences count as much as the
+long ones of many. The samples are then brought to that level.
 """
 
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ class Level(NamedTuple):
 
 
 class Chats(NamedTuple):
-    """So many chats of ShareGPT's lengths, all at once, within what was measured."""
+    """A number of chats of ShareGPT's lengths, all at once, within the measured range."""
 
     limits: GridLimits
     seed: int
@@ -127,7 +127,7 @@ def serve_chats(
 
 
 def _pool_tokens(shape: Shape, device: str, limits: GridLimits) -> int:
-    """Tokens of the pool: within the limits and the memory beside weights, activations, logits."""
+    """Tokens of the pool: within the limits and the memory left by weights, activations, logits."""
     element = DTYPE_BYTES[shape.dtype]
     weights = (shape.layer_weights + 2 * shape.vocab * shape.hidden) * element
     wide = 4 * (shape.intermediate + 2 * shape.hidden) * limits.step_tokens

@@ -63,7 +63,7 @@ class _Graph:
 
 
 class _PoolMemory(KvMemory):
-    """A pool of torch's caching allocator of its own: logits and indices come out of another."""
+    """A separate pool of torch's caching allocator: logits and indices use another."""
 
     def __init__(self) -> None:
         self._pool = torch.cuda.MemPool()

@@ -33,11 +33,14 @@ class KvMemory(ABC):
 
     @abstractmethod
     def allocating(self) -> AbstractContextManager[object]:
-        """What is allocated inside belongs to it."""
+        """Context in which all allocations belong to this memory."""
 
     @abstractmethod
     def count(self, held_bytes: int) -> MemoryCount:
-        """What it has now. held_bytes: of tensors in it, for a device that keeps no books."""
+        """The memory's present use.
+
+        held_bytes: of tensors in it, for a device that does not count them.
+        """
 
 
 class TorchDevice(ABC):

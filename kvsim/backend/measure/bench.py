@@ -59,8 +59,8 @@ class Bench:
     def work(self, plan: StepPlan) -> Callable[[], object]:
         """A function that runs the step once, to be timed.
 
-        On a GPU tokens and tables are on the device before (engines prepare a step while the last
-        one runs), and a step that a graph holds is replayed. On a CPU preparing is part of it.
+        On a GPU tokens and tables are on the device before, as engines prepare a step while the
+        last one runs. A step that a graph holds is replayed. On a CPU preparing is part of it.
         """
         spans = self.spans(plan)
         graph = self.runner.graphs and self.runner.graphs.find(spans)
@@ -108,7 +108,7 @@ def _blocks_of(plan: StepPlan, block_size: int) -> int:
 
 
 def _bytes_of(shape: Shape, plan: StepPlan, block_size: int) -> int:
-    """Bytes of a step beside the weights: its KV cache, and twice its widest activation."""
+    """Bytes of a step in addition to the weights: its KV cache, and twice its widest activation."""
     wide = 2 * shape.intermediate + 4 * shape.hidden + 3 * shape.heads * shape.head_dim
     element = DTYPE_BYTES[shape.dtype]
     activations = 2 * plan.step_tokens * wide * element

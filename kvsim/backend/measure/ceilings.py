@@ -12,9 +12,9 @@ LINK_BYTES = tuple(1 << power for power in range(15, 29))  # 32 KiB to 256 MiB
 def ceilings(device: str, dtype: str) -> dict[str, object]:
     """Rates of copying, of reading alone and of GEMMs, and on a GPU of the host link both ways.
 
-    copy_bytes_per_s counts bytes read and written; read_bytes_per_s is of a sum; gemm_flop_per_s
-    multiplies and adds; links are lists of [bytes, seconds] of pinned copies; copy_latency_s is
-    that of a copy of one element.
+    copy_bytes_per_s counts bytes read and written, read_bytes_per_s is of a sum, and
+    gemm_flop_per_s counts multiplications and additions. links are lists of [bytes, seconds] of
+    pinned copies; copy_latency_s is that of a copy of one element.
     """
     on_gpu = device.startswith("cuda")
     clock = clock_of(device, 0.3)

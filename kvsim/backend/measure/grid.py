@@ -10,8 +10,8 @@ MOST_TOKENS = 10**9  # of one sequence, in a file of steps
 class StepPlan(NamedTuple):
     """A step to measure.
 
-    chunks: (new tokens, prior tokens) of each prefill chunk; contexts: for each decoding sequence
-    the tokens it attends to, the new one included; source: where the plan comes from.
+    chunks: (new tokens, prior tokens) of each prefill chunk. contexts: for each decoding sequence
+    the tokens it attends to, the new one included. source: name of the plan's source.
     """
 
     chunks: tuple[tuple[int, int], ...]

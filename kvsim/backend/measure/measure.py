@@ -47,7 +47,7 @@ class Setup:
 
     device: "cpu" or "cuda". graphs: steps are captured and replayed where a graph holds them; by
     default as the device has it. rounds: passes over all plans, each in an order of its own. store:
-    where the cache lies. attention: by default the device's own.
+    the store of the KV cache. attention: by default the device's own.
     """
 
     shape: Shape
@@ -154,8 +154,10 @@ def _time_all(
 
 
 def _sentinel(plans: Sequence[StepPlan], *, on_gpu: bool) -> StepPlan:
-    """The step that is measured again and again: on a CPU the one that tells its pace, if that is
-    among them, else the decode step (or, without one, any) of median size.
+    """The step that is measured again and again.
+
+    On a CPU it is the one that shows its pace, if that is among them. Else it is the decode step
+    (or, without one, any) of median size.
     """
     if not on_gpu and PACE_PLAN in plans:
         return PACE_PLAN

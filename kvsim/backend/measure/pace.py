@@ -1,8 +1,8 @@
 """The pace of a shared machine: the present duration of one step.
 
-The same step is the sentinel of a CPU's calibration and is timed again and again in a served run,
-while the run's clock stands still. Of two spans of time, the ratio of their medians says how
-much slower the machine was in one of them; nothing of the run itself goes into it.
+The same step is the sentinel of a CPU's calibration. In a served run it is timed again and again,
+with the run's clock stopped. The ratio of the medians of two spans of time says how much slower the
+machine was in one of them. Nothing of the run itself enters it.
 """
 
 import numpy as np

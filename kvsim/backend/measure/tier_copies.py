@@ -26,7 +26,7 @@ LARGEST_FILE_BYTES = 64 << 20
 
 
 class CopySample(NamedTuple):
-    """The median time of copies of so many bytes in one direction."""
+    """The median time of copies of `num_bytes` in one direction."""
 
     way: Way
     num_bytes: int
@@ -88,8 +88,10 @@ def host_copies(
 def file_copies(
     shape: Shape, folder: Path, *, block_size: int, seed: int
 ) -> tuple[list[CopySample], bool]:
-    """Files of 1, 2, 4, ... blocks, up to 64 MiB, written to `folder` and read by one thread; and
-    whether they passed the page cache by. Wall time. No file is left behind.
+    """Files of 1, 2, 4, ...
+
+    blocks, up to 64 MiB, written to `folder` and read by one thread; and whether they passed the
+    page cache by. Wall time. All files are removed.
     """
     block_bytes = block_size * shape.kv_bytes_per_token
     generator = torch.Generator().manual_seed(seed)

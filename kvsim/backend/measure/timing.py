@@ -30,8 +30,10 @@ class StepClock(Protocol):
 
 
 class CpuClock:
-    """CPU time of this thread; the median: a served run has steps of all kinds of luck, and the
-    least of many repeats is the luckiest.
+    """CPU time of this thread.
+
+    The median is taken: a served run has steps under all conditions, and the least of many repeats
+    is the luckiest.
 
     With one torch thread all work is in this thread. Repeats until `budget_s` is spent.
     """

@@ -156,6 +156,8 @@ class RealTimeEngine:
         self._unclocked_ns += time.thread_time_ns() - begin_ns
 
     def _preempted(self, plan: Plan) -> None:
-        """What a recomputed sequence had is free; a swapped one moves out with the next step."""
+        """Free the slots of a recomputed sequence; a swapped one is copied out with the
+        next step.
+        """
         for seq in self._maker.preempted(plan, self._scheduler):
             self._runner.store.release(seq.id)

@@ -7,8 +7,11 @@ from kvsim.backend.stores.store import TensorStore
 
 
 class StoreMemory:
-    """Watches a store: what its part of the device's memory holds, which is a pool of its own on a
-    GPU, so that weights, logits and indices do not count. beside: what torch holds besides.
+    """Watches a store's part of the device's memory.
+
+    On a GPU that is a pool of its own, so that weights, logits and indices do not count.
+
+    beside: the other memory that torch holds.
     """
 
     def __init__(self, store: TensorStore, device: str) -> None:

@@ -44,8 +44,8 @@ def observe(
     """Serve the scenario's requests in real time on "cpu" or "cuda".
 
     allocator: the label of one of the scenario's (None: it has but one). clock: "wall", or "cpu"
-    (CPU time of the engine's thread). limit: only the first so many requests. attention, graphs: as
-    for `make_ready`. InputError for what the backend cannot do.
+    (CPU time of the engine's thread). limit: number of requests to serve, the first ones; None:
+    all. attention, graphs: as for `make_ready`. InputError for what the backend cannot do.
     """
     simulation = Simulation(scenario)
     options, label = choose_allocator(simulation, allocator)

@@ -56,9 +56,9 @@ def make_ready(
 ) -> Ready:
     """Build what runs `simulation` under one allocator on "cpu" or "cuda".
 
-    limit: serve only the first so many requests. attention, graphs: by default the device's own;
-    graphs are of the steps that a simulated run has. One torch thread from here on on a CPU.
-    InputError for what the backend cannot do.
+    limit: number of requests to serve, the first ones; None: all. attention, graphs: by default the
+    device's own; graphs are of the steps that a simulated run has. One torch thread from here on on
+    a CPU. InputError for what the backend cannot do.
     """
     requests = simulation.stream.requests[:limit]
     shape = llama_shape(simulation.model, "model")

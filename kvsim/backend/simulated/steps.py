@@ -22,9 +22,10 @@ class Stand(NamedTuple):
 
 
 class StepMaker:
-    """What the sequences of each plan compute, where their KV is, and what must move before.
+    """The work of each plan for a real engine: tokens that sequences compute, addresses of their
+    KV, and the copies before it.
 
-    store: the kind of store the steps are for; a span tells what that store must know. Told of
+    store: the kind of store the steps are for; a span has the addresses for that store. Call it for
     every plan in turn: `preempted` right after it is made (a plan may preempt and compute nothing),
     then `spans` if it computes, and `left` when a sequence has finished.
     """
@@ -96,8 +97,9 @@ class StepMaker:
 
 
 def decoding(plan: Plan, scheduler: Scheduler) -> list[tuple[Sequence, int]]:
-    """Members of the batch that take a token in a plan just made, with the slots they then have:
-    those that stay in it, and those with their last token.
+    """Members of the batch that take a token in a plan just made, with the slots they then have.
+
+    They are those that stay in it, and those with their last token.
     """
     others = {chunk.seq for chunk in plan.chunks} | set(plan.passed_over)
     found = [

@@ -46,8 +46,8 @@ def build_store(kind: StoreKind, allocator: Allocator, shape: Shape, device: str
 
 
 def with_host_pool(store: TensorStore, num_slots: int) -> TensorStore:
-    """The same store with a pool in host memory, of so many slots of one block each; InputError
-    where it keeps no blocks.
+    """The same store with a pool in host memory, of `num_slots` slots of one block each; InputError
+    if it stores no blocks.
     """
     if not isinstance(store, PagedStore):
         raise InputError(

@@ -1,1 +1,1 @@
-"""Stores of K and V: one file each, behind the interface `Store`."""
+"""Stores of K and V: one file each, with the interface `Store`."""

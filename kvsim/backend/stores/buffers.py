@@ -13,9 +13,9 @@ from kvsim.plumbing.errors import InvariantError
 class BufferStore(TensorStore):
     """Each sequence owns one tensor [layers, 2, capacity, kv_dim].
 
-    `span.capacity` says how many slots it must have: a span that asks for more than its buffer has
-    gets a new one, its content copied, the old one freed. Max-buffer asks once, doubling again and
-    again. `release` frees.
+    `span.capacity` says how many slots it must have. A span that asks for more than its buffer has
+    gets a new one; its content is copied, and the old one freed. Max-buffer asks once, doubling
+    again and again. `release` frees.
     """
 
     def __init__(self, shape: Shape, device: str = "cpu") -> None:

@@ -12,10 +12,10 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class ContiguousStore(TensorStore):
-    """num_slots slots; a sequence's token t lies at slot `span.slot + t`.
+    """num_slots slots; a sequence's token t is at slot `span.slot + t`.
 
-    What a buffer reserves and where it stands is the allocator's matter. One that grows arrives
-    as a copy from its old place to its new one, and as a new `slot`.
+    The allocator decides a buffer's size and address. One that grows arrives as a copy from its old
+    place to its new one, and as a new `slot`.
     """
 
     captures = True

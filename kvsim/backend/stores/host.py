@@ -7,8 +7,10 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class HostMemory:
-    """K and V by sequence, [layers, 2, slots, kv_dim] each; pinned where the device is a GPU, so
-    that copies run beside the host. copied_bytes: moved here and back so far.
+    """K and V by sequence, [layers, 2, slots, kv_dim] each; pinned if the device is a GPU, so that
+    copies overlap with the host's work.
+
+    copied_bytes: moved here and back so far.
     """
 
     def __init__(self, device: str) -> None:

@@ -107,7 +107,7 @@ class PagedStore(TensorStore):
         self.pool.rows.index_copy_(2, self._slots_of(swap), rows.to(self.device))
 
     def with_host_pool(self, num_slots: int) -> Self:
-        """A pool in host memory behind the device, with so many slots of one block each."""
+        """Add a pool in host memory with `num_slots` slots of one block each."""
         width = self.block_size * self.shape.kv_dim
         dtype = self.pool.rows.dtype
         self._host_pool = HostSlots(num_slots, self.shape.layers, width, dtype, self.device)
@@ -171,5 +171,5 @@ class _FixedTables:
 
 
 def table_width(blocks: int) -> int:
-    """The width of a table of so many blocks."""
+    """The width of a table of `blocks` blocks."""
     return -(-blocks // WIDTH) * WIDTH

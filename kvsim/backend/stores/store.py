@@ -16,8 +16,8 @@ from kvsim.plumbing.errors import InvariantError
 class Address(NamedTuple):
     """Addresses of K and V of one layer, for a kernel.
 
-    Row t of span i lies at element `offset[i] + t * kv_dim` of its base (key or value), or, where
-    there is a table, at `(table[i, t // page] * page + t % page) * kv_dim`.
+    Row t of span i is at element `offset[i] + t * kv_dim` of its base (key or value). With a table
+    it is at `(table[i, t // page] * page + t % page) * kv_dim`.
 
     key, value: the bases. key_offset, value_offset: int64 [spans], None with a table.
     table: int32 [spans, pages], None without one. page: slots a page, 0 without a table.
@@ -93,7 +93,7 @@ class TensorStore(ABC):
         return 0
 
     def fixed_places(self, spans: int, max_context: int, staging: Staging) -> FixedPlaces:
-        """Places for so many spans of at most `max_context` tokens each."""
+        """Fixed addresses for `spans` spans of at most `max_context` tokens each."""
         raise InvariantError(f"{type(self).__name__} has no places for captured steps")
 
     def move(self, move: Move) -> None:

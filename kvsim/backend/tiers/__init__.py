@@ -1,1 +1,1 @@
-"""Memory behind the device for blocks of K and V: a pool in host memory, and files."""
+"""Further memory for blocks of K and V: a pool in host memory, and files."""

@@ -35,7 +35,7 @@ class Decoder:
         self.weights = random_weights(shape, device=device) if weights is None else weights
 
     def hidden(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """The residual stream [tokens, hidden] behind the last layer. int64 [tokens] each."""
+        """The residual stream [tokens, hidden] after the last layer. int64 [tokens] each."""
         shape, weights = self.shape, self.weights
         key_end = shape.heads + shape.kv_heads  # of the heads: queries, keys, then values
         norm_shape = (shape.hidden,)

@@ -1,8 +1,8 @@
 """Steps that are captured once and replayed: no launch by launch from the host.
 
-A graph is of a size: so many rows of tokens, decoding spans, chunks. A step replays the least size
-that holds it, its index tensors filled up with padding rows and tiles, which write to a place
-that no sequence owns. What holds no size runs launch by launch.
+A graph has a size: rows of tokens, decoding spans, chunks. A step replays the least size that holds
+it. Its index tensors are filled up with padding rows and tiles, which write to a slot that no
+sequence owns. What holds no size runs launch by launch.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ class GraphSize(NamedTuple):
 
     @classmethod
     def holding(cls, shape: Shape, new_tokens: Iterable[int]) -> "GraphSize | None":
-        """The least size that holds spans of so many new tokens; None beyond the largest."""
+        """The least size that holds spans of new_tokens[i] tokens; None beyond the largest."""
         news = list(new_tokens)
         decodes, tokens = news.count(1), sum(news)
         chunks = len(news) - decodes

@@ -1,9 +1,9 @@
 """The GPU kernels: ragged attention over paged or contiguous K and V, and the write before it.
 
-One kernel serves decode, prefill, chunks and mixed steps, and all stores: a paged one through its
-block table, a contiguous one through one offset a sequence. Their times then differ by the
-indirection alone. A program takes the query rows of one tile (some tokens of one span, with the
-query heads that share one KV head) against one split of its keys; `combine` joins the splits
+One kernel serves decode, prefill, chunks and mixed steps, and all stores. A paged one goes through
+its block table, a contiguous one through one offset a sequence. Their times then differ by the
+indirection alone. A program takes the query rows of one tile against one split of its keys. A tile
+is some tokens of one span, with the query heads that share one KV head. `combine` joins the splits
 (split-KV decoding, as in Flash-Decoding; the running softmax as in FlashAttention).
 
 Addresses are those of `kvsim.backend.stores.store.Address`.

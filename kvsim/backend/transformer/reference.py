@@ -1,7 +1,7 @@
 """The kernels' work in plain torch, tile by tile, from the same index tensors and addresses.
 
-Slow, and right on any device: it stands in for the kernels where there is no GPU, so that plans,
-tables, offsets and captured steps are put to the proof without one.
+It is slow, and right on any device. It replaces the kernels where there is no GPU, so that plans,
+tables, offsets and captured steps are tested without one.
 """
 
 from typing import NamedTuple

@@ -41,8 +41,10 @@ class Tiles(NamedTuple):
     def of(
         cls, span: Tensor, token: Tensor, rows: int, shape: Shape, splits: int | None = None
     ) -> Self:
-        """Tiles with their scratch. splits: of the keys, by default as many as fill a large chip;
-        they depend on the number of tiles alone, never on a context: a captured graph keeps them.
+        """Tiles with their scratch.
+
+        splits: of the keys, by default as many as fill a large chip. They depend on the number of
+        tiles alone, never on a context: a captured graph fixes them.
         """
         programs = len(span) * shape.kv_heads
         if splits is None:

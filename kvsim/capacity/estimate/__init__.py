@@ -1,1 +1,1 @@
-"""Estimates of the memory that an engine uses beside the KV pool, by item."""
+"""Estimates of the memory that an engine uses outside the KV pool, by item."""

@@ -1,7 +1,7 @@
 """The peak of the activations in the engine's profiling run, on one GPU, in bytes.
 
-The run is a forward pass over the most tokens of a step, then, on the last stage, the sampler over
-as many rows as sequences may run. What is kept between the two counts in both, so
+The run is a forward pass over the most tokens of a step. On the last stage the sampler follows,
+over as many rows as sequences may run. Memory in use during both counts in both, so
 
     peak    = scratch + max(vision tower, kept + max(forward, sampler))
     kept    = hidden states, the buffers of fused experts, what a vision tower made (`towers`)
@@ -10,15 +10,14 @@ as many rows as sequences may run. What is kept between the two counts in both, 
 
 The bytes a logit come with the version of the engine (`engine_version`), or are those of
 FlashInfer's sampler (`flashinfer_sampler`). A start without the compiler's cache holds at least
-scratch and a copy of the embedding. The buffers of fused experts are those of vLLM's
-modular kernel: a token's copies for its experts, as wide as the larger of gate-and-up and the
-hidden state, and as wide as their product; experts in 4-bit blocks go through kernels that keep
-none. A stage of a pipeline has a hidden state and its residual more, come from the stage before or
-to go to the next; hyper-connections keep several hidden states for one, and an indexer gathers keys
-in a buffer of its own (v1/attention/backends/mla/indexer.py).
-SCRATCH_GIB and HIDDEN_ALIVE are fitted to two thirds of the start-up logs that `kvsim validate
-logs` was built on (every third one held out; DEBUG logs of llm-d-planner under 0.19 give the peak
-by itself).
+scratch and a copy of the embedding. The buffers of fused experts are those of vLLM's modular
+kernel. A token's copies for its experts are as wide as the larger of gate-and-up and the hidden
+state, and then as wide as their product. Experts in 4-bit blocks go through kernels without
+buffers. A stage of a pipeline has another hidden state and its residual, received or to be sent.
+Hyper-connections have several hidden states for one, and an indexer gathers keys in a buffer of its
+own (v1/attention/backends/mla/indexer.py). SCRATCH_GIB and HIDDEN_ALIVE are fitted to two thirds of
+the start-up logs that `kvsim validate logs` was built on (every third one held out; DEBUG logs of
+llm-d-planner under 0.19 give the peak by itself).
 """
 
 from kvsim.capacity.deployment import Deployment
@@ -100,8 +99,11 @@ SCRATCH_FROM_ROWS = 8
 
 
 def widest_part(deployment: Deployment, stage: Stage) -> int:
-    """Elements a token has in the widest part of a layer, on one GPU: projections of attention or
-    gate, up and product of a dense feed-forward part; with experts in 4-bit blocks, theirs.
+    """Elements per token in the widest part of a layer, on one GPU.
+
+    These are projections of attention, or gate, up and product of a dense feed-forward part.
+
+    With experts in 4-bit blocks, theirs.
     """
     widest = max(_widest(layer, deployment.tp) for layer in set(stage.layers)) // deployment.tp
     if _in_blocks(deployment):

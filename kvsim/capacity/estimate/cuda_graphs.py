@@ -1,12 +1,12 @@
 """The memory that the engine charges for CUDA graphs, on one GPU, in bytes.
 
 It captures a graph for each batch size of a fixed list, once in pieces (all that is not attention)
-and once whole for decoding, measures the first two of each kind and multiplies:
+and once whole for decoding. It measures the first two of each kind and multiplies:
 
     first capture of both kinds + layers * (sizes in pieces + sizes whole) * bytes a layer and graph
 
 The sizes are vLLM's (config/vllm.py `_set_cudagraph_sizes`): 1, 2, 4, then every 8 up to 255 and
-every 16 up to min(2 * max_num_seqs, 512), for gpt-oss 1,024; whole graphs go up to max_num_seqs.
+every 16 up to min(2 * max_num_seqs, 512), for gpt-oss 1,024. Whole graphs go up to max_num_seqs.
 The figures are medians of the `Estimated ... CUDA graph memory` lines of vLLM 0.19 on H100s, two
 thirds of them, by kind of model: a layer with experts launches more kernels, MLA's first capture
 takes a workspace.

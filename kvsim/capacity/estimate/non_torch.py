@@ -1,16 +1,16 @@
-"""What the process takes outside torch's allocator on one GPU, above what the engine finds in use
-when it first looks.
+"""Memory of the process outside torch's allocator on one GPU, above what is in use at the engine's
+first look.
 
     one GPU                     kernels, by version
     several, up to NVLink 3     by version, with and without NVLink
     several, NVLink 4 and on    kernels + communicators of NCCL + the fused all-reduce's workspace
 
 By version: read off start-up logs. The parts on NVLink 4 come from the sources of NCCL 2.26 and
-2.27, vLLM 0.9 to 0.22 and FlashInfer 0.6, and from the memory that DEBUG logs of vLLM 0.19 on
-H100s find in use at their start: 0.51 GiB on one GPU, 0.92 more with one communicator of two GPUs,
-0.97 with one of four, and 0.48 and 0.52 more with a second one (reports/startup-logs). The logits
-are gathered by a communicator that the profiling run opens. Those of layers and stages are open
-before the engine first looks, since 0.11.
+2.27, vLLM 0.9 to 0.22 and FlashInfer 0.6. The rest comes from the memory in use at the start of
+vLLM 0.19 in DEBUG logs on H100s (reports/startup-logs). That is 0.51 GiB on one GPU, and 0.92 more
+with one communicator of two GPUs, 0.97 with one of four. A second one adds 0.48 and 0.52. The
+logits are gathered by a communicator that the profiling run opens. Those of layers and stages are
+open before the engine first looks, since 0.11.
 """
 
 from kvsim.capacity.deployment import Deployment
@@ -78,12 +78,12 @@ def _on_nvlink4(deployment: Deployment) -> bool:
 
 
 def _connected_mib(gpus: int) -> int:
-    """What a communicator holds more where all its algorithms are connected at once."""
+    """Additional MiB of a communicator with all its algorithms connected."""
     return CHANNELS * (SEND_MIB + RECEIVE_MIB) + SHARP_MIB * gpus if gpus > 2 else 0
 
 
 def _workspace_mib(deployment: Deployment) -> float:
-    """FlashInfer's workspace for an all-reduce fused with the norm behind it."""
+    """FlashInfer's workspace for an all-reduce fused with the following norm."""
     tp, options, device = deployment.tp, deployment.options, deployment.device
     kind = deployment.version.fused_all_reduce
     sizes = FUSED_MIB if device.peer_bytes_per_s < NVLINK5_BYTES_PER_S else FUSED_NVLINK5_MIB

@@ -1,9 +1,9 @@
-"""What a vision tower takes in the engine's profiling run, on one GPU, in bytes.
+"""Memory of a vision tower in the engine's profiling run, on one GPU, in bytes.
 
 The run encodes as many images of the largest size as the encoder's budget holds, one at least.
 Their embeddings, and before the second model runner their pixels, stay until the decoder's pass is
-over. Elements alive for each patch at the tower's peak, counted in vLLM 0.33's own classes
-(reports/startup-logs), with an attention that makes nothing but its output (FlashAttention):
+over. Below are the elements alive for each patch at the tower's peak, counted in vLLM 0.33's own
+classes (reports/startup-logs). Its attention allocates nothing but its output (FlashAttention):
 
     pixels, positions, states handed on so far, cosines and sines
     a layer's input and its norm
@@ -29,7 +29,7 @@ VIDEO_TOKENS, VIDEO_TEXT_TOKENS = 12_288, 153_600
 
 
 def kept_bytes(deployment: Deployment, stage: Stage) -> int:
-    """What stays beside the decoder's pass."""
+    """Bytes that stay allocated during the decoder's pass."""
     model = deployment.model
     if not (stage.first and model.tower_params):
         return 0

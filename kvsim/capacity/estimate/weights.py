@@ -1,5 +1,6 @@
-"""What one GPU of a stage holds once the model is loaded: its share of the weights, as stored, and
-what the engine makes of them.
+"""Memory of one GPU of a stage once the model is loaded.
+
+It has a share of the weights, as stored, and the tensors that the engine derives from them.
 
     layers      split over the tensor parallel GPUs; routed experts over all that share them, with
                 data parallel ranks too

@@ -19,7 +19,8 @@ class CachePlan(NamedTuple):
 
     groups: in the engine's order. bytes_per_block: of a block of any group, padding included.
     serving: the flags. packed: caches come in blocks of their own sizes. weights: bytes of a block
-    in the layers of each group, by which vLLM before 0.27 counts such blocks; (): all count alike.
+    in the layers of each group, by which vLLM before 0.27 counts such blocks; (): all count
+    equally.
     """
 
     groups: tuple[BlockGroup, ...]
@@ -59,7 +60,7 @@ class CachePlan(NamedTuple):
         return tuple((-own % size, own) for own in layers.values() if own % size)
 
     def num_blocks(self, capacity_bytes: int) -> int:
-        """Whole blocks in so many bytes."""
+        """Whole blocks in `capacity_bytes`."""
         return capacity_bytes // self.bytes_per_block
 
     def admission_cap(self, group: BlockGroup, tokens: int) -> int:
@@ -70,7 +71,10 @@ class CachePlan(NamedTuple):
 
     def held_blocks(self, tokens: int) -> int:
         """Most blocks, over all groups, of a request with `tokens` tokens while it decodes and
-        drafts: its prompt is computed, and what windows and states needed for that is freed.
+        drafts.
+
+        Its prompt is computed by then, and the blocks that windows and states needed for that are
+        freed.
         """
         serving, speculation = self.serving, self.serving.speculation
         drafts = again = 0
@@ -125,7 +129,7 @@ def plan_cache(
     """The plan for these layers, of which at least one has a cache, and the layers of a drafter.
 
     held: which of them a stage of a pipeline has, by their places; None: all. Caches in blocks of
-    their own sizes are planned for each stage apart.
+    their own sizes are planned for each stage separately.
     """
     if serving.speculation is not None:
         serving.speculation.check()

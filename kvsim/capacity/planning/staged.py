@@ -1,8 +1,8 @@
 """The blocks of all stages of a pipeline, as one stage holds them.
 
 The layers of all stages are dealt out to groups together. Each stage has, of every group, the
-layers that it computes, and its blocks are as large as the fullest of these (vLLM 0.33,
-v1/core/kv_cache_planning.py, `_project_kv_cache_groups_to_worker`).
+layers that it computes, and its blocks are as large as the fullest of these. Source: vLLM 0.33,
+v1/core/kv_cache_planning.py, `_project_kv_cache_groups_to_worker`.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from kvsim.vllm.grouping import Grouping
 def on_stage(
     grouping: Grouping, caches: Sequence[LayerCache], drafter: Sequence[LayerCache], held: range
 ) -> Grouping:
-    """`grouping` of these layers where those at `held` are; a drafter's come behind the others."""
+    """`grouping` restricted to the layers at `held`; a drafter's layers come after the others."""
     parts = Counter(group.bucket for group in grouping.groups)
     first = {group.bucket: g for g, group in reversed(list(enumerate(grouping.groups)))}
     of_group: list[list[int]] = [[] for _ in grouping.groups]

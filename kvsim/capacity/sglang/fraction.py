@@ -41,8 +41,10 @@ def default_fraction(
     copies: int = 1,
     vision: Vision | None = None,
 ) -> float:
-    """mem_fraction_static if not set, on so many GPUs that share the layers. latent: the model has
-    latent attention (MLA). copies: of the attention. vision: of a model that sees.
+    """mem_fraction_static if not set, with layers split over `gpus` GPUs.
+
+    latent: the model has latent attention (MLA). copies: of the attention. vision: of a model that
+    sees.
     """
     share = _share(settings, device_mib, gpus, latent=latent, copies=copies)
     by_parts = settings.rules.reserve in ("parts", "tiers")
@@ -50,7 +52,7 @@ def default_fraction(
 
 
 def _left_beside(vision: Vision) -> float:
-    """What a tower leaves of the share (`adjust_mem_fraction_for_vlm`): the larger, the less."""
+    """The share left by a vision tower (`adjust_mem_fraction_for_vlm`): the larger, the less."""
     squares = vision.layers * vision.width**2 / (USUAL_LAYERS * USUAL_WIDTH**2)
     return USUAL_LEFT * max(0.8, min(1.05, 1 - 0.1 * (squares - 1)))
 

@@ -137,8 +137,10 @@ def windows_at_once(
     overlaps: bool,
     interval: int = SWA_EVICTION_INTERVAL,
 ) -> int:
-    """Tokens of the windows' pool that so many requests fill at once: each a window, what it has
-    not given back yet and two pages; beside them a chunk of a prompt, two where steps overlap.
+    """Tokens of the windows' pool that `requests` requests fill at once.
+
+    Each takes a window, the slots it has not freed yet and two pages. Added is a chunk of a prompt,
+    two where steps overlap.
     """
     each = window + interval + 2 * page
     return ceil_div(each * requests + (1 + overlaps) * chunk + page, page) * page
@@ -160,7 +162,10 @@ def _check_windows(windows: list[KVGroup], tokens: int, page: int) -> None:
 
 
 def _requests(settings: SglangSettings, tokens: int, max_model_len: int, states: int | None) -> int:
-    """Most requests at once. states: requests whose states have room; None: the model has none."""
+    """Most requests at once.
+
+    states: requests with room for their states; None: the model has none.
+    """
     given = settings.max_running_requests
     if given is None:
         given = min(max(int(tokens / max_model_len * 512), FEWEST_REQUESTS), MOST_REQUESTS)

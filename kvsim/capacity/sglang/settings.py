@@ -24,7 +24,7 @@ class SglangSettings(Options):
     swa_full_tokens_ratio: tokens of the windows' pool for each of the full one's.
     mamba_full_memory_ratio: bytes of recurrent states for each byte of KV; max_mamba_cache_size:
         states, given. mamba_radix_cache_strategy: how they are cached.
-    engine_version: no flag: the release whose rules hold.
+    engine_version: no flag: the release to follow.
     weights_gib: no flag: what the log says that loading took of one GPU; not given: estimated.
     """
 

@@ -32,8 +32,9 @@ def settings_of(memory: MemoryOptions, tables: Iterable[Any]) -> SglangSettings:
 
 
 def bytes_of_tokens(layout: KVLayout, tokens: int, settings: SglangSettings) -> int:
-    """Bytes of a pool whose max_total_num_tokens is `tokens`. Windows and cached states have their
-    share beside those tokens.
+    """Bytes of a pool with `tokens` as its max_total_num_tokens.
+
+    Windows and cached states take their share in addition to those tokens.
     """
     page, ratio = settings.page_size, settings.mamba_full_memory_ratio
     windows = sum(group.bytes_per_token for group in layout.groups if group.kind == "sliding")
@@ -54,7 +55,7 @@ def bytes_of_tokens(layout: KVLayout, tokens: int, settings: SglangSettings) -> 
 
 
 def _bytes_of_states(state_bytes: int, settings: SglangSettings) -> int:
-    """Bytes of the pool of a model of states alone, whose tokens take none."""
+    """Bytes of the pool of a model of states alone; its tokens take none."""
     if settings.max_mamba_cache_size is None:
         raise InputError(
             "tokens of a model that keeps recurrent states alone take no memory",
@@ -68,8 +69,10 @@ def _bytes_of_states(state_bytes: int, settings: SglangSettings) -> int:
 def sglang_pool(
     model: Model, device: Device, options: ModelOptions, settings: SglangSettings, block_size: int
 ) -> SizedPool:
-    """The pool; what a page does not fill stays unused. Windows and cached states have a share of
-    its capacity; states that are not cached have a pool beside it, one for each running request.
+    """The pool; the remainder that fills no page stays unused.
+
+    Windows and cached states have a share of its capacity. States that are not cached have a pool
+    outside of it, one for each running request.
     """
     found = size_sglang(model, device, options, settings)
     pools, page = found.pools, found.page_size

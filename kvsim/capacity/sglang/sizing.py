@@ -1,11 +1,12 @@
-"""What SGLang makes of a device: its share for weights and pools, and what they leave for KV.
+"""SGLang's division of a device's memory: its share for weights and pools, and what they leave for
+KV.
 
     pools = free after the weights - free before them * (1 - mem_fraction_static)
 
 Free before the weights is the device without CUDA's context and the buffers of NCCL and of the
-custom all-reduce: start-up logs in public issues have 0.6 to 2.5 GiB gone by then (two RTX 4090s,
-kvcache-ai/ktransformers #1870; eight H200s, sgl-project/sglang #11716 and
-SemiAnalysisAI/InferenceX #2128). CUDA graphs and activations come out of the headroom.
+custom all-reduce. In start-up logs in public issues 0.6 to 2.5 GiB are in use by then. They are of
+two RTX 4090s (kvcache-ai/ktransformers #1870) and eight H200s (sgl-project/sglang #11716,
+SemiAnalysisAI/InferenceX #2128). CUDA graphs and activations use the headroom.
 """
 
 from dataclasses import replace
@@ -187,8 +188,10 @@ def context_of(model: Model, options: ModelOptions) -> int:
 
 
 def cached_layout(model_kind: str, layout: KVLayout) -> KVLayout:
-    """The layers as SGLang's pools take them: windows that it keeps whole are full attention, those
-    of gpt-oss and Gemma 4 end one token earlier than the model says, and chunks are windows.
+    """The layers as in SGLang's pools.
+
+    Windows that it stores whole are full attention, and chunks are windows. Those of gpt-oss and
+    Gemma 4 end one token earlier than the model says.
     """
     groups = []
     for group in layout.groups:

@@ -1,8 +1,8 @@
-"""What differs between versions of SGLang in the memory that a server takes: one constant each.
+"""Differences between versions of SGLang in a server's memory: one constant each.
 
-Read off the wheels 0.4.2, 0.4.6, 0.4.10, 0.5.3, 0.5.6, 0.5.9, 0.5.10, 0.5.12, 0.5.17 and 0.5.23
-(srt/server_args.py, srt/arg_groups/memory_hook.py, srt/model_executor); a release between two of
-them has the rules of the older one.
+They are read off the wheels 0.4.2, 0.4.6, 0.4.10, 0.5.3, 0.5.6, 0.5.9, 0.5.10, 0.5.12, 0.5.17 and
+0.5.23. The files are srt/server_args.py, srt/arg_groups/memory_hook.py and srt/model_executor. A
+release between two of them has the rules of the older one.
 """
 
 import re
@@ -22,9 +22,12 @@ FLAT_RESERVE_MIB = 13 * GIB_MIB  # of devices above 80 GiB, before there were ti
 
 
 class Tier(NamedTuple):
-    """Devices below so many MiB: tokens of a chunk, sequences of the largest CUDA graph, and the
-    same where a layer is split over four GPUs or more. reserve_gib, each_gib: of the device, and
-    for each GPU, where the version reserves by tier.
+    """A class of devices below a number of MiB: tokens of a chunk, sequences of the largest CUDA
+    graph.
+
+    Both also for layers split over four GPUs or more.
+
+    reserve_gib, each_gib: of the device, and for each GPU, where the version reserves by tier.
     """
 
     below_mib: float

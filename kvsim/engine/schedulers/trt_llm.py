@@ -81,7 +81,7 @@ class TrtLlmScheduler(WholePromptScheduler):
         return super().refusal(request)
 
     def repeatable(self, plan: Plan, limit: int) -> int:
-        """Where windows free blocks, the missing memory shrinks faster than the free one.
+        """If windows free blocks, the missing memory shrinks faster than the free one.
 
         So the head may become admissible in any step.
         """

@@ -17,7 +17,7 @@ _CHANCE = 0.5  # at most: of two lengths drawn from these
 _FEWEST = 3  # periods that say anything
 _FULL = 0.05  # of all requests: so many are never sent at the most in flight by chance
 _FEWEST_FULL = 20
-BLOCK_TOKENS = 16  # of the prompts that are told apart by their place in a period
+BLOCK_TOKENS = 16  # of the prompts distinguished by their place in a period
 
 
 class Period(NamedTuple):

@@ -1,1 +1,1 @@
-"""What another setting would buy: counterfactual runs, ranked, as flags of `vllm serve`."""
+"""The effect of other settings: counterfactual runs, ranked, as flags of `vllm serve`."""

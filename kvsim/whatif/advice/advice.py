@@ -1,15 +1,15 @@
-"""Advice: every single change is run, what helps is put together, and the sum is run afresh.
+"""Advice: run every single change, combine the helpful ones, and test the combination.
 
-1. Search: each value of each knob alone, on the same seeds as the scenario as it is; ratios are
+1. Search: each value of each knob alone, on the same seeds as the unchanged scenario. Ratios are
    taken pair by pair and rank the changes.
-2. Test: the most promising ones on seeds of their own. Among so many changes some look good by
-   chance; what chance made here fails there. The intervals are widened for how many are tested
+2. Test: the most promising ones on seeds of their own. Among many changes some look good by
+   chance; these fail here. The intervals are widened for how many are tested
    (Bonferroni), and those that hold zero are no difference.
-3. The changes that passed, best first, are added one after the other; each is kept if it still
-   helps beside those before it.
+3. The changes that passed, best first, are added one after the other; each stays if it still
+   helps together with the earlier ones.
 4. Report: both settings on seeds that neither search nor test has seen.
-5. Survey: what binds in the scenario as it is, in the search and on those same unseen seeds, and
-   how much less of the pool would do.
+5. Survey: the bottleneck of the unchanged scenario, in the search and on those same unseen seeds,
+   and how much less of the pool would do.
 
 A change that refuses a request which is served today is never advised.
 """
@@ -174,8 +174,8 @@ class Advisor:
         return sorted(found, key=lambda change: not change.helps)
 
     def _together(self, helpful: Sequence[Change]) -> tuple[list[Change], Table]:
-        """Add the changes that help, best first, while each still helps beside those before it, on
-        all the replicates that have been seen.
+        """Add the changes that help, best first, while each still helps together with the earlier
+        ones, on all the replicates used so far.
         """
         taken: list[Change] = []
         table = self.table

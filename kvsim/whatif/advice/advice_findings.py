@@ -65,7 +65,9 @@ def advice_findings(advice: Advice, folder: Path, runs: int) -> Findings:
 
 
 def advice_sentences(advice: Advice) -> list[str]:
-    """What the best setting buys on unseen replicates, how it was searched, and the baseline."""
+    """Sentences on the gain of the best setting on unseen replicates, on the search, and on the
+    baseline.
+    """
     sets, goal = advice.replicates, advice.goal
     of = "seeds" if sets.search[0].window_s is None else "parts of the trace"
     searched = f"Searched on {len(sets.search)} {of}, tested on {len(sets.test)} others"
@@ -129,13 +131,14 @@ def _changes_figure(advice: Advice) -> "go.Figure | None":
 
 
 def _only_harms(goal: Goal, ratio: Ratio) -> bool:
-    """Whether the whole interval lies on the wrong side of 0."""
+    """Whether the whole interval is on the harmful side of 0."""
     return ratio.high < 0 if goal.higher else ratio.low > 0
 
 
 def _changes_table(advice: Advice) -> FindingsTable:
-    """Every change, best first: what it buys of the goal, and beside it, alone. Those that change
-    nothing are in the note.
+    """A table of every change, best first: its gain in the goal alone, and in other metrics.
+
+    Those that change nothing are in the note.
     """
     goal = advice.goal.name
     idle: dict[str, list[str]] = {}

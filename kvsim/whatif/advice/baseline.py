@@ -1,5 +1,5 @@
-"""The baseline of an advice: what binds in a scenario before anything is changed, and how much load
-or how small a pool it takes until something else does.
+"""The baseline of an advice: the bottleneck of the unchanged scenario, and the load or the pool
+size at which another one takes over.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class LoadReading(NamedTuple):
 
 
 def load_of(rows: Sequence[Row]) -> LoadReading:
-    """The load of rows whose tasks were asked for waits, one row a run."""
+    """The load of rows with recorded waits, one row a run."""
     waits = [[float(row[f"waits.{name}"]) for row in rows] for name in QueueWaits._fields]
     return LoadReading(
         len(rows),

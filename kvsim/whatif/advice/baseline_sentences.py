@@ -54,7 +54,7 @@ def binds(what: Binding) -> str:
 
 
 def evidence(load: LoadReading) -> str:
-    """The numbers behind `head`: peak of the pool, preemptions, waits."""
+    """The numbers that support `head`: peak of the pool, preemptions, waits."""
     parts = {
         "for memory": load.waits_for_memory,
         "for max_num_seqs": load.waits.limit,

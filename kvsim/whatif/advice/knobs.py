@@ -35,7 +35,7 @@ class Knob(NamedTuple):
     caution: str = ""
 
     def now(self, tables: Mapping[str, Any]) -> Any:
-        """Its value in resolved tables; None where nothing stands there."""
+        """The knob's value in resolved tables; None if it is not set."""
         part, *rest = self.key.split(".")
         if not rest:
             return tables.get(part) or None
@@ -52,7 +52,7 @@ def _switch(name: str) -> Callable[[Any], str]:
 
 
 def _around(field: str, *usual: int) -> Callable[[Simulation], list[int]]:
-    """Half, double, a quarter and four times what stands in [scheduler], and usual values."""
+    """Half, double, a quarter and four times the value in [scheduler], and usual values."""
 
     def values(simulation: Simulation) -> list[int]:
         now = getattr(simulation.scenario.scheduler, field)

@@ -54,7 +54,7 @@ def _pool(simulation: Simulation) -> list[str]:
 
 
 def _as_given(table: dict[str, Any], part: str) -> dict[str, Any]:
-    """What the user's own tables say of this part."""
+    """The part's table as the user gave it."""
     place = table.get(part) or {}
     if isinstance(place, list):
         place = place[0]

@@ -96,7 +96,9 @@ class Survey:
 
     def _no_worse(self, table: Table, there: Table) -> bool:
         """Whether the goal is worse by a hundredth at most, no more requests are refused, and the
-        engine starts: a pool must hold one sequence of max_model_len.
+        engine starts.
+
+        To start, a pool must hold one sequence of max_model_len.
         """
         if not longest_fits(there, self.folder):
             return False

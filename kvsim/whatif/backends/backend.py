@@ -32,7 +32,7 @@ class BackendOptions(Options):
 
 
 def died(task: Runnable, how: object) -> TaskOutcome:
-    """The outcome of a task whose worker died once too often."""
+    """The outcome of a task with a worker that died too often."""
     return TaskOutcome(task.key, (), f"its worker died {ATTEMPTS} times: {how}", False, 0.0)
 
 

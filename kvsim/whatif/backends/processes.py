@@ -38,8 +38,8 @@ def most_jobs() -> int:
 def _pooled(tasks: Sequence[Runnable], jobs: int) -> Iterator[TaskOutcome]:
     """A pool of processes, and a fresh one whenever one of them has died.
 
-    Nobody knows whose worker it was: all tasks under way then are run again, one after the other in
-    a pool of one, so that a task which kills its worker takes no other with it.
+    The task that killed a worker is unknown. So all running tasks are run again, one after the
+    other in a pool of one. There a task that kills its worker takes no other with it.
     """
     need("joblib", where="--jobs", otherwise="--jobs 1")
     from joblib import Parallel, delayed

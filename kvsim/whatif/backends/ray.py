@@ -1,6 +1,6 @@
 """A Ray cluster: the one at `--address`, or one of `--jobs` processors made here.
 
-A task whose worker dies is run again elsewhere. The workers need kvsim installed and see the
+A task is run again elsewhere if its worker dies. The workers need kvsim installed and see the
 scenario's files under the same paths.
 """
 

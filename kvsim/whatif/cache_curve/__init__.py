@@ -1,3 +1,3 @@
-"""What a prefix cache of any size would hold of a stream, without running it: LRU's whole curve in
-one pass, and the bounds that no policy passes.
+"""Hit rates of a prefix cache of any size, without running the stream: LRU's whole curve in one
+pass, and the upper bounds of any policy.
 """

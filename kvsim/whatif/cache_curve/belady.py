@@ -4,9 +4,9 @@ Keep the blocks that are needed again soonest (Belady, "A study of replacement a
 virtual-storage computer", IBM Systems Journal 5(2), 1966). While a prompt is served its blocks are
 there for others at no cost, afterwards a block may be dropped at once. A use at which the block is
 computed in any case, found or not, is worth nothing, so until then it need not be kept. The next
-use of a block is never later than that of those below it, so where ties go to the upper one a block
-is never kept without those above it. Blocks that the same visits use in the same way are one
-piece, so a visit takes a few steps however long its prompt is.
+use of a block is never later than that of the blocks below it. So where ties go to the upper one, a
+block never stays cached without those above it. Blocks that the same visits use in the same way are
+one piece, so a visit takes a few steps however long its prompt is.
 """
 
 from bisect import bisect_left
@@ -41,9 +41,10 @@ class VisitEvent(NamedTuple):
 def belady_hits(
     requests: Iterable[Request], num_blocks: int, block_tokens: int, *, outputs: bool = False
 ) -> int:
-    """Prompt tokens found by a cache of `num_blocks` full blocks under MIN, by vLLM's rules: full
-    blocks alone, and one token of a prompt at least is computed. Prompts are served one after the
-    other. outputs: as for the curve.
+    """Prompt tokens found by a cache of `num_blocks` full blocks under MIN.
+
+    By vLLM's rules only full blocks hit, and one token of a prompt at least is computed. Prompts
+    are served one after the other. outputs: as for the curve.
     """
     visits = [CacheVisit(each.prompt_tokens, kept_runs(each, outputs=outputs)) for each in requests]
     moments = [VisitEvent(index, ends) for index in range(len(visits)) for ends in (False, True)]
@@ -114,8 +115,9 @@ def _paths(visits: Iterable[CacheVisit], block_tokens: int) -> list[list[_Span]]
 def _pieces(
     paths: Sequence[Sequence[_Span]], asked: Sequence[int]
 ) -> tuple[list[int], list[list[int]], list[int]]:
-    """Blocks cut wherever a path begins, ends, or has asked for so many: the first block of each
-    piece, each path as pieces, and how many pieces of each are asked for.
+    """Cut blocks into pieces wherever a path begins, ends, or ends its request.
+
+    Returns the first block of each piece, each path as pieces, and the number of pieces asked for.
     """
     cuts = {bound for path in paths for span in path for bound in span}
     for path, left in zip(paths, asked, strict=True):
@@ -141,7 +143,9 @@ def _next_uses(
     paths: Sequence[list[int]], usable: Sequence[int], moments: Sequence[VisitEvent]
 ) -> dict[int, list[int]]:
     """For each visit and each piece of its path: the next moment after its end at which a visit
-    asks for the piece, _NEVER if that computes it in any case.
+    asks for the piece.
+
+    _NEVER if that visit computes it in any case.
     """
     latest: dict[int, int] = {}
     found: dict[int, list[int]] = {}

@@ -71,7 +71,7 @@ def _sizes_table(answer: CacheAnswer) -> FindingsTable:
 
 
 def _costs(run: PolicyRun | RetentionRun) -> tuple[str, ...]:
-    """What a run cost, under the heads of _COSTS."""
+    """Costs of a run, under the heads of _COSTS."""
     summary = run.summary
     ttft, rate = number(summary.ttft_s.mean), number(summary.requests_per_s)
     return f"{summary.preemptions:,}", ttft, rate

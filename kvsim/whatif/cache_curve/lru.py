@@ -1,11 +1,13 @@
-"""LRU's hits at every size of cache, in one pass: stack distances (Mattson et al., "Evaluation
-techniques for storage hierarchies", IBM Systems Journal 9(2), 1970).
+"""LRU's hits at every size of cache, in one pass, by stack distances.
+
+Source: Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2),
+1970.
 
 A block is found in a cache of C blocks if it is among the C used last. Prompts are served one after
 the other; of one prompt the first block counts as used last, because engines give the last one back
-first. A later prompt that takes this path again takes it from its root on, so what a prompt was the
-last to use is always one stretch of its path, down to its end; the blocks used since are a sum over
-later prompts of what is left of theirs.
+first. A later prompt that takes this path again takes it from its root on. So the blocks that a
+prompt was the last to use are always one segment of its path, down to its end. The blocks used
+since are a sum over later prompts of the rest of theirs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,11 +32,13 @@ class HitCurve(NamedTuple):
     block_tokens: int
 
     def hits(self, num_blocks: int) -> int:
-        """Tokens found by a cache of so many blocks."""
+        """Tokens found by a cache of `num_blocks` blocks."""
         return int(self.hit_tokens[min(num_blocks, len(self.hit_tokens) - 1)])
 
     def ratio(self, num_tokens: int) -> float:
-        """The share of the prompt tokens found by a cache of so many tokens, in whole blocks."""
+        """The share of the prompt tokens found by a cache of `num_tokens` tokens, in whole
+        blocks.
+        """
         hits = self.hits(num_tokens // self.block_tokens)
         return hits / self.query_tokens if self.query_tokens else 0.0
 
@@ -72,10 +76,10 @@ def lru_curve(
     """The curve of these prompts in this order.
 
     outputs: what is generated is kept as well, for prompts that go on from it, and takes its room
-    where nobody can name it. partial: a prompt's last block is kept though it is not full, and
-    found by a prompt that ends in the same tokens, as traces of hashed blocks have it. Without, as
-    vLLM does it: full blocks alone, and one token of a prompt at least is computed. A prompt
-    without named content is found by nobody but takes its room.
+    where nobody can name it. partial: a prompt's last block is cached though it is not full, as in
+    traces of hashed blocks. A prompt that ends in the same tokens finds it. Without, as vLLM does
+    it: full blocks alone, and one token of a prompt at least is computed. A prompt without named
+    content is found by nobody but takes its room.
     """
     tree = PromptTree(block_tokens, partial=partial)
     served = list(requests)
@@ -110,7 +114,9 @@ def lru_curve(
 
 def kept_runs(request: Request, *, outputs: bool) -> TokenRuns | None:
     """The content that a request leaves: of its prompt, and of the output that has slots (all but
-    the last token) where that has a name; None: nobody can name any of it.
+    the last token) if it is named.
+
+    None: no other request can hit it.
     """
     if request.prompt_runs is None:
         return None
@@ -126,8 +132,8 @@ def _look_up(
     index: int,
     found_at: list[tuple[int, int]],
 ) -> None:
-    """Where the first `usable` of the blocks found stand in the stack that prompt `index` meets,
-    stretch by stretch.
+    """Append to `found_at` where the first `usable` of the found blocks are in the stack that
+    prompt `index` meets, segment by segment.
     """
     user, within = -1, 0  # whose last use we are in, and how far
     for node in found:
@@ -142,8 +148,9 @@ def _look_up(
 
 
 def _needed(found_at: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """(n + 1,) how many hits need a cache of exactly 0, 1, ... n blocks: the blocks of a stretch
-    need one more each.
+    """(n + 1,) how many hits need a cache of exactly 0, 1, ...
+
+    n blocks: the blocks of a segment need one more each.
     """
     largest = max((position + count - 1 for position, count in found_at), default=0)
     moves = np.zeros(largest + 2, dtype=np.int64)

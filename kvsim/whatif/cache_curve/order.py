@@ -9,8 +9,10 @@ from kvsim.simulation import Simulation
 
 
 def in_order(simulation: Simulation, run: Run | None = None) -> Sequence[Request]:
-    """The requests by arrival. Where requests follow others (`after`), their arrivals are those of
-    `run`, or of a run under the scenario's first allocator, without the requests that it refuses.
+    """The requests by arrival.
+
+    Where requests follow others (`after`), their arrivals are those of `run`. Without one they are
+    taken from a run under the scenario's first allocator, without the requests that it refuses.
     """
     requests = simulation.stream.requests
     if not _follow(requests):
@@ -29,7 +31,7 @@ def each_in_order(simulation: Simulation) -> list[Sequence[Request]]:
 
 
 def came_to(run: Run, asked: Stream) -> Stream:
-    """Those requests of a stream that came to one engine: it served or refused them."""
+    """Requests of a stream that came to one engine: it served or refused them."""
     assert run.recorder is not None  # it has just been simulated
     recorder = run.recorder
     names = {each.id for each in recorder.finished.requests}

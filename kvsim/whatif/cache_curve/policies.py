@@ -1,5 +1,6 @@
-"""Prompt tokens found under each eviction policy by full runs, and for each run the bound that no
-policy passes in the same order of requests.
+"""Prompt tokens found under each eviction policy by full runs.
+
+For each run also the upper bound of any policy for the same order of requests.
 """
 
 from collections.abc import Callable, Iterator
@@ -76,9 +77,10 @@ class PolicyTask(NamedTuple):
 def compare_policies(
     simulation: Simulation, jobs: int | None, progress: Callable[[str], None] = lambda _: None
 ) -> Iterator[PolicyRun]:
-    """A run of the scenario's first paged allocator under each policy. jobs: processes at a time;
-    None for one a processor. progress: called with what is under way. InputError where the
-    allocator keeps no prefixes.
+    """A run of the scenario's first paged allocator under each policy.
+
+    jobs: processes at a time; None for one a processor. progress: called with the name of each run
+    that starts. InputError where the allocator keeps no prefixes.
     """
     scenario = simulation.scenario
     caching_paged(scenario.allocator)

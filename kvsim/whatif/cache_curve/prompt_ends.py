@@ -1,7 +1,7 @@
-"""What of a stream a cache finds that keeps recurrent states where prompts ended.
+"""Hits of a cache that stores recurrent states where prompts ended.
 
 A state is known where a chunk ended: at the last unit of each prompt, or at a block's end. A prompt
-that goes on from there, or is sent again, finds it; one that only begins alike finds no state
+that continues from there, or is sent again, hits it. One that only shares a prefix finds no state
 inside a block (vLLM 0.33, v1/core/single_type_kv_cache_manager.py, `MambaManager`).
 """
 
@@ -16,9 +16,10 @@ from kvsim.whatif.cache_curve.tree import PromptTree
 def found_at_ends(
     requests: Iterable[Request], block_tokens: int, unit_tokens: int, *, outputs: bool
 ) -> float:
-    """The share of the prompt tokens that a cache which keeps all and forgets nothing finds, where
-    hits end with blocks or after the last unit of an earlier prompt. outputs: what is generated is
-    kept as well.
+    """The share of the prompt tokens that an infinite cache finds, if hits end with blocks or after
+    the last unit of an earlier prompt.
+
+    outputs: what is generated is kept as well.
     """
     tree = PromptTree(unit_tokens)
     ends: list[int] = []  # units that prompts ended with, by their numbers in the tree

@@ -1,5 +1,5 @@
-"""What a prefix cache of each size would find of a scenario's prompts: the question and the answer
-of `kvsim cache`.
+"""Hits of a prefix cache of each size for a scenario's prompts: the question and the answer of
+`kvsim cache`.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,12 @@ from kvsim.whatif.tier_sizes import all_ranks_bytes
 
 
 class CacheQuestion(NamedTuple):
-    """block_tokens: tokens of a block; None for those of the allocator. sizes: of the cache, in
-    tokens; empty for a range of them. outputs: generated tokens are kept too. partial: blocks that
-    are not full count. belady: the bound of Belady's policy is wanted too. policies: runs under
-    each eviction policy are, `jobs` at a time; retention: runs that keep all and little of windows
-    and states. tiers: caches larger than the pool are tiers behind it.
+    """block_tokens: tokens of a block; None for those of the allocator.
+
+    sizes: of the cache, in tokens; empty for a range of them. outputs: generated tokens are kept
+    too. partial: blocks that are not full count. belady: the bound of Belady's policy is wanted
+    too. policies: runs under each eviction policy are, `jobs` at a time; retention: runs that keep
+    all and little of windows and states. tiers: caches larger than the pool use tiers after it.
     """
 
     block_tokens: int | None = None
@@ -58,10 +59,11 @@ class CacheQuestion(NamedTuple):
 
 
 class SizeHits(NamedTuple):
-    """The shares of the prompt tokens that a cache of so many tokens finds: by LRU, and by Belady's
-    policy (None: not asked for). tier: of what LRU finds, the share that the device's pool has
-    evicted, where the cache is a tier behind the device that copies everything computed (None: not
-    asked for).
+    """Shares of the prompt tokens that a cache of a given size finds: by LRU, and by Belady's
+    policy (None: not asked for).
+
+    tier: of LRU's hits, the share that the device's pool has evicted, if the cache is a tier after
+    the device that copies everything computed. None: not asked for.
     """
 
     tokens: int
@@ -163,7 +165,7 @@ def cache_answer(
 
 
 def _check_engines(simulation: Simulation, question: CacheQuestion) -> None:
-    """InputError for engines that are not alike, and for runs that look into one engine alone."""
+    """InputError for engines that differ, and for runs that examine one engine alone."""
     check_alike(simulation.scenario, "cache")
     for name in ("policies", "retention"):
         if getattr(question, name):

@@ -1,8 +1,9 @@
-"""What retention buys: the same run keeping all of windows and states, and only what is needed.
+"""The effect of retention: the same run with all content of windows and states cached, and with the
+needed content only.
 
-A pool keeps content by the block. What a window or a state leaves behind takes blocks as full
-attention's content does, and most of it can never be hit: a hit needs a window's last blocks, or
-one state, at the place where it ends.
+A pool keeps content by the block. The content of windows and states takes blocks as full
+attention's does, and most of it can never be hit. A hit needs a window's last blocks, or one state,
+at the place where it ends.
 """
 
 from collections.abc import Callable
@@ -33,7 +34,7 @@ class RetentionRun(NamedTuple):
 
     @property
     def left(self) -> float:
-        """Of the pool, what windows and states left behind of that."""
+        """Share of the pool that content of windows and states takes."""
         memory = self.summary.memory
         return memory.part("cached_windows") + memory.part("cached_states")
 
@@ -66,8 +67,9 @@ def compare_retention(
 
 
 def bought(runs: list[RetentionRun], whole: float) -> str:
-    """What retention buys, in a sentence. whole: what a cache as large as the pool finds that keeps
-    all layers of each token.
+    """A sentence on the gain by retention.
+
+    whole: hits of a cache as large as the pool that stores all layers of each token.
     """
     dense, least = runs[0], runs[1]
     ttft = [run.summary.ttft_s.mean for run in (dense, least)]

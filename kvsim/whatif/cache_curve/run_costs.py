@@ -1,4 +1,4 @@
-"""What a run cost, as the JSON answers of `kvsim cache` have it."""
+"""Costs of a run, as in the JSON answers of `kvsim cache`."""
 
 from typing import Any
 

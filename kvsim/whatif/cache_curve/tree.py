@@ -1,7 +1,7 @@
-"""A stream's prompts as paths in one tree of blocks, in stretches instead of block by block.
+"""A stream's prompts as paths in one tree of blocks, in segments instead of block by block.
 
-Two prompts share a block where their tokens up to its end are the same. A stretch is a number of
-blocks whose tokens are one run, so a path takes a few steps however long the prompt is.
+Two prompts share a block where their tokens up to its end are the same. A segment is a number of
+blocks with tokens of one run, so a path takes a few steps however long the prompt is.
 """
 
 from collections.abc import Iterator
@@ -44,8 +44,10 @@ def stretches(runs: TokenRuns, block_tokens: int, *, partial: bool) -> Iterator[
 
 
 class StretchNode:
-    """A stretch of blocks with one way into it. count: its blocks. first: the number of the first
-    block, which the others follow. last_use: the last prompt that went through it; -1 for none.
+    """A segment of blocks with one way into it.
+
+    count: its blocks. first: the number of the first block, which the others follow. last_use: the
+    last prompt that went through it; -1 for none.
     """
 
     __slots__ = ("children", "count", "first", "key", "last_use")

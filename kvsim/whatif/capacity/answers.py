@@ -79,12 +79,13 @@ class Tuning(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """The number of replicas that a rate takes behind the scenario's router. num: the mean over the
-    seeds of the smallest fleet that kept the objectives when run, rounded up; safe: the largest of
-    them. divided: the rate over what one replica holds out, rounded up. kept, kept_with_one_less:
-    the seeds in which `num` and `num - 1` replicas kept the objectives. requests: at least
-    so many were sent to the fleet, where the workload has them. short: whether that is too short
-    to tell.
+    """The number of replicas for a rate, with the scenario's router.
+
+    num: the mean over the seeds of the smallest fleet that kept the objectives when run, rounded
+    up; safe: the largest of them. divided: the rate over what one replica holds out, rounded up.
+    kept, kept_with_one_less: the seeds in which `num` and `num - 1` replicas kept the objectives.
+    requests: at least this many were sent to the fleet, if the workload has them. short: whether
+    that is too short to tell.
     """
 
     rate_per_s: float

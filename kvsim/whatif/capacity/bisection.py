@@ -1,5 +1,7 @@
-"""Bisection as a generator: it yields a value to try and is sent whether the value is kept, so that
-many searches go on side by side, each waiting for its own run.
+"""Bisection as a generator: it yields a value to try and is sent whether the value meets the
+objectives.
+
+Several searches may run concurrently, each waiting for its own run.
 """
 
 import math

@@ -1,7 +1,8 @@
-"""The answers: what each allocator holds out, over seeds, with the runs on both sides of the edge.
+"""The answers: the highest load of each allocator, over seeds, with the runs on both sides of the
+edge.
 
-Each seed has its own bisection over its own requests, so the edges of several seeds are a sample,
-and their interval says how far the answer would move with other requests.
+Each seed has its own bisection over its own requests, so the edges of several seeds are a sample.
+Their interval says how far the answer would move with other requests.
 """
 
 import copy
@@ -91,8 +92,9 @@ class Capacity:
         ]
 
     def with_any_pool(self, answers: Sequence[CapacityAnswer]) -> dict[str, CapacityAnswer]:
-        """The rate that an allocator holds out in the largest pool that was tried, by its label:
-        of the allocators for which no pool keeps the objectives at some rate.
+        """The highest rate of an allocator in the largest pool that was tried, by its label.
+
+        Only of the allocators with no pool that meets the objectives at some rate.
         """
         subjects: dict[str, CapacitySubject] = {}
         for answer in answers:
@@ -126,9 +128,11 @@ class Capacity:
         return tuned
 
     def replicas(self, answer: CapacityAnswer, rates: Sequence[float]) -> list[Replicas]:
-        """How many replicas each rate takes: the smallest fleet that keeps the objectives, found by
-        running fleets, each seed by itself; none where one replica keeps them at no rate. The first
-        to be run is what division by the highest rate of the scenario as it stands gives.
+        """Number of replicas for each rate: the smallest fleet that meets the objectives, found by
+        running fleets, each seed by itself.
+
+        None where one replica meets them at no rate. The first fleet tried is the rate divided by
+        the highest rate of the unchanged scenario.
         """
         if answer.interval is None or answer.interval.mean <= 0:
             return []
@@ -161,7 +165,9 @@ class Capacity:
     def _fleet(
         self, table: Table, rate: float, divided: int, found: Sequence[SearchResult], least: int
     ) -> Replicas | None:
-        """What the seeds found together; None where one of them keeps the objectives with none."""
+        """The common answer of the seeds; None if one of them found no fleet that meets the
+        objectives.
+        """
         enough = [int(each.bracket.kept) for each in found if each.bracket.kept is not None]
         if len(enough) < len(found):
             return None

@@ -82,8 +82,9 @@ def acts(
     run: str,
     fresh: FreshLoad | None = None,
 ) -> list[CommandText]:
-    """What to act on: a flag of `vllm serve`, or the run at the load that was found. fresh: what
-    fresh seeds keep of the best allocator.
+    """The next step for the user: a flag of `vllm serve`, or the run at the load that was found.
+
+    fresh: the load of the best allocator that fresh seeds confirm.
     """
     known = [(each, each.interval) for each in answers if each.interval is not None]
     lines, note = [], ""

@@ -57,7 +57,7 @@ def rate_sentence(answers: Sequence[CapacityAnswer], unit: str) -> str | None:
 
 
 def fresh_sentence(label: str, fresh: FreshLoad | None, unit: str, seeds: int) -> str:
-    """The load to copy, and who keeps it. seeds: of the search."""
+    """The load to copy, and how many seeds meet the objectives at it. seeds: of the search."""
     if fresh is None:
         these = "this one" if seeds == 1 else f"these {seeds:,}"
         return f"No seed beside {these} was tried. --fresh {NUM_FRESH} tries others."

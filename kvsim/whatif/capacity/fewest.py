@@ -56,14 +56,14 @@ def replica_keys(table: Table, folder: Path) -> tuple[ReplicaKey, ...]:
 
 
 def with_counts(table: Table, keys: Sequence[ReplicaKey], counts: Sequence[int]) -> Table:
-    """The tables with so many replicas of each kind."""
+    """The tables with counts[i] replicas of kind keys[i]."""
     for each, count in zip(keys, counts, strict=True):
         table = with_value(table, each.key, count, "--find")
     return table
 
 
 def num_gpus(keys: Sequence[ReplicaKey], counts: Sequence[int]) -> int:
-    """GPUs of so many replicas of each kind."""
+    """GPUs of counts[i] replicas of each kind keys[i]."""
     return sum(each.gpus * count for each, count in zip(keys, counts, strict=True))
 
 

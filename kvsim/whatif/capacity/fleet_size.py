@@ -10,7 +10,7 @@ from kvsim.whatif.scenario_tables import Table
 
 
 def replicas_in(table: Table) -> int:
-    """The replicas of the scenario as it stands; InputError where their number cannot be set."""
+    """Number of replicas in the unchanged scenario; InputError where it cannot be set."""
     fleet = table.get("fleet") or {}
     for key, remedy in (
         ("group", "give fleet.replicas instead"),
@@ -26,9 +26,10 @@ def replicas_in(table: Table) -> int:
 
 
 def with_replicas(table: Table, replicas: int, least: int = 1) -> Table:
-    """The tables with so many replicas, and with as many requests for each as the scenario has for
-    each of its own, or `least` in all where that is more, up to MOST_REQUESTS in all; a trace has
-    those that it has.
+    """The tables with `replicas` replicas, and as many requests for each as the scenario has for
+    each of its own.
+
+    At least `least` requests in all, at most MOST_REQUESTS; a trace has a fixed number.
     """
     table, before = copy.deepcopy(table), replicas_in(table)
     table["fleet"] = {**(table.get("fleet") or {}), "replicas": replicas, "regret": False}
@@ -41,8 +42,8 @@ def with_replicas(table: Table, replicas: int, least: int = 1) -> Table:
 
 
 def smallest(start: int) -> Asking:
-    """Look for the smallest number that is kept: from the start in steps that double, away from
-    what was found there, then halve what is between.
+    """Search the smallest number that meets the objectives: from the start in steps that double,
+    away from the result there, then halve the interval.
     """
     good: int | None = None
     bad = 0  # no replica serves nobody

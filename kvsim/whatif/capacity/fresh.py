@@ -1,8 +1,9 @@
 """The load that fresh seeds keep.
 
-The middle of a few edges is a load that about half of all other seeds break. Where each of n seeds
-that no search has seen keeps a load, nine of ten of all seeds keep it with a confidence of
-1 - 0.9**n: the distribution-free tolerance limit of Wilks (1941), the least of n thresholds.
+The middle of a few edges is a load that about half of all other seeds break. Suppose each of n
+seeds that no search has seen meets the objectives at a load. Then nine of ten of all seeds do with
+a confidence of 1 - 0.9**n. This is the distribution-free tolerance limit of Wilks (1941), the least
+of n thresholds.
 """
 
 import math

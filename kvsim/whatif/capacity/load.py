@@ -1,4 +1,4 @@
-"""The rate of a scenario: where it stands in the tables, and how to change it."""
+"""The rate of a scenario: its key in the tables, and how to change it."""
 
 import copy
 import math
@@ -50,7 +50,7 @@ def rate_key(table: dict[str, Any]) -> str:
 
 
 def faster(table: dict[str, Any], factor: float) -> dict[str, Any]:
-    """The tables with their arrivals so many times as fast; InputError as above."""
+    """The tables with arrivals `factor` times as fast; InputError as above."""
     rate, workload = rate_of(table), table.get("workload")
     if not isinstance(workload, dict):
         return with_rate(table, factor)  # says what is missing
@@ -93,8 +93,8 @@ def users_of(table: dict[str, Any]) -> int:
 
 
 def with_users(table: dict[str, Any], users: int) -> dict[str, Any]:
-    """The tables with so many users, each with as many requests (or conversations) as today, as
-    far as MOST_REQUESTS go; a trace has those that it has.
+    """The tables with `users` users, each with as many requests (or conversations) as before, up to
+    MOST_REQUESTS in all; a trace has a fixed number.
     """
     before, key = users_of(table), users_key(table)
     table = copy.deepcopy(table)
@@ -121,7 +121,7 @@ def most_users(table: dict[str, Any], requests: int) -> int:
 
 
 def rate_of(table: dict[str, Any]) -> float | None:
-    """The rate that stands in the tables; None where none does (a trace at its own pace)."""
+    """The rate in the tables; None where none is set (a trace at its own pace)."""
     workload = table.get("workload")
     if not isinstance(workload, dict):
         return None

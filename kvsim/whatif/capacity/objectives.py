@@ -1,7 +1,8 @@
 """Objectives of a service, as `--slo` writes them: a number of the summary and its limit.
 
-Two more always hold: no request is refused (unless `requests.rejected` has an objective of its
-own), and the run is not saturated: where the queue only grows, latencies tell how long it was run.
+Two more always apply. No request is refused (unless `requests.rejected` has an objective of its
+own). The run is not saturated: where the queue only grows, latencies depend on the length of the
+run.
 """
 
 import math
@@ -91,8 +92,10 @@ def broken(row: Mapping[str, Any], objectives: Sequence[Objective]) -> list[str]
 
 
 def request_limits_s(objectives: Sequence[Objective]) -> dict[str, float]:
-    """What each request must keep to count as well served: the limits on latencies, whatever their
-    statistic, the strictest of each. Gaps between single tokens are not a request's own number.
+    """Limits on each request's latencies for goodput: those of the objectives, whatever their
+    statistic, the strictest of each.
+
+    Gaps between single tokens are not a request's own number.
     """
     limits: dict[str, float] = {}
     for objective in objectives:

@@ -1,13 +1,14 @@
-"""What capacity may look for: one entry a question, its key, its bounds and which way is up.
+"""Questions that capacity answers: each entry has a key, its bounds and the direction of better
+values.
 
     rate            the highest rate of arrivals
     num_users       the most users that wait for answers (closed loops, max_concurrency)
     pool            the smallest KV pool, in tokens
     max_model_len   the longest sequence that may be asked for
 
-A pool or a length is looked for at a rate that is given, or at the scenario's own. For the settings
-whose best is no edge, max_num_seqs, max_num_batched_tokens and prefill_replicas, the rate is looked
-for at each of some values (`tunings`).
+A pool or a length is looked for at a rate that is given, or at the scenario's own. For settings
+with a best value that is no edge, the rate is searched at each of some values (`tunings`). These
+are max_num_seqs, max_num_batched_tokens and prefill_replicas.
 """
 
 import copy
@@ -51,7 +52,7 @@ class Question(NamedTuple):
 
 
 def load_question(table: Table) -> Question:
-    """What the load of these tables is counted in: users where they wait for answers."""
+    """The unit of the load of these tables: users if they wait for answers, else a rate."""
     return QUESTIONS["rate" if users_key(table) is None else "num_users"]
 
 
@@ -151,7 +152,7 @@ def _put_setting(table: Table, name: str, value: int) -> Table:
 
 
 def _put_split(table: Table, name: str, value: int) -> Table:
-    """So many prefill replicas, and decode replicas for the rest of all there are."""
+    """The tables with `value` prefill replicas; all others are decode replicas."""
     prefill, decode = SPLIT_KEYS
     others = sum(_split(table)) - value
     return with_value(with_value(table, prefill, value, "--find"), decode, others, "--find")
@@ -178,8 +179,10 @@ def _splits(table: Table) -> tuple[int, ...]:
 
 
 class TunedSetting(NamedTuple):
-    """A setting at whose values the rate is looked for. key: what the answer calls it. values:
-    those tried unless others are given, for these tables. put: the tables with a value.
+    """A setting with several values, at each of which the rate is searched.
+
+    key: its name in the answer. values: those tried unless others are given, for these tables. put:
+    the tables with a value.
     """
 
     key: str
@@ -201,8 +204,8 @@ TUNED = {
 
 
 def utilization_of(table: Table, folder: Path, tokens: float) -> float | None:
-    """The gpu_memory_utilization that leaves a pool of so many tokens; None where the device has
-    not the memory for it.
+    """The gpu_memory_utilization that leaves a pool of `tokens` tokens; None if the device's memory
+    is too small.
     """
     memory = {key: value for key, value in (table.get("memory") or {}).items() if key not in WAYS}
     whole = {**table, "memory": {**memory, "gpu_memory_utilization": 1.0}}

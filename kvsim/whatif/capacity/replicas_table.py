@@ -53,7 +53,7 @@ def replicas_data(found: Counted) -> list[dict[str, Any]]:
 
 
 def replicas_sentences(found: Counted, unit: str) -> list[str]:
-    """What cannot be told of a rate, since the fleet's stream is too short."""
+    """Sentences on what is unknown for a rate because the fleet's stream is too short."""
     rates = dict.fromkeys(each.rate_per_s for _, replicas in found for each in replicas)
     return [
         sentence

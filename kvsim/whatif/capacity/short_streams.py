@@ -1,5 +1,4 @@
-"""Streams too short for a steady state, in which a queue that grows cannot be told from one that
-does not.
+"""Streams too short for a steady state: a growing queue cannot be distinguished from a stable one.
 
 By Little's law a rate times the mean time of a request in the server is the number of requests that
 are there at once. While a server fills, every queue grows; a stream that ends by then, or soon

@@ -16,15 +16,17 @@ Rest = Literal["well", "load", "memory", "unknown", "refused"]
 
 @dataclass(frozen=True)
 class CauseFinding:
-    """One suspected cause. name: in the registry. title: of its class. resource: its cure takes
-    memory, GPUs or the model's answers. evidence: sentences. cure: the best of its cures; None
-    where none was to be tried. effect: of the cure alone. on_top: of the cure beside the causes
-    before it in the list. reason: why it could not be tried.
+    """One suspected cause.
 
-    outcome: `cause`, it hurts and the cure helps; `beside`, the cure helps alone and nothing on top
-    of those before it; `trade`, requests would end sooner and begin later, or the reverse;
-    `unsure`, the help may be chance; `harmless`, the evidence stands and the cure changes nothing;
-    `no cure`, no setting would change it; `failed`, what was tried cannot be run.
+    name: in the registry. title: of its class. resource: its cure takes memory, GPUs or the model's
+    answers. evidence: sentences. cure: the best of its cures; None where none was to be tried.
+    effect: of the cure alone. on_top: of the cure together with the causes before it in the list.
+    reason: why it could not be tried.
+
+    outcome: `cause`, it hurts and the cure helps. `beside`, the cure helps alone and adds nothing
+    to those before it. `trade`, requests would end sooner and begin later, or the reverse.
+    `unsure`, the help may be chance. `harmless`, the evidence holds and the cure changes nothing.
+    `no cure`, no setting would change it. `failed`, the cure cannot be run.
     """
 
     name: str

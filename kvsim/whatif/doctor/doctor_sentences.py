@@ -53,7 +53,7 @@ def doctor_sentences(diagnosis: Diagnosis) -> list[str]:
 
 
 def _replica(case: ExaminedRun) -> Iterator[str]:
-    """The replica of a fleet whose ledger was read."""
+    """The sentence on the fleet's replica with the ledger that was read."""
     if case.number is not None:
         yield (
             f"of {num_replicas(case.whole.scenario):,} replicas the busiest, #{case.number}, was "
@@ -116,7 +116,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
 
 
 def _refusals(diagnosis: Diagnosis) -> Iterator[str]:
-    """The requests that were never served, of whose waits no number tells."""
+    """The sentence on requests that were never served: no waits are known of them."""
     for case, when in ((diagnosis.case, ""), (diagnosis.cured, " even then")):
         if case.refused_share >= SUBSTANTIAL and (when == "" or case is not diagnosis.case):
             share, (_, _, reason) = numbers.percent(case.refused_share), case.recorder.rejected[0]
@@ -179,7 +179,7 @@ def _basis(diagnosis: Diagnosis) -> str:
 
 
 def effect_text(effect: Effect) -> str:
-    """What a cure does: `end to end -56 % (-59 to -52), first token -78 %, hits +77 points`."""
+    """The effect of a cure: `end to end -56 % (-59 to -52), first token -78 %, hits +77 points`."""
     parts = []
     if effect.served:
         parts.append(f"{100 * effect.served:+.0f} % of the requests served")

@@ -39,9 +39,11 @@ class Effect(NamedTuple):
 
     @property
     def helps(self) -> bool:
-        """Whether it cures something that matters, beyond chance: requests end a twentieth sooner,
-        or begin to be answered a twentieth and a second sooner, and neither costs the other; or a
-        twentieth of them is served that was refused. Nobody is refused for it.
+        """Whether the effect is useful, beyond chance.
+
+        Requests end a twentieth sooner, or get their first token a twentieth and a second sooner,
+        and neither costs the other. Or a twentieth of them is served that was refused. Nobody is
+        refused for it.
         """
         if self.served < 0:
             return False

@@ -1,12 +1,12 @@
 """The examination: suspect, try the cures, test what helped, put it together.
 
 1. One run as it is. Each cause of the registry looks at its ledger and collects evidence.
-2. Search: every cure of every suspect against the run as it is, on the same seeds, pair by pair;
-   the best cure stands for its cause.
+2. Search: every cure of every suspect against the unchanged run, on the same seeds, pair by pair.
+   The best cure represents its cause.
 3. Test: the cures that helped, on other seeds, with intervals widened for their number
    (Bonferroni). A gain of a twentieth or less, or one by chance, does not count (`effect`).
-4. Causes that a setting cures are cured one after the other, best first; a cure that then changes
-   nothing more treats another face of the causes before it. With these cured, causes that take
+4. Causes that a setting cures are cured one after the other, best first. A cure that then changes
+   nothing more treats the same trouble as the causes before it. With these cured, causes that take
    resources are examined in the same way: more memory would hide any of the others.
 5. All cures at once, on seeds that nothing of this has seen; and whether requests still wait.
 """
@@ -149,7 +149,9 @@ class Doctor:
         return next(equal, None), reason
 
     def _tested(self, base: Table, tried: Sequence[_Tried]) -> tuple[list[_Tried], list[_Tried]]:
-        """Those whose cure helps on fresh replicates too, with what it does there; and the rest."""
+        """Split the tried causes by whether the cure helps on fresh replicates too, with its effect
+        there.
+        """
         helpful = [each for each in tried if each.effect.helps]
         harmless = [each for each in tried if not each.effect.helps]
         if self.replicates.exact:

@@ -104,7 +104,7 @@ class ExaminedRun:
         return self.summary.prefix_cache.hit_rate or 0.0
 
     def curve(self, block_tokens: int) -> HitCurve:
-        """What an LRU cache finds of this stream in blocks of so many tokens, by its size."""
+        """Hits of an LRU cache for this stream in blocks of `block_tokens` tokens, by its size."""
         if block_tokens not in self._curves:
             came = in_order(self.simulation, self.run)
             self._curves[block_tokens] = lru_curve(came, block_tokens, outputs=True)

@@ -1,4 +1,4 @@
-"""Numbers of a real server beside those of the simulated one with the same requests."""
+"""Numbers of a real server, next to those of the simulated one with the same requests."""
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple

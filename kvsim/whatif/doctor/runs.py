@@ -1,7 +1,7 @@
-"""Real runs as subjects: the server that was recorded as a scenario, and what it really did.
+"""Real runs as subjects: the recorded server as a scenario, and its measured requests.
 
 An observed run (docs/recording-a-run.md, or NAME.run of `kvsim import`) is compared request by
-request; of a published collection (`kvsim validate runs`) each run by the means that are known.
+request. Each run of a published collection (`kvsim validate runs`) is compared by the known means.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ def is_run(path: Path) -> bool:
 
 
 def run_beside(scenario: Path) -> Path | None:
-    """The run that `kvsim import` wrote beside a scenario, where its requests were timed."""
+    """The run that `kvsim import` wrote next to a scenario, if its requests were timed."""
     folder = run_folder(scenario)
     timed = is_run(folder) and (folder / "requests.csv").is_file()
     return folder if scenario.suffix == ".toml" and timed else None
@@ -72,11 +72,12 @@ def subjects_of_runs(
     limits: StreamLimits,
     only: str | None = None,
 ) -> Iterator[DoctorSubject | RunRefused]:
-    """The runs at `path`. step_time: one of `FORMS`, or a calibration. scratch: a folder for
-    streams, which must last as long as the subjects. only: of a collection, the runs whose name
-    has this.
-    InputError for what is no run, and for an observed one that cannot be simulated; of a collection
-    such a one is reported as `RunRefused`, and the others go on.
+    """The runs at `path`.
+
+    step_time: one of `FORMS`, or a calibration. scratch: a folder for streams, which must last as
+    long as the subjects. only: of a collection, the runs with this in their name. InputError if
+    `path` is no run, and for an observed run that cannot be simulated. Such a run of a collection
+    is reported as `RunRefused`, and the others go on.
     """
     if ObservedRunFolder.sniff(look(path)):
         yield _observed(path, step_time, scratch, limits)

@@ -14,9 +14,8 @@ LEAST_REQUESTS = 500
 def shortened(table: Table, folder: Path, most: int, stretches: int) -> tuple[Table, str | None]:
     """The tables with about `most` requests at most, and what was done, in words; None: nothing.
 
-    Drawn requests are drawn fewer, at the same rate; of a trace the first ones are taken, `most`
-    for each of its `stretches` where it is long enough to be cut into them; of conversations so
-    many fewer begin.
+    Fewer requests are drawn, at the same rate. Of a trace the first ones are taken, `most` for each
+    of its `stretches` if it is long enough to be cut into them. Of conversations fewer begin.
     """
     count = len(Simulation(Scenario.from_table(table, folder)).stream.requests)
     workload = table.get("workload")

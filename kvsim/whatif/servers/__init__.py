@@ -27,7 +27,7 @@ def server_command(tables: dict[str, Any], folder: Path) -> str | None:
     """The command of a server with these settings; what no flag sets follows as comments. None
     where no server schedules so.
 
-    tables: a scenario's, whose first allocator is the server's. folder: where its paths start.
+    tables: of a scenario; its first allocator is the server's. folder: where its paths start.
     """
     scenario = Scenario.from_table(tables, folder)
     scheduler = SCHEDULERS.name_of(scenario.scheduler_of(scenario.allocator[0]))

@@ -1,7 +1,8 @@
-"""What a sweep has finished, on disk the moment it has: one line of JSON a point, only appended to.
+"""A sweep's finished points on disk, each written when it is done: one line of JSON a point, only
+appended to.
 
-Whatever ends a sweep, a kill included, leaves whole lines and at most one torn one, which the next
-sweep cuts off. One process writes at a time; a lock on the file keeps a second one out.
+After any end of a sweep, a kill included, there are whole lines and at most one torn one, which the
+next sweep cuts off. One process writes at a time; a lock on the file keeps a second one out.
 """
 
 import fcntl

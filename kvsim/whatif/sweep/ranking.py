@@ -1,9 +1,9 @@
 """The ranking of a sweep: means over seeds, the best settings, and the Pareto-optimal ones.
 
-Settings are compared on the same seeds, pair by pair: "no difference seen" where the interval of
-the differences contains zero and is narrow, "cannot be told apart" where it is wide. They are
-compared at equal load alone: a key of the workload is no setting to choose, and the least load
-would win every ranking.
+Settings are compared on the same seeds, pair by pair. "no difference seen": the interval of the
+differences contains zero and is narrow. "cannot be distinguished": it contains zero and is wide.
+They are compared at equal load alone: a key of the workload is no setting to choose, and the least
+load would win every ranking.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,7 +105,7 @@ def interval_text(measure: Measure, interval: SeedMean | None) -> str:
 
 
 def settings_of(frame: "pd.DataFrame", keys: Sequence[str]) -> list[SweepSetting]:
-    """The settings whose every seed is done, in order of the points and allocators."""
+    """The settings with all seeds done, in order of the points and allocators."""
     found = []
     done = frame.loc[frame[STATUS] == DONE]
     if done.empty:
@@ -176,8 +176,9 @@ class RankedSetting:
 
 
 def best(settings: Sequence[SweepSetting], measure: Measure, count: int) -> list[RankedSetting]:
-    """The `count` settings with the best mean, each compared with the first of them; those that
-    refuse more requests than others come after these, for whoever serves fewer is quicker.
+    """The `count` settings with the best mean, each compared with the first of them.
+
+    Those that refuse more requests than others come after these, since serving fewer is quicker.
     """
     sign = 1 if measure.better == "lower" else -1
     means = [(setting.interval(measure), setting) for setting in settings]

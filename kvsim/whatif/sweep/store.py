@@ -1,4 +1,4 @@
-"""A sweep on disk: the journal while it runs, and what it came to when it has.
+"""A sweep on disk: the journal while it runs, and its results at the end.
 
 journal.jsonl   every finished point, one line each, kept for the next sweep into this folder
 sweep.parquet   one row a setting, seed and allocator

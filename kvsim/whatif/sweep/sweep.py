@@ -37,10 +37,10 @@ class SweepPoint(NamedTuple):
 class Sweep:
     """The points of a scenario's tables: every setting of the axes at every seed.
 
-    The same seeds at every setting: a seed gives the same requests wherever the axes leave the
-    workload alone, and the same draws, differently scaled, where they scale it (common random
-    numbers). A key of one allocator changes that allocator alone, so the others run once for all
-    of its values. Raises InputError for axes that the tables have no place for.
+    Every setting has the same seeds. A seed gives the same requests if the axes leave the workload
+    unchanged. Where they scale it, it gives the same draws, differently scaled (common random
+    numbers). A key of one allocator changes that allocator alone, so the others run once for all of
+    its values. Raises InputError for axes that the tables have no place for.
     """
 
     def __init__(
@@ -81,7 +81,9 @@ class Sweep:
         return item_index(entries, rest.partition(".")[0], f"--vary {key}")
 
     def _allocators_to_run(self) -> list[tuple[int, ...]]:
-        """At each setting, the places of the allocators that no earlier setting has run alike."""
+        """For each setting, the indices of the allocators that no earlier setting has run with
+        equal options.
+        """
         entries = self.table.get("allocator")
         count = len(entries) if isinstance(entries, list) else 1
         seen: set[str] = set()
@@ -212,8 +214,10 @@ class Sweep:
         return {key: None for key in self.keys if not self.applies(key, place)}
 
     def _label(self, index: int, row: dict[str, Any]) -> str:
-        """The allocator's name at every point: that of the scenario as it is, where it keeps its
-        kind, so that a key that varies does not turn one allocator into many.
+        """The allocator's name at every point: that in the unchanged scenario, if its kind is
+        unchanged.
+
+        So a key that varies does not turn one allocator into many.
         """
         if index < len(self.base_labels):
             kind, label = self.base_labels[index]
@@ -228,8 +232,8 @@ def scalar(value: Any) -> Any:
 
 
 def _labels(table: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
-    """(kind, label) of the scenario's allocators as it stands; none if it does not stand without
-    what is varied.
+    """(kind, label) of the unchanged scenario's allocators; none if it is invalid without the
+    varied keys.
     """
     from kvsim.memory import ALLOCATORS
 

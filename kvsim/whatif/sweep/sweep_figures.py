@@ -27,7 +27,7 @@ _PANEL_PX, _ALONE_PX, _GAP_PX = 190, 320, 44
 
 
 def numeric_keys(settings: Sequence[SweepSetting], keys: Sequence[str]) -> list[str]:
-    """The keys whose values are numbers, two or more of them."""
+    """The keys with two or more values that are all numbers."""
     found = []
     for key in keys:
         values = {setting.settings[key] for setting in settings} - {None}
@@ -42,9 +42,11 @@ def curves(
     by: Measure,
     measures: Sequence[Measure] | None = None,
 ) -> "go.Figure | None":
-    """One panel a measure (those of PANELS) over the first numeric key, one line an allocator and
-    setting of the other keys; where those are too many, of the best one. None without a numeric
-    key. Of an interval that is much longer than every mean, an arrow names the end.
+    """One panel a measure (those of PANELS) over the first numeric key, with one line an allocator
+    and setting of the other keys.
+
+    If those are too many, only of the best one. None without a numeric key. Of an interval that is
+    much longer than every mean, an arrow names the end.
     """
     shown_in = [MEASURES[name] for name in PANELS] if measures is None else measures
     along = next(iter(numeric_keys(settings, keys)), None)
@@ -159,8 +161,10 @@ def _badness(mean: float | None, low: float, high: float, by: Measure) -> float:
 
 
 def _axis(values: Sequence[float]) -> dict[str, Any]:
-    """Options of an axis of these settings: each has its tick where they are few, and where they
-    span a wide range of numbers above 0 they are as far apart as their ratios are.
+    """Options of an axis of these settings.
+
+    Each has its tick if they are few; if they span a wide range of numbers above 0, the axis is
+    logarithmic.
     """
     found = sorted(set(values))
     axis: dict[str, Any] = {}
@@ -174,7 +178,7 @@ def _axis(values: Sequence[float]) -> dict[str, Any]:
 def _lines(
     settings: Sequence[SweepSetting], keys: Sequence[str], along: str, by: Measure
 ) -> dict[str, list[SweepSetting]]:
-    """Settings by what tells them apart besides the key along the axis."""
+    """Settings grouped by the keys in which they differ besides the key along the axis."""
     others = [key for key in keys if key != along]
     lines = _grouped(settings, others)
     if len(lines) > _MOST_LINES:

@@ -16,7 +16,7 @@ from kvsim.whatif.findings import (
     FindingsTable,
     Section,
 )
-from kvsim.whatif.intervals import UNSEEN, UNTOLD, more_seeds
+from kvsim.whatif.intervals import INDISTINCT, UNSEEN, more_seeds
 from kvsim.whatif.notes import noted
 from kvsim.whatif.sweep import sweep_figures
 from kvsim.whatif.sweep.ranking import (
@@ -133,7 +133,7 @@ def _best_sentences(groups: Sequence[tuple[Load, list[SweepSetting]]], by: Measu
             name = ", ".join(filter(None, (setting.label, assigned(own))))
             behind = [each.behind for each in best(members, by, len(members))]
             equal = sum(each in ("the same", UNSEEN) for each in behind)
-            untold = sum(each.startswith(UNTOLD) for each in behind)
+            untold = sum(each.startswith(INDISTINCT) for each in behind)
             same = f"{plural(equal, 'other setting')} {'is' if equal == 1 else 'are'} as good"
             within = ", within the intervals" if len(setting.seeds) > 1 else ""
             others = f" {same}{within}." if equal else ""

@@ -28,7 +28,7 @@ def assigned(settings: Mapping[str, Any]) -> str:
 
 
 def question(keys: Sequence[str]) -> str:
-    """What the sweep asks, by the last parts of its keys."""
+    """The question of the sweep, by the last parts of its keys."""
     names = dict(zip(keys, short_names(keys), strict=True))
     loads = [names.pop(key) for key in load_keys(keys)]
     if not names:
@@ -76,12 +76,12 @@ def run_again(
 
 
 def _typed(value: Any) -> str:
-    """A table's cell as it is typed behind a key: one that holds a list or a table is TOML."""
+    """A table's cell as text to type after a key: one that holds a list or a table is TOML."""
     is_text = isinstance(value, str) and isinstance(value_of(value), list | dict)
     return value if is_text else value_text(value)
 
 
 def short_names(keys: Sequence[str]) -> list[str]:
-    """The last parts of the keys, where they tell them apart; else the keys."""
+    """The last parts of the keys, if these differ; else the keys."""
     lasts = [key.rpartition(".")[2] for key in keys]
     return lasts if len(set(lasts)) == len(keys) else list(keys)

@@ -1,4 +1,4 @@
-"""What a cause of trouble promises: when it is suspected, on what evidence, and what cures it."""
+"""The interface of a cause of trouble: when it is suspected, on what evidence, and its cures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,9 +29,11 @@ class Cure:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """evidence: what the run shows, each a sentence with its numbers. cures: to be tried; none
-    where nothing that can be set would cure it. proof: changes that take this cause away and do
-    nothing else, for a cause whose cures do more; the cures are tried only if the proof helps.
+    """evidence: what the run shows, each a sentence with its numbers.
+
+    cures: changes to try; empty if no setting would cure it. proof: changes that remove this cause
+    and do nothing else, for a cause with cures that do more. The cures are tried only if the proof
+    helps.
     """
 
     evidence: tuple[str, ...]
@@ -40,9 +42,11 @@ class Suspicion:
 
 
 class Cause(Options):
-    """One cause. title: what is wrong, as a sentence's subject. resource: its cure takes memory,
-    GPUs or the model's answers and not a setting alone; such causes are looked at with the settings
-    cured, since more of everything hides any of them.
+    """One cause.
+
+    title: what is wrong, as a sentence's subject. resource: its cure takes memory, GPUs or the
+    model's answers and not a setting alone. Such causes are examined with the settings cured, since
+    more of everything hides any of them.
     """
 
     title: ClassVar[str]

@@ -1,4 +1,4 @@
-"""Prefixes that were there and are thrown out before they come again."""
+"""Prefixes that were cached and are evicted before they are used again."""
 
 from typing import ClassVar
 
@@ -10,9 +10,10 @@ from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class EvictedPrefixes(Cause):
-    """Suspected where a cache that forgets nothing would find a twentieth of the prompts more than
-    one as large as the pool, and the pool finds less still. Where there are tiers, `small-tier` is
-    suspected instead.
+    """Suspected if an infinite cache hits >= 5 points more than an LRU cache of the pool's size,
+    which itself hits more than the pool.
+
+    Where there are tiers, `small-tier` is suspected instead.
     """
 
     title: ClassVar[str] = "a pool too small for the prefixes that come again"

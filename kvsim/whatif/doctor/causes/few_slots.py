@@ -11,8 +11,8 @@ MOST_SLOTS = 64
 
 
 class FewSlots(Cause):
-    """Suspected where requests spent a twentieth of their time waiting while every slot was taken,
-    and a quarter of the cells held no running request's tokens.
+    """Suspected if requests spent a twentieth of their time waiting with all slots taken, and a
+    quarter of the cells held no running request's tokens.
     """
 
     title: ClassVar[str] = "too few slots for the cells that there are"

@@ -9,8 +9,8 @@ from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class Fragmentation(Cause):
-    """Suspected of an allocator without blocks where a twentieth of the pool lay in holes, in
-    buffers' unused ends or in copies, and memory binds.
+    """Suspected without blocks if memory is the bottleneck and a twentieth of the pool was in
+    holes, in unused buffer ends or in copies.
     """
 
     title: ClassVar[str] = "memory lost in and between buffers of one piece"

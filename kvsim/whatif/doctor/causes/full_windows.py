@@ -8,8 +8,8 @@ from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class FullWindows(Cause):
-    """Suspected where `swa_full` keeps a twentieth of the pool for tokens behind the windows of
-    their layers.
+    """Suspected if `swa_full` uses a twentieth of the pool for tokens outside the windows of their
+    layers.
     """
 
     title: ClassVar[str] = "a window cache of full size"

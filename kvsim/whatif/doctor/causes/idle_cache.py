@@ -8,9 +8,10 @@ from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class IdleCache(Cause):
-    """Suspected where less than a twentieth of the prompts could be found if nothing was ever
-    forgotten, and keeping costs something: recurrent states, or copies to the host. Plain blocks
-    are kept for nothing, they are free all the while.
+    """Suspected if an infinite cache would hit less than a twentieth of the prompts, and caching
+    costs recurrent states or copies to the host.
+
+    Caching plain blocks is free: they remain allocatable.
     """
 
     title: ClassVar[str] = "a prefix cache that has nothing to find"

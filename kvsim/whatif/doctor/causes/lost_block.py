@@ -10,9 +10,10 @@ _KEY = "speculative_config.disable_lookahead_block_hashes"
 
 
 class LostBlock(Cause):
-    """Suspected where hits lose their last block to a head that reads the target's states (eagle,
-    eagle3, mtp, without hashes that look ahead), and a block for each prompt that shares one is a
-    twentieth of all prompt tokens.
+    """Suspected if hits lose their last block to a head that reads the target's states (eagle,
+    eagle3, mtp, without lookahead hashes).
+
+    A block for each prompt that shares one must be a twentieth of all prompt tokens.
     """
 
     title: ClassVar[str] = "hits that lose their last block to the drafting head"

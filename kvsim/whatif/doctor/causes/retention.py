@@ -10,8 +10,9 @@ _KEY = "prefix_cache_retention_interval"
 
 
 class SparseRetention(Cause):
-    """Suspected where a model with windows or states leaves places out, and finds a twentieth of
-    the prompts less than an LRU cache as large as the pool would.
+    """Suspected if a model with windows or states does not cache all places.
+
+    It must hit a twentieth of the prompts less than an LRU cache as large as the pool.
     """
 
     title: ClassVar[str] = "a prefix cache that keeps too few places to continue from"

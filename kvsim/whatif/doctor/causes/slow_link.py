@@ -69,7 +69,7 @@ class SlowLink(Cause):
 
 
 def _fast(table: Table) -> Cure:
-    """The same tiers behind links that take no time."""
+    """The same tiers with links that take no time."""
     changes: dict[str, Any] = {}
     for place in range(len(table.get("tier", ()))):
         link = _LINK_OF_FILES if place else _LINK_OF_HOST

@@ -11,8 +11,8 @@ _RESERVES = ("weights_gib", "activation_gib", "other_gib")
 
 
 class SmallPool(Cause):
-    """Suspected where requests spent a twentieth of their time waiting for memory, computed a
-    twentieth of their tokens again after being thrown out of it, or were refused.
+    """Suspected if requests spent a twentieth of their time waiting for memory, recomputed a
+    twentieth of their tokens after preemptions, or were refused.
 
     Proved with twice the pool and nothing else changed. The cure is a flag that makes room for
     twice the tokens, with all that the flag does: an 8-bit cache also has shorter steps.

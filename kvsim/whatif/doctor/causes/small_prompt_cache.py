@@ -10,9 +10,11 @@ ROOMY_MIB = (8192, 32768)  # the default, and four times that
 
 
 class SmallPromptCache(Cause):
-    """Suspected where a twentieth of the prompts had been computed before and was neither in a slot
-    nor in host memory any more, where host memory keeps nothing or dropped prompts. Under
-    `--cache-ram -1` it drops prompts too: it then holds as many tokens as the context.
+    """Suspected if a twentieth of the prompts had been computed before and was neither in a slot
+    nor in host memory any more.
+
+    Host memory must be unused, or have dropped prompts. Under `--cache-ram -1` it drops prompts
+    too: it then holds as many tokens as the context.
     """
 
     title: ClassVar[str] = "a prompt cache in host memory that is too small"

@@ -1,4 +1,4 @@
-"""A tier behind the device that is smaller than what comes again."""
+"""A tier after the device that is smaller than the content that is used again."""
 
 from typing import ClassVar
 
@@ -10,8 +10,10 @@ from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class SmallTier(Cause):
-    """Suspected where a cache that forgets nothing would find a twentieth of the prompts more than
-    the device and its tiers found, and the content does not fit into host memory.
+    """Suspected if an infinite cache would find a twentieth of the prompts more than the device and
+    its tiers.
+
+    The content must not fit into host memory.
     """
 
     title: ClassVar[str] = "a tier smaller than the working set"

@@ -1,4 +1,4 @@
-"""Memory of the device that the engine was told to leave alone."""
+"""Memory of the device that the engine's flags leave unused."""
 
 from typing import ClassVar
 
@@ -10,9 +10,10 @@ from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class UnusedMemory(Cause):
-    """Suspected where the engine was given less of the device than it takes by itself, by a
-    twentieth of the pool at least, and memory binds. More than it takes by itself is no setting
-    gone wrong: what it leaves is for torch's own fragments.
+    """Suspected if memory is the bottleneck and the flags give the engine less of the device than
+    its default, by a twentieth of the pool.
+
+    A value above the default is not suspected: the default's rest is for torch's own fragments.
     """
 
     title: ClassVar[str] = "memory of the GPU left unused"
