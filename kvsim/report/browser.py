@@ -31,14 +31,19 @@ _FLAGS = (
 
 def photographed(page: str) -> bytes:
     """The whole page as PNG."""
-    dom = _run(page, ["--dump-dom", f"--window-size={WIDTH_PX},1000"]).decode(errors="replace")
-    drawn = re.search(r'<body[^>]* data-height="(\d+)"', dom)
+    drawn = re.search(r'<body[^>]* data-height="(\d+)"', dom(page))
     if drawn is None:
         raise InputError(
             "the browser did not draw the page", where=VARIABLE, value=str(find_browser())
         )
     size = f"--window-size={WIDTH_PX},{drawn.group(1)}"
     return _run(page, [size, "--screenshot={out}"], "page.png")
+
+
+def dom(page: str) -> str:
+    """The page as HTML after its scripts have run."""
+    made = _run(page, ["--dump-dom", f"--window-size={WIDTH_PX},1000"])
+    return made.decode(errors="replace")
 
 
 def printed(page: str) -> bytes:

@@ -10,6 +10,11 @@ from kvsim.results.result import Result
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+_HEIGHT_PX = 450  # of a figure that does not say
+_HEAD_PX = 36
+_ENTRY_PX = 21  # of the legend
+_SIDE_PX = 40  # the first label of an axis is centred at its end
+
 
 def figure(result: Result, name: str) -> "go.Figure":
     """The figure `name` of a result's page as a plotly figure: `shares`, `ledger`, `ttft`, ...
@@ -24,5 +29,27 @@ def figure(result: Result, name: str) -> "go.Figure":
         raise InputError(
             "nothing to draw", where=f"figure {name}", value=drawing.nothing.rstrip(".")
         )
-    found.update_layout(showlegend=True, title=drawing.title)
+    _give_head_and_legend(found, drawing.title)
     return found
+
+
+def _give_head_and_legend(figure: "go.Figure", title: str) -> None:
+    """Add what the page puts around a figure: its title, and a legend, in which a name has one
+    entry however many panels draw it, and no entry is cut.
+    """
+    names: set[str] = set()
+    for trace in figure.data:
+        if trace.showlegend is False or trace.name is None:
+            continue
+        trace.update(legendgroup=trace.name, showlegend=trace.name not in names)
+        names.add(trace.name)
+    margin = figure.layout.margin
+    height = (figure.layout.height or _HEIGHT_PX) + _HEAD_PX
+    figure.update_layout(
+        showlegend=True,
+        title={"text": title, "x": 0.0, "xref": "paper", "yref": "container", "y": 1.0,
+               "yanchor": "top", "pad": {"t": 12}},
+        height=max(height, 2 * _HEAD_PX + _ENTRY_PX * len(names)),
+        legend={"tracegroupgap": 0},
+        margin={"t": (margin.t or 0) + _HEAD_PX, "l": max(margin.l or 0, _SIDE_PX)},
+    )  # fmt: skip

@@ -31,6 +31,11 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, str):
-        yield path, f"'{value}" if value.startswith(_FORMULA) else value
+        yield path, no_formula(value)
     elif not isinstance(value, list | tuple):
         yield path, "" if value is None else value
+
+
+def no_formula(text: str) -> str:
+    """A user's text, which a spreadsheet shows as it is."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
