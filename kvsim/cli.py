@@ -71,7 +71,10 @@ GROUPS: dict[str, dict[str, Command]] = {
     "Check": {
         "validate": Command("validate:app", "kvsim validate schedule case.json"),
         "calibrate": Command("calibrate:app", "kvsim calibrate fit steps.csv --out mine.json"),
-        "observe": Command("observe:observe", "kvsim observe chat --limit 20 --out out/observed"),
+        "observe": Command(
+            "observe:observe",
+            "kvsim observe chat --model small-llama --allocator paged --limit 5 --out out/observed",
+        ),
     },
     "Data": {
         "recipes": Command("recipes:recipes", "kvsim recipes chat > mine.toml"),

@@ -1,22 +1,30 @@
 """`python -m evidence.session --out DIR`: all stages of a session with a GPU, or what of them
 DIR does not hold yet. `make gpu` runs it.
 
-Each stage has a process of its own: a fault of the device ends one and not the others. With
-`--device cpu` the same code runs on a stand-in: two tiny models, captured steps run again.
+Each stage has a process of its own: a fault of the device ends one and not the others. After every
+stage all that there is goes into one archive, which `python -m evidence.session.home` turns into
+calibrations and reports; where DIR is gone, a session goes on from the archive. `--plan short` is
+for a quarter of an hour, `--plan full` for 40 minutes. With `--device cpu` the same code runs on a
+stand-in: tiny models, captured steps run again.
 """
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from evidence.session.archive import Packed, pack, unpack
 from evidence.session.plan import PLANS, SessionPlan
 from evidence.session.stage import Journal, OutOfTime, Session, SessionStage
 from evidence.session.stages import stages
+from evidence.session.wheels import use_wheels
 from kvsim.plumbing.errors import InputError
 
 GRACE_S = 30.0  # for a stage to end by itself when its time is over
@@ -26,17 +34,28 @@ def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 if every stage is done or was skipped for a reason, 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m evidence.session", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the session's folder")
-    parser.add_argument("--device", choices=tuple(PLANS), default="cuda")
-    parser.add_argument("--minutes", type=float, default=40.0, help="of this call, at most")
+    parser.add_argument("--plan", choices=tuple(PLANS), default="full")
+    parser.add_argument("--device", choices=tuple(PLANS["full"]), default="cuda")
+    parser.add_argument("--minutes", type=float, help="of this call, at most; full: 40, short: 9")
     parser.add_argument("--stage", help="this one alone, in this process")
+    parser.add_argument("--pack", type=Path, metavar="FILE", help="the archive; DIR.tar.xz")
+    parser.add_argument("--wheels", type=Path, metavar="DIR", help="of packages that are not here")
     given = parser.parse_args(arguments)
-    plan: SessionPlan = PLANS[given.device]
-    given.out.mkdir(parents=True, exist_ok=True)
-    end_s = time.monotonic() + 60 * given.minutes
+    plan: SessionPlan = PLANS[given.plan][given.device]
+    minutes = plan.minutes if given.minutes is None else given.minutes
+    end_s = time.monotonic() + 60 * minutes
+    archive = given.pack or given.out.with_name(given.out.name + ".tar.xz")
     try:
+        if not given.out.exists() and archive.exists() and not given.stage:
+            unpack(archive, given.out)
+        given.out.mkdir(parents=True, exist_ok=True)
+        if given.wheels is not None:
+            _import_from(use_wheels(given.wheels, given.out).resolve())
         if given.stage:
             return _run_one(plan, given.out, given.stage, end_s)
-        return SessionRunner(plan, given.device, given.out, end_s).run()
+        # A machine that takes its command back says so first: what there is is packed then.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        return SessionRunner(plan, given.plan, given.device, given.out, archive, end_s).run()
     except InputError as error:  # a journal that is none
         _say(f"error: {error}")
         return 2
@@ -47,13 +66,34 @@ class SessionRunner:
     """Runs the stages one after the other, each in a process of its own."""
 
     plan: SessionPlan
+    name: str
     device: str
     out: Path
+    archive: Path
     end_s: float
 
     def run(self) -> int:
         """See `main`; the journal is printed as it grows."""
+        begin_s = time.monotonic()
+        try:
+            entries = self._run_all()
+        finally:
+            packed = pack(self.out, self.archive)
         names = [stage.name for stage in stages(self.plan)]
+        count = {
+            status: sum(entries[name]["status"] == status for name in names)
+            for status in ("done", "skipped", "failed")
+        }
+        if count["skipped"] or count["failed"]:
+            _say("run it again on the same folder: it goes on with what is not done")
+        words = ", ".join(f"{number} {status}" for status, number in count.items())
+        minutes = (time.monotonic() - begin_s) / 60
+        _say(f"{self.name} plan: {words}; {minutes:.1f} minutes; {_packed_words(packed)}")
+        _say(f"archive: {self.archive}")
+        return 1 if count["failed"] else 0
+
+    def _run_all(self) -> dict[str, dict[str, Any]]:
+        """The journal's entries when all stages have been tried."""
         for stage in stages(self.plan):
             journal = Journal.open(self.out)
             if journal.done(stage.name):
@@ -65,15 +105,8 @@ class SessionRunner:
             else:
                 self._start(stage, journal)
             _say(_journal_line(stage.name, Journal.open(self.out).entries[stage.name]))
-        entries = Journal.open(self.out).entries
-        count = {
-            status: sum(entries[name]["status"] == status for name in names)
-            for status in ("done", "skipped", "failed")
-        }
-        _say(", ".join(f"{number} {status}" for status, number in count.items()))
-        if count["skipped"] or count["failed"]:
-            _say("run it again on the same folder: it goes on with what is not done")
-        return 1 if count["failed"] else 0
+            pack(self.out, self.archive)
+        return Journal.open(self.out).entries
 
     def _obstacle(self, stage: SessionStage, journal: Journal) -> str | None:
         """Why the stage cannot be run now."""
@@ -91,12 +124,15 @@ class SessionRunner:
 
     def _start(self, stage: SessionStage, journal: Journal) -> None:
         left_s = self.end_s - time.monotonic()
+        if stage.most_minutes is not None:
+            left_s = min(left_s, 60 * stage.most_minutes)
         command = [sys.executable, "-m", "evidence.session", "--out", str(self.out)]
-        command += ["--device", self.device, "--stage", stage.name, "--minutes", str(left_s / 60)]
+        command += ["--plan", self.name, "--device", self.device]
+        command += ["--stage", stage.name, "--minutes", str(left_s / 60)]
         try:
             done = subprocess.run(command, check=False, timeout=left_s + GRACE_S)  # noqa: S603
         except subprocess.TimeoutExpired:
-            journal.note(stage.name, "skipped", why="its time was over")
+            journal.note(stage.name, "skipped", why="its time was over; what it has is kept")
             return
         if stage.name not in Journal.open(self.out).entries:
             journal.note(stage.name, "failed", why=f"its process ended with {done.returncode}")
@@ -135,6 +171,18 @@ def _run_one(plan: SessionPlan, out: Path, name: str, end_s: float) -> int:
 def _journal_line(name: str, entry: dict[str, object]) -> str:
     rest = {key: value for key, value in entry.items() if key != "status"}
     return f"{name}: {entry['status']} {json.dumps(rest)}"
+
+
+def _packed_words(packed: Packed) -> str:
+    words = f"{packed.files} files in {packed.num_bytes / 2**20:.2f} MiB"
+    return words + (f", without {', '.join(packed.left_out)}" if packed.left_out else "")
+
+
+def _import_from(site: Path) -> None:
+    """Packages of this folder are found, here and in the stages' processes."""
+    sys.path.append(str(site))
+    known = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [known, str(site)]))
 
 
 def _say(words: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kvsim.backend.measure.grid import StepPlan
-from kvsim.backend.measure.measure import MeasuredSamples
+from kvsim.backend.measure.summary import MeasuredSamples
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.reading.json_text import loads
 from kvsim.plumbing.writing import write_text

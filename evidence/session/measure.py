@@ -11,7 +11,8 @@ from pathlib import Path
 from evidence.session.compare import compare_stores
 from evidence.session.files import read_plans, write_samples
 from kvsim.backend.measure.grid import DESIGNS, grid
-from kvsim.backend.measure.measure import Setup, measure
+from kvsim.backend.measure.measure import measure
+from kvsim.backend.measure.setup import Setup
 from kvsim.backend.measure.timing import clock_of
 from kvsim.backend.shape import Shape
 from kvsim.plumbing.errors import InputError

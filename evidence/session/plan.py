@@ -1,12 +1,12 @@
 """What a session runs on: a GPU and two models, or a CPU and two tiny ones in their place."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.backend.devices.device import AttentionKind
-from kvsim.backend.measure.grid import CUDA, GridLimits
+from kvsim.backend.measure.grid import CUDA, CUDA_QUICK, GridLimits
 from kvsim.backend.shape import Shape
 from kvsim.backend.stores.pooled import StoreName
 
@@ -33,12 +33,19 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
-    """device: torch's name. attention, captures: None for the device's own. subjects: the first is
-    compared and served too. limits, rounds: of the measurements. schedules: of the proof. requests:
-    of each served run, on a pool of pool_tokens, of at most max_model_len tokens each.
+    """device: torch's name. minutes: of one call, unless it says otherwise. attention, captures:
+    None for the device's own. subjects: the first is compared and served too. limits, rounds: of
+    the measurements. schedules: of the proof. requests: of each served run, on a pool of
+    pool_tokens, of at most max_model_len tokens each.
+
+    kernel_shapes: of the kernel tables that are tried, none of more than kernel_flop operations.
+    tables: of this device, where those of the device here are not meant. calibrates: whether fits
+    are made here, at the level of a served run, or left to `evidence.session.home`. patience: times
+    the minutes that a stage may take at most.
     """
 
     device: str
+    minutes: float
     subjects: tuple[Subject, ...]
     limits: GridLimits
     rounds: int
@@ -51,6 +58,11 @@ class SessionPlan:
     captures: bool | None = None
     block_size: int = 16
     seed: int = 0
+    kernel_shapes: int = 60
+    kernel_flop: int = 10**13
+    tables: str | None = None
+    calibrates: bool = True
+    patience: float = 1.0
 
 
 def _llama(
@@ -80,6 +92,7 @@ LLAMA_1B = Subject("llama-3.2-1b", _llama(16, 2048, 32, 8, 8192, 128256, "bfloat
 
 GPU = SessionPlan(
     device="cuda",
+    minutes=40.0,
     subjects=(LLAMA_8B, LLAMA_1B),
     limits=CUDA,
     rounds=3,
@@ -92,6 +105,7 @@ GPU = SessionPlan(
 
 STAND_IN = SessionPlan(
     device="cpu",
+    minutes=40.0,
     subjects=(
         Subject("tiny", _llama(2, 32, 2, 1, 48, 61, "float32"), ("paged", "contiguous")),
         Subject("tinier", _llama(1, 32, 2, 2, 32, 61, "float32"), ("paged",)),
@@ -106,4 +120,30 @@ STAND_IN = SessionPlan(
     attention="reference",
     captures=True,
 )
-PLANS = {"cuda": GPU, "cpu": STAND_IN}
+# What fits fifteen minutes, ten a call: one model on blocks, the small grid.
+SHORT = replace(
+    GPU,
+    minutes=9.0,
+    subjects=(LLAMA_8B._replace(stores=("paged",)),),
+    limits=CUDA_QUICK,
+    rounds=2,
+    schedules=1,
+    requests=120,
+    rate_per_s=12.0,
+    calibrates=False,
+)
+SHORT_STAND_IN = replace(
+    STAND_IN,
+    minutes=9.0,
+    subjects=(STAND_IN.subjects[0]._replace(stores=("paged",)),),
+    rounds=2,
+    kernel_shapes=6,
+    kernel_flop=10**7,
+    tables="h100",
+    calibrates=False,
+    patience=5.0,
+)
+PLANS = {
+    "full": {"cuda": GPU, "cpu": STAND_IN},
+    "short": {"cuda": SHORT, "cpu": SHORT_STAND_IN},
+}

@@ -39,7 +39,7 @@ class SessionStage(NamedTuple):
 
     name: unique in the session. minutes: rough duration on one large GPU. run: the work; it returns
     figures for the journal. needs: packages beside torch and numpy. after: names of the stages
-    that write files which this stage reads.
+    that write files which this stage reads. most_minutes: when it is ended, if not by the session.
     """
 
     name: str
@@ -47,6 +47,7 @@ class SessionStage(NamedTuple):
     run: Callable[[Session], dict[str, Any]]
     needs: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    most_minutes: float | None = None
 
     def missing(self) -> list[str]:
         """Packages it needs that are not here."""

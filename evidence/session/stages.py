@@ -9,7 +9,8 @@ from evidence.session.plan import SessionPlan, Subject
 from evidence.session.stage import Session, SessionStage
 from kvsim.backend.devices import device_of
 from kvsim.backend.measure.grid import StepPlan, grid
-from kvsim.backend.measure.measure import Setup, measure
+from kvsim.backend.measure.measure import measure
+from kvsim.backend.measure.setup import Setup
 from kvsim.backend.measure.timing import clock_of
 from kvsim.backend.stores.pooled import StoreName
 from kvsim.plumbing.writing import write_text
@@ -33,6 +34,41 @@ HELD_OUT = "held-out.jsonl"
 
 def stages(plan: SessionPlan) -> list[SessionStage]:
     """All of them, the most needed first."""
+    return _full(plan) if plan.calibrates else _short(plan)
+
+
+def _short(plan: SessionPlan) -> list[SessionStage]:
+    """By what they are worth, each within its minutes; fits are made at home."""
+    (subject,) = plan.subjects
+    found = [
+        SessionStage("plan", 0.2, _plan, SIMULATOR, most_minutes=0.5),
+        SessionStage("prove", 1.5, _prove, SIMULATOR, most_minutes=2),
+        SessionStage("kernels", 1, _kernels, SIMULATOR, most_minutes=1.5),
+        _observation("paged", 2),
+        SessionStage(
+            f"measure {subject.name} paged",
+            3,
+            partial(_measure, subject, "paged"),
+            most_minutes=4,
+        ),
+        _observation(BY_TORCH, 1.5),
+        SessionStage("compare", 0.7, _compare, most_minutes=1),
+        _observation("max-buffer", 1.5),
+        _observation("doubling", 1.5),
+    ]
+    return [
+        stage._replace(most_minutes=plan.patience * (stage.most_minutes or 1)) for stage in found
+    ]
+
+
+def _observation(label: str, most: float | None = None) -> SessionStage:
+    return SessionStage(
+        f"observe {label}", 2 if most is None else 1.2, partial(_observe, label), SIMULATOR,
+        most_minutes=most,
+    )  # fmt: skip
+
+
+def _full(plan: SessionPlan) -> list[SessionStage]:
     first = plan.subjects[0]
     fits = {store: f"calibrate {first.name} {store}" for store in first.stores}
     return [
@@ -56,10 +92,7 @@ def stages(plan: SessionPlan) -> list[SessionStage]:
             )
         ),
         SessionStage("compare", 1, _compare),
-        *(
-            SessionStage(f"observe {label}", 2, partial(_observe, label), SIMULATOR)
-            for label in LABELS
-        ),
+        *map(_observation, LABELS),
         *(
             SessionStage(
                 f"validate {label}",
@@ -103,6 +136,7 @@ def _plans(session: Session) -> list[StepPlan]:
 
 def _measure(subject: Subject, store: StoreName, session: Session) -> dict[str, Any]:
     plan, name = session.plan, f"{subject.name}-{store}"
+    subject.write(session.out)  # what is fitted elsewhere is fitted by it
     setup = Setup(
         subject.shape(),
         plan.device,
@@ -113,16 +147,19 @@ def _measure(subject: Subject, store: StoreName, session: Session) -> dict[str, 
         store=store,
         attention=plan.attention,
     )
+    samples = session.out / f"{name}.samples.jsonl"
     measured = measure(
         setup,
         _plans(session),
         session.out / f"{name}.log.jsonl",
         lambda done, total: session.check_time(),
+        partial(write_samples, samples),  # a later round may not come to its end
     )
-    write_samples(session.out / f"{name}.samples.jsonl", measured)
+    write_samples(samples, measured)
     method = measured.facts["method"]
     return {
         "samples": len(measured.rows),
+        "rounds": method["rounds"],
         "dropped": len(method["dropped"]),
         "refused": measured.facts["refused"],
         "warnings": method["warnings"],
@@ -130,12 +167,13 @@ def _measure(subject: Subject, store: StoreName, session: Session) -> dict[str, 
 
 
 def _calibrate(subject: Subject, store: StoreName, session: Session) -> dict[str, Any]:
-    from kvsim.backend.calibrate.calibrate import SERVED_BATCHES, find_model, fitted
+    from kvsim.backend.calibrate.calibrate import SERVED_BATCHES, fitted
     from kvsim.backend.calibrate.served import Chats, serve_chats
+    from kvsim.backend.simulated.models import find_model
     from kvsim.step_time.calibrated.file import write_calibration
 
     name, plan = f"{subject.name}-{store}", session.plan
-    model = find_model(str(subject.write(session.out)), None)
+    model = find_model(str(subject.write(session.out)), subject.shape().dtype)
     measured_samples = read_samples(session.out / f"{name}.samples.jsonl")
     chats = Chats(plan.limits, plan.seed, SERVED_BATCHES * plan.limits.batches[-1])
     facts = measured_samples.facts
@@ -159,6 +197,31 @@ def _compare(session: Session) -> dict[str, Any]:
     return {name: len(rows) for name, rows in found.items()}
 
 
+def _kernels(session: Session) -> dict[str, Any]:
+    from evidence.session.kernel_tables import KernelTime, drawn_cases, kernel_times, verdict
+    from kvsim.backend.measure.host import device_facts
+    from kvsim.device import named_device
+    from kvsim.plumbing.shipped import shipped_folder
+    from kvsim.step_time.kernels.tables import KernelTables
+
+    plan = session.plan
+    name = plan.tables or named_device(str(device_facts(plan.device)["name"])).name
+    tables = KernelTables(shipped_folder("calibration") / "kernels" / f"{name}-vllm.npz", None)
+    most_bytes = max(0, device_of(plan.device).free_bytes() - device_of(plan.device).spare_bytes)
+    cases = drawn_cases(tables, plan.kernel_shapes, plan.seed, most_bytes // 4, plan.kernel_flop)
+    attention = plan.attention or device_of(plan.device).attention
+    times, lines = [], [",".join(KernelTime._fields)]
+    for time in kernel_times(cases, plan.device, clock_of(plan.device, 0.05), attention):
+        times.append(time)
+        lines.append(",".join(map(str, time)))
+        write_text(session.out / "kernels.csv", "\n".join(lines) + "\n")
+        device_of(plan.device).release_unused()
+        session.check_time()
+    found = {"tables": name, "kinds": verdict(times)}
+    session.write("kernels.json", found)
+    return found
+
+
 def _scenario(session: Session, label: str) -> "Scenario":
     """Chats that ask for more memory than there is, under three allocators."""
     from kvsim.scenario import Scenario
@@ -171,7 +234,11 @@ def _scenario(session: Session, label: str) -> "Scenario":
     doubling = {"kind": "doubling", "initial_tokens": plan.max_model_len // 16}
     table |= {
         "seed": plan.seed,
-        "model": {"hf_config": config.name, "max_model_len": plan.max_model_len},
+        "model": {
+            "hf_config": config.name,
+            "dtype": plan.subjects[0].shape().dtype,
+            "max_model_len": plan.max_model_len,
+        },
         "device": _device_table(plan.device),
         "memory": {"kv_cache_tokens": pool_tokens},
         "allocator": [

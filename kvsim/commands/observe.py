@@ -24,6 +24,15 @@ def observe(
         str | None,
         typer.Option(metavar="LABEL", help="Allocator to use, if the scenario has several."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="M",
+            help="Model in place of the scenario's: a built-in name, small-llama, or a "
+            "config.json.",
+            show_default="the scenario's",
+        ),
+    ] = None,
     clock: Annotated[
         str,
         typer.Option(
@@ -54,6 +63,7 @@ def observe(
             allocator=allocator,
             clock=clock,
             limit=limit,
+            model=model,
             progress=advance,
         )
     write_observation(out, observed.observation, observed.meta)
@@ -62,7 +72,7 @@ def observe(
         typer.echo(json.dumps(summary, indent=1))
         return
     console = Console(highlight=False)
-    console.print("{model} on {gpu}, {allocator}, by the {clock}".format(**summary))
+    console.print("{model} in {dtype} on {gpu}, {allocator}, by the {clock}".format(**summary))
     console.print("{requests} requests, {steps} steps, {makespan_s:.3f} s".format(**summary))
     if summary["refused"]:
         console.print(f"{summary['refused']} requests were refused (see meta.json)")
@@ -73,6 +83,7 @@ def _summary(observed: "Observed") -> dict[str, Any]:
     observation, meta = observed
     return {
         **meta.model_dump(include={"kvsim", "model", "gpu", "clock"}),
+        "dtype": meta.identity.dtype if meta.identity else None,
         "allocator": meta.label,
         "requests": len(observation.recorder.finished),
         "refused": len(observation.recorder.rejected),

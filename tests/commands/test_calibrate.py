@@ -51,6 +51,55 @@ def test_a_file_a_plot_and_words(steps: Path, tmp_path: Path) -> None:
     assert all(kind in parity.read_text() for kind in KINDS)
 
 
+FACTS = {
+    "device": {"name": "NVIDIA H100 80GB HBM3"},
+    "software": {"torch": "2.11.0"},
+    "backend": {"name": "kvsim", "attention": "triton"},
+    "method": {"rounds": 2, "warnings": ["the clock fell"]},
+    "ceilings": {"copy_bytes_per_s": 3e12},
+    "sentinel": {"n": 9},
+    "refused": 1,
+    "model": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128,
+              "intermediate": 14336, "vocab": 128256, "dtype": "bfloat16",
+              "kv_bytes_per_token": 131072},
+}  # fmt: skip
+
+
+def test_facts_beside_samples_go_along_and_held_out_rows_are_not_fitted(
+    steps: Path, tmp_path: Path
+) -> None:
+    path, out = tmp_path / "quick.jsonl", tmp_path / "mine.json"
+    rows = [row.model_dump(mode="json") for row in read_samples(steps).rows]
+    slow = [row | {"seconds": 10 * row["seconds"], "source": "held-out"} for row in rows[::4]]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows + slow))
+    command = ["calibrate", "fit", str(path), "--out", str(out)]
+    (tmp_path / "quick.facts.json").write_text(json.dumps(FACTS))
+    said = CliRunner().invoke(app, command)
+    assert said.exit_code == 0, said.output
+    assert "warning: the clock fell" in said.stdout
+    found = read_calibration(out)
+    assert found.fit == fit(read_samples(steps).samples())
+    assert found.device == "h100"
+    assert found.model is not None
+    assert (found.model.num_layers, found.model.dtype) == (32, "bfloat16")
+    assert found.measured is not None
+    assert found.measured.backend == FACTS["backend"]
+    held_out = found.measured.method["held_out_of_a_simulated_trace"]
+    assert sum(errors["n"] for errors in held_out.values()) == len(slow)
+    assert all(-0.93 < errors["bias"] < -0.87 for errors in held_out.values())
+    for option in ("--model=llama-3.1-70b", "--device=l40s"):
+        refused = CliRunner().invoke(app, [*command, option])
+        assert isinstance(refused.exception, InputError)
+    named = CliRunner().invoke(app, [*command, "--model", "llama-3.1-8b", "--device", "h100"])
+    assert named.exit_code == 0, named.output
+    (tmp_path / "quick.facts.json").write_text("{}")
+    with pytest.raises(InputError, match="no facts of a measurement"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    path.write_text("".join(json.dumps(row) + "\n" for row in slow))
+    with pytest.raises(InputError, match="every sample is held out"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+
+
 def test_json_alone(steps: Path) -> None:
     arguments = ["calibrate", "fit", str(steps), "--form", "hinge", "--form", "table", "--json"]
     result = CliRunner().invoke(app, arguments)

@@ -3,30 +3,33 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kvsim.backend.calibrate.held_out import held_out_steps
 from kvsim.backend.calibrate.served import Chats, Served, level_of, serve_chats
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.grid import DESIGNS, GridLimits, StepPlan, grid
-from kvsim.backend.measure.measure import MeasuredSamples, Progress, Setup, measure
+from kvsim.backend.measure.measure import Progress, measure
 from kvsim.backend.measure.pace import PACE_PLAN
+from kvsim.backend.measure.setup import Setup
+from kvsim.backend.measure.summary import MeasuredSamples
 from kvsim.backend.simulated.shape import llama_shape
 from kvsim.backend.stores.pooled import StoreName
 from kvsim.memory.paged.options import Paged
 from kvsim.model import Model
 from kvsim.model.options import ModelOptions
+from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
-from kvsim.step_time.calibrated.file import CalibrationFile, Measurement, SampleRecord
-from kvsim.step_time.calibrated.fit import errors_by_kind, fit
+from kvsim.step_time.calibrated.file import CalibrationFile
+from kvsim.step_time.calibrated.fit import fit
 from kvsim.step_time.calibrated.fitted import Errors
 from kvsim.step_time.calibrated.identity import ModelIdentity, device_name
+from kvsim.step_time.calibrated.measured import measured_file, parts_of
 from kvsim.step_time.calibrated.samples import Kind, SampleRow, SampleSet
 
 HELD_OUT = 60
 SERVED_BATCHES = 2  # requests of the served run for each place in its largest batch
-MEASURED_FACTS = ("device", "software", "backend", "method", "ceilings", "sentinel")
 
 
 class Calibration(NamedTuple):
@@ -34,14 +37,6 @@ class Calibration(NamedTuple):
 
     file: CalibrationFile
     held_out: dict[Kind, Errors]
-
-
-def find_model(name: str, dtype: str | None) -> ModelOptions:
-    """A built-in model, or that of a config.json; InputError if there is no such model."""
-    where = {"hf_config": Path(name)} if name.endswith(".json") else {"name": name}
-    options = ModelOptions.parse({**where, "dtype": dtype}, "--model")
-    options.build()
-    return options
 
 
 def trace_steps(limits: GridLimits, count: int, seed: int) -> list[StepPlan]:
@@ -132,33 +127,34 @@ def fitted(
     Both are at the level of the steps of a served run, if there is one.
     """
     rows = tuple(SampleRow.parse(row, "sample") for row in measured.rows)
+    dtype = measured.facts.get("model", {}).get("dtype", model.torch_dtype)
+    if dtype != model.torch_dtype:
+        raise InputError(
+            f"the steps were measured in {dtype}",
+            where="dtype",
+            value=model.torch_dtype,
+            remedy=f"fit them as a model of {dtype}",
+        )
     level = None
     if served is not None:
-        repeated = [row.sample() for row in rows if row.source == "grid"]
+        repeated = parts_of(rows, "samples").fitted
         pace_s = measured.facts["method"].get("pace_s")
         slower = served.pace_s / pace_s if served.pace_s and pace_s else 1.0
         level = level_of(fit(repeated, resamples=2, seed=seed).formula, served.steps, slower)
         rows = tuple(level.of(row) for row in rows)
-    from_grid = [row.sample() for row in rows if row.source == "grid"]
-    from_trace = [row.sample() for row in rows if row.source == "held-out"]
-    found = fit(from_grid, seed=seed)
-    held_out = errors_by_kind(found.formula, from_trace)
-    facts: dict[str, Any] = {key: measured.facts[key] for key in MEASURED_FACTS}
-    facts["method"] |= {
-        "refused": measured.facts["refused"],
-        "served": level and level._asdict(),
-        "held_out_of_a_simulated_trace": {
-            kind: errors.model_dump() for kind, errors in held_out.items()
-        },
+    from_grid, from_trace = parts_of(rows, "samples")
+    facts = measured.facts | {
+        "method": measured.facts["method"] | {"served": level and level._asdict()}
     }
     lines = "".join(json.dumps(row) + "\n" for row in measured.rows)
     samples = SampleSet("measured", hashlib.sha256(lines.encode()).hexdigest(), rows)
-    file = CalibrationFile.now(
+    file, held_out = measured_file(
+        samples,
+        facts,
+        fit(from_grid, seed=seed),
+        from_trace,
         source="measured by kvsim calibrate",
         device=device_name(str(measured.facts["device"]["name"])),
         model=ModelIdentity.of(model),
-        measured=Measurement(**facts),
-        samples=SampleRecord.of(samples),
-        fit=found,
     )
     return Calibration(file, held_out)

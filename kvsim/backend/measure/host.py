@@ -19,37 +19,41 @@ GEMM_SIDE = 8192
 
 
 class Watch:
-    """The state of a device from now until `facts`: what it is, and its other processes."""
+    """The state of a device from now until `facts`: what it is, and its other processes.
+
+    before: its facts at the beginning.
+    """
 
     def __init__(self, device: str) -> None:
         self._device = device
-        self._before = device_facts(device)
+        self.before = device_facts(device)
         self._wall_ns, self._cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
 
     def facts(self) -> Facts:
         """Of the device; `load` before and after, and on a CPU how much of a core the thread had.
         On a GPU clocks are read under load.
         """
-        facts = self._before | {"load_after": _load()}
+        facts = self.before | {"load_after": _load()}
         if self._device.startswith("cuda"):
             return facts | {"under_load": _under_load(self._device)}
         wall_ns = time.perf_counter_ns() - self._wall_ns
         return facts | {"core_share": round((time.thread_time_ns() - self._cpu_ns) / wall_ns, 3)}
 
-    def warnings(self, facts: Facts) -> list[str]:
-        """Warnings from these facts for readers of the samples."""
-        if self._device.startswith("cuda"):
-            return _clock_warnings(facts)
-        share, most = float(str(facts["core_share"])), max(_numbers(facts, "load", "load_after"))
-        found = []
-        if share < LEAST_CORE_SHARE:
-            found.append(
-                f"the thread had a core for {100 * share:.0f} % of the time: others were at work, "
-                "and its steps took longer than on a machine of its own"
-            )
-        elif most > float(os.cpu_count() or 1):
-            found.append(f"the load was {most} on {os.cpu_count()} cores")
-        return found
+
+def state_warnings(device: str, facts: Facts) -> list[str]:
+    """Warnings from a `Watch`'s facts for readers of the samples."""
+    if device.startswith("cuda"):
+        return _clock_warnings(facts)
+    if "core_share" not in facts:
+        return ["the measurement was stopped before its machine's load was read"]
+    share, most = float(str(facts["core_share"])), max(_numbers(facts, "load", "load_after"))
+    if share < LEAST_CORE_SHARE:
+        return [
+            f"the thread had a core for {100 * share:.0f} % of the time: others were at work, "
+            "and its steps took longer than on a machine of its own"
+        ]
+    cores = int(str(facts["cores"] or 1))
+    return [f"the load was {most} on {cores} cores"] if most > cores else []
 
 
 def _numbers(facts: Facts, *names: str) -> list[float]:
@@ -62,8 +66,9 @@ def _numbers(facts: Facts, *names: str) -> list[float]:
 
 
 def _clock_warnings(facts: Facts) -> list[str]:
-    loaded = facts["under_load"]
-    assert isinstance(loaded, dict)
+    loaded = facts.get("under_load")
+    if not isinstance(loaded, dict):
+        return ["the measurement was stopped before the clocks were read under load"]
     if not {"sm_clock_mhz", "max_sm_clock_mhz"} <= set(loaded):
         return ["nvidia-smi does not tell the clocks"]
     share = float(loaded["sm_clock_mhz"]) / float(loaded["max_sm_clock_mhz"])

@@ -20,14 +20,19 @@ class TimingRow(NamedTuple):
 
 
 class Log:
-    """Lines: the setup first, then "ceilings", "sentinel", "dropped" and "timing" entries.
+    """Lines: the setup first, then "plans", "facts", "ceilings", "sentinel", "dropped" and "timing"
+    entries. So samples are made from it anywhere, and not only where it was measured.
 
-    rows, sentinels, ceilings: what the file holds; done: the (round, plan) pairs of the rows.
-    dropped: plans that the device has no memory for, and why.
+    setup, rows, sentinels, ceilings: what the file holds; done: the (round, plan) pairs of the
+    rows. plans: those that were to be timed; facts: of device and software, as they were last
+    noted. dropped: plans that the device has no memory for, and why.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.setup: dict[str, Any] = {}
+        self.plans: list[StepPlan] = []
+        self.facts: dict[str, Any] = {}
         self.rows: list[TimingRow] = []
         self.sentinels: list[Timing] = []
         self.dropped: dict[StepPlan, str] = {}
@@ -37,29 +42,71 @@ class Log:
     def open(cls, path: Path, setup: dict[str, Any]) -> Self:
         """Begin a log, or go on with one of the same setup; InputError names what differs."""
         log = cls(path)
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            log._load(whole=True)
+        # JSON has no tuples: compare what would be written.
+        wanted = json.loads(json.dumps(setup))
+        if not log.setup:
+            log.setup = wanted
             log._append({"setup": setup})
-            return log
-        lines = read_string(path).splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith("\n")]
-        if whole != lines:  # it was stopped in the middle of a line
-            path.write_text("".join(whole), encoding="utf-8")
-        for number, line in enumerate(whole, 1):
+        elif log.setup != wanted:
+            raise InputError(
+                "the log was begun with another setup",
+                where=str(path),
+                value=log.setup,
+                limit=setup,
+                remedy="give another file, or remove this one",
+            )
+        return log
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """A log as it is; the file is not touched. InputError where it is none."""
+        log = cls(path)
+        log._load(whole=False)
+        if not log.setup:
+            raise InputError("no log of a measurement", where=str(path), value="an empty file")
+        return log
+
+    def _load(self, *, whole: bool) -> None:
+        """Take the file's lines; one that was broken off is removed from a `whole` file."""
+        lines = read_string(self.path).splitlines(keepends=True)
+        ended = [line for line in lines if line.endswith("\n")]
+        if whole and ended != lines:
+            self.path.write_text("".join(ended), encoding="utf-8")
+        for number, line in enumerate(ended, 1):
             try:
-                log._take(loads(line), setup, number)
+                self._take(loads(line), number)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise InputError(
-                    f"no line of a measurement's log: {error!r}", where=f"{path}:{number}"
+                    f"no line of a measurement's log: {error!r}", where=f"{self.path}:{number}"
                 ) from None
-        if not whole:
-            log._append({"setup": setup})
-        return log
 
     @property
     def done(self) -> set[tuple[int, StepPlan]]:
         """The (round, plan) pairs that the log already holds."""
         return {(row.turn, row.plan) for row in self.rows}
+
+    @property
+    def finished_rounds(self) -> list[int]:
+        """Rounds in which every plan was timed, or dropped."""
+        wanted = {plan for plan in self.plans if plan not in self.dropped}
+        timed: dict[int, set[StepPlan]] = {}
+        for turn, plan in self.done:
+            timed.setdefault(turn, set()).add(plan)
+        return [turn for turn in sorted(timed) if wanted <= timed[turn]]
+
+    def note_plans(self, plans: list[StepPlan]) -> None:
+        """These are to be timed."""
+        if self.plans != plans:
+            self.plans = plans
+            self._append({"plans": [plan._asdict() for plan in plans]})
+
+    def note_facts(self, facts: dict[str, Any]) -> None:
+        """Facts of device and software, as they are now."""
+        self.facts = facts
+        self._append({"facts": facts})
 
     def note(self, row: TimingRow) -> None:
         """Keep a timing."""
@@ -82,17 +129,13 @@ class Log:
         self.ceilings = ceilings
         self._append({"ceilings": ceilings})
 
-    def _take(self, entry: dict[str, Any], setup: dict[str, Any], number: int) -> None:
+    def _take(self, entry: dict[str, Any], number: int) -> None:
         if number == 1:
-            # JSON has no tuples: compare what would be written.
-            if entry["setup"] != json.loads(json.dumps(setup)):
-                raise InputError(
-                    "the log was begun with another setup",
-                    where=str(self.path),
-                    value=entry["setup"],
-                    limit=setup,
-                    remedy="give another file, or remove this one",
-                )
+            self.setup = dict(entry["setup"])
+        elif "plans" in entry:
+            self.plans = [StepPlan.from_record(plan) for plan in entry["plans"]]
+        elif "facts" in entry:
+            self.facts = dict(entry["facts"])
         elif "ceilings" in entry:
             self.ceilings = dict(entry["ceilings"])
         elif "sentinel" in entry:

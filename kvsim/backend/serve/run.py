@@ -10,6 +10,7 @@ from kvsim.backend.serve.clock import run_clock
 from kvsim.backend.serve.engine import Left, RealTimeEngine
 from kvsim.backend.serve.memory import StoreMemory
 from kvsim.backend.serve.setup import choose_allocator, make_ready
+from kvsim.backend.simulated.models import on_backend
 from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.memory.options import AllocatorOptions
 from kvsim.observed.observation import Observation
@@ -40,14 +41,16 @@ def observe(
     progress: Left | None = None,
     attention: AttentionKind | None = None,
     graphs: bool | None = None,
+    model: str | None = None,
 ) -> Observed:
     """Serve the scenario's requests in real time on "cpu" or "cuda".
 
     allocator: the label of one of the scenario's (None: it has but one). clock: "wall", or "cpu"
     (CPU time of the engine's thread). limit: number of requests to serve, the first ones; None:
-    all. attention, graphs: as for `make_ready`. InputError for what the backend cannot do.
+    all. attention, graphs: as for `make_ready`. model: in place of the scenario's. InputError for
+    what the backend cannot do.
     """
-    simulation = Simulation(scenario)
+    simulation = Simulation(on_backend(scenario, device, model))
     options, label = choose_allocator(simulation, allocator)
     make_clock = run_clock(clock, device)
     ready = make_ready(simulation, options, device, limit, attention=attention, graphs=graphs)

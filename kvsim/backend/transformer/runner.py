@@ -10,6 +10,7 @@ from torch import Tensor
 from kvsim.backend.devices import device_of
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.devices.staging import Array, Staging
+from kvsim.backend.shape import Shape
 from kvsim.backend.step import Batch, Move, TokenSpan
 from kvsim.backend.stores.store import TensorStore
 from kvsim.backend.transformer import reference
@@ -149,3 +150,18 @@ def launch_of(kind: AttentionKind) -> Launch | None:
     from kvsim.backend.transformer import triton_attention
 
     return triton_attention.launch
+
+
+def attend_of(
+    kind: AttentionKind, shape: Shape, store: TensorStore, spans: Sequence[TokenSpan], device: str
+) -> Attend:
+    """The attention of one step of these spans by itself, as often as it is called."""
+
+    def put(array: Array) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    batch, launch = Batch.pack(spans, put), launch_of(kind)
+    store.begin(batch)
+    if launch is None:
+        return GatherAttention(shape, store, batch)
+    return KernelAttention(launch, shape, store, batch)

@@ -71,13 +71,25 @@ def fit(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fit step times to SAMPLES; the form of g(T) is the one that predicts held-out steps best."""
+    """Fit step times to SAMPLES; the form of g(T) is the one that predicts held-out steps best.
+
+    Rows with source "held-out" are predicted and not fitted. Facts of a measurement
+    beside SAMPLES.jsonl, in SAMPLES.facts.json, go into the file and name its device and model.
+    """
     from rich.console import Console
 
     from kvsim.commands.terminal_tables import errors_table
     from kvsim.step_time.calibrated.file import CalibrationFile, SampleRecord, write_calibration
+    from kvsim.step_time.calibrated.fit import errors_by_kind
     from kvsim.step_time.calibrated.fit import fit as fit_steps
     from kvsim.step_time.calibrated.identity import ModelIdentity, device_name
+    from kvsim.step_time.calibrated.measured import (
+        facts_beside,
+        measured_device,
+        measured_file,
+        measured_model,
+        parts_of,
+    )
     from kvsim.validate.logged_samples import steps_of
 
     if step_time is not None:
@@ -94,14 +106,29 @@ def fit(
         raise InputError("an engine's kernels are not fitted over", where="--engine",
                          remedy="give --step-time kernels too")  # fmt: skip
     found = steps_of(samples)
-    calibration = CalibrationFile.now(
-        source=source,
-        device=None if device is None else device_name(device),
-        model=None if model is None else ModelIdentity.named(model),
-        tensor_parallel_size=tensor_parallel_size,
-        samples=SampleRecord.of(found),
-        fit=fit_steps(found.samples(), forms=form, folds=folds, resamples=resamples, seed=seed),
-    )
+    rows, held_out = parts_of(found.rows, str(samples))
+    made = fit_steps(rows, forms=form, folds=folds, resamples=resamples, seed=seed)
+    facts, apart = facts_beside(samples), errors_by_kind(made.formula, held_out)
+    if facts is None:
+        calibration = CalibrationFile.now(
+            source=source,
+            device=None if device is None else device_name(device),
+            model=None if model is None else ModelIdentity.named(model),
+            tensor_parallel_size=tensor_parallel_size,
+            samples=SampleRecord.of(found),
+            fit=made,
+        )
+    else:
+        calibration, _ = measured_file(
+            found,
+            facts,
+            made,
+            held_out,
+            source=source or "measured by kvsim's backend",
+            device=measured_device(facts, device),
+            model=measured_model(facts, model),
+            tensor_parallel_size=tensor_parallel_size,
+        )
     if out is not None:
         write_calibration(out, calibration)
     if parity is not None:
@@ -109,10 +136,8 @@ def fit(
         from kvsim.report.parity import parity_page
         from kvsim.step_time.calibrated.fit import held_out_errors
 
-        errors = held_out_errors(calibration.fit, found.samples())
-        write_text(
-            parity, parity_page(f"Held-out steps of {samples.name}", found.samples(), errors)
-        )
+        errors = held_out_errors(calibration.fit, rows)
+        write_text(parity, parity_page(f"Held-out steps of {samples.name}", rows, errors))
     if as_json:
         typer.echo(json.dumps(calibration.dump(), indent=1))
         return
@@ -121,7 +146,13 @@ def fit(
     console.print(f"chosen: {calibration.fit.label}", highlight=False)
     title = f"Relative error of held-out steps ({folds} folds by shape), %"
     console.print(errors_table(title, calibration.fit.held_out))
+    if apart:
+        title = f"Relative error of {len(held_out):,} steps that were held apart, %"
+        console.print(errors_table(title, apart))
     console.print(_terms(calibration.fit))
+    if calibration.measured is not None:
+        for warning in calibration.measured.method.get("warnings", ()):
+            console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     for path in (out, parity):
         if path is not None:
             console.print(f"written to {path}", highlight=False)

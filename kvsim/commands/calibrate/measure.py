@@ -64,11 +64,11 @@ def measure(
             remedy="kvsim calibrate --model M --out FILE.json, or kvsim calibrate fit SAMPLES",
         )
     check_device(device)
-    from kvsim.backend.calibrate.calibrate import calibrate, find_model
+    from kvsim.backend.calibrate.calibrate import calibrate
+    from kvsim.backend.simulated.models import dtype_on, find_model
     from kvsim.step_time.calibrated.file import write_calibration
 
-    # Few CPUs compute in half precision; their step times would be those of conversions.
-    found = find_model(model, dtype or ("float32" if device == "cpu" else None))
+    found = find_model(model, dtype_on(device, dtype))
     log_path = out.with_suffix(".log.jsonl")
     with bar("measuring", "TimeRemaining") as advance:
         made = calibrate(

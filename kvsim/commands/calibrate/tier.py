@@ -50,10 +50,10 @@ def tier(
     check_device(device)
     import torch
 
-    from kvsim.backend.calibrate.calibrate import find_model
     from kvsim.backend.calibrate.tier import fit_link
     from kvsim.backend.measure.host import device_facts
     from kvsim.backend.measure.tier_copies import file_copies, host_copies
+    from kvsim.backend.simulated.models import find_model
     from kvsim.backend.simulated.shape import llama_shape
     from kvsim.plumbing.extras import need
     from kvsim.plumbing.writing import check_file_writable, write_text

@@ -8,13 +8,14 @@ from numpy.random import PCG64, Generator
 from typer.testing import CliRunner
 
 from kvsim.backend.calibrate import calibrate as calibrating
-from kvsim.backend.calibrate.calibrate import find_model, fitted, trace_steps
+from kvsim.backend.calibrate.calibrate import fitted, trace_steps
 from kvsim.backend.calibrate.pace import at_pace_of
 from kvsim.backend.calibrate.served import Served, level_of
 from kvsim.backend.measure.grid import CPU, CUDA, GridLimits, grid
-from kvsim.backend.measure.measure import MeasuredSamples
 from kvsim.backend.measure.pace import Pace
+from kvsim.backend.measure.summary import MeasuredSamples
 from kvsim.backend.shape import Shape
+from kvsim.backend.simulated.models import find_model
 from kvsim.backend.simulated.shape import llama_shape
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.cli import app
@@ -24,6 +25,7 @@ from kvsim.step_time.calibrated.file import read_calibration, write_calibration
 from kvsim.step_time.calibrated.fit import errors_by_kind, fit
 from kvsim.step_time.calibrated.formula import FormulaTime
 from kvsim.step_time.calibrated.identity import ModelIdentity
+from kvsim.step_time.calibrated.measured import CONDITIONS
 from kvsim.step_time.calibrated.samples import Sample, SampleRow
 
 TINY = {
@@ -83,7 +85,7 @@ def test_a_device_that_follows_the_form_is_found_again(tmp_path):
         }
         for plan in grid(CUDA) + trace_steps(CUDA, 60, 0)
     ]
-    facts = {key: {} for key in calibrating.MEASURED_FACTS} | {
+    facts = {key: {} for key in CONDITIONS} | {
         "device": {"name": "NVIDIA H200"},
         "refused": 0,
     }
@@ -122,7 +124,7 @@ def repeated_rows():
 )
 @settings(max_examples=5, deadline=None)
 def test_samples_are_brought_to_the_level_of_a_served_run(overhead, scale):
-    facts = {key: {} for key in calibrating.MEASURED_FACTS} | {
+    facts = {key: {} for key in CONDITIONS} | {
         "device": {"name": "NVIDIA H200"},
         "refused": 0,
     }
@@ -202,7 +204,7 @@ def test_what_is_missing_or_wrong_is_named(options, words):
 
 
 def calibrated_at(pace_s):
-    facts = {key: {} for key in calibrating.MEASURED_FACTS} | {
+    facts = {key: {} for key in CONDITIONS} | {
         "device": {"name": "this CPU"},
         "method": {"pace_s": pace_s},
         "refused": 0,

@@ -14,8 +14,10 @@ from kvsim.backend.measure.bench import Bench
 from kvsim.backend.measure.grid import CPU, CUDA, DESIGNS, StepPlan, grid
 from kvsim.backend.measure.host import Watch
 from kvsim.backend.measure.log import Log
-from kvsim.backend.measure.measure import Setup, impossible, measure
+from kvsim.backend.measure.measure import measure
 from kvsim.backend.measure.sentinel import judge
+from kvsim.backend.measure.setup import Setup
+from kvsim.backend.measure.summary import impossible, samples_of_log
 from kvsim.backend.measure.timing import CpuClock
 from kvsim.backend.shape import Shape
 from kvsim.plumbing.errors import InputError
@@ -162,6 +164,13 @@ def test_a_measurement_goes_on_where_it_was_stopped(tmp_path):
         measure(setup, PLANS, path, stop)
     kept = Log.open(path, setup.as_dict()).rows
     assert len(kept) == 4
+    # The log alone gives the finished round's samples, and their facts.
+    first = samples_of_log(path)
+    assert [row["repeats"] for row in first.rows] == [
+        sum(row.timing.n for row in kept if row.plan == plan and row.turn == 0) for plan in PLANS
+    ]
+    assert first.facts["method"]["rounds"] == 1
+    assert 0 < first.facts["device"]["core_share"] <= 1.01
     with path.open("a") as file:
         file.write('{"timing": {"sec')  # the machine stopped in the middle of a line
     calls = []
@@ -175,6 +184,22 @@ def test_a_measurement_goes_on_where_it_was_stopped(tmp_path):
     ]
     # Nothing is left to do: the same rows again, to the last bit.
     assert measure(setup, PLANS, path).rows == measured.rows
+
+
+def test_a_round_that_was_not_finished_says_so(tmp_path):
+    path = tmp_path / "log.jsonl"
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(Setup(SHAPE, rounds=2, block_size=4), PLANS, path, stop)
+    found = samples_of_log(path)
+    assert (len(found.rows), found.facts["method"]["rounds"]) == (1, 0)
+    assert "no round was finished: 1 of 3 steps were timed" in found.facts["method"]["warnings"]
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
+    with pytest.raises(InputError, match="nothing was timed yet"):
+        samples_of_log(path)
 
 
 def test_a_log_of_another_setup_or_of_something_else_is_refused(tmp_path):
@@ -232,7 +257,7 @@ def test_a_thread_that_had_to_share_its_core_is_told_of():
     time.sleep(0.2)
     facts = watch.facts()
     assert facts["core_share"] < 0.5
-    assert "had a core for" in watch.warnings(facts)[0]
+    assert "had a core for" in host.state_warnings("cpu", facts)[0]
 
 
 SMI = """#!{python}

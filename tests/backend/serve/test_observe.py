@@ -16,11 +16,12 @@ from evidence.prove.step import Step
 from kvsim.backend.serve import setup
 from kvsim.backend.serve.clock import CpuTimeClock, WallClock, run_clock
 from kvsim.backend.serve.run import observe
+from kvsim.backend.simulated.models import dtype_on, find_model
 from kvsim.backend.simulated.shape import llama_shape
 from kvsim.backend.simulated.stores import build_store
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.runner import DecoderRunner
-from kvsim.cli import app
+from kvsim.cli import COMMANDS, app
 from kvsim.observed.content import BlockIds
 from kvsim.observed.folder import ObservedRun
 from kvsim.observed.rows import ObservedRequest
@@ -347,6 +348,21 @@ def test_what_cannot_be_observed_is_one_line(path, tmp_path, options, words):
     assert "\n" not in str(done.exception)
     assert re.search(words, str(done.exception)), done.exception
     assert not (tmp_path / "x").exists()
+
+
+def test_the_example_of_its_help_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = COMMANDS["observe"].example.split()
+    assert arguments[:2] == ["kvsim", "observe"]
+    # By the thread's time alone: nobody waits for arrivals.
+    done = CliRunner().invoke(app, [*arguments[1:], "--clock", "cpu", "--json"])
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert summary["requests"] == 5
+    # The same dtype as `kvsim calibrate` measures in on a CPU.
+    assert summary["dtype"] == dtype_on("cpu", None) == "float32"
+    assert find_model("small-llama", dtype_on("cpu", None)).build().torch_dtype == "float32"
+    assert lock_step(ObservedRun.read(tmp_path / "out" / "observed")).difference is None
 
 
 def test_clocks():

@@ -1,19 +1,25 @@
 """A session with a GPU, on the CPU that stands in for one: the same stages, the same code."""
 
 import json
+import random
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from evidence.session import __main__ as command
-from evidence.session.plan import GPU, STAND_IN
+from evidence.session import home, wheels
+from evidence.session.archive import MOST_BYTES, pack, unpack
+from evidence.session.plan import GPU, SHORT, SHORT_STAND_IN, STAND_IN
 from evidence.session.stage import Journal
 from evidence.session.stages import LABELS, stages
 from kvsim.backend.measure.log import Log
 from kvsim.observed.folder import ObservedRun
+from kvsim.plumbing.errors import InputError
 from kvsim.step_time.calibrated.file import read_calibration
 from kvsim.validate.run.steps import lock_step
 
@@ -41,11 +47,13 @@ def test_a_session_runs_to_its_end_and_goes_on_where_it_ended(tmp_path, here, ca
     entries = Journal.open(out).entries
     assert {entry["status"] for entry in entries.values()} == {"skipped"}
     assert "0.0 minutes left, it takes about 2" in entries["prove"]["why"]
+    check_short_plan(tmp_path, capsys)
     assert run(out, "--minutes", "60") == 0
     said = capsys.readouterr().out
     names = [stage.name for stage in stages(STAND_IN)]
     assert f"{len(names)} done, 0 skipped, 0 failed" in said
     entries = Journal.open(out).entries
+    assert entries["measure tiny paged"]["rounds"] == SHORT_STAND_IN.rounds  # by the short plan
     for subject in STAND_IN.subjects:
         for store in subject.stores:
             file = read_calibration(out / f"{subject.name}-{store}.json")
@@ -64,6 +72,116 @@ def test_a_session_runs_to_its_end_and_goes_on_where_it_ended(tmp_path, here, ca
     assert json.loads((out / "prove.json").read_text())["ok"]
     assert run(out) == 0
     assert capsys.readouterr().out.count("done before") == len(names)
+
+
+def check_short_plan(tmp_path, capsys):
+    """All of it is in one archive, from which it goes on, and which is brought home."""
+    out, archive = tmp_path / "gpu", tmp_path / "gpu.tar.xz"
+    names = [stage.name for stage in stages(SHORT_STAND_IN)]
+    assert run(out, "--plan", "short", "--minutes", "60") == 0
+    said = capsys.readouterr().out
+    assert f"short plan: {len(names)} done, 0 skipped, 0 failed" in said
+    assert archive.stat().st_size < MOST_BYTES
+    shutil.rmtree(out)
+    assert run(out, "--plan", "short") == 0
+    assert capsys.readouterr().out.count("done before") == len(names)
+    root = tmp_path / "project"
+    (root / "calibration").mkdir(parents=True)
+    shutil.copy(ROOT / "calibration" / "README.md", root / "calibration")
+    assert home.main([str(archive), "--root", str(root)]) == 0
+    said = capsys.readouterr().out
+    (calibration,) = root.glob("calibration/*-tiny.json")
+    file = read_calibration(calibration)
+    assert (file.model.dtype, file.measured.method["rounds"]) == ("float32", 2)
+    assert f"| {calibration.stem} |" in (root / "calibration" / "README.md").read_text()
+    (report,) = root.glob("reports/*/README.md")
+    words = report.read_text()
+    for name in ("prove.json", "kernels.csv", "compare.json", "session.json"):
+        assert (report.parent / name).exists()
+    assert len((report.parent / "kernels.csv").read_text().splitlines()) == 1 + 6
+    for label in LABELS:
+        folder = root / "reports" / f"observed-{report.parent.name}" / label.replace(" ", "-")
+        again = json.loads((folder / "comparison.json").read_text())["lock_step"]
+        assert again["equal"] == again["steps"] > 20
+        assert f"| {folder.name} | {again['steps']} of {again['steps']} |" in words
+
+
+@pytest.mark.slow
+def test_a_stage_killed_in_mid_round_leaves_its_finished_rounds_usable(tmp_path, capsys):
+    out = tmp_path / "gpu"
+    command_line = [sys.executable, "-m", "evidence.session", "--plan", "short", "--device", "cpu"]
+    command_line += ["--out", str(out), "--stage", "measure tiny paged"]
+    stage = subprocess.Popen(command_line, cwd=ROOT)
+    samples, log = out / "tiny-paged.samples.jsonl", out / "tiny-paged.log.jsonl"
+    until(lambda: samples.exists(), stage)
+    timed = log.read_text().count('"timing"')
+    until(lambda: log.read_text().count('"timing"') >= timed + 2, stage)
+    stage.kill()
+    stage.wait()
+    plans = len(Log.read(log).plans)
+    assert plans < len(Log.read(log).rows) < 2 * plans
+    pack(out, tmp_path / "gpu.tar.xz")
+    root = tmp_path / "project"
+    assert home.main([str(tmp_path / "gpu.tar.xz"), "--root", str(root)]) == 0
+    (calibration,) = root.glob("calibration/*-tiny.json")
+    file = read_calibration(calibration)
+    assert (file.samples.rows, file.measured.method["rounds"]) == (plans, 1)
+    assert f"its row is: | {calibration.stem} |" in capsys.readouterr().out
+
+
+def until(condition, process):
+    end = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_an_archive_leaves_the_largest_out_where_it_would_be_too_large(tmp_path):
+    out = tmp_path / "gpu"
+    (out / "run").mkdir(parents=True)
+    (out / "site-packages").mkdir()
+    (out / "small.json").write_text("{}")
+    (out / "run" / "steps.csv").write_bytes(random.Random(0).randbytes(40_000))
+    (out / "site-packages" / "simpy.py").write_text("")
+    packed = pack(out, tmp_path / "gpu.tar.xz", most_bytes=20_000)
+    assert (packed.files, packed.left_out) == (1, ("run/steps.csv",))
+    assert pack(out, tmp_path / "gpu.tar.xz").left_out == ()
+    unpack(tmp_path / "gpu.tar.xz", tmp_path / "again")
+    found = {path.name for path in (tmp_path / "again").rglob("*") if path.is_file()}
+    assert found == {"small.json", "steps.csv"}
+    (tmp_path / "none.tar.xz").write_text("hello")
+    with pytest.raises(InputError, match="no archive"):
+        unpack(tmp_path / "none.tar.xz", tmp_path / "again")
+    assert home.main([str(tmp_path / "gpu.tar.xz"), "--root", str(tmp_path)]) == 2
+
+
+def test_wheels_are_listed_and_used_without_pip(tmp_path, monkeypatch):
+    names = [line.partition("==")[0] for line in wheels.wheels()]
+    assert {"simpy", "pydantic", "pydantic-core", "plotly", "mypy-extensions"} <= set(names)
+    assert not {"torch", "numpy", "pandas", "typer"} & set(names)
+    (tmp_path / "wheels").mkdir()
+    with pytest.raises(InputError, match="no wheels"):
+        wheels.use_wheels(tmp_path / "wheels", tmp_path / "gpu")
+    with ZipFile(tmp_path / "wheels" / "one-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("one_of_a_wheel.py", "")
+    plan = stages(SHORT_STAND_IN)[0]._replace(needs=("one_of_a_wheel",), run=lambda _: {})
+    monkeypatch.setattr(command, "stages", lambda _: [plan])
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    options = ["--plan", "short", "--stage", "plan", "--wheels", str(tmp_path / "wheels")]
+    assert plan.missing() == ["one_of_a_wheel"]
+    assert run(tmp_path / "gpu", *options) == 0
+    assert plan.missing() == []
+
+
+def test_the_short_plan_fits_its_quarter_of_an_hour():
+    found = stages(SHORT)
+    assert sum(stage.minutes for stage in found) <= 13
+    assert max(stage.most_minutes for stage in found) < SHORT.minutes < 10
+    assert [stage.name for stage in found[:5]] == [
+        "plan", "prove", "kernels", "observe paged", "measure llama-3.1-8b paged"
+    ]  # fmt: skip
 
 
 def test_a_measurement_that_runs_out_of_time_keeps_what_it_has(tmp_path, here):
