@@ -41,9 +41,8 @@ def wheels(have: tuple[str, ...] = HERE) -> list[str]:
                 continue
             raise InputError("not installed here", where="wheels", value=name) from None
         found[name] = package.version
-        for line in package.requires or ():
-            if "extra ==" not in line:
-                todo.append(re.split(r"[^\w.-]", line)[0])
+        needed = (line for line in package.requires or () if "extra ==" not in line)
+        todo += [re.split(r"[^\w.-]", line)[0] for line in needed]
     return [f"{name}=={version}" for name, version in sorted(found.items())]
 
 
