@@ -1,1 +1,1 @@
-"""Fleets: replicas on one clock behind a router."""
+"""Fleets: replicas on one clock, with a router."""

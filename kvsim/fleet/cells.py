@@ -23,8 +23,8 @@ def cells_of(
     """The cells of a fleet with their requests. shares: whether its replicas share a tier.
 
     Replicas and requests are dealt to the cells in turn; requests of one session, and those that
-    follow each other, go to one cell. Under round robin nobody looks at a replica, so that each is
-    served alone: a cell of its own with every N-th request, which gives the same bits.
+    follow each other, go to one cell. Under round robin no replica's state is read. So each is
+    served alone, with the same bits: a cell of its own with every N-th request.
     """
     if options.cells > 1 and stream.max_concurrency:
         raise InputError(

@@ -23,7 +23,7 @@ NOBODY = "no replica is left to serve it, and none will start"
 class FleetChanges:
     """Applies failures and an autoscaler to the members of a pool.
 
-    A replica that dies does so with the step under way; its requests start again elsewhere, in the
+    A replica that dies does so with the current step. Its requests start again elsewhere, in the
     order in which they came to it. One that is removed takes no more requests and ends with its
     last. like: the number of the part that new replicas are made of. num_lost: requests of each
     member that started again elsewhere. num_refused: requests that found no replica.
@@ -61,7 +61,7 @@ class FleetChanges:
 
     @property
     def lives(self) -> list[Lifetime]:
-        """Of all members by number, and of replicas whose start was given up."""
+        """Lifetimes of all members by number, and of replicas with a cancelled start."""
         return [*self._lives, *self._given_up]
 
     def took(self, request: Request) -> bool:
@@ -111,8 +111,8 @@ class FleetChanges:
         return fail
 
     def _died(self, number: int, _: object) -> None:
-        """Its last step is over: what it has not served goes elsewhere, once all steps have ended
-        that end now.
+        """The last step is over: send the unserved requests to other members, once all steps that
+        end now have ended.
         """
         self._lives[number] = self._lives[number]._replace(end_ps=int(self._env.now))
         call_at(self._env, int(self._env.now), ROUTED_ARRIVALS, lambda _: self._move(number))

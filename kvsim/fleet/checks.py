@@ -1,4 +1,4 @@
-"""What replicas of a fleet cannot have together."""
+"""Refusals of combinations in a fleet."""
 
 from kvsim.fleet.options import FleetOptions
 from kvsim.plumbing.errors import InputError

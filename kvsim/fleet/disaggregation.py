@@ -1,4 +1,6 @@
-"""The options of a deployment whose prompts are computed on other replicas than its outputs."""
+"""The options of a disaggregated deployment: prompts are computed on other replicas than
+outputs.
+"""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -17,9 +19,11 @@ GB = 10**9
 
 
 class SideOptions(Options):
-    """Replicas of one kind. model, device, memory, allocator, scheduler, step_time: what of the
-    scenario's tables is different for them. A table that names its kind or name, and memory always,
-    stands in place of the scenario's; others change single keys.
+    """Replicas of one kind.
+
+    model, device, memory, allocator, scheduler, step_time: keys of the scenario's tables that
+    differ for them. A table that gives its kind or name, and memory always, replaces the
+    scenario's; others change single keys.
     """
 
     replicas: int = Field(1, ge=1, le=10_000)
@@ -47,9 +51,9 @@ class DisaggregationOptions(Options):
         ready. notice_us, notify_us: SGLang: until the prefill replica knows that there is room, and
         until both see that a transfer has ended.
     kv_lease_duration: vLLM: seconds for which an unread prompt is kept.
-    failed_reads: share of the requests whose transfer fails. They end with an error;
+    failed_reads: share of the requests with a transfer that fails. They end with an error;
         kv_load_failure_policy: vLLM: "recompute" computes them on the decode replica.
-    abandoned: share of the requests whose client leaves when the prompt is computed. vLLM's
+    abandoned: share of the requests that the client cancels when the prompt is computed. vLLM's
         prefill replica keeps the prompt until the lease ends; SGLang frees it on both sides.
     bootstrap_timeout: SGLang: seconds after which a prefill replica ends a request for which no
         decode replica had room (SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT, 300). waiting_timeout:

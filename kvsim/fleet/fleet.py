@@ -25,7 +25,7 @@ from kvsim.results.routing import RoutedTo
 
 
 class Fleet:
-    """Members behind a router, with the requests of a stream on their way.
+    """Members with a router, and the requests of a stream.
 
     reports, regret, observer_of: see `RoutedPool`. refuse, report_interval_ps: see `MemberHooks`.
     failures, scaling, like: see `FleetChanges`. sync_steps: see `Waves`; None: each steps alone.
@@ -76,7 +76,7 @@ class Fleet:
 
     @property
     def routed(self) -> list[RoutedTo]:
-        """What the router did, request by request."""
+        """The router's decisions, request by request."""
         return self._pool.routed
 
     def run(self) -> None:
@@ -86,7 +86,7 @@ class Fleet:
         serve_all(self.env, self.arrivals, self._alive())
 
     def _alive(self) -> Iterator[RunningReplica]:
-        """Those that have not died when it is asked."""
+        """The replicas alive at the time of each step of the iteration."""
         for replica in self.replicas:
             if not replica.engine.stopped:
                 yield replica

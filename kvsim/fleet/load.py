@@ -1,11 +1,13 @@
-"""What a replica reports of itself."""
+"""Load reports of a replica."""
 
 from typing import NamedTuple
 
 
 class Load(NamedTuple):
-    """What a replica reports: requests waiting and running, the share of its pool in use, KV
-    tokens in use with those of waiting prompts, and when it was written (ps).
+    """A replica's report: requests waiting and running, the share of its pool in use, KV tokens in
+    use with those of waiting prompts.
+
+    Also the time it was written (ps).
     """
 
     waiting: int = 0

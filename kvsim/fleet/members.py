@@ -1,4 +1,6 @@
-"""What a router chooses among: a replica, or several replicas that serve a request together."""
+"""Members that a router chooses from: a replica, or several replicas that serve a request
+together.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class MemberHooks(NamedTuple):
-    """What whoever sends requests to a member asks of it.
+    """Callbacks that the sender of requests installs in a member.
 
     left: called with each request that has left. prefilled, heard: called with first tokens and
     with changed loads (see `ReplicaWatch`); None: not called. refuse, report_interval_ps: see
@@ -38,7 +40,7 @@ class MemberHooks(NamedTuple):
     shared: "Shared | None" = None
 
     def watch(self) -> Observer | None:
-        """Who watches a replica of the member; None: nobody needs to."""
+        """The observer of a replica of the member; None: none is needed."""
         if self.prefilled is None and self.heard is None:
             return self.observer
         from kvsim.fleet.watch import ReplicaWatch  # only replicas of a fleet are watched

@@ -37,9 +37,11 @@ class FleetGroup(Options):
 
 
 class FleetOptions(Options):
-    """replicas: behind one router, all as the scenario says; or, instead, groups of them. With
-    [disaggregation], each is a deployment of prefill and decode replicas. With an autoscaler that
-    is how many there are at the start. failure: replicas that die.
+    """replicas: number of replicas with one router, all as the scenario says; or, instead, groups
+    of them.
+
+    With [disaggregation], each is a deployment of prefill and decode replicas. With an autoscaler
+    that is how many there are at the start. failure: replicas that die.
 
     cells: independent parts, each with a router and every cells-th replica; requests come to them
     in turn, those of a session to one. `kvsim run --backend` runs them on several machines.
@@ -73,8 +75,8 @@ class FleetOptions(Options):
 
     @property
     def report_interval_ps(self) -> int | None:
-        """How far apart looks at the replicas' memory are, by the router or the autoscaler; 0: it
-        may be looked at after any step; None: nobody looks.
+        """Interval in ps at which the router or the autoscaler reads the replicas' memory; 0: after
+        any step; None: never.
         """
         scaling, looks = self.autoscaler, self.router.report_interval_ps
         if scaling is None or not scaling.needs_kv_usage:

@@ -18,7 +18,7 @@ BLOCK_SIZE = 16  # where an allocator has no blocks: vLLM's default
 
 
 def view_of(part: AnyPart, count: int, seed: int = 0, characters: float = 4.0) -> FleetView:
-    """What a router of `count` such parts is set up for."""
+    """The view of a router over `count` such parts."""
     spec = part.spec
     block_size = getattr(spec.allocator, "block_size", None) or BLOCK_SIZE
     block_bytes = block_size * spec.layout.bytes_per_token
@@ -27,11 +27,11 @@ def view_of(part: AnyPart, count: int, seed: int = 0, characters: float = 4.0) -
 
 
 class RoutedPool:
-    """Members behind a router. routed: what the router did, request by request.
+    """Members with a router. routed: the router's decisions, request by request.
 
     reports: what members report to it, and when that arrives. regret: ask every member what it has
-    cached of each prompt. hooks: of each member, whose first tokens and loads the router hears.
-    observer_of: who watches the member of a number.
+    cached of each prompt. hooks: of each member; the router receives their first tokens and loads.
+    observer_of: the observer of a member, by number.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RoutedPool:
     def _prefilled(
         self, also: Callable[[str, int], None] | None
     ) -> Callable[[str, int], None] | None:
-        """Who hears of first tokens: the router, whoever asked, both, or nobody."""
+        """The callback for first tokens: the router's, the given one, both, or None."""
         if not self.router.needs_first_tokens:
             return also
         if also is None:

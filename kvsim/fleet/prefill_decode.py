@@ -1,4 +1,4 @@
-"""Replicas for prompts and replicas for outputs, each kind behind a router of its own."""
+"""Prefill replicas and decode replicas, each kind with a router of its own."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -38,7 +38,7 @@ class PrefillDecodePart(NamedTuple):
 
     @property
     def spec(self) -> ReplicaSpec:
-        """Of the replicas whose prefix caches save computation."""
+        """The spec of the replicas with prefix caches that save computation."""
         return self.prefill.spec
 
     def build(self, env: EngineClock, hooks: MemberHooks) -> "PrefillDecode":
@@ -116,8 +116,8 @@ class PrefillDecode:
 
 
 class _Heard(NamedTuple):
-    """A replica of one kind whose load is heard beyond the router of its kind too, summed with
-    those of all others in `loads`.
+    """A replica of one kind, with loads that are also summed with those of all others in
+    `loads`.
     """
 
     part: FleetPart

@@ -22,7 +22,7 @@ class Reports(ABC):
 
     @abstractmethod
     def due(self, now_ps: int) -> Sequence[Load] | None:
-        """What a router learns now; None: nothing since it asked last."""
+        """Reports that a router receives now; None: nothing new."""
 
     @abstractmethod
     def joined(self) -> None:
@@ -30,7 +30,7 @@ class Reports(ABC):
 
 
 class Written(Reports):
-    """What replicas have written by now, for a router that looks at it when it likes."""
+    """Reports that replicas have written by now, for a router that reads them at any time."""
 
     needs_tokens = True
 
@@ -50,7 +50,7 @@ class Written(Reports):
 
 
 class Scraped(Written):
-    """What replicas held at the last look, every interval_ps; between two looks it stays."""
+    """State of replicas at the last scrape, every interval_ps; it is constant in between."""
 
     def __init__(self, num_replicas: int, interval_ps: int) -> None:
         super().__init__(num_replicas)
@@ -74,10 +74,10 @@ class Scraped(Written):
 
 
 class Published(Reports):
-    """What vLLM's coordinator has published by now. publications: all of them, for the record.
+    """Counts published by vLLM's coordinator by now. publications: all of them, for the record.
 
-    unread_lost: a publication that nobody asked for before the next report is lost, as it was where
-    whole fleets were recorded; a real front end finds it.
+    unread_lost: a publication that is not read before the next report is lost, as in the recordings
+    of whole fleets. A real front end finds it.
     """
 
     unread_lost = False

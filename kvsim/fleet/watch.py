@@ -1,4 +1,4 @@
-"""Who watches one replica for the router: first tokens, and what the replica reports."""
+"""Observer of one replica for the router: first tokens, and load reports."""
 
 from collections.abc import Callable
 
@@ -13,10 +13,11 @@ Heard = Callable[[Load, int], None]
 
 
 class ReplicaWatch(Observer):
-    """Tells of first tokens (prefilled) and of loads that changed (heard): what a step left behind,
-    and what has entered the queue before the next. What arrives while a step computes is not seen
-    before its end. needs_tokens: loads have KV tokens, and are told when these change. also:
-    another observer.
+    """Reports first tokens (prefilled) and changed loads (heard): the state after a step, and
+    arrivals in the queue before the next.
+
+    What arrives while a step computes is not seen before its end. needs_tokens: loads have KV
+    tokens, and are reported when these change. also: another observer.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class ReplicaWatch(Observer):
         return used + (self._waiting_tokens if len(scheduler.waiting) else 0)
 
     def _waits(self, id: str, tokens: int) -> None:
-        """A request has so many tokens in the queue from now on."""
+        """Count a queued request with `tokens` tokens from now on."""
         if self._needs_tokens:
             self._waiting_tokens += tokens - self._waiting.pop(id, 0)
             if tokens:

@@ -1,4 +1,4 @@
-"""What readers gave, as a scenario; and simulated runs as other tools record them.
+"""The readers' results as a scenario; and simulated runs in the formats of other tools.
 
 joining.py, merge.py   several descriptions (`kvsim.readers`) -> one, with what contradicts
 to_scenario/           one description -> a scenario, a stream, an observed run

@@ -1,4 +1,6 @@
-"""`kvsim import`: sources in, a scenario out, with its stream and its observed run beside it."""
+"""`kvsim import`: sources in, and a scenario out, with its stream and its observed run
+next to it.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -29,7 +31,7 @@ HERE = "given here"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What came of the sources, nothing written yet.
+    """The import of the sources, with nothing written yet.
 
     scenario: the tables, as a TOML file has them. stream: with the lines of its trace file.
     recording: the observed run, None where nothing was measured.
@@ -80,7 +82,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What the user says beside the sources.
+    """The user's settings in addition to the sources.
 
     named: settings, which count before all sources. seed: the scenario's. users: of a closed loop
     that sends the requests, 0 for their recorded times; None: as the sources say. prompts_repeat:
@@ -106,8 +108,10 @@ def import_sources(
     variables: Mapping[str, str] | None = None,
     fit: bool = True,
 ) -> Imported:
-    """Sources of one run read, merged and made into a scenario. out: its file, beside which the
-    requests will lie. variables: of scripts, by name. The rest is as in `ImportOptions`.
+    """Sources of one run read, merged and made into a scenario.
+
+    out: the scenario file; the requests are written next to it. variables: of scripts, by name. The
+    rest is as in `ImportOptions`.
 
     InputError for a source that cannot be used, for several results, and where the model or the
     device stays unknown.
@@ -131,8 +135,8 @@ def import_results(
     out: Path,
     variables: Mapping[str, str] | None = None,
 ) -> list[tuple[Path, Imported]]:
-    """The same of sources that may hold several results of a benchmark: a scenario each, in a
-    folder that is called as `out` without its ending.
+    """Import sources that may hold several results of a benchmark: a scenario each, in a folder
+    named as `out` without its ending.
     """
     notes: list[str] = []
     reads = of_one_server(read_sources(sources, notes, variables), notes)
@@ -181,9 +185,10 @@ _ABOVE = {"p90": 0.8, "p99": 0.98}
 
 
 def _spread_of(reads: Sequence[Read]) -> float | None:
-    """How far lengths lie from their mean, by the measured times of whole requests, which are
-    nearly proportional to the tokens of the answers: by the percentile that says less, for the
-    slowest requests have waited too.
+    """Spread of lengths around their mean, from the measured times of whole requests, which are
+    nearly proportional to the tokens of the answers.
+
+    The percentile with the smaller spread counts, since the slowest requests have waited too.
     """
     for read in reads:
         measured = read.description.measured

@@ -108,7 +108,7 @@ _OPTIONS = {"model": "--model", "tensor_parallel_size": "--tensor-parallel-size"
 
 
 def _check_known(reads: Sequence[Read], origins: Mapping[str, str]) -> None:
-    """InputError naming the settings whose values are variables that no source has."""
+    """InputError naming the settings with variables as values that no source has."""
     lost = {
         name: (variable, read.name)
         for read in reads
@@ -134,8 +134,10 @@ def _check_known(reads: Sequence[Read], origins: Mapping[str, str]) -> None:
 
 
 def servers_among(reads: Sequence[Read]) -> list[Read]:
-    """The sources that are logs, or scrapes, of several servers: of one format, each with a pool
-    of its own; none where there is one server.
+    """The sources that are logs, or scrapes, of several servers: of one format, each with a pool of
+    its own.
+
+    None if there is one server.
     """
     for form in _OF_A_SERVER:
         own = [each for each in reads if each.format == form]
@@ -192,7 +194,7 @@ def _same(name: str, one: Any, other: Any) -> bool:
 
 
 def short_model(name: str) -> str:
-    """What names of one model have in common: `org/name`, a path to it, a cache folder of it."""
+    """The common part of the names of one model: `org/name`, a path to it, a cache folder of it."""
     parts = name.rstrip("/").split("/")
     cached = next((part for part in parts if part.startswith("models--")), None)
     last = cached or parts[-1]

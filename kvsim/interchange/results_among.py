@@ -13,8 +13,9 @@ _PLAIN = re.compile(r"[^\w.+-]+")
 
 
 def results_among(reads: Sequence[Read]) -> list[Read]:
-    """The sources that are each a client's whole result, of one format; none where there is one
-    result, or where all of them are of different formats and so may be of one run.
+    """The sources that are each a client's whole result, of one format.
+
+    None if there is one result, or if all are of different formats and so may be of one run.
     """
     own = [each for each in reads if each.rank == CLIENT and each.description.load is not None]
     forms = Counter(each.format for each in own)

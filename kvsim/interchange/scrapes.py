@@ -1,5 +1,6 @@
-"""Several scrapes of one server: the same start time, and counters that only grow. What lies
-between the first and the last of them is their difference.
+"""Several scrapes of one server: the same start time, and counters that only grow.
+
+The difference between the first and the last of them is used.
 """
 
 from collections import defaultdict
@@ -22,8 +23,10 @@ _GROWS = ("_total", "_sum", "_count", "_bucket", "_hit_tokens")
 
 
 def of_one_server(reads: Sequence[Read], notes: list[str]) -> list[Read]:
-    """The reads, with the scrapes of one server as one: its settings are those of the last, its
-    figures those between the first and the last. A note names each.
+    """The reads, with the scrapes of one server as one.
+
+    Its settings are those of the last, its figures the differences between the first and the last.
+    A note names each.
     """
     groups: dict[tuple[str, int], list[Read]] = defaultdict(list)
     for read in reads:
@@ -46,8 +49,8 @@ def of_one_server(reads: Sequence[Read], notes: list[str]) -> list[Read]:
 
 
 def with_acceptance(settings: ServerSettings, reads: Sequence[Read]) -> ServerSettings:
-    """The settings, with the share of drafts that a scrape counts as accepted, where speculative
-    decoding is asked for and no source says how many are.
+    """The settings, with the acceptance rate of drafts in a scrape, if speculative decoding is
+    asked for and no source has one.
     """
     config = settings.speculative_config
     measured = (read.description.measured for read in reads)

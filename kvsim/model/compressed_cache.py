@@ -1,8 +1,8 @@
 """The KV caches of DeepSeek-V4's attention: blocks of its own sizes, at any block_size.
 
 By vLLM 0.33.0 (models/deepseek_v4/attention.py and compressor.py,
-v1/attention/backends/mla/sparse_swa.py), in fp8 rows of 584 bytes (448 unrotated elements, 64
-rotated ones in 16 bits, 8 of scales) on pages of whole 576 bytes, or in 16 bits on pages of whole
+v1/attention/backends/mla/sparse_swa.py). In fp8 a row has 584 bytes (448 unrotated elements, 64
+rotated ones in 16 bits, 8 of scales) on pages of whole 576 bytes. In 16 bits pages are of whole
 512. The compressor's unfinished groups of tokens are kept in float32, keys and scores.
 """
 

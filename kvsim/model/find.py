@@ -26,10 +26,12 @@ _MIXED = r"(^|/)qwen3\.[68]-"
 
 
 def find_model(name: str, where: str = "model.name", *, offline: bool = False) -> Model:
-    """The model of this name, in this order: a built-in name or id; the repository's own
-    config.json, from the cache or fetched (`offline`: from the cache alone); the built-in model
-    that the name says it is a copy of, with the quantisation it names. The model's source says
-    which. Raises InputError if none leads anywhere.
+    """The model of this name.
+
+    A built-in name or id counts first, then the repository's own config.json, from the cache or
+    fetched (`offline`: from the cache alone). Last is the built-in model that the name says it is a
+    copy of, with the quantisation it names. The model's source says which. Raises InputError if
+    none leads anywhere.
     """
     if is_built_in(name):
         return named_model(name, where)

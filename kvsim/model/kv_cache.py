@@ -1,10 +1,10 @@
-"""The KV cache of a model, in bytes: what each layer keeps, and the layers by groups.
+"""The KV cache of a model, in bytes: the state of each layer, and the layers by groups.
 
-A token costs 2 * H_kv * D elements in an attention layer and one latent plus one rotated key in an
-MLA layer, where the latent is replicated on every GPU. The indexer of DeepSeek-V3.2 keeps a key of
-its own in 8 bits with a float32 scale per 128 elements, whatever the cache's dtype; beside it, vLLM
-serves fp8 as fp8_ds_mla (model_executor/layers/attention/mla_attention.py, FlashMLA's kernels).
-DeepSeek-V4 keeps several caches a layer, in blocks of their own (`compressed_cache`).
+A token costs 2 * H_kv * D elements in an attention layer. In an MLA layer it costs one latent plus
+one rotated key, and the latent is replicated on every GPU. The indexer of DeepSeek-V3.2 has a key
+of its own in 8 bits with a float32 scale per 128 elements, whatever the cache's dtype. With it,
+vLLM serves fp8 as fp8_ds_mla (model_executor/layers/attention/mla_attention.py, FlashMLA's
+kernels). DeepSeek-V4 keeps several caches a layer, in blocks of their own (`compressed_cache`).
 """
 
 from collections import Counter
@@ -40,13 +40,13 @@ SCALED_ELEMENTS = 128
 
 
 class LayerCache(NamedTuple):
-    """A cache of one layer on one GPU; most layers keep one.
+    """A cache of one layer on one GPU; most layers have one.
 
-    bytes_per_token: of one token; 0 for a recurrent state, whose constant bytes are state_bytes.
+    bytes_per_token: of one token; 0 for a recurrent state, with constant bytes in state_bytes.
     window_tokens: of a sliding window. index_bytes: of bytes_per_token, those of an indexer's key.
     drafted_bytes: what a state grows by for each token drafted ahead. own_block: where the engine's
     block size does not count; bytes_per_token is then its share, rounded up. chunk_tokens: of local
-    attention, where blocks before the current chunk may be given back. kv_heads: that share
+    attention, where blocks before the current chunk may be freed. kv_heads: that share
     bytes_per_token; layers with others are not grouped with these. reading: of own blocks.
     """
 
@@ -70,7 +70,7 @@ def layer_caches(
     scale_group_size: int | None = None,
     scale_bytes: int | None = None,
 ) -> tuple[LayerCache, ...]:
-    """The caches of every layer, on one of so many GPUs, in order.
+    """The caches of every layer, on one of tensor_parallel_size GPUs, in order.
 
     torch_dtype: of the model. scale_group_size and scale_bytes replace the format's own. Raises
     InputError on an unknown dtype or one that does not suit the model.
@@ -102,9 +102,9 @@ def grouped(
 ) -> KVLayout:
     """Layers that keep the same kind of state as one group, in the order of their first layer.
 
-    Where there are several kinds, or by_page, the layers of a group have the same bytes and heads;
-    by_page or by_chunk, their chunks of local attention are the same too. drafter: the layers of a
-    drafter, which follow the others.
+    If there are several kinds, or by_page, the layers of a group have the same bytes and heads.
+    With by_page or by_chunk, their chunks of local attention are the same too. drafter: the layers
+    of a drafter, which follow the others.
     """
     every = (*caches, *drafter)
     groups: dict[int, KVGroup] = {}
@@ -163,7 +163,7 @@ def buckets(
 
 
 def widened(caches: Sequence[LayerCache], drafted_tokens: int) -> list[LayerCache]:
-    """The caches, with states as large as so many tokens drafted ahead make them."""
+    """The caches, with states enlarged for `drafted_tokens` draft tokens."""
     return [
         cache._replace(state_bytes=cache.state_bytes + drafted_tokens * cache.drafted_bytes)
         for cache in caches
@@ -171,7 +171,7 @@ def widened(caches: Sequence[LayerCache], drafted_tokens: int) -> list[LayerCach
 
 
 def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | str, tp: int) -> LayerCache | None:
-    """The cache behind one mixer; storage: the name of a format that is MLA's own, or a format."""
+    """The cache of one mixer; storage: the name of a format that is MLA's own, or a format."""
     if isinstance(mixer, Absent):
         return None
     if isinstance(mixer, Recurrence):

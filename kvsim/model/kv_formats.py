@@ -7,8 +7,10 @@ from kvsim.plumbing.units import ceil_div
 
 
 class KVFormat(NamedTuple):
-    """A storage format: bits per element, and scale_bytes for every group of group_size elements
-    of a head (0: the whole head; scale_bytes 0: one scale per tensor, which costs nothing).
+    """A storage format: bits per element, and scale_bytes for every group of group_size elements of
+    a head.
+
+    group_size 0: the whole head; scale_bytes 0: one scale per tensor, which costs nothing.
     """
 
     bits: int

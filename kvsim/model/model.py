@@ -69,8 +69,9 @@ class Model:
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any] | Path, name: str | None = None) -> Self:
-        """A model from a Hugging Face config.json (its path, or its content as a mapping). A
-        checkpoint beside the file says what its weights take.
+        """A model from a Hugging Face config.json (its path, or its content as a mapping).
+
+        A checkpoint in the file's folder gives the size of its weights.
 
         name: what to call it (default: its `_name_or_path`, or the folder of the file).
         Raises InputError on a file that cannot be read, a missing key or an unknown architecture.
@@ -149,8 +150,9 @@ class Model:
 
     def check_decode_context(self, tp: int, shared: int) -> None:
         """Raise InputError unless `shared` of the `tp` GPUs can share the tokens of a sequence
-        (vLLM 0.33, config/model.py `verify_with_parallel_config`): those that would hold the same
-        KV heads do, and latents (MLA) are the same on all.
+        (vLLM 0.33, config/model.py `verify_with_parallel_config`).
+
+        GPUs that would hold the same KV heads can, and latents (MLA) are the same on all.
         """
         mixers = {layer.mixer for layer in self.layers}
         heads = {(mixer.heads, mixer.kv_heads) for mixer in mixers if isinstance(mixer, Attention)}
@@ -196,8 +198,9 @@ class Model:
         return linear + mixers + all_of_them.other
 
     def weight_bytes(self, tensor_parallel_size: int = 1, data_parallel_size: int = 1) -> int:
-        """Bytes of the weights on one GPU. data_parallel_size: copies of the attention, whose GPUs
-        share the experts.
+        """Bytes of the weights on one GPU.
+
+        data_parallel_size: copies of the attention; all their GPUs share the experts.
         """
         tp, shards = tensor_parallel_size, tensor_parallel_size * data_parallel_size
         held = self.weights(tp)
@@ -221,7 +224,7 @@ class Model:
         return 2 * self.hidden_size * self.vocab_size
 
     def attention_flops(self, contexts: Iterable[int]) -> int:
-        """FLOPs of attention for queries that see so many tokens each (themselves included).
+        """FLOPs of attention for queries that see contexts[i] tokens each (themselves included).
 
         4 * c * H * D per layer; a sliding window caps c. The keys and values are taken as
         expanded for MLA.

@@ -36,7 +36,7 @@ class Named(NamedTuple):
 
 
 def read_name(name: str, known: Container[str]) -> Named | None:
-    """The known model behind a repository's name; None if the name leads to none.
+    """The known model of a repository's name; None if the name leads to none.
 
     known: lower-case names without an organisation.
     """

@@ -39,7 +39,7 @@ class ModelOptions(Options):
     tensor_parallel_size: GPUs each layer is split over. pipeline_parallel_size: stages the layers
     are dealt out to. pp_layer_partition: layers of each stage, such as "16,32"
     (VLLM_PP_LAYER_PARTITION); not given: as even as vLLM makes them. data_parallel_size: copies of
-    the attention layers, over whose GPUs the routed experts are split too; enable_expert_parallel:
+    the attention layers; the routed experts are split over all their GPUs. enable_expert_parallel:
     by whole experts. decode_context_parallel_size: of the tensor parallel GPUs, how many share the
     tokens of a sequence. A simulation runs all stages of a pipeline, in the pool of the stage with
     the fewest blocks. Of the data-parallel copies it runs one, with the requests of the scenario

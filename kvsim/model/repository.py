@@ -22,8 +22,8 @@ def is_repository(name: str) -> bool:
 def fetch_config(repository: str, *, offline: bool = False) -> Path:
     """The path of the cached config.json; offline: only if it is there already.
 
-    Raises InputError, whose words say why there is none: no huggingface_hub, no network, not
-    cached, no such repository, no access, no config.json.
+    Raises InputError with the reason if there is none: no huggingface_hub, no network, not cached,
+    no such repository, no access, no config.json.
     """
     try:
         from huggingface_hub import constants, hf_hub_download

@@ -28,7 +28,7 @@ class TargetReader(NamedTuple):
     head_vocab: int | None
 
     def weights(self, layers: Sequence[Layer], hidden_size: int, tp: int) -> Weights:
-        """Parameters on one of `tp` GPUs, beside those of the layers."""
+        """Parameters on one of `tp` GPUs, in addition to those of the layers."""
         linear = self.joined_elements * hidden_size
         other = hidden_size + (self.head_vocab or 0) * hidden_size // tp
         mixers = [layer.mixer for layer in layers if isinstance(layer.mixer, Attention)]

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 
 class Vision(NamedTuple):
-    """A tower as SGLang's default share looks at it: num_hidden_layers and hidden_size of its
-    config, or the usual ones where it has none of these names.
+    """A tower with the sizes that SGLang's default share reads: num_hidden_layers and hidden_size
+    of its config, or the usual ones if these names are missing.
     """
 
     layers: int
@@ -19,9 +19,9 @@ class Tower:
     qwen3_vl.py).
 
     patch_elements: values of a patch's pixels. width, inner: elements of a patch between layers,
-    and within a feed-forward part; gated: that has two matrices of this width.
-    learned_positions: a table of positions is added to the patches. merged_patches: that become
-    one token. midway_layers: whose states are handed to the decoder too. largest_tokens: of the
+    and within a feed-forward part; gated: that has two matrices of this width. learned_positions: a
+    table of positions is added to the patches. merged_patches: that become one token.
+    midway_layers: layers with states that are handed to the decoder too. largest_tokens: of the
     largest image that its processor makes.
     """
 

@@ -11,10 +11,10 @@ DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "f
 class Weights:
     """Counts of parameters.
 
-    linear: matrices every token is multiplied with; expert: the matrices of routed experts;
-    other: embeddings, output head, norms, biases (left in the model's own dtype by quantisers).
-    mixer: of `linear`, those of attention and recurrence, which some quantisers leave alone.
-    head: of `other`, those of an output head of its own, which some quantisers convert.
+    linear: matrices every token is multiplied with. expert: the matrices of routed experts. other:
+    embeddings, output head, norms, biases (left in the model's own dtype by quantisers). mixer: of
+    `linear`, those of attention and recurrence, which some quantisers leave alone. head: of
+    `other`, those of an output head of its own, which some quantisers convert.
     """
 
     linear: int = 0
@@ -33,7 +33,7 @@ class Weights:
         )
 
     def times(self, count: int) -> "Weights":
-        """The parameters of so many."""
+        """The parameters multiplied by `count`."""
         return Weights(
             self.linear * count,
             self.expert * count,

@@ -1,7 +1,7 @@
 """Readers of other tools' files: one file each, and its line here.
 
-A reader says how it recognises its file and what the file gives: the server (configuration, pool,
-flags), the stream of requests, what was measured (latencies, metrics). A `Source` describes one
+A reader says how it recognises its file and what the file gives. That is the server (configuration,
+pool, flags), the stream of requests, or measurements (latencies, metrics). A `Source` describes one
 server as far as the file goes (`kvsim import` merges several); `RecordedRuns` are whole runs
 (`kvsim validate runs`, `kvsim doctor`). They are tried in this order; a name can also be given.
 

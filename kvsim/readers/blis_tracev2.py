@@ -1,7 +1,7 @@
 """BLIS's TraceV2: a header (YAML), a table of requests (CSV), perhaps one of chunks (itl.csv).
 
-Give the table, the header, or the folder: the files stand beside each other under one name. The
-header is read line by line, for the few plain keys that matter.
+Give the table, the header, or the folder: the files are in one folder, with one name. The header is
+read line by line, for the few plain keys that matter.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Descriptions of a server and its traffic, each as partial as its source.
 
 Settings go by vLLM's names, whatever engine they are of. Times are whole nanoseconds on a clock of
-the source's own; who reads it says which clock.
+the source's own; the caller says which clock.
 """
 
 from collections.abc import Iterable, Mapping
@@ -188,10 +188,10 @@ class GaugeSeries:
 
 
 class ClientLoad(Options):
-    """What a client did, where it kept no request by itself.
+    """Load of a client that recorded no single requests.
 
     num_requests: that were answered. prompt_tokens, output_tokens: means. rate_per_s: None for all
-    at once. max_concurrency: at most so many in flight. duration_s: from its first request to its
+    at once. max_concurrency: most requests in flight. duration_s: from its first request to its
     last answer. ended_local_ns: its end by a wall clock, as if that were UTC.
     """
 
@@ -206,8 +206,10 @@ class ClientLoad(Options):
 
 
 class Scrape(NamedTuple):
-    """What a scrape of /metrics counts. started_s: when its server started, since 1970; None: not
-    in it. sums: of each metric over its labels, by the name without the engine's prefix.
+    """Counters of one scrape of /metrics.
+
+    started_s: when its server started, since 1970; None: not in it. sums: of each metric over its
+    labels, by the name without the engine's prefix.
     """
 
     started_s: float | None
@@ -216,12 +218,13 @@ class Scrape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What one source gave. by_file: settings of several runs, by the names of the files with their
-    requests: those of a file that is imported too count. measured: figures of the run, by name and
-    unit (`ttft_mean_s`), for whoever compares. steps: what the server's own log says of its steps,
-    in its order. missing: variables whose values are not in the file, by the setting each is; of
-    words that may be flags, by "". scrape: of a scrape of /metrics.
-    notes: what was left out, and why.
+    """The content of one source.
+
+    by_file: settings of several runs, by the names of the files with their requests: those of a
+    file that is imported too count. measured: figures of the run, by name and unit (`ttft_mean_s`),
+    for whoever compares. steps: what the server's own log says of its steps, in its order. missing:
+    variables without a value in the file, by the setting each is; of words that may be flags, by
+    "". scrape: of a scrape of /metrics. notes: what was left out, and why.
     """
 
     settings: ServerSettings = field(default_factory=ServerSettings)
@@ -237,7 +240,7 @@ class Description:
 
 
 def transfer_notes(measured: Mapping[str, float]) -> tuple[str, ...]:
-    """What a deployment of prefill and decode replicas takes over from measured transfers."""
+    """Sentences on the measured transfers that a deployment of prefill and decode replicas uses."""
     speed = measured.get("kv_transfer_gb_per_s")
     if speed is None:
         return ()

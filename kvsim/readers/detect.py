@@ -93,7 +93,7 @@ def _reads_of(source: Sniffed, form: str | None, notes: list[str]) -> Iterator[R
 
 
 def _with_command(source: Sniffed, form: str) -> Iterator[Read]:
-    """A source, and the command that stands in it where it is a log."""
+    """A source, followed by the command in it if it is a log."""
     command = None
     if form in pastes.LOGS:
         source, command = pastes.with_its_command(source)

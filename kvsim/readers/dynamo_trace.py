@@ -92,7 +92,7 @@ def _record(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fields(line: Fields, ledger: SourceLedger | None) -> Fields:
-    """The record of a line, whose keys stand at the top of the ledger wherever it is."""
+    """The record of a line; its keys are at the top of the ledger wherever it is."""
     record = _record(line.items)
     if record is line.items:
         return Fields(record, line.where, ledger)

@@ -52,7 +52,7 @@ class GuideLLM(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """Its only benchmark, or of several the last, and says so."""
+        """Read the only benchmark, or of several the last, with a note."""
         report, where = source.fields(), source.name
         benchmarks = report.tables("benchmarks")
         notes: list[str] = []

@@ -1,6 +1,6 @@
 """inference-perf's reports: requests (per_request_lifecycle_metrics.json), or a stage's summary.
 
-The requests' file holds prompts and answers beside the times; they are not looked at.
+The requests' file holds prompts and answers as well as the times; these are not read.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """LMCache's lookup hashes: JSON lines, one hash for each full chunk of a prompt.
 
-They tell what prompts share and when they came, and nothing of the answers: output lengths have to
-come from another source, which names the same requests or lists them in the same order.
+They show shared prefixes and arrival times of prompts, and nothing of the answers. Output lengths
+have to come from another source, which names the same requests or lists them in the same order.
 """
 
 from kvsim.plumbing.errors import InputError

@@ -1,4 +1,4 @@
-"""What a file that no reader knows is nearest to, and what was missing in it."""
+"""The format nearest to a file that no reader knows, and what the file lacks for it."""
 
 import re
 from functools import partial

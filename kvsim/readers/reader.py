@@ -43,7 +43,7 @@ class Sniffed(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name, for messages."""
+        """The file's name, for messages."""
         return self.path.name
 
     @property
@@ -62,11 +62,11 @@ class Sniffed(NamedTuple):
         return self.document
 
     def fields(self) -> Fields:
-        """The JSON object it is, whose keys its ledger learns."""
+        """The file's JSON object; its keys are recorded in the ledger."""
         return Fields(self.object(), self.name, self.ledger)
 
     def holds(self, *signs: str) -> bool:
-        """Whether any of these stands anywhere in it."""
+        """Whether any of these signs is anywhere in the file."""
         return any(sign.encode() in self.data for sign in signs)
 
     def has_keys(self, *keys: str) -> bool:

@@ -1,9 +1,9 @@
 """A table of measured requests (CSV, gzip or not), a row a request, seconds on one clock.
 
-Columns by name, further ones allowed: when the request was sent (send_s, arrival_s or start_s), its
-lengths (prompt_tokens and output_tokens, or input_tokens), and its times, either after it was sent
-(ttft_s, e2e_s) or on the same clock (first_token_s, last_token_s). id, failed and session may be
-there.
+Columns go by name, and further ones are allowed. There is a time of sending (send_s, arrival_s or
+start_s), and lengths (prompt_tokens and output_tokens, or input_tokens). Further times are either
+after it was sent (ttft_s, e2e_s) or on the same clock (first_token_s, last_token_s). id, failed and
+session may be there.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _AFTER, _CLOCK = ("ttft_s", "e2e_s"), ("first_token_s", "last_token_s")
 
 
 class RequestsTable(Source):
-    """What a client of one's own wrote down; requests.csv of an observed run is one."""
+    """A table written by a user's own client; requests.csv of an observed run is one."""
 
     rank = CLIENT
     what = "a table of measured requests"

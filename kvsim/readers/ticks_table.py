@@ -9,7 +9,7 @@ from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, Sniffed, Source
 
 
 class TicksTable(Source):
-    """Its clock is that of requests.csv beside it."""
+    """The clock is that of the requests.csv in the same folder."""
 
     rank = ENGINE_ITSELF
     what = "gauges of an observed run"

@@ -25,7 +25,9 @@ USUAL_SIZES = (16, 32, 64, 128, 256, 512, 1024)
 
 
 class RecordedTrace(Source):
-    """What arrived. Where ids do not fit the format's usual block size, the usual sizes are tried.
+    """Arrivals of a recorded trace.
+
+    Where ids do not fit the format's usual block size, the usual sizes are tried.
 
     Followers (a delay after an answer) have no time of their own and lose their delay here.
     """
@@ -42,7 +44,7 @@ class RecordedTrace(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """Its rows."""
+        """Read the rows of the trace."""
         size, note = _block_size(source)
         trace = read_trace(source.path, hash_block_tokens=size, drop_failed=True, sort=True)
         followers = sum(row.follows is not None for row in trace.rows)

@@ -1,5 +1,6 @@
-"""The address map for the page: every stay in the pool, or where they are too many a picture of all
-of them and every stay around the fullest moment.
+"""The address map for the page: every stay in the pool.
+
+If they are too many, a picture of all of them and every stay around the fullest moment.
 """
 
 from collections.abc import Iterable
@@ -39,8 +40,9 @@ class Columns(NamedTuple):
 
 
 def address_maps(result: Result, places: tuple[dict[str, int], ...]) -> list[dict[str, Any] | None]:
-    """The data that the scripts draw, one each run; None for runs not traced, without stays, or
-    whose tokens take no memory.
+    """The data that the scripts draw, one each run.
+
+    None for runs that are not traced, have no stays, or have tokens that take no memory.
 
     places: of each request in the page's list of that run.
     """

@@ -1,4 +1,4 @@
-"""The figure of predicted against measured times: what lies on the line is equal."""
+"""The figure of predicted against measured times; points on the line are equal."""
 
 import math
 from collections.abc import Sequence
@@ -31,8 +31,9 @@ class AgainstPanel(NamedTuple):
 
 
 def against(panels: Sequence[AgainstPanel]) -> go.Figure | None:
-    """A panel each below the other, both axes logarithmic. Of more than MOST_POINTS points of a
-    name every so many are drawn. None without a point.
+    """A panel each below the other, both axes logarithmic.
+
+    Of more than MOST_POINTS points of a name, every n-th is drawn. None without a point.
     """
     panels = [each for each in panels if any(_drawable(pairs) for pairs in each.groups)]
     if not panels:
@@ -90,14 +91,14 @@ def _drawable(pairs: MeasuredPairs) -> list[tuple[float, float]]:
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
-    """Ends of an axis with all the values inside, a factor of ten apart at least."""
+    """Ends of an axis that contains all the values, a factor of ten wide at least."""
     low, high = 0.9 * min(values), 1.1 * max(values)
     more = max(1.0, math.sqrt(10 * low / high))
     return low / more, high * more
 
 
 def _axis(low: float, high: float) -> dict[str, Any]:
-    """A logarithmic axis whose ticks stand on 1, 2, 5, 10, ...; on powers of ten where those are
+    """A logarithmic axis with ticks at 1, 2, 5, 10, ..., or at powers of ten if those are
     too many.
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))

@@ -20,8 +20,9 @@ _LATENCY_WORDS = {
 
 
 def answer(result: Result) -> str | None:
-    """The question and its answer, one run after the other; None where the scenario asks nothing,
-    or a fleet answers, whose requests are in several runs.
+    """The question and its answer, one run after the other.
+
+    None if the scenario asks nothing, or for a fleet, which has its requests in several runs.
     """
     table = result.scenario.get("question")
     if table is None or result.fleets:
@@ -43,7 +44,7 @@ def _shares(question: QuestionOptions, runs: list[Run]) -> Iterator[str]:
 
 
 def _share(run: Run, measure: str, limit_s: float) -> float | None:
-    """The share of all submitted requests; who was refused is not within any limit."""
+    """The share of all submitted requests within the limit; refused requests are not."""
     rows = run.requests[run.requests.status == "finished"]
     done = Departures(*(rows[name].to_numpy() for name in Departures._fields))
     everyone = len(run.requests)

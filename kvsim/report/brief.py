@@ -1,4 +1,4 @@
-"""What `kvsim run` prints: the answer, one table, the pool, what limits, and what to ask next.
+"""Output of `kvsim run`: the answer, one table, the pool, the bottleneck, and the next commands.
 
 It fits a terminal of 24 lines and 80 columns; `kvsim.report.terminal` prints everything.
 """
@@ -68,7 +68,7 @@ def print_brief(result: Result, console: "Console", scenario: str) -> None:
 
 
 def _tables(result: Result, runs: Sequence[RunSummary], width: int, most: int) -> "Iterator[Table]":
-    """One table of at most so many rows; several where its columns are too wide for one."""
+    """One table of at most `most` rows; several if its columns are too wide for one."""
     beside = measured_table(result)
     if beside is not None and len(runs) == 1:
         rows = [
@@ -151,7 +151,7 @@ def _pool(runs: Sequence[RunSummary]) -> Iterator[str]:
 
 
 def _limits(runs: Sequence[RunSummary]) -> Iterator[str]:
-    """What holds back each run, one line for those that share it."""
+    """The bottleneck of each run, one line for those that share it."""
     found: dict[str, list[RunSummary]] = {}
     for run in runs:
         found.setdefault(_limit(run), []).append(run)
@@ -185,7 +185,7 @@ def _next(result: Result, scenario: str) -> Iterator[str]:
 
 
 def _remarks(result: Result, room: int, console: "Console") -> Iterator[str]:
-    """The remarks that fit so many lines, and how many are left."""
+    """The remarks that fit into `room` lines, and the number of those left."""
     beside = measured_table(result)
     notes = [f"note: {each}" for each in ([beside.note] if beside else []) + remarks(result)]
     fitting = 0

@@ -66,7 +66,7 @@ def find_browser() -> Path:
 
 
 def _run(page: str, flags: Sequence[str], out_name: str | None = None) -> bytes:
-    """What the browser printed, or the file it wrote."""
+    """The browser's output, or the file it wrote."""
     browser = find_browser()
     root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory() as folder:

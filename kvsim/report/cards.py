@@ -67,7 +67,7 @@ def cards(result: Result) -> list[Card]:
 
 
 def how_to_read(found: list[Card]) -> str:
-    """What a longer bar means, by card; empty where there is one run."""
+    """The meaning of a longer bar, by card; empty if there is one run."""
     if not found or len(found[0].lines) < 2:
         return ""
     titles = [card.title.partition(",")[0].lower() for card in found if card.has_better]

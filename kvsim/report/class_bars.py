@@ -1,4 +1,4 @@
-"""One stacked bar a run, a stretch of it a class of the ledger; the first run on top."""
+"""One stacked bar a run, a segment of it a class of the ledger; the first run on top."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Stretches(NamedTuple):
-    """The stretches of one class in all bars.
+    """The segments of one class in all bars.
 
     values, texts: one each run. hover: the text that appears under the pointer, as a template of
     plotly (`%{customdata[0]}` is the run, the following are its `details`).

@@ -1,8 +1,8 @@
-"""The ten classes of the ledger as a reader meets them: a colour, a texture and a plain sentence.
+"""The ten classes of the ledger on pages: a colour, a texture and a plain sentence.
 
-The hues are Okabe and Ito's, which people with any colour vision can tell apart (Okabe and Ito,
-"Color Universal Design", 2008): blue works, warm hues are held and wasted, greys are free. External
-fragmentation is free and lost at once, so it is grey with a hatch.
+The hues are distinguishable with any colour vision (Okabe and Ito, "Color Universal Design", 2008).
+Blue works, warm hues are held and wasted, greys are free. External fragmentation is free and lost
+at once, so it is grey with a hatch.
 """
 
 from typing import Any, Literal, NamedTuple

@@ -17,10 +17,10 @@ UNSEEN = 0.0005  # a change by less reads as 0.0 %, and is called neither better
 class MeasureLine(NamedTuple):
     """One measure of the runs of one label.
 
-    values: one each result, None where the result has no such run. better, worse: places of the
-    results that changed for the better or the worse against the first; empty where neither way is
-    good or the runs did other work (`Side.unlike`). over_seeds: the mean over the results and its
-    interval, where they differ in their seed alone.
+    values: one each result, None where the result has no such run. better, worse: indices of the
+    results that changed for the better or the worse against the first. They are empty if neither
+    direction is good or the runs did other work (`Side.unlike`). over_seeds: the mean over the
+    results and its interval, where they differ in their seed alone.
     """
 
     measure: Measure
@@ -77,7 +77,7 @@ def compare_results(results: Sequence[ResultSummary]) -> Comparison:
 
 
 def _by_label(result: ResultSummary) -> dict[str, RunSummary]:
-    """What served all requests under each label, a fleet or a run; then the replicas of fleets."""
+    """By label, the fleet or run that served all requests; then the replicas of fleets."""
     found: dict[str, RunSummary] = {}
     for run in (*(result.fleets or ()), *result.runs):
         found.setdefault(run.label, run)
@@ -85,7 +85,7 @@ def _by_label(result: ResultSummary) -> dict[str, RunSummary]:
 
 
 def _of_fleets(label: str, results: Sequence[ResultSummary]) -> bool:
-    """Whether one of several replicas has this label, which says nothing beside another fleet."""
+    """Whether a replica of several has this label, which is meaningless next to another fleet."""
     return any(
         label.startswith(f"{fleet.label} #") for each in results for fleet in each.fleets or ()
     )
@@ -189,5 +189,5 @@ def as_json(names: Sequence[str], results: Sequence[ResultSummary]) -> dict[str,
 
 
 def change(base: float | None, value: float | None) -> float | None:
-    """How far `value` lies from `base`, as a fraction of it; None where that says nothing."""
+    """Relative difference of `value` from `base`; None where it is undefined."""
     return None if not base or value is None else value / base - 1

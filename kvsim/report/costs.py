@@ -1,4 +1,4 @@
-"""What each run refused, did twice and moved, in plain sentences."""
+"""Sentences on each run's refused, recomputed and copied tokens."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A distribution as its cumulative curve, and the logarithmic axis of time that it stands on."""
+"""A distribution as its cumulative curve, and its logarithmic axis of time."""
 
 import math
 from collections.abc import Sequence
@@ -84,8 +84,9 @@ def weighed(values: Floats, weights: NDArray[np.number[Any]]) -> Floats:
 
 
 def axis_of(shortest: float, longest: float) -> tuple[dict[str, Any], float]:
-    """Plotly's options of an axis for values of seconds between these, and its left edge, where
-    shorter values are drawn; the label of the edge says so.
+    """Plotly's options of an axis for values of seconds between these, and its left edge.
+
+    Shorter values are drawn at the edge, and its label says so.
     """
     low, right = _span(shortest, longest)
     cut = shortest < 10.0**low

@@ -30,7 +30,7 @@ def differences(scenarios: Sequence[Mapping[str, Any]]) -> list[Difference]:
 
 
 def _by_table(keys: Iterable[str]) -> list[str]:
-    """The keys in order, those of a table together where its first one stands."""
+    """The keys in order, with those of a table together at the place of the first one."""
     stands: dict[str, int] = {}  # a key or table: where it was first seen
     paths = []
     for key in keys:

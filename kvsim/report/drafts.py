@@ -1,4 +1,4 @@
-"""What became of drafted tokens, in words."""
+"""Sentences on accepted and rejected drafts."""
 
 from collections.abc import Sequence
 

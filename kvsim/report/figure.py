@@ -28,7 +28,7 @@ class Figure(Options):
     title: above it. note: how to read it, in a sentence. nothing: what the page says instead where
     there is nothing to draw. span: the width it takes on a wide screen. lines: it draws a line a
     run, so that the page puts the key to them above it. classes: it fills areas in the colours of
-    the ledger's classes, whose key the page puts above it.
+    the ledger's classes; the page puts the key to them above it.
     """
 
     title: ClassVar[str]
@@ -104,7 +104,7 @@ def time_axis(span_s: float) -> tuple[float, dict[str, Any]]:
 
 
 def round_times(longest_s: float, most: int = 5) -> dict[str, Any]:
-    """Plotly's options of an axis in seconds whose ticks stand on round numbers of one unit."""
+    """Plotly's options of an axis in seconds with ticks at round numbers of one unit."""
     unit_s, axis = time_axis(longest_s)
     steps = (size * 10.0**power for power in range(-4, 9) for size in (1, 2, 5))
     step = next(each for each in steps if longest_s / unit_s / each <= most)

@@ -29,8 +29,10 @@ REQUEST_COLUMNS = (
 
 
 class Drawn(NamedTuple):
-    """A figure on the page: its data is plotly's JSON, or None. lines: places of the runs that its
-    legend names: those with a line in it. classes: of the ledger, whose colours fill areas of it.
+    """A figure on the page: its data is plotly's JSON, or None.
+
+    lines: indices of the runs that its legend names: those with a line in it. classes: classes of
+    the ledger with areas in it.
     """
 
     name: str

@@ -24,7 +24,7 @@ def fleet_paragraphs(result: Result) -> list[str]:
 
 
 def _outcome(fleet: FleetSummary) -> Iterator[str]:
-    """What all replicas did, and what it took."""
+    """Sentences on the results and costs of all replicas together."""
     requests, routing = fleet.requests, fleet.routing
     replicas = "1 replica" if fleet.replicas == 1 else f"{count(fleet.replicas)} replicas"
     yield (
@@ -42,7 +42,7 @@ def _outcome(fleet: FleetSummary) -> Iterator[str]:
 
 
 def _placed(fleet: FleetSummary, result: Result) -> Iterator[str]:
-    """Where the router sent requests, and how evenly."""
+    """Sentences on how the router distributed requests, and how evenly."""
     routing = fleet.routing
     sent = sorted(routing.decisions.items(), key=lambda item: -item[1])
     ways = listed([f"{plural(times, 'request')} by “{why}”" for why, times in sent])
@@ -60,7 +60,7 @@ def _placed(fleet: FleetSummary, result: Result) -> Iterator[str]:
 
 
 def _cached(fleet: FleetSummary) -> Iterator[str]:
-    """What prefix caches and tiers held, and what was sent between replicas."""
+    """Sentences on prefix caches, tiers and transfers between replicas."""
     cache, routing = fleet.prefix_cache, fleet.routing
     if cache.query_tokens:
         share = cache.hit_tokens / cache.query_tokens
@@ -78,7 +78,7 @@ def _cached(fleet: FleetSummary) -> Iterator[str]:
 
 
 def _price(fleet: FleetSummary) -> str:
-    """What the GPU-hours cost, and a million tokens of output, where a price is given."""
+    """The cost of the GPU-hours, and of a million output tokens, if a price is given."""
     if fleet.cost is None:
         return ""
     tokens = (fleet.output_tokens_per_s or 0.0) * fleet.makespan_s
@@ -120,7 +120,9 @@ def _balance(fleet: FleetSummary, result: Result) -> Iterator[str]:
 
 
 def _own_times(fleet: FleetSummary, result: Result) -> Iterator[str]:
-    """That numbers of replicas do not add up to the fleet's, where they are over unlike times."""
+    """The remark that replicas' numbers do not add up to the fleet's if they cover
+    different times.
+    """
     spans = [run.makespan_s for run in _replicas(fleet, result) if run.makespan_s]
     if len(spans) < 2 or min(spans) > ALIKE * fleet.makespan_s:
         return

@@ -1,13 +1,13 @@
 """The mean of a number over several seeds, with its confidence interval.
 
-Shares, rates and counts differ little from seed to seed, and Student's interval of their mean holds
-it as often as it says. Times under load differ by factors: a few seeds hold most of the sum, most
-samples have none of them, and the same interval held the mean in 39 to 85 of 100 trials, the fewer
-the more seeds it had. Of times the geometric mean is reported, whose interval is Student's over the
-logarithms. It holds that mean in 91 to 99 of 100 trials for a queue up to saturation
-(tests/report/test_intervals.py). Where a pool just begins to bind, a few seeds wait long and the
-others not at all, and it held only in 57 to 77 (OPT-13B, 2.2 requests a second, 240 seeds of 200
-requests): there it is an indication, and no more.
+Shares, rates and counts differ little from seed to seed. Student's interval of their mean contains
+it as often as its level says. Times under load differ by factors: a few seeds hold most of the sum,
+and most samples have none of them. There the same interval contained the mean in 39 to 85 of 100
+trials, the fewer the more seeds it had. So the geometric mean of times is reported, with Student's
+interval over the logarithms. It holds that mean in 91 to 99 of 100 trials for a queue up to
+saturation (tests/report/test_intervals.py). Where a pool just begins to bind, a few seeds wait long
+and the others not at all, and it is only an indication. It contained the mean in 57 to 77 of 100
+trials (OPT-13B, 2.2 requests a second, 240 seeds of 200 requests).
 """
 
 from collections.abc import Sequence

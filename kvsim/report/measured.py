@@ -1,4 +1,4 @@
-"""The table of what was measured of a real server beside what is simulated."""
+"""The table of a real server's measurements next to the simulated numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -13,11 +13,11 @@ Numbers = Mapping[str, Any]
 class Measure(NamedTuple):
     """One key number.
 
-    title: its name in full; short: at the head of a narrow column. value: the number of a run,
-    None where it does not apply. form: the number as text. better: which way is good where the same
-    work is done, None where neither is: more sequences running may be more memory well used or
-    slower steps. meaning: for a reader who does not know the word. always: shown even where it is 0
-    or missing in every run.
+    title: its name in full; short: at the head of a narrow column. value: the number of a run, None
+    where it does not apply. form: the number as text. better: the good direction where the same
+    work is done, None if neither is. More sequences running may mean more memory well used, or
+    slower steps. meaning: an explanation of the word. always: shown even where it is 0 or missing
+    in every run.
     """
 
     title: str
@@ -143,9 +143,9 @@ def shown(names: Sequence[str], runs: Sequence[RunSummary]) -> list[Measure]:
 def best(measure: Measure, runs: Sequence[RunSummary]) -> set[int]:
     """Places of the runs with the best text in this measure.
 
-    Empty where neither way is good, where all texts are the same, and where the runs did not finish
-    the same requests: a run that refuses long requests is quick with the rest. Prefill replicas are
-    no alternative to the decode replicas of their deployment, and have no place.
+    Empty if neither direction is good, if all texts are equal, or if the runs did not finish the
+    same requests. A run that refuses long requests is quick with the rest. Prefill replicas are no
+    alternative to the decode replicas of their deployment, and have no place.
     """
     ranked = {index: run for index, run in enumerate(runs) if run.pool_of != "prefill"}
     values = {index: measure.value(run) for index, run in ranked.items()}

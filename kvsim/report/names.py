@@ -11,8 +11,8 @@ _TURNS = ("R", "AL", "AN", "RLE", "RLO", "LRE", "LRO", "RLI", "LRI", "FSI", "PDF
 
 
 def named(text: str) -> str:
-    """A name on one line, of sixty signs at most; one that could turn the line around stands in
-    Unicode's isolate.
+    """A name on one line, of sixty characters at most; one that could change the line's direction
+    is wrapped in Unicode's isolate.
     """
     line = " ".join(text.split())
     if len(line) > _LONGEST:

@@ -104,7 +104,7 @@ def _classes_in(plot: go.Figure) -> tuple[str, ...]:
 
 
 def _with_lines(plot: go.Figure, count: int) -> tuple[int, ...]:
-    """Places of the runs of `count` that have a line in the figure, told by its colour."""
+    """Indices of the runs of `count` that have a line in the figure, found by its colour."""
     colours = {
         trace.line.color
         for trace in plot.data
@@ -114,7 +114,10 @@ def _with_lines(plot: go.Figure, count: int) -> tuple[int, ...]:
 
 
 def _next(result: Result) -> tuple[str, str]:
-    """What to ask next, and its command. The doctor takes no scenario of several replicas."""
+    """The next question to ask, and its command.
+
+    The doctor takes no scenario of several replicas.
+    """
     if {"fleet", "disaggregation"} & set(result.scenario):
         limit = "Next, in this page's folder, the highest rate with 99 % of first tokens in 2 s:"
         return limit, "kvsim capacity scenario.toml --slo ttft_s.p99=2"
@@ -136,7 +139,7 @@ def _table(runs: Sequence[RunSummary]) -> list[dict[str, Any]]:
 
 
 def _facts(result: Result) -> list[tuple[str, str]]:
-    """What was run, for the line under the title."""
+    """Facts of the run, for the line under the title."""
     scenario = result.scenario
     memory = result.runs[0].summary.memory
     requests = (result.fleets[0] if result.fleets else result.runs[0].summary).requests

@@ -56,5 +56,5 @@ def _paint(each: Rectangles, cells: NDArray[np.int64], small: NDArray[np.int64])
 
 
 def _first_middle(at: Floats, cells: int) -> NDArray[np.int64]:
-    """The first of so many cells that has its middle at or after `at`, a share of the picture."""
+    """The first of `cells` cells with its middle at or after `at`, a share of the picture."""
     return np.clip(np.ceil(at * cells - 0.5), 0, cells).astype(np.int64)

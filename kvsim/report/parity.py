@@ -18,8 +18,10 @@ _Pair = tuple[Sample, float]
 
 
 def parity_page(title: str, samples: Sequence[Sample], errors: Sequence[float]) -> str:
-    """HTML that loads nothing. errors: predicted / measured - 1 of each sample; of more than
-    MOST_POINTS samples of a kind, every so many are drawn.
+    """HTML that loads nothing.
+
+    errors: predicted / measured - 1 of each sample; of more than MOST_POINTS samples of a kind,
+    every n-th is drawn.
     """
     pairs = list(zip(samples, errors, strict=True))
     kinds: dict[str, list[_Pair]] = {

@@ -1,4 +1,4 @@
-"""Remarks beside the numbers: requests that were left out, and what the numbers do not hold."""
+"""Remarks on the numbers: requests that were left out, and effects that are not simulated."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -46,8 +46,9 @@ BORROWED = {
 
 
 def step_time_remarks(scenario: Mapping[str, Any], running: float | None) -> list[str]:
-    """Which measurements are behind the times of steps, and the error to expect of them. running:
-    sequences at a time, on average.
+    """Sources of the step times, and the error to expect of them.
+
+    running: sequences at a time, on average.
     """
     provenance = scenario.get("provenance", {})
     if not (source := provenance.get("step_time")):
@@ -116,7 +117,7 @@ def _sizes(error: ExpectedError | None) -> str:
 
 
 def _copies(result: Result) -> list[str]:
-    """That one data-parallel copy was simulated, where that is so."""
+    """The remark that one data-parallel copy was simulated, if so."""
     scenario = result.scenario
     copies = scenario.get("model", {}).get("data_parallel_size", 1)
     if copies == 1 or scenario.get("fleet") or scenario.get("disaggregation"):

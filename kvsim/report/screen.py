@@ -14,6 +14,6 @@ def height(text: str, console: "Console") -> int:
 
 
 def print_plain(console: "Console", *texts: str) -> None:
-    """Print each text as it stands, without markup or colours."""
+    """Print each text unchanged, without markup or colours."""
     for text in texts:
         console.print(text, markup=False, highlight=False)

@@ -2,8 +2,8 @@
 
 A row of the series is read as a straight line from its value at the row's first step to that at its
 last. The drawing gets one point per bucket of time: the time-weighted mean of those lines over the
-bucket, beside the lowest and highest value in it. No spike is lost, and areas on the screen are
-byte-seconds.
+bucket. It also has the lowest and highest value in it. No spike is lost, and areas on the screen
+are byte-seconds.
 """
 
 from typing import NamedTuple

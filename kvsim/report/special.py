@@ -1,4 +1,4 @@
-"""What images, sounds, videos and adapters took, in words."""
+"""Sentences on the costs of images, sounds, videos and adapters."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def special(runs: Sequence[RunSummary]) -> list[str]:
-    """Sentences for each run whose requests had items in their prompts, or adapters."""
+    """Sentences for each run with multimodal prompts or LoRA adapters."""
     sentences: list[str] = []
     for run in runs:
         if run.encoder is not None:

@@ -17,7 +17,7 @@ _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]{1,40}(?![\w-])")
 
 
 def environment(package: str = HERE) -> "jinja2.Environment":
-    """The templates of a package, and behind them the report's, which they extend and include."""
+    """The templates of a package, with the report's as fallback, which they extend and include."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     made = Environment(
@@ -46,8 +46,10 @@ def whole_flags(text: object) -> "Markup":
 
 
 class Carried:
-    """What one page carries for its scripts. Figures are compressed, and so is the library that
-    draws them, which a page without a figure has not.
+    """Data that one page carries for its scripts.
+
+    Figures are compressed, and so is the library that draws them, which a page without a figure has
+    not.
     """
 
     def __init__(self) -> None:

@@ -62,7 +62,7 @@ def print_result(result: Result, console: "Console") -> None:
 
 
 def _measured(result: Result) -> "_Part":
-    """What was measured of the real server beside each run."""
+    """The real server's measurements next to each run."""
     table = measured_table(result)
     if table is None:
         return _Part("", [], [])

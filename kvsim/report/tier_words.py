@@ -1,4 +1,4 @@
-"""What tiers behind the device gave, and what their loads cost, in words."""
+"""Sentences on the hits of tiers after the device, and the cost of their loads."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What went between prefill and decode replicas, in words."""
+"""Sentences on transfers between prefill and decode replicas."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def served(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """The runs that are a whole service: pools of prompts alone stand beside theirs."""
+    """The runs that are a whole service, without pools that only compute prompts."""
     return [run for run in runs if run.pool_of != "prefill"]
 
 

@@ -1,4 +1,4 @@
-"""Tables for a terminal whose narrow columns break between words, and in names after separators.
+"""Tables for a terminal in which narrow columns break between words, and names after separators.
 
 rich breaks a long word wherever the column ends: `--kv-cache-dty` and `pe`.
 """
@@ -31,7 +31,7 @@ class WordText(Text):
 
 
 class WordTable(Table):
-    """A table whose cells are such texts, unless they bring a style of their own."""
+    """A table with such texts as cells, unless they have a style of their own."""
 
     def add_column(
         self, header: RenderableType = "", footer: RenderableType = "", **options: Any

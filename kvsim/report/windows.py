@@ -1,4 +1,4 @@
-"""The numbers of the part of each run that was measured beside the whole."""
+"""Tables of the measured part of each run next to the whole."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

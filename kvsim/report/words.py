@@ -1,9 +1,9 @@
 """The result in plain sentences, each computed from the summaries.
 
-Nothing is said that the numbers do not hold. Two runs within one twentieth of each other count as
-equal; waste is named only where it takes a twentieth of the pool or more; runs that did not finish
-the same requests are not held against each other; and more sequences at a time are no praise in
-themselves: by Little's law a run holds more when it is fed more or when each one takes longer.
+Every sentence is supported by the numbers. Two runs within one twentieth of each other count as
+equal. Waste is named only if it takes a twentieth of the pool or more. Runs that did not finish the
+same requests are not compared. More sequences at a time are not praised. By Little's law a run
+holds more when it is fed more or when each one takes longer.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ _PARTS = (
 
 
 def paragraphs(result: Result) -> list[str]:
-    """One to eight paragraphs for a reader who has not seen a single number yet."""
+    """One to eight paragraphs for a reader new to the numbers."""
     if result.fleets:
         from kvsim.report.fleet_words import fleet_paragraphs  # few results have a fleet
 
@@ -228,7 +228,7 @@ def _waste(run: RunSummary) -> str:
 
 
 def _why(run: RunSummary, name: str) -> str:
-    """What a class of waste was for: a part with a name, if most of it is, or as a rule."""
+    """The purpose of a class of waste: that of a named part, if most of it is, or as a rule."""
     share = run.memory.time_mean.of(name)
     for whole, part, words in _PARTS:
         if whole == name and 2 * run.memory.part(part) >= share:
@@ -237,7 +237,7 @@ def _why(run: RunSummary, name: str) -> str:
 
 
 def _limit(runs: Sequence[RunSummary]) -> list[str]:
-    """Say so where the pool was never full: then it cannot tell the allocators apart."""
+    """Say if the pool was never full: such a run cannot distinguish allocators."""
     memories = [run.memory for run in runs]
     if not all(_finished(run) for run in runs) or any(
         memory.peak_allocated > 1 - _NOTABLE

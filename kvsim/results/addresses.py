@@ -101,8 +101,10 @@ class Addresses:
             self._holes.extend((now_ps, largest_bytes, need_bytes))
 
     def node(self, now_ps: int, event: int, tokens: int, nodes: int, age_ps: int) -> None:
-        """Book an event of the radix tree: a HIT of `tokens` tokens in `nodes` nodes along a path,
-        or a node of `tokens` tokens EVICTED or LEFT at the end, age_ps after its last use.
+        """Record an event of the radix tree, age_ps after the node's last use.
+
+        A HIT has `tokens` tokens in `nodes` nodes along a path; a node of `tokens` tokens is
+        EVICTED, or LEFT at the end.
         """
         if len(self._nodes) < MOST_STAYS * len(NODE_COLUMNS):
             self._nodes.extend((now_ps, event, tokens, nodes, age_ps))

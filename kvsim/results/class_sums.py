@@ -1,7 +1,7 @@
 """Bytes of each class summed over time and over steps, from the rows that a recorder wrote.
 
-Exact: bytes times picoseconds exceed 64 bits, so factors and terms are cut into limbs whose
-products and sums a float64 holds.
+The sums are exact. Bytes times picoseconds exceed 64 bits, so factors and terms are cut into limbs
+with products and sums that a float64 holds.
 """
 
 from collections.abc import Sequence

@@ -63,7 +63,9 @@ class Finished(Sequence[Departed]):
 
     @classmethod
     def together(cls, parts: Sequence["Finished"], order: Sequence[int]) -> "Finished":
-        """Those of several runs; order: their places in a row of all parts, as they are to come."""
+        """The finished requests of several runs; order: their indices in the rows of all parts, as
+        they are to come.
+        """
         found = cls()
         requests = [request for part in parts for request in part.requests]
         ids = [name for part in parts for name in part.ids]

@@ -27,7 +27,7 @@ class Departures(NamedTuple):
 
     @classmethod
     def of(cls, recorder: Recorder) -> "Departures":
-        """Those that `recorder` wrote down."""
+        """The departures in the records of `recorder`."""
         done = recorder.finished
         return cls(
             done.column("arrival_ps"),

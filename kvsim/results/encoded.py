@@ -1,4 +1,4 @@
-"""What became of images, sounds, videos and adapters of requests, for the summary."""
+"""Multimodal items and adapters of requests, for the summary."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def encoder_summary(limits: "ChunkLimits") -> "EncoderSummary | None":
-    """What the encoder did; None where no prompt had items."""
+    """The encoder's summary; None if no prompt had items."""
     counts = limits.encoder_counts()
     if counts is None:
         return None
@@ -23,7 +23,7 @@ def encoder_summary(limits: "ChunkLimits") -> "EncoderSummary | None":
 
 
 def adapters_summary(limits: "ChunkLimits", recorder: Recorder) -> "AdaptersSummary | None":
-    """What adapters cost; None where no request asked for one."""
+    """The costs of adapters; None if no request asked for one."""
     counts = limits.adapter_counts()
     if counts is None:
         return None

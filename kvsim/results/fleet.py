@@ -29,8 +29,10 @@ from kvsim.results.summary_part import Count, Measured, Share, SummaryPart
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Imbalance(SummaryPart):
-    """The largest value of a replica over the mean of all: of requests sent, of tokens (prompts and
-    outputs) of finished requests, and of sequences running on average. 1 is even; None: all are 0.
+    """The largest value of a replica over the mean of all.
+
+    It is given for requests sent, for tokens (prompts and outputs) of finished requests, and for
+    sequences running on average. 1 is even; None: all are 0.
     """
 
     requests: Measured | None
@@ -40,14 +42,15 @@ class Imbalance(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FleetSummary(RunSummary):
-    """The numbers of all replicas of one allocator together: those of a run, and: replicas, how
-    many; routing; imbalance; gpu_hours: of all replicas, over the fleet's makespan; cost: at a
-    price per GPU-hour; goodput_per_s: requests per second that keep every objective, within: their
-    share of all.
+    """The numbers of all replicas of one allocator together: those of a run, and further ones.
+
+    replicas: how many; routing; imbalance; gpu_hours: of all replicas, over the fleet's makespan.
+    cost: at a price per GPU-hour. goodput_per_s: requests per second that meet every objective,
+    within: their share of all.
 
     changes: how replicas started and ended; None: all lasted.
 
-    Means over time weigh each replica by its pool; a replica that has nothing more to do is idle up
+    Means over time weigh each replica by its pool. A replica that has nothing more to do is idle up
     to the end of the last. Peaks are those of the replica with the highest. A replica may be a
     deployment of prefill and decode replicas: its memory is that of the decode replicas.
     """
@@ -63,7 +66,7 @@ class FleetSummary(RunSummary):
 
 
 class FleetTotals(NamedTuple):
-    """What a fleet's numbers are made from: one entry a replica in each list.
+    """Inputs of a fleet's numbers: one entry a replica in each list.
 
     gpus: of each replica at the start. price_per_gpu_hour, limits_s: of the scenario. lives: of
     replicas that did not all last; None: they did. num_moved: requests that started again.

@@ -54,9 +54,11 @@ class TokenGaps:
         return found
 
     def _at(self, index: int, low: int, high: int) -> int:
-        """The gap, from `low` to `high`, that `index` others come before in sorted order: the least
-        value that more than `index` gaps do not exceed. Stretches all below the values in question
-        are counted once, those all above them not at all.
+        """The gap, from `low` to `high`, with `index` gaps before it in sorted order: the least
+        value that more than `index` gaps do not exceed.
+
+        Runs of gaps all below the values in question are counted once, those all above them not at
+        all.
         """
         over = self._last < low
         below = int(self._numbers[over].sum())

@@ -54,8 +54,9 @@ def spread(values: Floats, quantiles: Iterable[str] = QUANTILES) -> dict[str, fl
 
 
 def quantiles_of(values: Moments, shares: Iterable[float]) -> list[float]:
-    """What numpy.quantile gives, to the last bit: that one imports numpy.ma first, which takes
-    longer than a small run has to sort.
+    """The same as numpy.quantile, to the last bit.
+
+    That function imports numpy.ma first, which takes longer than a small run has to sort.
     """
     last = len(values) - 1
     ranks = [share * last for share in shares]

@@ -40,10 +40,11 @@ class ReplicaLife(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FleetChangesSummary(SummaryPart):
-    """How the replicas of a fleet changed. replicas_mean, replicas_peak: that took requests, over
-    the fleet's makespan. moved_requests: how often a request started again on another replica
-    because its own died. lives: of all replicas, by number; of those whose start was given up after
-    them.
+    """How the replicas of a fleet changed.
+
+    replicas_mean, replicas_peak: that took requests, over the fleet's makespan. moved_requests: how
+    often a request started again on another replica because its own died. lives: of all replicas,
+    by number, followed by those with a cancelled start.
     """
 
     replicas_mean: Measured

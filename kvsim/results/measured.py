@@ -1,4 +1,4 @@
-"""What was measured of a server, by the keys of a simulated run, and how far the two differ."""
+"""Measurements of a server, by the keys of a simulated run, and their differences from it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ def kv_usage_of(run: Mapping[str, Any]) -> dict[str, float]:
 
 
 def compared(measured: MeasuredSummary, run: Mapping[str, Any]) -> Iterator[MeasuredPair]:
-    """Every number that was measured beside that of a run or a fleet, in the order of the keys."""
+    """Every measured number with that of a run or a fleet, in the order of the keys."""
     for key in _PLAIN:
         if (value := getattr(measured, key)) is not None:
             yield _pair(key, value, run.get(key))

@@ -1,7 +1,7 @@
 """The numbers of a part of a run: a window of time, given or found steady.
 
 A run that starts empty and drains at its end has means that depend on how long it was. The numbers
-of a window stand beside those of the whole run, never instead of them.
+of a window are added to those of the whole run, and never replace them.
 """
 
 from itertools import pairwise
@@ -29,7 +29,7 @@ GROWN_REQUESTS = 10
 
 
 class WindowOptions(Options):
-    """What part of a run is measured beside the whole: seconds from the first arrival.
+    """The part of a run that is measured in addition to the whole: seconds from the first arrival.
 
     from_s, to_s: its edges; without either, the steady part of each run is looked for.
     """
@@ -45,10 +45,10 @@ class WindowOptions(Options):
 
 
 def measure_window(recorder: Recorder, options: WindowOptions) -> WindowSummary | NoWindow:
-    """The numbers of the window of a run, or why there is none.
+    """The numbers of the window of a run, or the reason why there is none.
 
-    Its edges move inwards to moments at which a sequence came or left, so that its means are exact;
-    of several replicas, the ledger of each goes from the last such moment of its own to another.
+    Its edges move inwards to moments at which a sequence came or left, so that its means are exact.
+    Of several replicas, the ledger of each goes from the last such moment of its own to another.
     Requests count by their arrival for latencies and by their end for rates; waiting_mean counts
     those that no step has taken in yet.
     """

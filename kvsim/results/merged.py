@@ -1,9 +1,8 @@
 """The books of several replicas as one: their pools side by side, their requests together.
 
-Sums are exact. What is shown over time is not: a row of a replica says where the ledger was at its
-two ends, and where another replica's row begins in between, a straight line is read off. So nothing
-of the summary is taken from the merged series, as it would depend on how many steps were taken at
-once.
+Sums are exact. The series over time is not. A row of a replica has the ledger at its two ends; if
+another replica's row begins in between, the value is interpolated. So nothing of the summary is
+taken from the merged series, as it would depend on how many steps were taken at once.
 """
 
 from array import array

@@ -51,8 +51,8 @@ def summarise(
 
     kind: of its allocator. num_requests: those submitted, num_lost: those of them that died with
     the replica. began_s: `time.perf_counter` when the simulation of the run began. window: the part
-    of the run that is measured beside the whole. verified: what became of drafts; None where none
-    are drafted. shareable: requests name content that others could hit. known_before: notes
+    of the run that is measured in addition to the whole. verified: counts of verified drafts; None
+    if none are drafted. shareable: requests name content that others could hit. known_before: notes
     that stand before the run begins, as `notes_on` takes them.
     """
     scheduler, recorder = replica.scheduler, replica.recorder
@@ -139,7 +139,7 @@ def memory(
 
     token_bytes: bytes of one token's keys and values. shares: whether the allocator counts what
     sharing saves. pads_blocks: whether all of `rounding` is padding of blocks. tells_cached:
-    whether the allocator counts why blocks are cached, so that the rest of `cached` lay in prompts.
+    whether the allocator counts why blocks are cached, so that the rest of `cached` was in prompts.
     """
     capacity = recorder.capacity_bytes
     whole = capacity * recorder.total_ps
@@ -175,7 +175,7 @@ class Verified(Protocol):
 
 
 def _speculation(recorder: Recorder, verified: Verified) -> SpeculationSummary:
-    """What drafting did; `draft_slots` is the part of the ledger of that name."""
+    """The summary of speculative decoding; `draft_slots` is the part of the ledger of that name."""
     count, drafts = verified.num_verifications, verified.num_drafts
     whole = recorder.capacity_bytes * recorder.total_ps
     return SpeculationSummary(

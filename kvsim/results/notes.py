@@ -23,11 +23,10 @@ def notes_on(
     """The notes of a run; `about` is one of the words below.
 
     refused: requests were refused on arrival. saturated: the queue grew as long as requests came.
-    window: it grew within the window that was given or found steady.
-    prefix-cache: the cache was on and found nothing, or is off by default. step-time: steps lay
-    beyond those measured. engine: a fault of the engine was not followed, or it would
-    refuse what is simulated. pool: the device cannot
-    hold it. idle-keys: keys of the scenario change nothing.
+    window: it grew within the window that was given or found steady. prefix-cache: the cache was on
+    and found nothing, or is off by default. step-time: steps were beyond those measured. engine: a
+    fault of the engine was not followed, or it would refuse what is simulated. pool: the device
+    cannot hold it. idle-keys: keys of the scenario change nothing.
 
     shareable: whether requests name content that other requests could hit. before: what is
     known before the run: what each is about, and its sentence.

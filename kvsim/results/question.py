@@ -10,14 +10,14 @@ LATENCIES = ("ttft", "tpot", "e2e", "queue")
 
 
 class QuestionOptions(Options):
-    """What a scenario was written to find out.
+    """The question that a scenario answers.
 
-    text: the question, which stands at the top of the report. measure: the number that answers it.
-    A latency (ttft, tpot, e2e, queue) is a median over finished requests. The share of prompt
-    tokens found in the prefix cache is hits. The mean number of sequences at a time is running. The
-    mean share of the pool that holds tokens is used. Rates over the makespan are tokens_per_s and
-    requests_per_s. within_s: a limit in seconds for a latency. The answer is then the share of the
-    requests that keep it.
+    text: the question, at the top of the report. measure: the number that answers it. A latency
+    (ttft, tpot, e2e, queue) is a median over finished requests. The share of prompt tokens found in
+    the prefix cache is hits. The mean number of sequences at a time is running. The mean share of
+    the pool that holds tokens is used. Rates over the makespan are tokens_per_s and requests_per_s.
+    within_s: a limit in seconds for a latency. The answer is then the share of the requests that
+    keep it.
     """
 
     text: str = Field(min_length=1, max_length=200)

@@ -36,19 +36,17 @@ LATEST_PS = (1 << 63) - 1  # 106 days of picoseconds, what the tables hold
 class Recorder:
     """Books intervals, tokens and departures of one run.
 
-    series, moves: rows of SERIES_COLUMNS and of MOVE_COLUMNS, flat, from which the sums of
-    bytes over time and over steps are taken. running_sum, waiting_sum: sequences running and
-    waiting * ps; waiting_sum changes at the moments of arrival and admission, the series at the
-    beginning of a row.
-    saved_sum: bytes saved by sharing * ps. part_sums: of each part of a class (`PARTS`), bytes *
-    ps. part_series: of each part that occurred, bytes in the first step of each row, up to the last
-    row where it occurred.
-    outside_steps: steps beyond those that the step time was measured on.
-    gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, or all at once
-    after a pause, flat. late_gaps: single gaps in ps.
-    marks: rows of the series before which the number of running sequences changed or a sequence had
-    finished: the same moments however many steps were taken at once.
-    tier_hits: by the ids of sequences that found something in tiers; None without tiers.
+    series, moves: rows of SERIES_COLUMNS and of MOVE_COLUMNS, flat, from which the sums of bytes
+    over time and over steps are taken. running_sum, waiting_sum: sequences running and waiting *
+    ps; waiting_sum changes at the moments of arrival and admission, the series at the beginning of
+    a row. saved_sum: bytes saved by sharing * ps. part_sums: of each part of a class (`PARTS`),
+    bytes * ps. part_series: of each part that occurred, bytes in the first step of each row, up to
+    the last row where it occurred. outside_steps: steps beyond those that the step time was
+    measured on. gaps: (sequences, steps, first_ps, growth_ps) of tokens that came step by step, or
+    all at once after a pause, flat. late_gaps: single gaps in ps. marks: rows of the series before
+    which the number of running sequences changed or a sequence had finished. They are the same
+    moments however many steps were taken at once. tier_hits: by the ids of sequences that found
+    something in tiers; None without tiers.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -97,8 +95,10 @@ class Recorder:
         parts: Parts = NO_PARTS,
     ) -> None:
         """From start_ps on, `steps` steps lasted first_ps, first_ps + growth_ps, ...; the ledger
-        stood at `usage` in the first and moved by `course`. steps = 0: first_ps without a step.
-        saved_bytes: by sharing, all the while; parts: of the ledger, in the first.
+        was `usage` in the first and changed by `course`.
+
+        steps = 0: first_ps without a step. saved_bytes: by sharing, all the while; parts: of the
+        ledger, in the first.
         """
         check_sum(usage, self.capacity_bytes)
         pairs = steps * (steps - 1) // 2
@@ -142,7 +142,7 @@ class Recorder:
         self.series.frombytes(_series_row(*(row + usage + end)))  # one tuple is not copied
 
     def _book_parts(self, parts: Parts, duration_ps: int) -> None:
-        """Parts as they stood in the first step of the row that is written next."""
+        """Record the parts in the first step of the row that is written next."""
         row = self.num_rows
         for place, held in parts:
             self.part_sums[place] += held * duration_ps

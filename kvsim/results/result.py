@@ -136,8 +136,9 @@ class Result:
         return {run.label: differences(self.measured, run) for run in runs}
 
     def table(self) -> "pd.DataFrame":
-        """One row a run: its label, then every number of its summary by a dotted key, in the units
-        of summary.json (seconds, bytes, tokens, shares of the pool).
+        """One row a run: its label, then every number of its summary by a dotted key.
+
+        Units are those of summary.json (seconds, bytes, tokens, shares of the pool).
         """
         need("pandas", where="Result.table")
         import pandas as pd
@@ -145,7 +146,9 @@ class Result:
         return pd.DataFrame([flat(run.summary.simulated()) for run in self.runs]).set_index("label")
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows; None where nobody said how, and it then prints the object."""
+        """HTML for a notebook; None without a registered renderer, and the notebook then prints the
+        object.
+        """
         return None if self.html is None else self.html(self)
 
     def __getitem__(self, label: str) -> Run:

@@ -1,4 +1,4 @@
-"""What the router of a fleet did, in numbers."""
+"""The router's decisions in a fleet, in numbers."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -34,9 +34,11 @@ class WavesSummary(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RoutingSummary(SummaryPart):
-    """What the router did. decisions: how many requests each of its rules decided. regret_tokens:
-    prompt tokens that the best replica had cached and the chosen one had not; None where replicas
-    were not asked. waves: of replicas that step together; None: each steps alone.
+    """Numbers of a router's decisions.
+
+    decisions: how many requests each of its rules decided. regret_tokens: prompt tokens that the
+    best replica had cached and the chosen one had not; None where replicas were not asked. waves:
+    of replicas that step together; None: each steps alone.
     """
 
     router: str
@@ -46,7 +48,7 @@ class RoutingSummary(SummaryPart):
 
     @classmethod
     def of(cls, router: str, routed: Sequence[RoutedTo]) -> Self:
-        """What a router of this kind did, request by request."""
+        """Count the decisions of a router of this kind."""
         asked = [each for each in routed if each.best_tokens is not None]
         regret = sum((each.best_tokens or 0) - (each.chosen_tokens or 0) for each in asked)
         return cls(
@@ -57,7 +59,7 @@ class RoutingSummary(SummaryPart):
 
     @classmethod
     def together(cls, parts: Sequence[Self]) -> Self:
-        """What the routers of several cells did."""
+        """Sum the numbers of the routers of several cells."""
         decisions: Counter[str] = Counter()
         for each in parts:
             decisions.update(each.decisions)

@@ -63,8 +63,10 @@ def request_columns(recorder: Recorder) -> Columns:
 
 
 def _tier_columns(recorder: Recorder, ids: list[str]) -> Columns:
-    """Of the tokens in `cached_tokens` those from host memory and from the tier behind it, and the
-    times of the loads (`kvsim.results.tier_hits`); nothing for a run without tiers.
+    """Columns of the tokens in `cached_tokens` that came from host memory and from the tier after
+    it, and of the times of the loads (`kvsim.results.tier_hits`).
+
+    None for a run without tiers.
     """
     if recorder.tier_hits is None:
         return {}
@@ -78,9 +80,11 @@ def _tier_columns(recorder: Recorder, ids: list[str]) -> Columns:
 
 
 def memory_columns(recorder: Recorder) -> Columns:
-    """The ledger over time, one row a run of equal steps: the ten classes in bytes in its
-    first step (`CLASS_bytes`) and in its last (`CLASS_end_bytes`), and parts of them that were ever
-    there in its first (see kvsim.memory.parts).
+    """The ledger over time, one row a run of equal steps.
+
+    It has the ten classes in bytes in the first step (`CLASS_bytes`) and in the last
+    (`CLASS_end_bytes`). Parts of them that ever occur are given for the first step (see
+    kvsim.memory.parts).
     """
     rows = np.frombuffer(recorder.series, dtype=np.int64).reshape(-1, len(SERIES_COLUMNS))
     parts: Columns = {}

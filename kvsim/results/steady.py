@@ -1,10 +1,10 @@
 """The steady part of a run: after it has filled, and before it drains.
 
-It drains from when nothing new begins: no request comes, or none but the later turns of
-conversations under way; in a closed loop, from when its users leave. The warm-up is cut where the
-rest has the smallest standard error, MSER (White, "An effective truncation heuristic for bias
-reduction in simulation output", Simulation 69(6), 1997), taken on how many sequences ran. A series
-that asks for half of it is too short, as MSER has it.
+It drains once nothing new begins: no request comes, or only the later requests of running
+conversations. In a closed loop it drains once its users leave. The warm-up is cut where the rest
+has the smallest standard error of the number of running sequences. Source: MSER (White, "An
+effective truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997). A
+series that asks for half of it is too short, as MSER has it.
 """
 
 from typing import NamedTuple
@@ -46,8 +46,10 @@ def find_steady(
 
 
 def fed_until(finished: Finished, finish_ps: NDArray[np.int64]) -> int:
-    """Until when a run was fed, in ps: the last moment at which something began that was not a
-    later turn; in a closed loop, while nine tenths of the users had something left to ask.
+    """Time in ps until which a run was fed: the last arrival that is not a later request of a
+    conversation.
+
+    In a closed loop, while nine tenths of the users had requests left.
     """
     if all(request.session is None and request.after is None for request in finished.requests):
         return int(finished.column("arrival_ps").max())
@@ -64,7 +66,7 @@ def fed_until(finished: Finished, finish_ps: NDArray[np.int64]) -> int:
 
 
 def _beginnings(finished: Finished) -> list[Departed]:
-    """Those of requests on their own, and of the first of each conversation."""
+    """Departures of single requests, and of the first of each conversation."""
     first: dict[str, int] = {}
     for seq in finished:
         session = seq.request.session

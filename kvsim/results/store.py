@@ -72,9 +72,9 @@ TRACES: dict[str, dict[str, Kind]] = {
 def write(folder: Path, result: Result, report_html: str | None) -> None:
     """Write `result` and its page, if there is one, into `folder`, made if it does not exist.
 
-    Replaces files of its own names only, and only after all were written beside them; tables and
-    the page of an older result that this one has not are removed.
-    Raises InputError if the folder cannot be written.
+    It replaces files of its own names only, after all were written under temporary names. Tables
+    and the page of an older result that this one does not have are removed. Raises InputError if
+    the folder cannot be written.
     """
     summary = json.dumps(result.summary(), indent=2, ensure_ascii=False) + "\n"
     head = f"# Written by kvsim {result.version}\n"
@@ -166,8 +166,10 @@ def _split(
     columns: Mapping[str, Kind],
     optional: Mapping[str, Kind] | None = None,
 ) -> list[Table]:
-    """The rows of each run, in order, without the column `run`, and without those that the run has
-    nothing in; a column of numbers has one in each row of a run or in none.
+    """The rows of each run, in order, without the column `run`, and without columns that are empty
+    in it.
+
+    A column of numbers has one in each row of a run or in none.
     """
     import pandas as pd
 

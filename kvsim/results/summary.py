@@ -110,8 +110,10 @@ class MemorySummary(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PrefixCacheSummary(SummaryPart):
-    """Prompt tokens looked up in the prefix cache, those found on the device or on the host
-    (hit_tokens), and of these those found on the host.
+    """Prompt tokens looked up in the prefix cache, and those found on the device or on the host
+    (hit_tokens).
+
+    Of these also those found on the host.
     """
 
     query_tokens: Count
@@ -145,8 +147,8 @@ class SpeculationSummary(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SummaryNote(SummaryPart):
-    """What must be known to read a run's numbers: about, one of the words of
-    `kvsim.results.notes`, and a sentence.
+    """A remark needed to read a run's numbers: about, one of the words of `kvsim.results.notes`,
+    and a sentence.
     """
 
     about: str
@@ -162,7 +164,8 @@ class WindowMemory(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WindowSummary(SummaryPart):
-    """The numbers of a part of a run, beside those of the whole (`kvsim.results.measurement`).
+    """The numbers of a part of a run, in addition to those of the whole
+    (`kvsim.results.measurement`).
 
     found: "given" by its edges, or "steady". start_s, end_s: its edges, from the first arrival.
     requests: those that arrived in it; the latencies are theirs. requests_per_s,
@@ -207,17 +210,16 @@ class RunSummary(SummaryPart):
 
     allocator: its kind; label: the run's name, unique in a result. preemptions: how often a running
     sequence lost its memory. makespan_s: from the first arrival to the end of the last step;
-    requests_per_s and output_tokens_per_s: of finished requests, over the makespan (None:
-    not known). running_mean:
-    sequences running, waiting_mean: sequences waiting, means over time. copied_bytes: copied on the
-    device to grow buffers or to split shared blocks. recomputed_tokens: computed again after
-    preemptions. swapped_bytes: moved between device and host. steps: of the engine;
-    outside_domain_steps: those beyond what the step time was measured on. wall_s: how long the
-    simulation took here, the one number that differs from machine to machine. engine_faults: passes
-    in which SGLang 0.5.23 would have taken a cut prompt for whole. transfers: of a deployment with
-    prefill and decode replicas, whose run is that of the decode replicas, with all latencies from
-    the arrival of a request at the deployment. pool_of: "prefill" or "decode", whose replicas the
-    run tells of; None where each replica does both.
+    requests_per_s and output_tokens_per_s: of finished requests, over the makespan (None: not
+    known). running_mean: sequences running, waiting_mean: sequences waiting, means over time.
+    copied_bytes: copied on the device to grow buffers or to split shared blocks. recomputed_tokens:
+    computed again after preemptions. swapped_bytes: moved between device and host. steps: of the
+    engine; outside_domain_steps: those beyond what the step time was measured on. wall_s: how long
+    the simulation took here, the one number that differs from machine to machine. engine_faults:
+    passes in which SGLang 0.5.23 would have taken a cut prompt for whole. transfers: of a
+    disaggregated deployment. Its run is that of the decode replicas, with all latencies from the
+    arrival of a request at the deployment. pool_of: "prefill" or "decode", the kind of the run's
+    replicas; None where each replica does both.
     """
 
     allocator: str

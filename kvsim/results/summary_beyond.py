@@ -1,5 +1,5 @@
-"""What of a summary few runs have: tiers behind the device, transfers between replicas, encoders
-and adapters.
+"""Parts of a summary that few runs have: tiers after the device, transfers between replicas,
+encoders and adapters.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from kvsim.results.summary_part import NULL, Count, Difference, Measured, Summar
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TransferSummary(SummaryPart):
-    """What went from prefill replicas to decode replicas.
+    """Transfers from prefill replicas to decode replicas.
 
     prefill_replicas, decode_replicas: how many there are of each. transfers: sendings, num_bytes:
     what they carried, on the busiest GPU of each replica. mean_s: of a sending while it lasts,
@@ -77,11 +77,13 @@ class AdaptersSummary(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TierSummary(SummaryPart):
-    """One tier behind the device. kind: as in `[[tier]]`. capacity_bytes: null where it has no
-    limit. stored_bytes, loaded_bytes: copied into it and out of it, by one rank for host memory;
-    store_busy_s, load_busy_s: how long these copies moved, in sum. failed_stores: offers that found
-    no room. hit_tokens: of `prefix_cache.host_hit_tokens`, those that this tier had; what a request
-    reads from a storage into host memory is a hit of the storage.
+    """One tier after the device.
+
+    kind: as in `[[tier]]`. capacity_bytes: null where it has no limit. stored_bytes, loaded_bytes:
+    copied into it and out of it, by one rank for host memory; store_busy_s, load_busy_s: how long
+    these copies moved, in sum. failed_stores: offers that found no room. hit_tokens: of
+    `prefix_cache.host_hit_tokens`, those that this tier had; what a request reads from a storage
+    into host memory is a hit of the storage.
     """
 
     kind: str
@@ -111,12 +113,13 @@ class TierSummary(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TiersSummary(SummaryPart):
-    """What lies behind the device. tiers: the nearest first. loads_awaited: how often a sequence
-    waited for its load, or for the answer of a lookup, until it ran; load_wait_s: for how long on
-    average, null where none did. held_up_s: how long steps waited for copies, in sum. recompute_s:
-    by how much longer steps would have been if all that was loaded had been computed, each prompt
-    in one step of its own; saved_s: recompute_s less all waits of sequences and of steps, below
-    zero where loads cost more.
+    """The tiers after the device.
+
+    tiers: the nearest first. loads_awaited: how often a sequence waited for its load, or for the
+    answer of a lookup, until it ran. load_wait_s: for how long on average, null where none did.
+    held_up_s: how long steps waited for copies, in sum. recompute_s: additional time of steps if
+    all loaded tokens had been computed, each prompt in one step of its own. saved_s: recompute_s
+    less all waits of sequences and of steps, below zero where loads cost more.
     """
 
     tiers: tuple[TierSummary, ...]

@@ -1,12 +1,13 @@
-"""What each sequence found in the tiers behind the device."""
+"""Hits of each sequence in the tiers after the device."""
 
 from typing import NamedTuple
 
 
 class TierHit(NamedTuple):
-    """A load of one sequence. tokens: found in the tiers and not on the device; storage_tokens: of
-    these, read for this sequence from the tier behind host memory. prior_tokens: of the device,
-    before them.
+    """A load of one sequence.
+
+    tokens: found in the tiers and not on the device; storage_tokens: of these, read for this
+    sequence from the tier after host memory. prior_tokens: of the device, before them.
     """
 
     prior_tokens: int
@@ -15,10 +16,11 @@ class TierHit(NamedTuple):
 
 
 class TierHits:
-    """Of one sequence: tokens of its first admission that came from host memory (tokens in all,
-    less storage_tokens, which came from the tier behind host memory); wait_ps: for all its loads;
-    recompute_ps: by how much longer its prompts' steps would have been if the tokens of all its
-    loads had been computed.
+    """Hits of one sequence: tokens of its first admission that came from host memory.
+
+    These are the tokens in all, less storage_tokens, which came from the tier after host memory.
+    wait_ps: for all its loads. recompute_ps: additional time of its prompts' steps if the tokens of
+    all its loads had been computed.
     """
 
     __slots__ = ("recompute_ps", "storage_tokens", "tokens", "wait_ps")

@@ -3,10 +3,10 @@
     t = target + first pass of the drafter + (k - 1) * one more pass
 
 The target's form counts the drafts that it verifies among its tokens. The drafter's first pass
-computes what the target has just computed (its own keys and values must follow), each further one
-a token of every sequence that goes on. A drafter of blocks has one pass instead, over all drafts of
-every sequence and its newest token. A method that looks its drafts up in the text has no passes;
-and where the time of drafting was measured, that stands for all of them.
+computes the tokens that the target has just computed (its own keys and values must follow). Each
+further pass computes a token of every sequence that goes on. A drafter of blocks has one pass
+instead, over all drafts of every sequence and its newest token. A method that looks its drafts up
+in the text has no passes. A measured time of drafting replaces all of them.
 """
 
 from typing import Protocol

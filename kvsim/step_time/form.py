@@ -1,8 +1,8 @@
 """The interface of a step-time form.
 
-Times are integer picoseconds. A form is affine in the context of its decoding sequences over
-stretches, so that `k` steps of an unchanged batch, whose context grows by `num_decode` a step, sum
-in closed form: step t lasts `first_ps + growth_ps * t`.
+Times are integer picoseconds. A form is piecewise affine in the context of its decoding sequences.
+So `k` steps of an unchanged batch, with a context that grows by `num_decode` a step, sum in closed
+form: step t lasts `first_ps + growth_ps * t`.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -41,7 +41,7 @@ class StepTime(Protocol):
 
 @runtime_checkable
 class Sourced(Protocol):
-    """A form that says which measurements are behind it."""
+    """A form that names its measurements."""
 
     source: str
 

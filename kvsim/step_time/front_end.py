@@ -1,4 +1,4 @@
-"""What a client's TTFT has beside the engine's: HTTP, tokenising, the way back to the client.
+"""The part of a client's TTFT outside the engine: HTTP, tokenising, the way back to the client.
 
 The engine's clock begins where the scheduler sees a request, a client's where it sends one. The
 difference is in every TTFT and in no TPOT. It is fitted on served points (`front_ends` of
@@ -28,7 +28,7 @@ class FrontEnd(NamedTuple):
     client_ms: float = 0.0
 
     def ms(self, prompt_tokens: float, clients: int) -> float:
-        """Of a request with so many prompt tokens among so many clients."""
+        """Time in ms for a request with `prompt_tokens` prompt tokens among `clients` clients."""
         return self.request_ms + self.token_ms * prompt_tokens + self.client_ms * clients
 
 
@@ -58,7 +58,7 @@ class FrontEndOptions(Options):
     """The time between a client and the engine, in milliseconds. request_ms: of each request.
     token_ms: of each token of its prompt. client_ms: of each of `clients` served at once.
 
-    What is left out is as fitted on served points of the engine and the model's architecture;
+    Keys left out take values fitted on served points of the engine and the model's architecture;
     clients: the users of a closed loop, else 1. Latencies and waits begin when the client sends.
     """
 
@@ -105,7 +105,7 @@ def _arrival_ps(request: Request) -> int:
 
 
 def _later(request: Request, front: FrontEnd, clients: int) -> Request:
-    """Behind this front end, whatever it was behind before."""
+    """The request with its arrival delayed by this front end, instead of any earlier delay."""
     spent_ps = round(front.ms(request.prompt_tokens, clients) * PS_PER_MS)
     more_ps = spent_ps - request.front_end_ps
     if request.after is None:

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Hardware(NamedTuple):
-    """Whose steps are timed: a model, sharded over tensor_parallel_size devices of one kind.
+    """The hardware of a step: a model, sharded over tensor_parallel_size devices of one kind.
 
     layout: the KV cache on one GPU (None: in the model's own dtype). folder: where relative paths
-    start, the scenario's. data_parallel_size: copies of the attention, with whose tokens experts
-    work too; expert_parallel: whether GPUs hold whole experts. engine, engine_version: "vllm" or
+    start, the scenario's. data_parallel_size: copies of the attention; experts compute the tokens
+    of all. expert_parallel: whether GPUs hold whole experts. engine, engine_version: "vllm" or
     "sglang" and which, as far as the scheduler says (None: nothing). pool_tokens: of the KV pool;
     None: not known. pipeline_layout: where the model is one stage of a pipeline, the KV cache of
-    all stages: layers may read what a layer of an earlier stage keeps. enforce_eager: whether the
+    all stages. Layers may read the cache of a layer of an earlier stage. enforce_eager: whether the
     engine runs without CUDA graphs.
     """
 
@@ -39,10 +39,10 @@ class Hardware(NamedTuple):
 
 
 class StepTimeOptions(Options):
-    """Options of one step-time form; its fields are the keys beside `kind` in `[step_time]`.
+    """Options of one step-time form; its fields are the keys of `[step_time]` other than `kind`.
 
     by_layers: whether the form composes a step of the model's layers, so that it can time a
-    pipeline stage; a form that was measured on whole models cannot.
+    pipeline stage. A form that was measured on whole models cannot.
     """
 
     by_layers: ClassVar[bool] = False

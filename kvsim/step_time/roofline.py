@@ -10,16 +10,16 @@ A step is a sequence of kernels, each bound by what it computes or by what it mo
 Peak rates times the efficiencies give the rates. Of a mixture of experts the step reads those that
 T tokens meet when they are routed evenly: E * (1 - (1 - k/E)^T) of E experts with k for a token.
 Sliding windows cap a chunk's pairs exactly. For decoding sequences only the sum S of the N contexts
-is known, and min(S, N * W) stands for the sum of min(context, W): exact while all lie within the
-window W or all beyond it, too large in between. A query of local attention sees its own chunk:
-exactly for prompts; half a chunk for each decoding sequence where the mean context is beyond the
-first. KV writes and activations are left out.
-Compressed tokens (DeepSeek-V4) count as their share of a row; of those that an indexer picks, a
-step reads as many as it picks, and every key of the indexer. The compressors' states are left out.
+is known. min(S, N * W) replaces the sum of min(context, W). It is exact while all are within the
+window W or all beyond it, too large in between. A query of local attention sees its own chunk. That
+is exact for prompts; it is half a chunk for each decoding sequence where the mean context is beyond
+the first. KV writes and activations are left out. Compressed tokens (DeepSeek-V4) count as their
+share of a row. A step reads the tokens that an indexer picks, and every key of the indexer. The
+compressors' states are left out.
 
 Where drafted tokens are verified, the step computes them too (matrices, logits, states), and each
-reads the context of its sequence again from what is on the chip: attention is the greater of the
-context's bytes, once, and of the FLOPs of all its queries.
+reads its sequence's context again from the chip. Attention is the greater of the context's bytes,
+once, and of the FLOPs of all its queries.
 """
 
 from collections import Counter
@@ -39,8 +39,8 @@ class Roofline(StepTimeOptions):
 
     The defaults are typical of tuned kernels: weight reads at 0.85 to 0.9 of the peak bandwidth
     (Llama-3.1-8B on an RTX 4090: 0.89) and matrix products at 0.55 (A100) to 0.95 (RTX 4090).
-    overhead_us: sampling and scheduling that a step does not hide. layer_us: what the kernels of a
-    layer take to start and to end, beside the bytes and FLOPs. With 30 a batch of one of an 8B
+    overhead_us: sampling and scheduling that a step does not hide. layer_us: time to start and end
+    the kernels of a layer, in addition to the bytes and FLOPs. With 30 a batch of one of an 8B
     model on an H100 takes 6.5 ms. all_reduce_us: latency of one of the two all-reduces a layer has
     under tensor parallelism.
 
@@ -122,7 +122,9 @@ def _expert_reads(
     model: Model, tp: int, copies: int, ps_per_byte: float
 ) -> tuple[tuple[float, int], ...]:
     """For each kind of expert layer: the chance that a token of each copy of the attention misses
-    an expert, and the time of reading all experts of a GPU in all such layers.
+    an expert.
+
+    With it the time of reading all experts of a GPU in all such layers.
     """
     elements: dict[float, int] = {}
     for layer in model.layers:
@@ -162,7 +164,7 @@ def _bytes_by_chunk(model: Model, group: KVGroup) -> dict[int | None, int]:
 
 
 def _attention_flops(model: Model, group: KVGroup, local: int | None) -> tuple[int, int]:
-    """FLOPs of one pair over all layers of this group with chunks of local attention of so many
+    """FLOPs of one pair over all layers of this group with chunks of local attention of `local`
     tokens (None: without): in prefill, and in decode.
     """
     if group.reading is not None:

@@ -13,10 +13,10 @@ class AttentionTime:
     """Attention over one group of layers.
 
     context_ps: per context token of a decoding sequence; query_fs: of these the FLOPs, in
-    femtoseconds. read_fs, pair_fs: of a chunk, per KV token
-    it reads and per query-key pair, in femtoseconds (they are small, and steps with chunks are
-    never summed in closed form). attention_chunk: tokens of a chunk of local attention, of which a
-    query sees its own; None without.
+    femtoseconds. read_fs, pair_fs: of a chunk, per KV token it reads and per query-key pair. They
+    are in femtoseconds since they are small, and steps with chunks are never summed in closed form.
+    attention_chunk: tokens of a chunk of local attention, and a query sees its own chunk; None
+    without.
     """
 
     window_tokens: int | None
@@ -74,7 +74,7 @@ class AttentionTime:
 
 
 def _pairs_within(tokens: int, chunk: int) -> int:
-    """Query-key pairs of the first so many tokens: each sees its own chunk up to itself."""
+    """Query-key pairs of the first `tokens` tokens: each sees its own chunk up to itself."""
     whole, rest = divmod(tokens, chunk)
     return whole * chunk * (chunk + 1) // 2 + rest * (rest + 1) // 2
 

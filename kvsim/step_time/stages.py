@@ -25,7 +25,7 @@ class StageTimes:
         self._send_ps, self._token_fs = send_ps, tuple(token_fs)
 
     def stage_ps(self, shape: StepShape) -> list[int]:
-        """Time in each stage, in ps, the sending to the next stage apart (see `send_ps`)."""
+        """Time in each stage, in ps, without the transfer to the next stage (see `send_ps`)."""
         return [form.step_ps(shape) for form in self.forms]
 
     def send_ps(self, num_tokens: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""AIBrix's prefix-cache: the longest match whose pod is not busier than the others."""
+"""AIBrix's prefix-cache: the longest match with a pod that is not busier than the others."""
 
 from statistics import fmean, pstdev
 
@@ -11,9 +11,10 @@ from kvsim.fleet.views.content import ChainedBlocks
 
 class AibrixPrefix(TyingOptions):
     """imbalance: with a larger difference of running requests only the pods with the fewest are
-    candidates. block_characters: of the text. standard_deviations: above the mean of running
-    requests, beyond which a pod with a match is passed over (AIBrix, 2026-08-22).
-    ties: at random where left out.
+    candidates.
+
+    block_characters: of the text. standard_deviations: above the mean of running requests, beyond
+    which a pod with a match is skipped (AIBrix, 2026-08-22). ties: at random where left out.
     """
 
     imbalance: int = Field(8, ge=0)

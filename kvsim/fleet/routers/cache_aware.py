@@ -16,7 +16,7 @@ class CacheAware(TyingOptions):
     cache_threshold: share of the text that must match, beyond which the matched worker is chosen.
     balance_abs_threshold, balance_rel_threshold: limits to the difference and the ratio of open
     requests between two workers. Beyond both, the least loaded worker is chosen.
-    eviction_interval_secs, max_tree_size: each worker keeps so many characters of the tree.
+    eviction_interval_secs, max_tree_size: eviction of the tree, in characters for each worker.
     ties: the lowest number where left out (the real order is the registry's, new at each start).
     """
 

@@ -20,13 +20,13 @@ class DynamoKv(TyingOptions):
     """The default selector of ai-dynamo-runtime 1.6.1.
 
     overlap_score_credit: of a block that the worker has, against one to prefill;
-    overlap_score_credit_decay: how fast it falls as the worker's prefill backlog exceeds the
-    least. prefill_load_scale: weight of blocks to prefill. decode_active_request_weight: blocks
-    that each open request costs. router_temperature: above 0, chances by cost instead of the
-    lowest. use_kv_events: workers say what they have; else a guess lasts 120 s.
-    router_predicted_ttl_secs: a guess beside the events. router_assume_kv_reuse: open requests
-    share equal blocks. kv_event_lag_ms: how long after a prompt's first token the router hears of
-    its new blocks; of removed blocks it hears at once. ties: at random where left out.
+    overlap_score_credit_decay: how fast it falls as the worker's prefill backlog exceeds the least.
+    prefill_load_scale: weight of blocks to prefill. decode_active_request_weight: blocks that each
+    open request costs. router_temperature: above 0, chances by cost instead of the lowest.
+    use_kv_events: workers say what they have; else a guess lasts 120 s. router_predicted_ttl_secs:
+    lifetime of a guess in addition to the events. router_assume_kv_reuse: open requests share equal
+    blocks. kv_event_lag_ms: how long after a prompt's first token the router hears of its new
+    blocks; of removed blocks it hears at once. ties: at random where left out.
     """
 
     overlap_score_credit: float = Field(1.0, ge=0)

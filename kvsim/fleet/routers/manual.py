@@ -8,9 +8,11 @@ from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 
 class Manual(TyingOptions):
     """assignment: of the first request of a conversation: at random, to the fewest open requests
-    (`min_load`), or to the fewest conversations (`min_group`). Requests of no conversation go at
-    random. A conversation whose replica is gone is given another one (sglang-router's `manual`,
-    whose key is a header; kvsim takes the conversation). ties: at random where left out.
+    (`min_load`), or to the fewest conversations (`min_group`).
+
+    Requests of no conversation go at random. A conversation on a lost replica is assigned to
+    another one (sglang-router's `manual`, keyed by a header; kvsim takes the conversation). ties:
+    at random where left out.
     """
 
     assignment: Literal["random", "min_load", "min_group"] = "random"

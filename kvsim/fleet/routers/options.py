@@ -1,4 +1,4 @@
-"""What every kind of router is built from."""
+"""Options of every kind of router."""
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class FleetView(NamedTuple):
-    """What a router is set up for.
+    """The view for which a router is built.
 
     num_replicas: at the start. seed: of its draws. block_size, num_blocks: of the replicas' prefix
     caches, in tokens and blocks. characters: text characters for each unit of a request's content:
@@ -25,7 +25,9 @@ class FleetView(NamedTuple):
 
 
 class RouterOptions(Options):
-    """The keys of a kind beside `kind`, and what the router is told of its replicas."""
+    """The keys of a kind other than `kind`, and the reports that the router needs of its
+    replicas.
+    """
 
     def reports(self, view: FleetView) -> "Reports | None":
         """How what replicas report reaches the router; None: it asks for nothing."""
@@ -33,7 +35,7 @@ class RouterOptions(Options):
 
     @property
     def report_interval_ps(self) -> int | None:
-        """How far apart its looks at the replicas' memory are; 0: it may look after any step."""
+        """Interval in ps at which it reads the replicas' memory; 0: after any step."""
         return None
 
     @property
@@ -52,7 +54,9 @@ class RouterOptions(Options):
 
 class TyingOptions(RouterOptions):
     """ties: which of equally good replicas is chosen: the lowest number, one at random, or each in
-    turn; where it is left out, as the real router does.
+    turn.
+
+    Left out: as the real router does.
     """
 
     ties: Ties | None = None

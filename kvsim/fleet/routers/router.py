@@ -1,4 +1,5 @@
-"""What every router promises: a replica for each request, from what the router knows by then.
+"""The interface of every router: choose a replica for each request, from the information it has by
+then.
 
 A router sees requests come (`decide`, `sent`), get their first token (`prefilled`) and leave
 (`left`). What engines report reaches it later, by `report` and by events of their prefix caches.

@@ -25,7 +25,7 @@ class SeveralRouters(Router):
 
     @property
     def cached_tokens(self) -> Callable[[int, RoutedRequest], int] | None:
-        """What each replica has cached of a prompt, for all of them to ask."""
+        """Cached tokens of a prompt on each replica, for all routers to ask."""
         return self.routers[0].cached_tokens
 
     @cached_tokens.setter

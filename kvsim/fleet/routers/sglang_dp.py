@@ -52,7 +52,7 @@ class SglangDpRouter(Router):
         self._looked_ps = -look_ps
 
     def report(self, loads: Sequence[Load], now_ps: int) -> None:
-        """What the ranks have written by now; it is looked at later."""
+        """Store the ranks' present reports; they are read later."""
         self._written = loads
 
     def _grow(self) -> None:

@@ -1,4 +1,4 @@
-"""What every autoscaler is built from: a measure of the load, its target, and common limits."""
+"""Options of every autoscaler: a measure of the load, its target, and common limits."""
 
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
@@ -10,8 +10,10 @@ from kvsim.plumbing.options import Options
 
 
 class FleetState(NamedTuple):
-    """What an autoscaler sees. loads: of the replicas that take requests. num_arrivals: requests
-    that came to the router in the interval_s seconds before.
+    """Input of an autoscaler.
+
+    loads: of the replicas that take requests. num_arrivals: requests that came to the router in the
+    interval_s seconds before.
     """
 
     loads: Sequence[Load]
@@ -25,10 +27,10 @@ class AutoscalerOptions(Options):
 
     min_replicas, max_replicas: limits. interval_s: between two looks. tolerance: how far from the
     target, as a share, the load may be before anything changes. scale_down_after_s: replicas are
-    removed down to the most that was wanted in so many seconds. A look at most doubles the
-    replicas, or adds 4.
-    start_up_s: from the start of a replica until it takes requests, with an empty cache; its GPUs
-    count from the start. group: number of the [[fleet.group]] that new replicas belong to.
+    removed down to the largest number wanted in this many seconds. A look at most doubles the
+    replicas, or adds 4. start_up_s: from the start of a replica until it takes requests, with an
+    empty cache; its GPUs count from the start. group: number of the [[fleet.group]] that new
+    replicas belong to.
     """
 
     needs_kv_usage: ClassVar[bool] = False

@@ -1,1 +1,1 @@
-"""What routers know: texts sent before, blocks reported, counts published."""
+"""Knowledge of routers: texts sent before, blocks reported, counts published."""

@@ -1,4 +1,4 @@
-"""Which blocks each replica is known, or guessed, to have."""
+"""Index of the blocks that each replica is known, or assumed, to have."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -56,8 +56,8 @@ class BlockIndex:
 class LruIndex:
     """The approximate index of llm-d: what was sent to each server, the oldest blocks forgotten.
 
-    Blocks of a prompt beyond the capacity, pushed out while the prompt is added, stay on the map
-    for good: a server is then taken to have what it has lost.
+    If a prompt is longer than the capacity, blocks evicted while it is added remain in the map for
+    good. A server is then assumed to have blocks it has lost.
     """
 
     def __init__(self, num_servers: int, capacity: int) -> None:

@@ -1,4 +1,6 @@
-"""Contents as routers compare them: runs of ids, cut into blocks or laid beside each other."""
+"""Prompt contents as routers compare them: runs of ids, cut into blocks or compared with each
+other.
+"""
 
 from collections.abc import Iterator
 
@@ -36,7 +38,7 @@ def cut(content: TokenRuns, units: int) -> tuple[TokenRuns, TokenRuns]:
 
 
 def blocks_of(content: TokenRuns, block: int, *, partial: bool = False) -> Iterator[TokenRuns]:
-    """The content in blocks of so many units. partial: the last one even if it is not full."""
+    """The content in blocks of `block` units. partial: the last one even if it is not full."""
     held: list[tuple[int, int]] = []
     room = block
     for start, length in content:
@@ -59,10 +61,10 @@ def blocks_of(content: TokenRuns, block: int, *, partial: bool = False) -> Itera
 
 
 class ChainedBlocks:
-    """One number for each block with all that lies before it: equal numbers, equal contents.
+    """One number for each block with all content before it: equal numbers, equal contents.
 
-    A number is 128 bits of hashes, as engines name blocks: nothing is kept of contents that came
-    before, of which a fleet sees millions.
+    A number is 128 bits of hashes, as engines name blocks. Earlier contents are not stored, since a
+    fleet sees millions.
     """
 
     def __init__(self, block: int, *, partial: bool = False, most: int | None = None) -> None:

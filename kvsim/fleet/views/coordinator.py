@@ -1,6 +1,6 @@
-"""vLLM's coordinator of data-parallel ranks: what it publishes of their reports, and when.
+"""vLLM's coordinator of data-parallel ranks: which of their reports it publishes, and when.
 
-It keeps the last report of each rank and publishes after a wait; a report that comes meanwhile is
+It stores the last report of each rank and publishes after a wait. A report that comes meanwhile is
 taken and the wait starts again (`DPCoordinatorProc`, vLLM 0.33.0).
 """
 
@@ -15,7 +15,7 @@ Counts = tuple[tuple[int, int, float], ...]
 
 
 class Publication(NamedTuple):
-    """What front ends get: (waiting, running, usage) of each rank."""
+    """Counts sent to front ends: (waiting, running, usage) of each rank."""
 
     time_ps: int
     counts: Counts
@@ -24,8 +24,8 @@ class Publication(NamedTuple):
 class Coordinator:
     """publications: those made so far, since `drain` was called last.
 
-    interval_ps: between two where something changed. lockstep: ranks step together, and a report
-    of a newer step publishes the counts before it as they stood.
+    interval_ps: between two where something changed. lockstep: ranks step together, and a report of
+    a newer step publishes the counts of the step before it.
     """
 
     def __init__(self, ranks: int, interval_ps: int, *, lockstep: bool, start_ps: int = 0) -> None:

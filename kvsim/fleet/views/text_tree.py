@@ -1,7 +1,8 @@
-"""The radix tree of sglang-router 0.3.2 (`policies/tree.rs`): who was sent which text.
+"""The radix tree of sglang-router 0.3.2 (`policies/tree.rs`): the texts that were sent to each
+worker.
 
-One tree for all workers. A match returns the worker that is remembered at the deepest node, the one
-that created it; a worker over its limit loses its oldest leaves.
+One tree for all workers. A match returns the worker recorded at the deepest node, the one that
+created it. A worker over its limit loses its oldest leaves.
 """
 
 from heapq import heapify, heappop, heappush
@@ -13,7 +14,7 @@ EVERY_MATCHES = 8  # a match refreshes its worker's time when the counter is a m
 
 
 class TextNode:
-    """A stretch of text. times: of each worker that has it. owner: the remembered one."""
+    """A segment of text. times: of each worker that has it. owner: the remembered one."""
 
     __slots__ = ("children", "length", "order", "owner", "parent", "text", "times")
 
@@ -93,7 +94,7 @@ class TextTree:
         return node
 
     def _split(self, node: TextNode, units: int) -> TextNode:
-        """Cut a node after so many units; returns the upper half, which inherits its workers."""
+        """Cut a node after `units` units; returns the upper half, which inherits its workers."""
         parent = node.parent
         assert parent is not None
         head, tail = cut(node.text, units)

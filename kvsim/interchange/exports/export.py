@@ -19,8 +19,10 @@ HELD = ("used", "reserved", "overprovisioned", "rounding", "transient")
 
 
 class Exported(NamedTuple):
-    """A run and what was run. scenario: resolved, as scenario.toml beside a result has it. others:
-    the runs of the other replicas of a fleet, where all are exported and this is the first.
+    """A run and its scenario.
+
+    scenario: resolved, as in the scenario.toml of a result. others: the runs of the other replicas
+    of a fleet, where all are exported and this is the first.
     """
 
     scenario: Mapping[str, Any]
@@ -34,7 +36,7 @@ class Exported(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What is exported: a run, or the replicas of a fleet, by its label."""
+        """The label of the export: of a run, or of the replicas of a fleet."""
         count, label = len(self.replicas), self.run.label
         return label if count == 1 else f"{label.rpartition(' #')[0]}, {count} replicas,"
 
@@ -66,7 +68,7 @@ class Exported(NamedTuple):
 class Answered(NamedTuple):
     """The requests that were answered, in order of arrival; times in seconds from the start.
 
-    tier_tokens: of cached_tokens, those from the tiers behind the device.
+    tier_tokens: of cached_tokens, those from the tiers after the device.
     """
 
     ids: list[str]

@@ -1,8 +1,8 @@
 """vLLM's metrics of a run at given moments, by vLLM's names, buckets and labels.
 
-Tokens between a request's first and its last are placed evenly, as no moment of each is kept; all
-else is as the engine would count it. Every wait is for capacity, and every answer as long as asked
-for.
+Tokens between a request's first and its last are placed evenly, as their single times are not
+recorded. All else is as the engine would count it. Every wait is for capacity, and every answer as
+long as asked for.
 """
 
 from collections.abc import Iterator
@@ -206,8 +206,8 @@ def _inter_token(done: Answered, moments: Floats) -> Family:
 
 
 def _spread(done: Answered, moments: Floats) -> Iterator[tuple[int, Floats, int]]:
-    """For each request the first moment at which it has a token, the tokens after the first that it
-    has from then on, and its place.
+    """For each request its index, the first moment at which it has a token, and the tokens after
+    the first that it has from then on.
     """
     spans = np.maximum(done.finish_s - done.first_token_s, 1e-12)
     each = zip(done.first_token_s, spans, done.output_tokens, strict=True)

@@ -11,8 +11,9 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 def text(
     replicas: Sequence[tuple[Mapping[str, str], Iterable[Family]]], times: Sequence[float] | None
 ) -> Iterator[str]:
-    """The lines of all families, of each replica under its labels. times: a time stamp (s since
-    1970) a value; None for a scrape, whose families have one value.
+    """The lines of all families, of each replica under its labels.
+
+    times: a timestamp (s since 1970) for each value; None for a scrape, with families of one value.
     """
     before = ""
     for same in zip(*(families for _, families in replicas), strict=True):

@@ -1,9 +1,8 @@
 """The run as a trace that opens in Perfetto (ui.perfetto.dev) and chrome://tracing: requests as
 slices on tracks, the ledger and the queue as counters.
 
-A track is a lane that one request after the other takes, so that there are as many as requests were
-there at once. Times are whole microseconds, on which slices nest exactly: Perfetto drops those that
-overlap.
+A track is used by one request after the other, so there are as many as concurrent requests. Times
+are whole microseconds, so that slices nest exactly: Perfetto drops those that overlap.
 """
 
 import heapq
@@ -56,7 +55,7 @@ def _name(kind: str, process: int, thread: int, words: str) -> dict[str, Any]:
 
 
 def _lanes(done: Answered) -> list[int]:
-    """For each request the lowest lane that is free from its arrival to its end; 1, 2, ..."""
+    """For each request the lowest track that is free from its arrival to its end; 1, 2, ..."""
     free: list[int] = []
     taken: list[tuple[float, int]] = []
     lanes = []

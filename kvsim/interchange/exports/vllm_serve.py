@@ -100,7 +100,7 @@ def _check(server: ServedScenario) -> None:
 
 
 def _before(server: ServedScenario) -> Iterator[str]:
-    """What vLLM takes from the environment, and the order of unlike GPUs."""
+    """Environment variables for vLLM, and the order of GPUs of different kinds."""
     model, device = server.scenario["model"], server.scenario["device"]
     if others := device.get("stage"):
         per_stage = model.get("tensor_parallel_size", 1)
@@ -184,8 +184,10 @@ def _flags(server: ServedScenario) -> Iterator[str]:
 
 
 def _pool(server: ServedScenario) -> Iterator[str]:
-    """As the scenario gives it; what it gives in tokens as bytes, and blocks too where the layers
-    share one table, which vLLM would count otherwise.
+    """Flags of the pool's size, as in the scenario.
+
+    A size in tokens is converted to bytes, and to blocks too where the layers share one table,
+    which vLLM would count otherwise.
     """
     memory: Mapping[str, Any] = server.scenario["memory"]
     one_table = server.allocator.get("disable_hybrid_kv_cache_manager")

@@ -30,7 +30,7 @@ def doubts_of(settings: ServerSettings, served: ServedModel, device: str) -> Ite
 
 
 def _bytes_of_tokens(settings: ServerSettings, served: ServedModel) -> Iterator[str]:
-    """Whether the bytes of K and V are those of so many tokens of this model."""
+    """Whether the bytes of K and V match their number of tokens for this model."""
     size, tokens = settings.available_kv_gib, settings.kv_cache_tokens
     if size is None or tokens is None or served.model is None or served.options is None:
         return

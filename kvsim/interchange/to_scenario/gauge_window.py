@@ -1,5 +1,5 @@
-"""Where in a server's gauges a benchmark lies: the clocks of the two differ, and the gauges may be
-of a whole day.
+"""Alignment of a benchmark with a server's gauges: their clocks differ, and the gauges may be of a
+whole day.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +20,9 @@ _SAME_LENGTH = 2  # gaps between samples, by which a busy stretch may differ fro
 
 
 class Client(NamedTuple):
-    """A benchmark as gauges are held against it, in ns on its own clock.
+    """A benchmark to align with gauges, in ns on its own clock.
 
-    spans: start and end of each request; where requests were not timed one by one, none. in_flight:
+    spans: start and end of each request; empty if requests were not timed one by one. in_flight:
     then their number, where it is known. duration_ns: of all. ended_local_ns: its end by a wall
     clock of some time zone; None: not recorded.
     """
@@ -53,8 +53,9 @@ class Placed(NamedTuple):
 
 
 def place(samples: Sequence[GaugeSample], client: Client, *, zones: bool) -> Placed | str:
-    """Where the gauges are that belong to the client; else why they are left out, in words. zones:
-    whether the clocks differ by a time zone alone.
+    """The gauges during the client's run; else the reason why they are left out.
+
+    zones: whether the clocks differ by a time zone alone.
     """
     if not samples:
         return "there are none"
@@ -98,7 +99,10 @@ def _gap(samples: Sequence[GaugeSample]) -> int:
 
 
 def _zones(samples: Sequence[GaugeSample], client: Client, gap: int) -> Iterator[int]:
-    """Whole quarters of an hour; of a log without years, whose first year is one that it is not."""
+    """Candidate offsets between the clocks, in whole quarters of an hour.
+
+    A log without years gets them in the year of the client.
+    """
     base = 0
     if datetime.fromtimestamp(samples[0].time_ns / NS_PER_S, UTC).year == _NO_YEAR:
         moment = datetime.fromtimestamp(client.zero_ns / NS_PER_S, UTC)
@@ -136,7 +140,7 @@ def _starts(samples: Sequence[GaugeSample], client: Client, gap: int) -> Iterabl
 
 
 def _busy(samples: Sequence[GaugeSample], gap: int) -> Iterator[tuple[int, int]]:
-    """From the last idle sample, or half a gap, before each stretch in which something ran."""
+    """Busy periods, each from the last idle sample, or half a gap, before it."""
     start: int | None = None
     before = samples[0].time_ns - gap // 2
     for each in samples:

@@ -1,10 +1,11 @@
-"""What a benchmark says of its server's host: a few numbers over the step times, and a front end.
+"""Corrections learned from a benchmark of a server's host: a few numbers on top of the step times,
+and a front end.
 
-A server has a constant a step, a time a sequence and a time of a step with prompts beside its
-kernels, and a client's TTFT begins before the engine's. One benchmark tells little of each. So
-every number is drawn towards what servers of its kind have, by how far these lie apart: it moves
-what the benchmark can tell, and no more. The scenario is simulated once for each number, a little
-larger, and the numbers are those that meet the measured TPOT and TTFT best.
+In addition to its kernels a server has a constant a step, a time a sequence and a time of a step
+with prompts. A client's TTFT begins before the engine's. One benchmark tells little of each. So
+every number is drawn towards that of servers of its kind, by their spread. It fits what the
+benchmark determines, and no more. The scenario is simulated once for each number, a little larger,
+and the numbers are those that meet the measured TPOT and TTFT best.
 """
 
 from collections.abc import Mapping, Sequence

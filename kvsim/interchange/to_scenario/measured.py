@@ -1,4 +1,4 @@
-"""What the sources measured of a server, by the keys of a simulated run."""
+"""Measurements of a server in the sources, by the keys of a simulated run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
@@ -24,9 +24,11 @@ def measured_of(
     rows: Sequence[ObservedRequest],
     ticks: Sequence[Tick],
 ) -> MeasuredSummary | None:
-    """The figures of all sources; None where none has any. A client's figures count before those of
-    the server's own metrics, which are of all its requests, and a source's own figure before one
-    that is computed from the requests in it. rows: requests that were timed as a whole.
+    """The figures of all sources; None where none has any.
+
+    A client's figures count before those of the server's own metrics, which are of all its
+    requests. A source's own figure counts before one computed from the requests in it. rows:
+    requests that were timed as a whole.
     """
     ordered = sorted(reads, key=lambda read: read.rank != CLIENT)
     figures: dict[str, float] = {}

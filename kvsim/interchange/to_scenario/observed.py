@@ -1,4 +1,4 @@
-"""What was measured of a server as an observed run: NAME.run beside the scenario NAME.toml."""
+"""A server's measurements as an observed run: NAME.run, next to the scenario NAME.toml."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -103,8 +103,9 @@ def _served(
 
 
 def _ticks(merged: Merged, rows: Sequence[SourceRequest], notes: list[str]) -> list[Tick]:
-    """The gauges on the client's clock, from its first request to its last answer; where no client
-    is known, all of them, from the first on.
+    """The gauges on the client's clock, from its first request to its last answer.
+
+    If no client is known, all of them, from the first on.
     """
     if merged.gauges is None:
         return []
@@ -130,7 +131,7 @@ def _ticks(merged: Merged, rows: Sequence[SourceRequest], notes: list[str]) -> l
 
 
 def _client(merged: Merged, rows: Sequence[SourceRequest]) -> tuple[Client | None, Clock | None]:
-    """What gauges are held against, and its clock."""
+    """The client to align gauges with, and its clock."""
     load, requests = merged.load, merged.requests
     ended = None if load is None else load.ended_local_ns
     if rows and requests is not None:

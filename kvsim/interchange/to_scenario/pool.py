@@ -1,7 +1,8 @@
 """The pool of an engine, from the blocks, tokens or bytes that the engine prints.
 
-An engine's block holds the tokens of one group of layers; how large it is, and how many tokens the
-engine prints for so many, is as `kvsim.capacity.planning` plans the cache for the model.
+An engine's block holds the tokens of one group of layers. Its size, and the tokens that the engine
+prints for a number of blocks, follow from the model's plan of the cache
+(`kvsim.capacity.planning`).
 """
 
 from typing import Any, NamedTuple

@@ -29,8 +29,8 @@ def fleet_of(
     """[fleet]; None where there is one replica. memory_of: the table [memory] of these settings.
     table: the scenario so far.
 
-    Logs or metrics of several servers are a replica each; where their pools differ they are groups.
-    The data-parallel ranks of a server are replicas of a cell of its own behind its balancer.
+    Logs or metrics of several servers are a replica each; if their pools differ they are groups.
+    The data-parallel ranks of a server are replicas of a cell of its own, with its balancer.
     """
     ranks = settings.data_parallel_size or 1
     engine = settings.engine or "vllm"

@@ -107,8 +107,9 @@ def _dtype(settings: ServerSettings, model: Model | None) -> dict[str, Any]:
 
 
 def _ranks_share_experts(settings: ServerSettings) -> bool:
-    """Whether the server has several ranks, over whose GPUs the experts are spread: under vLLM all
-    ranks, under SGLang copies of the attention alone.
+    """Whether the server has several ranks with experts spread over all GPUs.
+
+    Under vLLM these are all ranks, under SGLang copies of the attention alone.
     """
     if settings.engine == "sglang":
         return settings.attention_dp_size is not None

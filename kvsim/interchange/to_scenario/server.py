@@ -159,8 +159,9 @@ class DescribedServer:
         return self.meta.enable_prefix_caching and not self.tiers
 
     def _hicache(self) -> dict[str, Any]:
-        """SGLang's hierarchical cache, as its flags say. Its ratio changes nothing beside its size,
-        and neither without the cache.
+        """SGLang's hierarchical cache, as its flags say.
+
+        Its ratio changes nothing if its size is given, and neither without the cache.
         """
         known = self.settings.reported()
         if not (known.get("enable_hierarchical_cache") and self.meta.enable_prefix_caching):
@@ -266,8 +267,9 @@ def _sglang_chunk(device: str, known: dict[str, Any]) -> int:
 
 
 def _defaults_of(engine: str, known: dict[str, Any], device: str) -> list[str]:
-    """What a scenario of another engine than vLLM has where no source has it. llama.cpp: nothing;
-    the scenario leaves its keys to the defaults of kind = "llama-server".
+    """Default keys of a scenario for another engine than vLLM, if no source has them.
+
+    llama.cpp: nothing; the scenario leaves its keys to the defaults of kind = "llama-server".
     """
     if engine == "llama.cpp":
         return []
@@ -288,7 +290,7 @@ def _defaults_of(engine: str, known: dict[str, Any], device: str) -> list[str]:
 
 
 def _other_version(engine: str, version: str | None) -> list[str]:
-    """What stands for the version of an engine of whose rules kvsim has one version's alone."""
+    """The version used for an engine if kvsim has the rules of one version alone."""
     if version is None or (engine == "sglang" and version.startswith(_SGLANG_RULES)):
         return []
     if engine == "sglang":

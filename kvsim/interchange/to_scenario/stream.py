@@ -135,7 +135,7 @@ def usable(requests: Requests, notes: list[str]) -> list[SourceRequest]:
 def prompt_runs(
     row: SourceRequest, block_tokens: int | None, private: TokenIds
 ) -> TokenRuns | None:
-    """What is known of a prompt's content."""
+    """The known content of a prompt."""
     if row.hash_ids is None or block_tokens is None:
         return None
     assert row.prompt_tokens is not None

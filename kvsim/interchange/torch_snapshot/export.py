@@ -17,8 +17,10 @@ from kvsim.simulation import Simulation
 def write_torch_snapshot(
     simulation: Simulation, label: str, path: Path, at_s: float | None = None
 ) -> float:
-    """Write the run of the allocator `label` as it stood at `at_s` seconds of simulated time, or
-    when the most was allocated; returns that time in seconds.
+    """Write the memory of the allocator `label` at `at_s` seconds of simulated time, or when the
+    most was allocated.
+
+    Returns that time in seconds.
 
     InputError for an allocator that places nothing: to torch its pool is one allocation.
     """

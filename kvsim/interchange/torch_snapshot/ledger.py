@@ -1,11 +1,10 @@
-"""What the bytes that torch has of a device are doing."""
+"""The use of the bytes that torch has reserved on a device."""
 
 from typing import NamedTuple
 
 
 class SnapshotLedger(NamedTuple):
-    """What one device's reserved bytes are doing: the five classes after `segments` sum to
-    `reserved`.
+    """The use of one device's reserved bytes: the five classes after `segments` sum to `reserved`.
 
     requested: asked for by live tensors. rounding: given beyond that. awaiting_free: freed, but
     another stream may still use it. split: free in segments that hold something, so that only

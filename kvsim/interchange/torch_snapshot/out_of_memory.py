@@ -1,14 +1,14 @@
 """How much of an out-of-memory error is fragmentation.
 
-Before torch gives up, it returns its free segments to the device and asks the device again. What
-it still has and no tensor uses lies in segments with live tensors: a request that fits none of
-these pieces needs a new segment. So with
+Before torch gives up, it returns its free segments to the device and asks the device again. The
+rest, which no tensor uses, is in segments with live tensors: a request that fits none of these
+pieces needs a new segment. So with
 
     missing    = bytes asked for - bytes that the device had free
     fragmented = the part of missing that lay unused in torch's segments
 
-the error is fragmentation if all that was missing lay unused, and want of memory as far as it did
-not.
+the error is fragmentation if the unused bytes cover all that was missing, else lack of memory for
+the rest.
 """
 
 from typing import NamedTuple
@@ -34,5 +34,5 @@ class OutOfMemory(NamedTuple):
 
     @property
     def fragmented(self) -> int:
-        """Those of them that lay unused in torch's segments."""
+        """Missing bytes that were unused in torch's segments."""
         return min(self.missing, self.unused)

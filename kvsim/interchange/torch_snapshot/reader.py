@@ -68,7 +68,7 @@ class SnapshotEntry(_Plain):
 
 
 class Snapshot(_Plain):
-    """What `torch.cuda.memory._snapshot()` returns, as far as it is read here."""
+    """The result of `torch.cuda.memory._snapshot()`, as far as it is read here."""
 
     segments: list[SnapshotSegment]
     device_traces: list[list[SnapshotEntry]] = []
@@ -85,8 +85,10 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def _check_opcodes(content: bytes) -> None:
-    """Raise UnpicklingError for what the unpickler would believe before it can fail: an index of
-    its memo makes it take as much memory as the index says, and a buffer as its length says.
+    """Raise UnpicklingError for sizes that the unpickler would believe before it can fail.
+
+    An index of its memo makes it take as much memory as the index says, and a buffer as its length
+    says.
     """
     for opcode, argument, place in pickletools.genops(content):
         if opcode.name in _BUFFERS:
@@ -126,7 +128,7 @@ def parse_snapshot(content: bytes, path: str | Path) -> Snapshot:
 
 
 def _check(snapshot: Snapshot, where: str) -> None:
-    """Segments lie apart, and their blocks tile them."""
+    """Check that segments do not overlap, and that their blocks tile them."""
     end: dict[int, int] = {}
     for segment in sorted(snapshot.segments, key=lambda s: (s.device, s.address)):
         place = f"{where}: segment at {segment.address:#x}"

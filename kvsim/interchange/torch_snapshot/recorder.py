@@ -1,8 +1,8 @@
 """A simulated arena as `torch.cuda.memory._snapshot()` would show it, for torch's memory_viz.
 
-The format (torch/cuda/memory.py): segments of blocks as they stand now, and a trace of what led
-there. torch's own segments appear as they are, of expandable ones each range with memory behind
-it; any other arena appears as one segment, the pool.
+The format (torch/cuda/memory.py): segments of blocks at that moment, and a trace of the events
+before it. torch's own segments are shown unchanged, of expandable ones each mapped range. Any other
+arena is shown as one segment, the pool.
 """
 
 import pickle
@@ -32,10 +32,10 @@ class Event(NamedTuple):
 
 
 class SnapshotRecorder:
-    """Listens to an arena, and can at any time say how it stands and what led there.
+    """Listens to an arena, and can at any time write its state and the events before it.
 
-    time_us: time of the next events; set by the owner of the clock.
-    max_entries: the newest so many events are kept.
+    time_us: time of the next events; set by the owner of the clock. max_entries: number of newest
+    events in the trace.
     """
 
     def __init__(self, arena: Arena, max_entries: int = 100_000) -> None:

@@ -1,4 +1,4 @@
-"""What torch.cuda.memory_stats() says of one device, as JSON."""
+"""The figures of torch.cuda.memory_stats() of one device, as JSON."""
 
 from typing import Any
 

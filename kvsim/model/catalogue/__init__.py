@@ -1,7 +1,7 @@
 """The built-in models, by short name or by Hugging Face id.
 
-The tables beside this file, a family each, hold for each name the ids it answers to and the keys
-of its published config.json that matter here.
+The tables in this folder, a family each, hold the models by name. Each has its ids and the keys of
+its published config.json that matter here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,8 +1,9 @@
-"""Where the headers of a checkpoint are: beside its config.json, in the hub's cache, or on the hub.
+"""Location of the headers of a checkpoint: in the folder of its config.json, in the hub's cache, or
+on the hub.
 
 The hub is asked for the headers alone, by range requests (huggingface_hub's
-`get_safetensors_metadata`); what it says is written beside the config.json in its cache, in short
-form, and found there again without any network.
+`get_safetensors_metadata`). They are written next to the config.json in its cache, in short form,
+and found there again without any network.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The headers of safetensors files: the dtype and the shape of each tensor, without its data.
 
-A file begins with the length of its header, 8 bytes with the least first, and the header, a JSON
+A file begins with the length of its header, in 8 little-endian bytes. Then comes the header, a JSON
 object of tensors by name (huggingface.co/docs/safetensors). A checkpoint of several files has an
-index, model.safetensors.index.json, whose weight_map names the file of each tensor.
+index, model.safetensors.index.json, with a weight_map that names the file of each tensor.
 """
 
 from collections.abc import Mapping
@@ -41,9 +41,11 @@ class Tensor(NamedTuple):
 
 
 def folder_tensors(folder: Path) -> dict[str, Tensor]:
-    """The tensors of the checkpoint in a folder, by name; empty where it has none. With an index,
-    those of its files alone: others beside them hold the same once more. InputError for a file that
-    cannot be read, and for one that the index names and the folder does not have.
+    """The tensors of the checkpoint in a folder, by name; empty where it has none.
+
+    With an index, those of its files alone: others in the folder hold the same once more.
+    InputError for a file that cannot be read, and for one that the index names and the folder does
+    not have.
     """
     index = folder / INDEX
     if index.is_file():

@@ -1,4 +1,4 @@
-"""What one GPU holds of a checkpoint, in bytes, by what vLLM does with each of its tensors.
+"""Bytes of a checkpoint on one GPU, by vLLM's treatment of each of its tensors.
 
     split        matrices of the layers, over the tensor parallel GPUs
     keys, values a GPU holds the projections of one head at least
@@ -8,8 +8,8 @@
                  vocab_parallel_embedding.py)
     towers       that see and hear; drafting: modules that a drafter alone loads
 
-Floating tensors become the served dtype when they are loaded, but for scales and the few that vLLM
-makes in float32; integers and 8 bits stay. What it makes itself or drops (tables of rotations,
+Floating tensors are converted to the served dtype at loading, except for scales and the few that
+vLLM makes in float32. Integers and 8 bits stay. What it makes itself or drops (tables of rotations,
 masks, g_idx) is not counted. Source: vLLM 0.33, model_executor/layers/linear.py and
 model_executor/models.
 """

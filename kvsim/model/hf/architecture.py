@@ -1,9 +1,9 @@
 """The meaning of a model_type beyond its keys: one line for each supported architecture.
 
-Defaults are those of the configuration classes of Hugging Face transformers (4.40 to 5.23) that
-decide sizes, since a checkpoint's file leaves out what its class defaults to; norms, biases and
-windows are those of its modelling code. A model_type that has no line here is refused by name: a
-misread architecture would give figures that are wrong in silence.
+Defaults that decide sizes are those of the configuration classes of Hugging Face transformers (4.40
+to 5.23). A checkpoint's file leaves out its class's defaults. Norms, biases and windows are those
+of its modelling code. A model_type that has no line here is refused by name: a misread architecture
+would give figures that are wrong in silence.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ class Architecture:
     ("config"), on the first three ("qkv"), or on every projection ("all"). norms: over the hidden
     state, in one layer. qk_norm: of queries and keys, over one head's elements or all heads'.
     windows: which layers slide where the file lists none and gives no pattern. linear: the
-    recurrence behind the layer type "linear_attention". output_gate: queries come with a gate.
-    attention_sinks: one parameter a head. router_bias: one a routed expert.
-    compressed: keys of several tokens are kept as one.
+    recurrence of the layer type "linear_attention". output_gate: queries come with a gate.
+    attention_sinks: one parameter a head. router_bias: one a routed expert. compressed: keys of
+    several tokens are kept as one.
     """
 
     defaults: Mapping[str, Any] = field(default_factory=dict)

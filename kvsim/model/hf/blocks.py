@@ -1,4 +1,4 @@
-"""Layers whose parts were searched for one by one (Nemotron-NAS, DeciLM's block_configs)."""
+"""Layers with parts found by a search for each (Nemotron-NAS, DeciLM's block_configs)."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
 """DeepSeek-V4's attention: which layers compress, and what its hyper-connections add.
 
-By its report and the configuration class of transformers 5.23: `compress_ratios` lists a ratio a
-layer (one more for the next-token module), newer files name `layer_types` instead; without either,
-two layers of 128 to one, then 128 and 4 to one in turn.
+Source: its report and the configuration class of transformers 5.23. `compress_ratios` lists a ratio
+a layer (one more for the next-token module); newer files name `layer_types` instead. Without
+either, two layers of 128 to one, then 128 and 4 to one alternate.
 """
 
 from kvsim.model.hf.keys import Keys
@@ -36,8 +36,9 @@ def compressed_attention(keys: Keys, index: int) -> CompressedAttention:
 
 
 def mixer_extras(keys: Keys, mixer: CompressedAttention) -> int:
-    """Norms of queries and keys, sinks, and the connections before and after both parts of a
-    layer: hc_mult streams of the hidden state, mixed by (2 + hc_mult) * hc_mult rows each time.
+    """Norms of queries and keys, sinks, and the connections before and after both parts of a layer.
+
+    These are hc_mult streams of the hidden state, mixed by (2 + hc_mult) * hc_mult rows each time.
     """
     streams = keys.integer("hc_mult")
     rows = (2 + streams) * streams

@@ -43,7 +43,7 @@ def _mixer(keys: Keys, kind: str, dtype: str, index: int) -> Mixer:
 
 
 def _doubled(keys: Keys, index: int) -> tuple[Layer, ...]:
-    """LongCat-Flash: attention and a dense part, twice, with experts beside the first."""
+    """LongCat-Flash: attention and a dense part, twice, with experts parallel to the first."""
     mixer = attention(keys, FULL, index)
     dense, experts = Dense(keys.integer("ffn_hidden_size")), feed_forward(keys, MOE, index)
     return (

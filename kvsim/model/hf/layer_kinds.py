@@ -60,8 +60,9 @@ def window(keys: Keys) -> int | None:
 
 
 def chunk(keys: Keys, index: int) -> int | None:
-    """Tokens of a chunk of local attention in layer `index`; None: it sees everything. Local are
-    the layers whose positions are rotated (vLLM's llama4.py), all but every fourth.
+    """Tokens of a chunk of local attention in layer `index`; None: it sees everything.
+
+    All layers but every fourth are local, those with rotated positions (vLLM's llama4.py).
     """
     if keys.kind != "llama4_text" or keys.get("attention_chunk_size", default=None) is None:
         return None

@@ -1,8 +1,8 @@
 """Mixers of constant state: Mamba, Mamba-2, the gated delta rule, Kimi's, short convolutions.
 
-The states follow arXiv 2312.00752 (Jamba's), 2405.21060 (Bamba, Granite and Nemotron hybrids),
-2412.06464 (Qwen3-Next) and 2510.26692 (Kimi Linear) as vLLM keeps them: the last kernel - 1 inputs
-of a convolution, and the state of the recurrence.
+The states are as vLLM stores them: the last kernel - 1 inputs of a convolution, and the state of
+the recurrence. They follow arXiv 2312.00752 (Jamba's), 2405.21060 (Bamba, Granite and Nemotron
+hybrids), 2412.06464 (Qwen3-Next) and 2510.26692 (Kimi Linear).
 """
 
 from dataclasses import replace

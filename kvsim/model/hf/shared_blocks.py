@@ -1,8 +1,9 @@
 """Zamba 2's attention and feed-forward parts, which its hybrid layers share (arXiv 2411.15242).
 
-A block works on the hidden state beside the embedding, twice the width; there are num_mem_blocks of
-them, used in turn. Each hybrid layer adds a projection back into its Mamba layer and low-rank
-adapters of its own: of the feed-forward part, and of attention where the file says so.
+A block works on the concatenation of the hidden state and the embedding, twice the width. There are
+num_mem_blocks of them, used in rotation. Each hybrid layer adds a projection back into its Mamba
+layer and low-rank adapters of its own. These are of the feed-forward part, and of attention where
+the file says so.
 """
 
 from kvsim.model.hf.keys import Keys

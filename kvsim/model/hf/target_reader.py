@@ -11,8 +11,10 @@ EAGLE_3_LAYERS = 3
 
 
 def target_reader(content: Mapping[str, Any], keys: Keys) -> TargetReader | None:
-    """What the drafter reads; None for a config that is no such drafter's. It is known by its
-    architecture, or by the method that the speculators library writes.
+    """The drafter that reads the target's states; None for a config of another kind.
+
+    The config is recognised by its architecture, or by the method that the speculators library
+    writes.
     """
     method = _method(content)
     if method is None:

@@ -1,7 +1,7 @@
-"""The towers beside a text decoder: how many parameters see and hear, and Qwen-VL's widths.
+"""Encoder towers of a text decoder: their parameters, and Qwen-VL's widths.
 
-A transformer over patches has four attention matrices and two or three feed-forward ones a layer;
-a conformer over sound (Gemma 3n and 4) has two feed-forward parts, two attentions' worth of
+A transformer over patches has four attention matrices and two or three feed-forward ones a layer. A
+conformer over sound (Gemma 3n and 4) has two feed-forward parts, two attentions' worth of
 projections and a convolution, 24 squares of its width. The projector to the decoder is counted by
 its usual form, two matrices. Towers stay in the model's dtype when the decoder is quantised.
 """
@@ -49,7 +49,7 @@ def vision(config: Mapping[str, Any]) -> Vision | None:
 
 
 def qwen_tower(config: Mapping[str, Any], kind: str) -> Tower | None:
-    """The tower of a Qwen that sees, whose text decoder is of `kind`; None for other models."""
+    """The vision tower of a Qwen model with a text decoder of `kind`; None for other models."""
     table = _table(config, VISION)
     if table is None or not kind.startswith(QWEN_KINDS):
         return None

@@ -9,12 +9,12 @@ from kvsim.model.weights import Weights
 class Attention:
     """Multi-head, grouped-query or multi-query attention, perhaps over a sliding window.
 
-    window_tokens: a query sees only so many newest tokens, itself included; None: all.
+    window_tokens: number of newest tokens that a query sees, itself included; None: all.
     output_gate: the query projection also gives a gate for the output. v_head_dim: of values where
     it is not the keys' (None). shares_cache: the layer reads the cache of an earlier one, keeps
     none and projects queries alone (Gemma 3n and 4). shares_weights: its projections are counted
-    elsewhere, once for several layers (Zamba 2). chunk_tokens: a query sees the tokens of its own
-    chunk of so many (Llama 4); None: all.
+    elsewhere, once for several layers (Zamba 2). chunk_tokens: length of the chunks; a query sees
+    the tokens of its own chunk (Llama 4); None: all.
     """
 
     heads: int

@@ -10,12 +10,15 @@ OVERLAPPING = 4  # of this ratio, neighbouring groups of tokens overlap and an i
 
 @dataclass(frozen=True, slots=True)
 class CompressedAttention:
-    """One key that is the value too, for all heads: of each of the newest window_tokens tokens, and
-    of every compress_ratio older ones together (DeepSeek-V4's report, section 2.3).
+    """Attention with one key that is the value too, for all heads (DeepSeek-V4's report, section
+    2.3).
+
+    There is one key for each of the newest window_tokens tokens, and one for every compress_ratio
+    older ones together.
 
     compress_ratio: 4 (an indexer of index_heads picks what is attended to), 128, or 0 for the
     window alone. q_lora_rank: queries come through it. o_groups, o_lora_rank: the output is
-    projected in so many groups through so many elements each. index_topk: compressed keys that
+    projected in o_groups groups through o_lora_rank elements each. index_topk: compressed keys that
     the indexer picks; None: not known, and all are taken as read.
     """
 

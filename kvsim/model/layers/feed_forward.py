@@ -30,8 +30,8 @@ class Experts:
     """A mixture of experts: a token passes `experts_per_token` of `num_experts`.
 
     shared_intermediate_size: of experts that every token passes; 0: none. gated: three matrices an
-    expert, else two. latent_size: width the routed experts work in, behind two projections of their
-    own (Nemotron 3); 0: the hidden state's.
+    expert, else two. latent_size: width the routed experts work in, between two projections of
+    their own (Nemotron 3); 0: the hidden state's.
     """
 
     intermediate_size: int

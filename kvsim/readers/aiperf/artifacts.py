@@ -5,7 +5,7 @@
     server_metrics_export.jsonl  the server's metrics, some three times a second
     server_metrics_export.json   the same, summed up
 
-What else lies there (inputs.json, raw exports) holds prompts, and is not opened.
+Other files of the folder (inputs.json, raw exports) hold prompts, and are not opened.
 """
 
 from pathlib import Path
@@ -55,7 +55,7 @@ class AIPerfArtifacts(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """What the files hold that are there."""
+        """Read the files that exist."""
         if source.is_folder:
             folder = source.path
             present = {name: folder / name for name in (RECORDS, SUMMARY, SERIES, EXPORT)}

@@ -127,7 +127,7 @@ def _totals(metrics: Fields) -> dict[str, float]:
 def _rates(
     before: tuple[int, dict[str, float]], time_ns: int, totals: dict[str, float]
 ) -> dict[str, float]:
-    """Tokens a second since the scrape before; none where a counter began anew."""
+    """Tokens a second since the previous scrape; none where a counter was reset."""
     seconds = (time_ns - before[0]) / NS_PER_S
     return {
         name: (total - before[1][name]) / seconds

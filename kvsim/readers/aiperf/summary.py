@@ -29,7 +29,7 @@ def asked(summary: Fields) -> dict[str, Any]:
 
 
 def figures(summary: Fields) -> dict[str, float]:
-    """Its latencies, in seconds."""
+    """The summary's latencies, in seconds."""
     found: dict[str, float] = {}
     for metric, figure in _METRICS.items():
         found |= statistics(summary.table(metric), figure, _STATS, seconds_of_ms)
@@ -37,7 +37,7 @@ def figures(summary: Fields) -> dict[str, float]:
 
 
 def load_of(summary: Fields) -> ClientLoad | None:
-    """What it did on average, for where its records were not kept."""
+    """The client's mean load, for results without per-request records."""
     count, prompt, output = (
         summary.table(metric).number("avg")
         for metric in ("request_count", "input_sequence_length", "output_sequence_length")

@@ -1,1 +1,1 @@
-"""Readers of what llama-server and Ollama leave behind."""
+"""Readers of the logs and files of llama-server and Ollama."""

@@ -21,7 +21,7 @@ def model_name(value: str) -> str:
 
 
 def cache_type(value: str) -> str:
-    """What K and V are kept in, by kvsim's name; ValueError for a type that llama.cpp lacks."""
+    """The cache dtype of K or V, by kvsim's name; ValueError for a type that llama.cpp lacks."""
     name = _TYPES.get(value.lower(), value.lower())
     if name not in FORMATS:
         raise ValueError(value)

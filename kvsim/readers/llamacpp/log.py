@@ -161,7 +161,7 @@ def _about(found: dict[str, Any], line: str) -> None:
 
 
 def _requests(source: Sniffed) -> tuple[Requests | None, tuple[str, ...]]:
-    """The requests whose end the log has."""
+    """The requests that end within the log."""
     tasks: dict[str, _Task] = {}
     number, clock = "", None
     for line in source.string().splitlines():

@@ -39,7 +39,7 @@ class OllamaEnvironment(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """What Ollama asks llama-server for: a buffer of the context for each parallel request."""
+        """Ollama's settings for llama-server: a buffer of the context for each parallel request."""
         whole = "\n".join(
             line for line in source.string().splitlines() if not line.lstrip().startswith("#")
         )

@@ -1,4 +1,6 @@
-"""What the lengths and times of requests say of their client: prompts sent again, a closed loop."""
+"""Properties of a client, inferred from lengths and times of its requests: prompts sent again, a
+closed loop.
+"""
 
 import heapq
 from collections import Counter
@@ -21,7 +23,10 @@ BLOCK_TOKENS = 16  # of the prompts distinguished by their place in a period
 
 
 class Period(NamedTuple):
-    """Prompt lengths that repeat. requests: after so many. share: of the lengths that do."""
+    """Prompt lengths that repeat.
+
+    requests: the period, in requests. share: of the lengths that do.
+    """
 
     requests: int
     share: float
@@ -57,7 +62,9 @@ def period_of(lengths: Sequence[int]) -> Period | None:
 
 
 def repeated(requests: Requests, period: int) -> Requests:
-    """The requests, those a whole number of periods apart with prompts of one length alike."""
+    """The requests with prompt contents by place in the period: equal places and lengths get equal
+    tokens.
+    """
     first_ids: dict[tuple[int, int], int] = {}
     free = 0
     rows = []

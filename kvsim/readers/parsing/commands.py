@@ -1,7 +1,7 @@
 """A server's command line: in a shell script, in a manifest of Kubernetes or compose, or by itself.
 
-Only arguments that a reader knows are read; of the others the names are reported and the values,
-which may be keys and tokens, are not looked at.
+Only arguments that a reader knows are read. Of the others the names are reported, and the values,
+which may be keys and tokens, are ignored.
 """
 
 import json
@@ -22,11 +22,13 @@ _NESTED = 3  # scripts in words of scripts
 
 
 class Program(NamedTuple):
-    """A server's program. serves: the command, up to where its arguments begin. image: its
-    container's image, the version in a group. known: names of the arguments that are read; short:
-    other spellings of them; switches: those without a value; bare: names without a value that
-    are not read, behind which the model may stand. lists: names whose numbers may be several words.
-    abbreviates: the start of a name stands for it, where no other begins so (Python's argparse).
+    """A server's program.
+
+    serves: the command, up to where its arguments begin. image: its container's image, the version
+    in a group. known: names of the arguments that are read; short: other spellings of them.
+    switches: those without a value. bare: unread names without a value, which the model may follow.
+    lists: names with numbers that may be several words. abbreviates: the start of a name stands for
+    it, where no other begins so (Python's argparse).
     """
 
     serves: re.Pattern[str]
@@ -207,8 +209,10 @@ def _remarks(script: shell.ShellScript, used: Collection[str]) -> list[str]:
 
 
 class _Command(NamedTuple):
-    """What starts a server: the words behind its name, the version of its image, the names of
-    variables in its environment, and remarks on values that were taken.
+    """A command that starts a server: the words after its name, the version of its image, and the
+    names of variables in its environment.
+
+    Also remarks on assumed values.
     """
 
     words: tuple[str, ...]
@@ -218,11 +222,13 @@ class _Command(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """known: arguments by name. unread: names of the flags that are not read. flagged: values of
-    `--config`, which name files with more arguments. missing: arguments whose value is a variable
-    that has none here, with that variable; those of words that may be flags are under "". version:
-    of the container's image. names: of the arguments that are read. environment: names of
-    variables that the server is started with. remarks: on values that were taken.
+    """known: arguments by name.
+
+    unread: names of the flags that are not read. flagged: values of `--config`, which name files
+    with more arguments. missing: arguments with a variable as value that has none here, with that
+    variable; those of words that may be flags are under "". version: of the container's image.
+    names: of the arguments that are read. environment: names of variables that the server is
+    started with. remarks: on values that were taken.
     """
 
     known: dict[str, Any]
@@ -250,7 +256,7 @@ class Arguments(NamedTuple):
 
 
 def number_or_text(text: str) -> Any:
-    """What JSON has for it, else the text."""
+    """Parse the word as JSON, else return the text."""
     try:
         return json.loads(text)
     except ValueError:

@@ -17,9 +17,10 @@ _WHOLE = re.compile("-?[0-9]{1,20}")
 
 
 class Fields:
-    """A JSON object and its place, which messages name. null counts as an empty object, and a key
-    whose value is null as a key that is missing. ledger: of the source, which learns the keys that
-    are there and those that are asked for; path: of the object in it.
+    """A JSON object and its place, which messages name.
+
+    null counts as an empty object, and a key with the value null as missing. ledger: of the source,
+    which records the keys that exist and those that are asked for; path: of the object in it.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Fields:
         return self.items
 
     def inner(self, key: str) -> str:
-        """The path of what stands under a key."""
+        """The path of the value of a key."""
         return f"{self.path}.{key}" if self.path else key
 
     def place(self, key: str) -> str:
@@ -94,7 +95,7 @@ class Fields:
         return nanoseconds(self._at(key), self.place(key))
 
     def after(self, start_ns: int | None, key: str) -> int | None:
-        """A moment in ns: so many milliseconds after `start_ns`."""
+        """The time in ns that is `key` milliseconds after `start_ns`."""
         milliseconds = self.number(key)
         if start_ns is None or milliseconds is None:
             return None

@@ -1,5 +1,5 @@
-"""Keys of benchmarks' reports that are known to say nothing which a scenario has: statistics that
-follow from others, names, versions, and what the client did on its own side.
+"""Keys of benchmark reports without information for a scenario: statistics that follow from others,
+names, versions, and the client's own settings.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The ledger of a source: what stands in it, and what of it a reader took. The rest is said.
+"""The ledger of a source: its entries, and which of them a reader used. The rest is reported.
 
 Readers take keys through `Fields`, samples through `metrics`, columns through `columns_of` and
 lines through `LineKinds`, all of which write here. What was there and was not taken is named, in
@@ -40,14 +40,14 @@ _OF_MEMORY = re.compile(
 
 
 class SourceLedger:
-    """What stands in one source and what was taken, by kind of entry and place."""
+    """Entries of one source and those used, by kind of entry and place."""
 
     def __init__(self) -> None:
         self._there: dict[tuple[Entry, str], set[str]] = defaultdict(set)
         self._taken: dict[tuple[Entry, str], set[str]] = defaultdict(set)
 
     def there(self, kind: Entry, place: str, names: Iterable[str]) -> None:
-        """These stand at this place."""
+        """Record that these names exist at this place."""
         self._there[kind, place].update(names)
 
     def take(self, kind: Entry, place: str, name: str) -> None:
@@ -55,7 +55,7 @@ class SourceLedger:
         self._taken[kind, place].add(name)
 
     def left(self, kind: Entry) -> Iterator[str]:
-        """What was not taken, with its place."""
+        """The unused entries, with their place."""
         for (its_kind, place), names in self._there.items():
             if its_kind == kind:
                 for name in sorted(names - self._taken[kind, place]):

@@ -1,8 +1,8 @@
 """Prometheus' and OpenMetrics' text: samples by name, whatever the server.
 
-prometheus_client has a parser too, but loads an HTTP server with it (114 modules, 0.1 s), does not
-name the line of a fault, and would be one more dependency of the plain install; tests hold what is
-exported against it.
+prometheus_client has a parser too, but loads an HTTP server with it (114 modules, 0.1 s) and does
+not name the line of a fault. It would be one more dependency of the plain install; tests compare
+exported text with it.
 """
 
 import math
@@ -54,7 +54,7 @@ def started_s(samples: Iterable[Metric]) -> float | None:
 
 
 def family(name: str) -> str:
-    """A metric's name without what its kind puts behind it."""
+    """A metric's name without the suffix of its kind."""
     return _KIND.sub("", name)
 
 

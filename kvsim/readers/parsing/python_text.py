@@ -16,7 +16,7 @@ _PLAIN: dict[str, Any] = {"None": None, "True": True, "False": False}
 
 
 def pairs_of(text: str, names: Container[str]) -> dict[str, Any]:
-    """The pairs whose name is in `names`, outside nested objects; the first of each name counts."""
+    """The pairs with a name in `names`, outside nested objects; the first of each name counts."""
     found: dict[str, Any] = {}
     for match in _PAIR.finditer(_flat(text)):
         name = match["quoted"] or match["bare"]
@@ -31,7 +31,7 @@ def pairs_of(text: str, names: Container[str]) -> dict[str, Any]:
 
 
 def inside(text: str, name: str) -> str | None:
-    """What stands in the brackets of `name=Type(...)` or `'name': {...}`; None without them."""
+    """The text in the brackets of `name=Type(...)` or `'name': {...}`; None without them."""
     begin = re.search(rf"(?:'{name}':\s*|\b{name}=\w*)(?=[({{])", text)
     if begin is None:
         return None
@@ -44,7 +44,7 @@ def inside(text: str, name: str) -> str | None:
 
 
 def _flat(text: str) -> str:
-    """The text without what stands in brackets inside the outermost ones."""
+    """The text without nested brackets inside the outermost ones."""
     kept: list[str] = []
     depth, opened = 0, text.lstrip()[:1] in ("{", "(")
     for part in re.split(r"([(){}])", text):

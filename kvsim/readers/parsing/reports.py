@@ -1,4 +1,4 @@
-"""What reports of benchmarks have in common: statistics of latencies, and loads known by means."""
+"""Common parts of benchmark reports: statistics of latencies, and loads known by means."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

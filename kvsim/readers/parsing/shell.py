@@ -1,8 +1,8 @@
 """Commands of a shell script, with what the script itself says of its variables put in.
 
 The script is never run. Assignments, arrays, defaults (`${TP:-2}`) and `"${ARGS[@]}"` are followed
-in the order of the text. What stands under a condition may or may not have been done, and is
-reported. A variable without a value is left in its word, between two marks. One pass over the text.
+in the order of the text. Commands under a condition may or may not have run, and are reported. A
+variable without a value is left in its word, between two marks. One pass over the text.
 """
 
 import ast
@@ -57,10 +57,10 @@ class ShellCommand:
 
 @dataclass(slots=True)
 class ShellScript:
-    """What a script says, as far as it can be followed.
+    """The commands of a script, as far as it can be followed.
 
-    commands: in order. assumed: values that were taken and that a run may have otherwise: defaults,
-    what stands under a condition. exported: names that were put into the environment.
+    commands: in order. assumed: values that a run may have otherwise: defaults, and those set under
+    a condition. exported: names that were put into the environment.
     """
 
     commands: list[ShellCommand] = field(default_factory=list)
@@ -307,7 +307,7 @@ class _Reader:
         return word.done()
 
     def _until(self, sign: str) -> str:
-        """What stands up to the closing sign."""
+        """The text up to the closing sign."""
         end = -1 if sign in self.none_left else self.text.find(sign, self.at + 1)
         if end < 0:
             raise InputError("a quotation that never closes", where="script", value=sign)

@@ -1,4 +1,4 @@
-"""What is said of flags of a server that are not read."""
+"""Notes on flags of a server that are not read."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -21,8 +21,10 @@ _MATTERS = re.compile(
 
 
 def unread_notes(unread: Iterable[str], known: Collection[str]) -> list[str]:
-    """Notes on flags that are not read: on those that are nearly one that is, by name; on those
-    that change memory or time; on the rest. known: the names that are read.
+    """Notes on flags that are not read.
+
+    Those similar to a known one and those that change memory or time are named; the rest is
+    summarised. known: the names that are read.
     """
     plain, matter, notes = [], [], []
     for flag in sorted(unread):

@@ -56,7 +56,7 @@ class InferenceX(RecordedRuns):
 
 
 def _lengths(folder: Path) -> list[tuple[int, int]]:
-    """Prompts and outputs of the longest of the runs whose lengths are there."""
+    """Prompt and output lengths of the longest of the runs with recorded lengths."""
     longest: list[tuple[int, int]] = []
     for path in sorted(folder.glob("gt_c*.json.gz")):
         rows = bench_rows(Fields(read_json(path), str(path)))

@@ -1,4 +1,4 @@
-"""github.com/inference-sim/residency-vllm: every request of a client that keeps at most so many in
+"""github.com/inference-sim/residency-vllm: every request of a client with a limit on requests in
 flight.
 
 runs.json: settings and `runs` with their file, requests and residency; NAME.csv.gz: id,

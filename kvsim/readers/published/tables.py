@@ -83,8 +83,9 @@ def head_of(path: Path) -> set[str]:
 def served(
     arrival: Column, first: Column, last: Column, prompt: Column, output: Column, where: object
 ) -> ServedTimes:
-    """What clients saw, in seconds and tokens; InputError where no request was answered, or one was
-    answered before it was sent.
+    """Client-side times in seconds, and lengths in tokens.
+
+    InputError if no request was answered, or one was answered before it was sent.
     """
     if not len(arrival):
         raise InputError("no request was answered", where=str(where))

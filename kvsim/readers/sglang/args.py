@@ -83,9 +83,11 @@ def take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
 
 
 def split_attention(found: dict[str, Any], where: str, *, resolved: bool) -> None:
-    """Of a server with copies of the attention on its GPUs (attn_dp_size, or dp_size with
-    enable_dp_attention): turn its settings into those of one copy, as SGLang 0.5.23 does. resolved:
-    whether the server has done so with what it prints, all but max_running_requests.
+    """For a server with copies of the attention on its GPUs: convert its settings into those of one
+    copy, as SGLang 0.5.23 does.
+
+    Such a server has attn_dp_size, or dp_size with enable_dp_attention. resolved: whether the
+    server has done so with what it prints, all but max_running_requests.
     """
     asked = found.pop("enable_dp_attention", False)
     copies = found.pop("attention_dp_size", None) or 1

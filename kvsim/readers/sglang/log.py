@@ -57,7 +57,7 @@ class SGLangLog(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """Its arguments, then what came of them."""
+        """Read the server's arguments, then the sizes it derived from them."""
         found: dict[str, Any] = {"engine": "sglang"}
         notes: list[str] = []
         lines = source.string().splitlines()
@@ -86,7 +86,7 @@ class SGLangLog(Source):
 
 
 def _memory(found: dict[str, Any], line: str, notes: list[str]) -> None:
-    """What a line says of memory, pages, the version and the device."""
+    """Read a line's figures on memory, pages, the version and the device."""
     if page := _PAGE.search(line):
         found["block_size"] = whole(page[1] or page[2])
     if size := _BYTES.search(line):

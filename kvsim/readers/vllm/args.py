@@ -133,9 +133,7 @@ ARGUMENTS = frozenset((*KNOWN, COMPILATION))
 
 
 def compiled(value: Any) -> dict[str, Any]:
-    """What a `--compilation-config` says that is known; nothing where it is no table, such as the
-    level 3.
-    """
+    """Known keys of a `--compilation-config`; none if it is no table, such as the level 3."""
     try:
         given = table(value)
     except ValueError:
@@ -144,9 +142,9 @@ def compiled(value: Any) -> dict[str, Any]:
 
 
 def settings_of(arguments: Mapping[str, Any], where: str) -> ServerSettings:
-    """What `arguments` say of memory and scheduling; all others are left alone, unread.
+    """Settings of memory and scheduling in `arguments`; all others remain unread.
 
-    InputError names an argument whose value cannot be its own.
+    InputError names an argument with an invalid value.
     """
     found: dict[str, Any] = {}
     for name, value in {**compiled(arguments.get(COMPILATION)), **arguments}.items():

@@ -47,7 +47,7 @@ class VllmBenchResult(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """Its requests if it has them, else what was done on average."""
+        """Read the requests if the file has them, else the means."""
         if not isinstance(source.document, dict):
             raise InputError(
                 "several results in one file",

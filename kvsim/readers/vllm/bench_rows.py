@@ -22,7 +22,7 @@ class BenchRow(NamedTuple):
 
 
 def bench_rows(result: Fields) -> list[BenchRow]:
-    """Its requests in the order in which they were sent; none where it was not detailed."""
+    """The requests in the order in which they were sent; none if the result is not detailed."""
     columns = {name: result.rows(name) for name in _COLUMNS}
     count = len(columns["input_lens"])
     for name, column in columns.items():

@@ -49,7 +49,7 @@ class KvBatch(NamedTuple):
 class CachedBlocks:
     """The blocks that hold cached content, by (rank, medium, group, hash).
 
-    Two blocks may hold the same content, each stored and removed by an event of its own; the
+    Two blocks may hold the same content, each stored and removed by an event of its own. The
     content is cached while one of them is.
     """
 
@@ -58,8 +58,9 @@ class CachedBlocks:
         self.unknown_removals = 0
 
     def apply(self, event: KvEvent, rank: int = 0) -> None:
-        """What the event of this rank does. A block removed that was never stored is counted, and
-        else nothing: the record may begin late.
+        """Apply the event of this rank.
+
+        A removed block that was never stored is counted only: the record may begin late.
         """
         if event.kind == CLEARED:
             self._blocks = Counter({key: n for key, n in self._blocks.items() if key[0] != rank})
@@ -74,7 +75,7 @@ class CachedBlocks:
                 self.unknown_removals += 1
 
     def hashes(self, medium: str = DEVICE, group: int = 0, rank: int = 0) -> set[BlockHash]:
-        """What is cached there now."""
+        """Hashes of the content cached there now."""
         return {key[3] for key in self._blocks if key[:3] == (rank, medium, group)}
 
     def __len__(self) -> int:

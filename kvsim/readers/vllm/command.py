@@ -1,5 +1,7 @@
 """A `vllm serve` command line: in a shell script, a file of its own, a manifest, or on kvsim's own
-command line. A file that `--config` names is read too, where it lies beside the script.
+command line.
+
+A file that `--config` names is read too, if it is next to the script.
 """
 
 from pathlib import Path

@@ -64,7 +64,7 @@ class VllmConfig(Source):
 
 
 def described(found: Arguments, where: str, notes: list[str], tag: str | None) -> Description:
-    """What arguments say of a server. tag: of its image."""
+    """Describe a server by its arguments. tag: of its image."""
     settings = settings_of(found.known, where).model_copy(update={"engine": "vllm"})
     version = _TAG.match(tag) if tag else None
     if version is not None:

@@ -137,7 +137,7 @@ def _unpacked(data: bytes, where: str) -> Iterator[Any]:
 
 
 def _gaps(sequences: list[int]) -> list[str]:
-    """What the numbers of the frames say is missing."""
+    """Sentences on the frames missing in the sequence numbers."""
     lost = sum(max(after - before - 1, 0) for before, after in pairwise(sequences))
     back = sum(after <= before for before, after in pairwise(sequences))
     notes = []

@@ -142,7 +142,9 @@ def _last_start(lines: list[str], notes: list[str]) -> list[str]:
 
 
 def _settings(lines: list[str], where: str, notes: list[str]) -> dict[str, Any]:
-    """What was asked for, then what came of it: later kinds of lines know better."""
+    """Settings as asked for, overwritten by those the engine resolved: later kinds of lines are
+    more exact.
+    """
     asked: dict[str, Any] = {}
     config: dict[str, Any] = {}
     printed: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""The steps that vLLM's log tells with `--enable-logging-iteration-details`, a line each.
+"""The steps that vLLM logs with `--enable-logging-iteration-details`, a line each.
 
-The engine's core writes the line from 0.14 on, the front end since about 0.25: with the engine's
-number before and the pool's usage behind, and `(dummy)` where a rank only keeps step with others.
+The engine's core writes the line from 0.14 on, the front end since about 0.25. The latter begins
+with the engine's number and ends with the pool's usage, and has `(dummy)` for a rank without work.
 Tokens of preempted requests that are computed again count as generation tokens. A step of nothing
 is written with zeros.
 """

@@ -121,7 +121,7 @@ def take_names(ledger: SourceLedger | None, samples: Iterable[Metric]) -> None:
 
 
 def cache_settings(labels: Mapping[str, str], where: str) -> dict[str, Any]:
-    """What the labels of `vllm:cache_config_info` say."""
+    """Settings in the labels of `vllm:cache_config_info`."""
     arguments = {name: labels[label] for label, name in _LABELS.items() if label in labels}
     found = settings_of(arguments, where).reported()
     tokens, concurrency = labels.get("kv_cache_size_tokens"), labels.get("kv_cache_max_concurrency")
@@ -149,8 +149,10 @@ def settings_from(samples: Iterable[Metric], where: str) -> ServerSettings:
 
 
 def speculation_from(figures: Mapping[str, float]) -> dict[str, Any]:
-    """What counters of drafts say of speculative decoding: how many tokens a draft has, and the
-    share of them that was accepted. The drafter itself has no metric.
+    """Speculative decoding by the counters of drafts: the number of tokens of a draft, and the
+    share of them that was accepted.
+
+    The drafter itself has no metric.
     """
     drafts, proposed = figures.get("drafts"), figures.get("draft_tokens")
     if not drafts or not proposed:

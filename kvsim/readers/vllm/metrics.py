@@ -41,7 +41,7 @@ class VllmMetricsScrape(Source):
 
 
 def _draft_notes(figures: dict[str, float]) -> list[str]:
-    """What counters say of speculative decoding; no metric names the drafter."""
+    """Notes on speculative decoding by its counters; no metric names the drafter."""
     said = speculation_from(figures)
     if not said:
         return []

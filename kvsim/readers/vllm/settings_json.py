@@ -1,5 +1,7 @@
-"""Settings written down as JSON, by vLLM's names: meta.json of an observed run, or a
-list of them, one a run, each with the `file` of its requests.
+"""Settings written as JSON, by vLLM's names.
+
+It is meta.json of an observed run, or a list of them, one a run, each with the `file` of its
+requests.
 """
 
 import re
@@ -37,7 +39,7 @@ class SettingsJson(Source):
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """What it says; values that are none are noted and left alone."""
+        """Read the settings; unknown keys are noted and ignored."""
         notes: list[str] = []
         if isinstance(source.document, list):
             by_file = {

@@ -24,7 +24,7 @@ _PANELS = {
 
 
 class Events(Figure):
-    """What memory pressure cost, when."""
+    """Effects of memory pressure over time: preemptions and evictions."""
 
     title: ClassVar[str] = "What was lost and moved, and when"
     note: ClassVar[str] = (

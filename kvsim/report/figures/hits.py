@@ -16,7 +16,7 @@ _TOTALS = ("hit_tokens", "query_tokens")
 
 
 class CacheHits(Figure):
-    """Which share of the prompt tokens looked up was found."""
+    """Prefix cache hit rate over time: hits as a share of the prompt tokens looked up."""
 
     title: ClassVar[str] = "Prefix cache hits over time"
     note: ClassVar[str] = (

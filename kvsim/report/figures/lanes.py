@@ -1,4 +1,4 @@
-"""Requests in hand of each replica, over time: one lane a replica."""
+"""Number of requests of each replica over time: one row a replica."""
 
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ class Lanes(Figure):
     nothing: ClassVar[str] = "This scenario has no [fleet], so there is one replica and no router."
 
     def draw(self, result: Result) -> go.Figure | None:
-        """A lane a replica, and the moment that was most uneven."""
+        """A row a replica, and the most uneven moment."""
         if not result.fleets:
             return None
         tables = [run.memory for run in result.runs]

@@ -1,4 +1,6 @@
-"""How long memory was held, how long its content was kept, and how long it lay before reuse."""
+"""How long memory was held, how long its content was cached, and how long it was idle
+before reuse.
+"""
 
 from typing import ClassVar
 
@@ -17,7 +19,7 @@ _PANELS = ("held", "kept until hit or taken", "from being given back to the next
 
 
 class Lifetimes(Figure):
-    """Three distributions over stretches of memory, weighed by their bytes."""
+    """Three distributions over spans of memory, weighted by their bytes."""
 
     title: ClassVar[str] = "Lifetimes and reuse"
     note: ClassVar[str] = (
@@ -46,9 +48,9 @@ class Lifetimes(Figure):
 
 
 def _spans_s(stays: pd.DataFrame) -> tuple[NDArray[np.float64], ...]:
-    """Held, kept and idle spans in seconds, each repeated by the share of bytes it stands for.
+    """Held, cached and idle spans in seconds, each repeated by its share of bytes.
 
-    A place lies idle from one holder's end to the next one's start; of buffers, where the next one
+    A place is idle from one holder's end to the next one's start; of buffers, if the next one
     begins at the same address.
     """
     held = (stays["kind"] == "held").to_numpy()

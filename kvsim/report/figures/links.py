@@ -1,4 +1,4 @@
-"""What moved over the links, over time: between prefill and decode replicas, and to tiers."""
+"""Transfers over the links over time: between prefill and decode replicas, and to tiers."""
 
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 class Links(Figure):
-    """Bytes a second, copies that move, and copies that wait for their turn."""
+    """Bytes a second, copies in progress, and queued copies."""
 
     title: ClassVar[str] = "Use of the links over time"
     note: ClassVar[str] = (

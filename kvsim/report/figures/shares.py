@@ -1,4 +1,4 @@
-"""Where the memory went on average: one stacked bar a run, all classes summing to the pool."""
+"""Average use of the pool: one stacked bar a run, with all classes summing to the pool."""
 
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,7 +15,7 @@ _TICKS = [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
 class Shares(Figure):
-    """The time-mean of the ledger, run beside run."""
+    """The time-mean of the ledger, one bar a run."""
 
     title: ClassVar[str] = "The pool, on average"
     note: ClassVar[str] = (

@@ -1,4 +1,4 @@
-"""Prompt tokens found on the device and in the tiers behind it, over time."""
+"""Prompt tokens found on the device and in the tiers after it, over time."""
 
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ _COLUMNS = ("prompt_tokens", "cached_tokens", "host_cached_tokens", "storage_cac
 
 
 class HitsByTier(Figure):
-    """Which share of the prompt tokens was found, and where."""
+    """Share of the prompt tokens that was found, by tier."""
 
     title: ClassVar[str] = "Hits by tier over time"
     note: ClassVar[str] = (

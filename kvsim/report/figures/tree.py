@@ -1,4 +1,4 @@
-"""What a radix tree's nodes were: how deep hits go, how large nodes are, how old those evicted."""
+"""Statistics of a radix tree's nodes: depth of hits, size of nodes, age of evicted ones."""
 
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple

@@ -44,7 +44,9 @@ class Apng(Form):
 
 
 def _panel(run: Run, until_ps: float) -> NDArray[np.uint8]:
-    """(PANEL, WIDTH) of colours: 1 where nobody lay, then one an owner, then those of the kept."""
+    """(PANEL, WIDTH) of colours: 1 for memory without an owner, then one an owner, then those of
+    the cached.
+    """
     stays = run.table("addresses")
     assert stays is not None
     stays = stays.loc[stays["start_ps"] < until_ps]

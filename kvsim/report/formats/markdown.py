@@ -60,7 +60,7 @@ def escaped(text: str) -> str:
 
 
 def pipe_table(heads: Sequence[str], *rows: Sequence[str]) -> str:
-    """A table whose first column is aligned to the left, the others to the right."""
+    """A table with its first column aligned to the left, the others to the right."""
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -1,8 +1,9 @@
 """The measured domain of a fit, for each kind of step: outside it, times are extrapolated.
 
 What is smaller than anything measured is not: terms of attention are proportional to their counts,
-and those were measured beyond. What is larger is, once it is more than a tenth beyond the largest;
-and so is a step of fewer tokens than any that was measured, for g is not proportional to them.
+and those were measured beyond. Larger sizes are outside, once they are more than a tenth beyond the
+largest. So is a step with fewer tokens than any that was measured, since g is not proportional to
+them.
 """
 
 from collections.abc import Iterable

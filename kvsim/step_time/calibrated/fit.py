@@ -43,7 +43,7 @@ class _Trial(NamedTuple):
 
 
 class _Scored(NamedTuple):
-    """A trial and the relative errors [n] of the steps, each held out of the fit behind it."""
+    """A trial and the relative errors [n] of the steps, each held out of the fit."""
 
     trial: _Trial
     errors: Floats
@@ -95,8 +95,8 @@ def fit(
 
 
 def held_out_errors(found: Fit, samples: Sequence[Sample]) -> list[float]:
-    """Relative errors of the samples behind `found`, in their order, each predicted by a fit
-    without its fold: what `found.held_out` sums up.
+    """Relative errors of the samples of `found`, in their order, each predicted by a fit without
+    its fold: `found.held_out` summarises them.
     """
     steps = Steps.of(samples)
     fold = _shuffled(int(steps.group.max()) + 1, found.seed)[steps.group] % found.folds

@@ -72,8 +72,8 @@ class Intervals(Options):
 class Fit(Options):
     """The fit: the formula, where it holds, and how well.
 
-    residuals: errors on the samples it was fitted to; held_out: on samples it was not, each step
-    predicted by a fit without its fold (folds by shape: chunks and decode sequences); seed: of
+    residuals: errors on the samples it was fitted to. held_out: on samples it was not, each step
+    predicted by a fit without its fold (folds by shape: chunks and decode sequences). seed: of
     folds and resamples.
     """
 

@@ -2,10 +2,11 @@
 
     t = g(T) + c_nd[m]*N + c_ctx[m]*S + c_long[m]*E + c_pa*A + c_pk*P
 
-T tokens in the step (drafted ones that are verified among them), N decoding sequences, S the sum of
-their contexts, E by how much the longest of these exceeds their mean (a batch waits for its longest
-sequence), A the query-key pairs of the prefill chunks, P the KV tokens they read; m tells a pure
-decode step from one with a prefill chunk in it, whose attention kernels the decodes must share.
+T tokens in the step (with the drafted ones to verify), N decoding sequences, S the sum of their
+contexts. E is by how much the longest context exceeds their mean (a batch waits for its longest
+sequence). A is the query-key pairs of the prefill chunks, P the KV tokens they read. m
+distinguishes a pure decode step from one with a prefill chunk, which shares its attention kernels
+with the decodes.
 """
 
 from typing import Annotated, Any
@@ -32,7 +33,9 @@ def _dump(value: TokenCost) -> dict[str, Any]:
 
 
 class Terms(Options):
-    """The linear terms beside g(T), ps per unit; `_mixed` where a prefill chunk shares the step."""
+    """The linear terms in addition to g(T), ps per unit; `_mixed` where a prefill chunk shares the
+    step.
+    """
 
     decode_seq_ps: Ps = 0
     decode_seq_mixed_ps: Ps = 0

@@ -1,4 +1,4 @@
-"""The regressors beside g(T): from samples to columns, and from coefficients to `Terms`."""
+"""The regressors in addition to g(T): from samples to columns, and from coefficients to `Terms`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

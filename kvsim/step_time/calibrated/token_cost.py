@@ -1,7 +1,7 @@
 """g(T): the part of a step's time that its token count alone decides (weights, GEMMs, launches).
 
-A form is linear in its coefficients once its shape (a knee, a tile, the knots) is chosen, so a form
-offers candidates, each a set of columns to regress on; the fit finds the coefficients.
+A form is linear in its coefficients once its shape (a knee, a tile, the knots) is chosen. So a form
+offers candidates, each a set of columns to regress on, and the fit finds the coefficients.
 """
 
 from collections.abc import Callable, Iterator
@@ -61,8 +61,8 @@ def ramps(x: Columns, knots: Columns) -> Columns:
 
     Column i >= 1 climbs from 0 at knot i-1 to 1 at knot i and stays there; the last one climbs on.
     The line's value at knot i is the sum of the first i + 1 coefficients, so coefficients >= 0 make
-    a line that never falls, and a gap without any sample is a straight line between its ends, never
-    a hole at zero.
+    a line that never falls. A gap without any sample is a straight line between its ends, never a
+    hole at zero.
     """
     columns = [np.ones(len(x))]
     for i in range(1, len(knots)):

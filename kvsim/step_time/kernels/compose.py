@@ -34,8 +34,9 @@ SAMPLED = sorted({*range(1, 9), *(2**at for at in range(3, 14))})
 def composed(
     kernels: Kernels, layout: KVLayout, host: HostCost, elsewhere: KVLayout | None = None
 ) -> KernelSteps:
-    """The form; InputError where a layer has kernels that were not measured. elsewhere: of the
-    whole pipeline, whose caches a stage's layers may read.
+    """The form; InputError where a layer has kernels that were not measured.
+
+    elsewhere: layout of the whole pipeline; a stage's layers may read its caches.
     """
     groups = [*layout.groups, *(elsewhere.groups if elsewhere is not None else ())]
     model, split = kernels.model, kernels.split
@@ -152,8 +153,8 @@ def _group(every: Sequence[KVGroup], window: int | None, latent: bool) -> KVGrou
 
 
 def _communication(kernels: Kernels) -> list[tuple[float, Cost]]:
-    """All-reduces behind attention and feed-forward parts; with copies of the attention, tokens
-    gathered for the experts and their sums scattered.
+    """All-reduces after attention and feed-forward parts; with copies of the attention, all-gathers
+    of tokens for the experts and reduce-scatters of their sums.
     """
     model, split = kernels.model, kernels.split
     hidden = model.hidden_size

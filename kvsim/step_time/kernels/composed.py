@@ -19,8 +19,9 @@ from kvsim.step_time.kernels.sequence_attention import (
 
 
 class HostTime:
-    """What the host adds, in ps: to every step, for each of its sequences, where it computes
-    prompts, and for each of their chunks and tokens, which only a correction knows of.
+    """The host's time in ps: of every step, each of its sequences, and a step with prompts.
+
+    Times of their chunks and tokens come from a correction alone.
     """
 
     def __init__(
@@ -51,13 +52,13 @@ class MeasuredLimits:
 class KernelSteps:
     """Steps of one model on one GPU of its group.
 
-    tokens: everything but attention and head, by tokens of the step; head: by sampled sequences;
-    states: recurrences by decoding sequences; decode, prefill: attention; local: decode attention
-    of layers that see chunks. token_ps: of each token,
-    which only a correction knows of. measured: whether the kernels were, on this device. source:
-    the tables, in words. prompts_ppm: of steps that compute prompts, a millionth as much is 1.
-    served: see `HostCost`; empty where nothing was judged, as with tables or corrections of a user.
-    graph_sizes: batches of which CUDA graphs were captured; a decode step fills the next one up.
+    tokens: everything but attention and head, by tokens of the step. head: by sampled sequences.
+    states: recurrences by decoding sequences. decode, prefill: attention. local: decode attention
+    of layers with chunks. token_ps: of each token, set by a correction alone. measured: whether the
+    kernels were, on this device. source: the tables, in words. prompts_ppm: of steps that compute
+    prompts, a millionth as much is 1. served: see `HostCost`; empty where nothing was judged, as
+    with tables or corrections of a user. graph_sizes: batches of which CUDA graphs were captured; a
+    decode step fills the next one up.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class KernelSteps:
         return any(new + prior > limits.context_tokens for new, prior in shape.chunks)
 
     def _decode_ps(self, batch: int) -> int:
-        """A decode step of so many sequences, but for attention."""
+        """Time in ps of a decode step of `batch` sequences, without attention."""
         fixed = self._fixed.get(batch)
         if fixed is None:
             fixed = self.tokens.at(self._computed(batch)) + self.head.at(batch)

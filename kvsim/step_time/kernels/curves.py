@@ -38,8 +38,9 @@ class KernelSheet:
         return KernelSheet(self.batches, [line.scaled(ppm) for line in self.lines])
 
     def of(self, batch: int) -> TimePoints:
-        """The times of so many sequences by the tokens of each: between the measured batches around
-        it, beyond the last in proportion.
+        """The times of `batch` sequences by the tokens of each.
+
+        They are interpolated between the measured batches, and proportional beyond the last.
         """
         batches, lines = self.batches, self.lines
         after = bisect_right(batches, batch)

@@ -89,8 +89,10 @@ def thinned(curve: KernelCurve, tolerance: float = TOLERANCE) -> KernelCurve:
 
 
 def write_tables(path: Path, rows: Iterable[KernelRow]) -> None:
-    """Write the curves as compressed numpy arrays, which need nothing beside numpy to be read:
-    columns of numbered words, and numbers of all rows in one array beside where each row's end.
+    """Write the curves as compressed numpy arrays, which can be read with numpy alone.
+
+    There are columns of numbered words, and numbers of all rows in one array with the end of each
+    row's.
     """
     listed = list(rows)
     arrays: dict[str, np.ndarray[Any, Any]] = {}
@@ -198,8 +200,9 @@ def _columns(
 
 
 def _differing(versions: list[tuple[str, KernelCurve]]) -> Iterator[tuple[str, KernelCurve]]:
-    """The newest version's curve, and older ones that differ from the one kept after them; none
-    with less than half the points of the fullest, or SPOILED times as slow as the quickest.
+    """The newest version's curve, and older ones that differ from the next one taken.
+
+    None has less than half the points of the fullest, or is SPOILED times as slow as the quickest.
     """
     fullest = max(len(curve.x) for _, curve in versions)
     whole = [each for each in versions if 2 * len(each[1].x) >= fullest]
@@ -217,6 +220,6 @@ def _differing(versions: list[tuple[str, KernelCurve]]) -> Iterator[tuple[str, K
 
 
 def _slower(curve: KernelCurve, other: KernelCurve) -> bool:
-    """Whether a curve lies so far above another version's that something else was measured."""
+    """Whether a curve is so far above another version's that something else was measured."""
     _, one, two = np.intersect1d(curve.x, other.x, return_indices=True)
     return len(one) > 0 and bool(np.median(curve.us[one] / other.us[two]) > SPOILED)

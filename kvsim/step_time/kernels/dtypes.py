@@ -51,5 +51,7 @@ def expert_dtypes(model: Model) -> tuple[str, ...]:
 
 
 def cache_dtypes(token_bytes: float, elements: int) -> tuple[str, ...]:
-    """Of a cache of so many bytes and elements a token, the likeliest first."""
+    """Cache dtypes that fit `token_bytes` bytes for `elements` elements a token, the likeliest
+    first.
+    """
     return ("fp8", "bfloat16") if token_bytes < 1.5 * elements else ("bfloat16", "fp8")

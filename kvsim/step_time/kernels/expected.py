@@ -23,15 +23,15 @@ class ExpectedError(NamedTuple):
 
 
 def regime_of(prompt_tokens: float, output_tokens: float, clients: float) -> str:
-    """What the time of such requests goes to, and how large their batch is."""
+    """The dominant part of such requests' time, and a class of batch size."""
     size = "small batch" if clients <= FEW else "large batch" if clients > MANY else "middle batch"
     heavy = prompt_tokens >= PROMPT_HEAVY * output_tokens
     return f"{'prefill-bound' if heavy else 'decode-bound'}, {size}"
 
 
 def spread(latency: str) -> tuple[float, float]:
-    """Where 8 of 10 of "tpot", "ttft" or "output_tokens_per_s" of servers that nobody fitted lay,
-    measured / simulated.
+    """Range of measured / simulated for 8 of 10 of the servers not fitted on: of "tpot", "ttft" or
+    "output_tokens_per_s".
     """
     low, high = json.loads(EXPECTED_FILE.read_text("utf-8"))["spread"][latency]
     return low, high

@@ -10,11 +10,12 @@ if TYPE_CHECKING:
 
 
 class FittedOptions(ComposedOptions):
-    """A step's time as the sum of its layers' kernels and of the host's part. Each kernel is timed
-    by a roofline whose constants are fitted over all devices with measured kernels.
+    """A step's time as the sum of its layers' kernels and of the host's part.
 
-    engine: whose kernels, vllm or sglang (default: the scheduler's). engine_version: its host's
-    part (default: the newest).
+    Each kernel is timed by a roofline with constants fitted over all devices with measured kernels.
+
+    engine: source of the kernels, vllm or sglang (default: the scheduler's). engine_version: its
+    host's part (default: the newest).
 
     tuned: whether the server has the flags of a published benchmark, such as fused all-reduces.
     Else its host's time is that of servers with default flags.

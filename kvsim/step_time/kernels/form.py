@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class KernelOptions(ComposedOptions):
-    """A step's time as the sum of its layers' kernels, as they were measured on the device, and of
-    the host's part.
+    """A step's time as the sum of its layers' kernels, measured on the device, and of the host's
+    part.
 
-    engine: whose kernels, vllm or sglang (default: the scheduler's). engine_version: tables of the
-    newest version that is not newer, and its host's part (default: the newest). tables: a folder
-    of tables that `kvsim calibrate kernels` made (default: those that ship with kvsim). Kernels
-    that yours lack take the fitted rooflines, and the result names them.
+    engine: source of the kernels, vllm or sglang (default: the scheduler's). engine_version: tables
+    of the newest version that is not newer, and its host's part (default: the newest). tables: a
+    folder of tables that `kvsim calibrate kernels` made (default: those that ship with kvsim).
+    Kernels that yours lack take the fitted rooflines, and the result names them.
 
     tuned: whether the server has the flags of a published benchmark, such as fused all-reduces.
     Else its host's time is that of servers with default flags.

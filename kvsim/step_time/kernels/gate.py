@@ -1,9 +1,9 @@
-"""What every step must be, whatever was measured: a gate in front of each form that is composed.
+"""Bounds for every step, whatever was measured: a gate for each composed form.
 
-A decode step takes at least the time of its bytes at the device's peak bandwidth, and at most
-MOST_TIMES that of its bytes or FLOPs, beside the host's part and what its collectives take to
-start. It does not fall with the batch, nor grow by more than the batch. A form that breaks this
-anywhere on the grid is not used: `auto` takes the next kind, and says why.
+A decode step takes at least the time of its bytes at the device's peak bandwidth. It takes at most
+MOST_TIMES that of its bytes or FLOPs, plus the host's part and the latency of its collectives. It
+does not fall with the batch, nor grow by more than the batch. A form that breaks this anywhere on
+the grid is not used: `auto` takes the next kind, and says why.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def fault(
     batches: Sequence[int] = BATCHES,
     contexts: Sequence[int] = CONTEXTS,
 ) -> str:
-    """What a form of this hardware breaks, in words; empty where nothing."""
+    """The sentence on the bound that a form of this hardware violates; empty if none."""
     alone, peak = bytes_alone(hardware), at_peak(hardware)
     host = form.host
     starts_ps = _starts_us(hardware.model, hardware) * PS_PER_US

@@ -1,11 +1,11 @@
 """Attention of numbers of heads that were not measured, from those that were.
 
-Each measured shape of the shipped tables, predicted from its neighbours alone: half of the decode
-times are within 2 % between numbers of query heads, and within 2 % as a larger batch of fewer KV
-heads. Between numbers of KV heads they are within 5 %, and scaled from the nearest shape within 6 %
-(29 % where each query head has its own KV head). Of prompts half are within 3 % between numbers of
-query heads and 4 % between those of KV heads. There a larger batch is no better where each query
-head has its own KV head (4 %, in the mean 9 instead of 7 %).
+The following errors are of each measured shape of the shipped tables, predicted from its neighbours
+alone. Half of the decode times are within 2 % between numbers of query heads, and as a larger batch
+of fewer KV heads. Between numbers of KV heads they are within 5 %. Scaled from the nearest shape
+they are within 6 %, or 29 % where each query head has its own KV head. Of prompts half are within 3
+% between numbers of query heads and 4 % between those of KV heads. A larger batch is no better
+there if each query head has its own KV head: 4 % in the median, and in the mean 9 instead of 7 %.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,11 @@ from kvsim.step_time.kernels.tables import KernelFamily, KernelLine, Shape, Work
 def heads_sheet(
     family: KernelFamily, shape: Shape, work: Work, equal_at: tuple[int, ...], batched: bool = False
 ) -> dict[int, KernelLine]:
-    """Curves by batch of (heads, kv_heads, head_dim, window): the measured ones; else between two
-    shapes with as many KV heads, straight in logarithms; else, with `batched`, those of fewer KV
-    heads in a larger batch; else between two with as many query heads for each KV head; else those
-    of the nearest shape, scaled by the work.
+    """Curves by batch of (heads, kv_heads, head_dim, window): the measured ones if there are any.
+
+    Else between two shapes with as many KV heads, straight in logarithms; else, with `batched`,
+    those of fewer KV heads in a larger batch. Else between two with as many query heads for each KV
+    head; else those of the nearest shape, scaled by the work.
     """
     measured = {each[:-1] for each in family.lines}
     if shape in measured:
@@ -57,7 +58,9 @@ def _around(sizes: Mapping[int, Shape], size: int) -> tuple[Shape, Shape, float]
 
 
 def _batched(lines: dict[int, KernelLine], times: int) -> dict[int, KernelLine]:
-    """Of so many times as many heads: each sequence is as much work as so many with these heads.
+    """Curves for `times` times as many heads: each sequence is as much work as `times` sequences
+    with these heads.
+
     Between the measured batches around it the time is straight, as in all of a step.
     """
     found = {}

@@ -1,9 +1,9 @@
-"""What a step takes beside the kernels that were measured: launches, scheduling, small kernels.
+"""Time of a step outside the measured kernels: launches, scheduling, small kernels.
 
 The constants are fitted on served points (`calibration/kernels/host.json`, which names its source),
 by engine and version, architecture and its layers, weights and device. Of the entries that fit a
-server the most particular one counts, one of its kind of weights before others, and of several
-versions the newest that is not newer than the server's. An entry with `before` is of versions
+server the most specific one counts, one of its kind of weights before others. Of several versions
+the newest that is not newer than the server's is taken. An entry with `before` is of versions
 before that one alone.
 """
 
@@ -25,14 +25,16 @@ Served = Literal["", "own", "device", "kind", "fitted"]
 
 
 class HostCost(NamedTuple):
-    """scale: of the kernels' times. In us: step_us of every step, layer_us of each layer of the
-    model, experts_us of each layer of experts, divided by the GPUs that share it, whatever the
-    tokens; workers_us of a step that several GPUs share, whose processes wait for each other;
-    sequence_us of each of the step's sequences, prompts_us of a step that computes prompts.
-    median_error: of TPOT, on the points of the fit. served: on what servers these points were
-    measured: this one's model, weights and device ("own"), this model on other devices ("device":
-    borrowed over devices), others of its kind ("kind"), or this very one ("fitted"). launch_us: the
-    least that a decode step takes where its kernels are launched one by one, 0 with CUDA graphs.
+    """scale: of the kernels' times.
+
+    In us. step_us: of every step. layer_us: of each layer of the model. experts_us: of each layer
+    of experts, divided by the GPUs that share it, whatever the tokens. workers_us: of a step that
+    several GPUs share, with processes that wait for each other. sequence_us: of each of the step's
+    sequences. prompts_us: of a step that computes prompts. median_error: of TPOT, on the points of
+    the fit. served: the servers on which these points were measured. "own": this model, weights and
+    device. "device": this model on other devices, borrowed. "kind": other models of its kind.
+    "fitted": this very server. launch_us: the least that a decode step takes where its kernels are
+    launched one by one, 0 with CUDA graphs.
     """
 
     scale: float = 1.0

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 class ComposedOptions(StepTimeOptions):
-    """engine: whose kernels, vllm or sglang (default: the scheduler's). engine_version: its host's
-    part (default: the newest).
+    """engine: source of the kernels, vllm or sglang (default: the scheduler's).
+
+    engine_version: its host's part (default: the newest).
 
     tuned: whether the server has the flags of a published benchmark, such as fused all-reduces.
     Else its host's time is that of servers with default flags.
@@ -100,7 +101,7 @@ class ComposedOptions(StepTimeOptions):
         return form
 
     def correction(self) -> Correction:
-        """What these options add to a form."""
+        """The correction that these options add to a form."""
         return Correction(
             constant_ps=round(self.overhead_us * PS_PER_US),
             token_ps=round(self.token_us * PS_PER_US),

@@ -21,8 +21,8 @@ PORT_BYTES_PER_S = 50e9  # of a GPU to the network: 400 Gb/s
 
 
 class LocalKernels(NamedTuple):
-    """Attention of so many layers over chunks of so many tokens: its curves over the tokens of one
-    chunk, by batch.
+    """Attention of layers with local chunks of `chunk_tokens` tokens: its curves over the tokens of
+    one chunk, by batch.
     """
 
     layers: float
@@ -97,8 +97,9 @@ class Kernels:
         return lambda tokens: line.at(tokens) * wanted.at(tokens) / had.at(tokens)
 
     def sound(self, kind: str, dtype: str, shape: Shape, line: KernelLine) -> KernelLine:
-        """The measured curve of a shape, at least as long as its bytes take; or the fitted
-        roofline's where it cannot be (`unsound`), which the tables then name.
+        """The measured curve of a shape, at least as long as its bytes take.
+
+        If it is impossible (`unsound`), the fitted roofline's, and the tables name it.
         """
         peak = Roofs(self.device, bits_of(dtype))
         if self.tables.measured:
@@ -110,8 +111,9 @@ class Kernels:
         return at_least(line, (1e6 * peak.read_seconds(kind, shape, at) for at in line.x))
 
     def reduction(self, gpus: int) -> Cost:
-        """An all-reduce over so many GPUs, by 16-bit elements. Over another link than the measured
-        one it takes NCCL's latency and the link's rate.
+        """An all-reduce over `gpus` GPUs, by 16-bit elements.
+
+        Over another link than the measured one it takes NCCL's latency and the link's rate.
         """
         found = []
         for kind, dtype in (("all_reduce", ""), ("nccl", "all_reduce")):
@@ -127,8 +129,9 @@ class Kernels:
         return self._wire(gpus, share, found)
 
     def _relinked(self) -> bool:
-        """Whether the device was given another link than the measured one; no for a device of the
-        user's own, whose kernels are too.
+        """Whether the link of the device was replaced by another than the measured one.
+
+        False for a user's own device: its kernels are measured with its own link.
         """
         name = self.device.name
         if name not in device_names():
@@ -136,19 +139,20 @@ class Kernels:
         return self.device.peer_bytes_per_s != named_device(name).peer_bytes_per_s
 
     def collective(self, name: str, gpus: int) -> Cost:
-        """An all_gather, reduce_scatter or alltoall over so many GPUs, by all 16-bit elements."""
+        """An all_gather, reduce_scatter or alltoall over `gpus` GPUs, by all 16-bit elements."""
         family = self.tables.family("nccl", (name,))
         if family is not None and (gpus,) in family.lines and self._nodes(gpus) == 1:
             return family.lines[gpus,].at
         return self._wire(gpus, (gpus - 1) / gpus, [] if family is None else [family])
 
     def _nodes(self, gpus: int) -> int:
-        """Servers that so many GPUs are in."""
+        """Servers that `gpus` GPUs are in."""
         return -(-gpus // self.device.gpus_per_node)
 
     def _wire(self, gpus: int, share: float, measured: list[KernelFamily]) -> Cost:
-        """By the link's bandwidth, with the measured latency of so many GPUs, or of the most; over
-        several servers by the ports of each to the network, if these are slower.
+        """By the link's bandwidth, with the measured latency of `gpus` GPUs, or of the most.
+
+        Over several servers by the ports of each to the network, if these are slower.
         """
         latency, nodes = 20.0, self._nodes(gpus)
         bytes_per_s: float = self.device.peer_bytes_per_s
@@ -164,6 +168,6 @@ class Kernels:
 
 
 def added(costs: Iterable[tuple[float, Cost]]) -> Cost:
-    """The sum of costs, each so many times."""
+    """The sum of costs, each multiplied by its factor."""
     listed = list(costs)
     return lambda x: sum(count * cost(x) for count, cost in listed)

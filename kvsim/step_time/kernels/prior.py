@@ -4,9 +4,9 @@ A decode step takes layer_us for each layer, expert_layer_us for each with exper
 several GPUs share it, and sequence_us for each sequence. A step that computes prompts takes more:
 its kernels are launched one by one (SGLang). Without CUDA graphs a step takes at least launch_us a
 layer, however short its kernels are. The constants are fitted on servers with default flags, each
-server with the same weight (`priors` of calibration/kernels/host.json, made by
-evidence/points/fit_prior.py, which also leaves each source out). What such servers then had of
-TPOT, 8 of 10 of them, is `spread`: measured / simulated.
+server with the same weight. They are `priors` of calibration/kernels/host.json, made by
+evidence/points/fit_prior.py, which also leaves each source out. `spread` is the range of measured /
+simulated TPOT of 8 of 10 such servers.
 """
 
 import json

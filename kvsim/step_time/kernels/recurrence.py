@@ -46,11 +46,13 @@ def recurrence_parts(kernels: Kernels, mixer: Recurrence, count: int) -> LayerKe
 
 
 def delta_heads(mixer: Recurrence, hidden: int) -> tuple[int, int, int, int] | None:
-    """Key heads, their width, value heads and theirs of a gated delta rule whose heads are 128
-    wide, read off its sizes; None of another kind.
+    """Key heads, their width, value heads and theirs of a gated delta rule with heads 128 wide,
+    from its sizes.
 
-    Its projections in are the convolved keys, queries and values, a gate as wide as the values,
-    and two numbers a value head; out it projects the values.
+    None of another kind.
+
+    It projects in the convolved keys, queries and values, a gate as wide as the values, and two
+    numbers a value head. It projects out the values.
     """
     width = 128
     heads, rest = divmod(mixer.linear_params // hidden - mixer.conv_width, 2 * width + 2)

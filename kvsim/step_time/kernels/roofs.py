@@ -1,14 +1,13 @@
-"""Kernels of a device that none were measured on: a roofline of its own for each kind and dtype.
+"""Kernels of a device without measured ones: a roofline of its own for each kind and dtype.
 
-A kernel that moves `m` seconds of bytes and computes `c` seconds of FLOPs, by the device's peak
-rates, takes start + ((m / memory)^s + (c / compute)^s)^(1/s). The four constants of each kind are
-fitted over all devices that have tables (`calibration/kernels/roofs.json`, made by
-evidence/points/fit_roofs.py, which also fits them with each device left out, and says how far off
-its steps then are).
+Let a kernel move `m` seconds of bytes and compute `c` seconds of FLOPs, by the device's peak rates.
+It then takes start + ((m / memory)^s + (c / compute)^s)^(1/s). The four constants of each kind are
+fitted over all devices that have tables (`calibration/kernels/roofs.json`).
+evidence/points/fit_roofs.py makes them, and reports the errors of fits with each device left out.
 
 What keeps a kernel below the peak is the multiprocessors' other work, by the knee's own sharpness.
-A GPU whose matrix units are held back (`Device.tensor_headroom`) has that many times as long for
-the other work, so it comes nearer to its peak. No such GPU was measured.
+A GPU with throttled matrix units (`Device.tensor_headroom`) has that many times as long for the
+other work, so it comes nearer to its peak. No such GPU was measured.
 """
 
 import json

@@ -8,8 +8,9 @@ from kvsim.step_time.kernels.curves import KernelSheet, TimePoints
 
 
 class DecodeAttention:
-    """Attention of a batch of one size, in ps at mean contexts `x`, and the ps that each further
-    token of context, of any sequence, takes from there on.
+    """Attention of a batch of one size, in ps at mean contexts `x`.
+
+    Beyond them, the ps that each further token of context, of any sequence, takes.
     """
 
     def __init__(self, batch: int, sheets: list[KernelSheet], edges: list[int]) -> None:
@@ -36,8 +37,10 @@ class DecodeAttention:
 
 
 class LocalSheet:
-    """Decode attention over chunks of so many tokens: a query at p sees p mod chunk_tokens + 1 keys
-    (p counts from 0). Of a batch, every sequence is taken to be at the mean.
+    """Decode attention over chunks of `chunk_tokens` tokens: a query at p sees p mod chunk_tokens +
+    1 keys (p counts from 0).
+
+    Of a batch, every sequence is taken to be at the mean.
     """
 
     def __init__(self, chunk_tokens: int, sheet: KernelSheet) -> None:
@@ -68,11 +71,11 @@ class LocalDecodeAttention:
 
 
 class PrefillChunks:
-    """Attention of a chunk beside others, per sequence.
+    """Attention of a chunk in a step with others, per sequence.
 
-    whole: whether it counts from the first token of the sequence on, as attention does, or the
-    chunk's own tokens alone, as a recurrence does. local_tokens: the tokens of a chunk of local
-    attention, of which a query sees its own; 0: it sees all.
+    whole: whether it counts from the first token of the sequence on, as attention does. Else the
+    chunk's own tokens alone count, as for a recurrence. local_tokens: the tokens of a chunk of
+    local attention, of which a query sees its own; 0: it sees all.
     """
 
     def __init__(self, sheet: KernelSheet, whole: bool, local_tokens: int = 0) -> None:
@@ -86,7 +89,7 @@ class PrefillChunks:
         return PrefillChunks(self.sheet.scaled(ppm), self.whole, self.local_tokens)
 
     def chunk_ps(self, chunk: Chunk, chunks: int) -> int:
-        """The time of one of so many chunks."""
+        """Time in ps of one of `chunks` chunks."""
         line = self._lines.get(chunks)
         if line is None:
             line = self._lines[chunks] = self.sheet.of(chunks)
@@ -99,7 +102,7 @@ class PrefillChunks:
         return max(line.ps[0], between) // chunks
 
     def _first_ps(self, line: TimePoints, tokens: int) -> int:
-        """The time of a sequence's first so many tokens: its chunks of local attention one after
+        """Time in ps of a sequence's first `tokens` tokens: its chunks of local attention one after
         another, in a kernel that starts once.
         """
         if not self.local_tokens:

@@ -1,10 +1,10 @@
 """Whether measured kernels can be what a server runs.
 
 A table may hold kernels that were compiled or tuned while they were measured, or a fallback that no
-server takes: fp8 products in blocks of vLLM 0.27 on an RTX PRO 6000 take seconds. The rooflines
-that were fitted over all devices tell such curves: with a device left out of that fit, the kernels
-of a step are off by 10 to 15 % in the median. A curve that takes MOST times as long as they say in
-the median of its sizes is not used, and theirs is.
+server takes. Fp8 products in blocks of vLLM 0.27 on an RTX PRO 6000 take seconds. The rooflines
+fitted over all devices find such curves. With a device left out of that fit, the kernels of a step
+are off by 10 to 15 % in the median. A curve that takes MOST times as long as they say in the median
+of its sizes is not used, and theirs is.
 """
 
 from collections.abc import Callable

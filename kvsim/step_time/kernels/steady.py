@@ -1,10 +1,10 @@
 """Measured times made such as no device breaks: more work takes more, and at most its share.
 
 A kernel of k times the tokens takes at least as long, and at most k times as long. Measurements
-break both by their noise. What breaks them is drawn to the middle of the nearest curves above and
-below that do not. And a kernel takes at least the time of the bytes it reads: those measured over
-and over on small inputs found them on the chip, where a layer of a model finds those of the layer
-before.
+break both by their noise. A point that breaks them is moved to the middle of the nearest curves
+above and below that do not. And a kernel takes at least the time of the bytes it reads. Kernels
+measured again and again on small inputs found them on the chip, where a layer of a model finds
+those of the previous layer.
 """
 
 from collections.abc import Iterable

@@ -88,7 +88,9 @@ class KernelFamily:
 
     def between(self, shape: Shape, work: Work) -> KernelLine:
         """The curve of a shape of two sizes, each of a grid: the time's logarithm is linear in the
-        logarithms of both; outside of the grid scaled from its edge.
+        logarithms of both.
+
+        Outside of the grid it is scaled from the edge.
         """
         if shape in self.lines:
             return self.lines[shape]
@@ -133,8 +135,8 @@ class KernelFamily:
 class KernelLookup:
     """Curves of kernels by kind, dtype and shape.
 
-    name: whose they are. source: where they are from, in words. measured: whether on this device,
-    and over its own link. shipped: whether they are the measured ones that ship with kvsim.
+    name: of the device and engine. source: where they are from, in words. measured: whether on this
+    device, and over its own link. shipped: whether they are the measured ones that ship with kvsim.
     """
 
     shipped = False

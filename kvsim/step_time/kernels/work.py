@@ -19,13 +19,13 @@ def bits_of(dtype: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Roofs:
-    """Peak rates of a device, for matrices stored in so many bits."""
+    """Peak rates of a device, for matrices stored in `bits` bits."""
 
     device: Device
     bits: float
 
     def _seconds(self, moved_bytes: float, flops: float) -> float:
-        """The time of a kernel that moves so many bytes and computes so much."""
+        """Time in s of a kernel that moves `moved_bytes` bytes and computes `flops` FLOPs."""
         peak = self.device.flops(8 if self.bits <= 8 else 16)
         return max(moved_bytes / self.device.bandwidth_bytes_per_s, flops / peak)
 
@@ -40,12 +40,12 @@ class Roofs:
 
     @staticmethod
     def _met(per_token: int, experts: int, tokens: float) -> float:
-        """Experts that so many tokens meet, routed evenly."""
+        """Expected number of experts used by `tokens` tokens, routed evenly."""
         met: float = experts * (1 - (1 - per_token / experts) ** tokens)
         return met
 
     def gemm(self, shape: Shape, tokens: float) -> float:
-        """A product of (n, k) with so many tokens."""
+        """A product of (n, k) with `tokens` tokens."""
         n, k = shape
         moved = n * k * self.bits / 8 + 2 * tokens * (n + k)
         return self._seconds(moved, 2 * tokens * n * k)

@@ -4,7 +4,7 @@
     modules that are not converted                here
 
 A list of modules that are not converted is read for attention and recurrence, which some
-checkpoints of mixtures leave as they were; DeepSeek-V4 names the format of its experts beside.
+checkpoints of mixtures leave unchanged. DeepSeek-V4 names the format of its experts separately.
 """
 
 import re
@@ -22,7 +22,7 @@ _LAYER = re.compile(r"layers\.(\d+)\.")
 
 
 def weight_format(config: Mapping[str, Any], dtype: str, layers: int, where: str) -> WeightFormat:
-    """The format of a model of so many layers; InputError names a method that is not known."""
+    """The format of a model of `layers` layers; InputError names a method that is not known."""
     form = _with_experts(stored(config, dtype, layers, where), config, where)
     plain = 8 * DTYPE_BYTES[dtype]
     share = _share_left_out(config, layers)
@@ -48,7 +48,7 @@ def _with_experts(form: WeightFormat, config: Mapping[str, Any], where: str) -> 
 
 
 def _share_left_out(config: Mapping[str, Any], layers: int) -> float:
-    """The share of layers whose mixer is not converted."""
+    """The share of layers with a mixer that is not converted."""
     lists = (config[key] for key in EXCLUDED if isinstance(config.get(key), list))
     listed: list[object] = next(lists, [])
     named = [str(name) for name in listed if is_mixer(str(name))]
