@@ -17,7 +17,7 @@ SLICED = (
     *("h800", "h20", "h200", "gh200", "b200", "gb200", "b300"),
 )
 EIGHTHS = {1: (1, 2), 2: (2,), 3: (4,), 4: (4,), 7: (8,)}  # of memory, by sevenths of SMs
-_PROFILE = re.compile(r"(?P<gpu>.+?)-(?:mig-)?(?P<sevenths>[1-9])g\.(?P<gb>\d{1,3})gb")
+_PROFILE = r"(?P<gpu>.+?)-(?:mig-)?(?P<sevenths>[1-9])g\.(?P<gb>\d{1,3})gb"
 _NEAR = 0.1  # of the share: names are rounded
 
 
@@ -31,7 +31,7 @@ class Profile(NamedTuple):
 
 def profile_of(name: str) -> Profile | None:
     """What a name like h100-3g.40gb or a100-sxm4-80gb-mig-3g.40gb says; None for other names."""
-    found = _PROFILE.fullmatch(name)
+    found = re.fullmatch(_PROFILE, name)
     if found is None:
         return None
     return Profile(found["gpu"], int(found["sevenths"]), int(found["gb"]))

@@ -4,12 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kvsim.layout import KVLayout
-from kvsim.model.checkpoint.find import beside
-from kvsim.model.checkpoint.headers import Tensor
-from kvsim.model.checkpoint.stored import LayerBytes, StoredWeights, stored_weights
 from kvsim.model.hf.config_file import fields_from_hf
 from kvsim.model.kv_cache import LayerCache, grouped, layer_caches
 from kvsim.model.layers import (
@@ -24,6 +21,10 @@ from kvsim.model.target_reader import TargetReader
 from kvsim.model.tower import Tower, Vision
 from kvsim.model.weights import WeightFormat, Weights
 from kvsim.plumbing.errors import InputError
+
+if TYPE_CHECKING:
+    from kvsim.model.checkpoint.headers import Tensor
+    from kvsim.model.checkpoint.stored import StoredWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Model:
     kv_cache_dtype: str = "auto"
     hidden_streams: int = 1
     target_reader: TargetReader | None = None
-    stored: StoredWeights | None = None
+    stored: "StoredWeights | None" = None
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any] | Path, name: str | None = None) -> Self:
@@ -77,12 +78,18 @@ class Model:
         Raises InputError on a file that cannot be read, a missing key or an unknown architecture.
         """
         found = cls(**fields_from_hf(config, name))
-        return found.with_tensors(beside(config)) if isinstance(config, Path) else found
+        if not isinstance(config, Path):
+            return found
+        from kvsim.model.checkpoint.find import beside  # built-in models have no checkpoint
 
-    def with_tensors(self, tensors: Mapping[str, Tensor]) -> Self:
+        return found.with_tensors(beside(config))
+
+    def with_tensors(self, tensors: "Mapping[str, Tensor]") -> Self:
         """The model with the weights of a checkpoint of these tensors; itself without any."""
         if not tensors:
             return self
+        from kvsim.model.checkpoint.stored import stored_weights  # as above
+
         tied = self.tie_word_embeddings
         stored = stored_weights(tensors, self.layers, self.torch_dtype, tied=tied)
         source = f"{self.source}, weights by the checkpoint's headers"
@@ -100,7 +107,7 @@ class Model:
 
     def without_towers(self) -> "Model":
         """The text decoder alone."""
-        stored = self.stored and replace(self.stored, towers=LayerBytes())
+        stored = self.stored and self.stored.without_towers()
         return replace(self, tower_params=0, tower=None, vision=None, stored=stored)
 
     @property
@@ -115,10 +122,7 @@ class Model:
 
     def drafting_bytes(self, tensor_parallel_size: int = 1) -> int | None:
         """Bytes on one GPU of the module that drafts for it; None where no checkpoint says."""
-        stored = self.stored
-        if stored is None or stored.drafting == LayerBytes():
-            return None
-        return stored.drafting_bytes(tensor_parallel_size)
+        return None if self.stored is None else self.stored.drafting_bytes(tensor_parallel_size)
 
     @property
     def attention(self) -> Attention | LatentAttention:

@@ -24,8 +24,6 @@ SCHEMES = {
     r"mxfp4": "mxfp4",
 }
 TUNED = r"unsloth|instruct|it|chat|hf|base|thinking|reasoning|preview|pt|\d{4}"
-_SCHEMES = [(re.compile(rf"(.+?)[-_.]({form})"), scheme) for form, scheme in SCHEMES.items()]
-_TUNED = re.compile(rf"(.+?)[-_](?:{TUNED})")
 
 
 class Named(NamedTuple):
@@ -45,11 +43,11 @@ def read_name(name: str, known: Container[str]) -> Named | None:
     scheme: str | None = None
     while rest not in known:
         shorter = None
-        for pattern, found in _SCHEMES:
-            if match := pattern.fullmatch(rest):
+        for form, found in SCHEMES.items():
+            if match := re.fullmatch(rf"(.+?)[-_.]({form})", rest):
                 shorter, scheme = match[1], scheme or found
                 break
-        if shorter is None and (match := _TUNED.fullmatch(rest)):
+        if shorter is None and (match := re.fullmatch(rf"(.+?)[-_](?:{TUNED})", rest)):
             shorter = match[1]
         if shorter is None:
             return None

@@ -3,14 +3,14 @@
 import re
 from typing import Any
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)")
+_SIZE = r"(\d+(?:\.\d+)?)([kKmMgGtT]?)"
 _SCALE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def whole(value: Any) -> int:
     """A count, as vLLM takes it: `8192`, `32k` (thousands), `32K` (times 1,024)."""
-    match = _SIZE.fullmatch(str(value).replace(",", "").replace("_", "").strip())
+    match = re.fullmatch(_SIZE, str(value).replace(",", "").replace("_", "").strip())
     if match is None or len(match[1]) > 18:
         raise ValueError("not a count")
     scale = _BINARY.get(match[2]) or _SCALE[match[2]]

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from kvsim.plumbing.errors import MISSING, InputError
 from kvsim.plumbing.wording import none_of, value_error
 
-CONTROL = re.compile(r"[^\t\n -~\xa0-\U0010ffff]")  # which a terminal would obey
+CONTROL = r"[^\t\n -~\xa0-\U0010ffff]"  # which a terminal would obey
 LARGEST_WHOLE = (1 << 63) - 1  # what TOML, the tables and numpy hold
 LARGEST, SMALLEST = 1e30, 1e-30  # of fractions: their products and quotients stay finite
 _FIRST = ("extra_forbidden", "missing")  # a typo explains the key that is missing beside it
@@ -32,7 +32,7 @@ class Options(BaseModel):
     def _numbers_within_bounds(self) -> Self:
         for name, value in self.__dict__.items():
             within_bounds(value, name)
-            if isinstance(value, str) and (found := CONTROL.search(value)):
+            if isinstance(value, str) and (found := re.search(CONTROL, value)):
                 raise ValueError(f"{name} has the control character {found[0]!r}")
         return self
 

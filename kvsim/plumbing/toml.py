@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_BARE_KEY = r"[A-Za-z0-9_-]+"
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
@@ -43,7 +43,7 @@ def _is_tables(value: object) -> bool:
 
 
 def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else _string(key)
+    return key if re.fullmatch(_BARE_KEY, key) else _string(key)
 
 
 def _string(text: str) -> str:

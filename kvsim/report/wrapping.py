@@ -3,7 +3,7 @@
 import re
 
 # A number keeps its point and its comma, and a flag its leading hyphens.
-_SPLIT = re.compile(r"(?<=[/_ =])|(?<=\w-)|(?<=[.,])(?!\d)")
+_SPLIT = r"(?<=[/_ =])|(?<=\w-)|(?<=[.,])(?!\d)"
 
 
 def wrapped(text: str, width: int) -> str:
@@ -42,7 +42,7 @@ def by_words(text: str, width: int) -> str:
 
 def parts(text: str) -> list[str]:
     """The pieces of a text between which a line may end."""
-    return _SPLIT.split(text)
+    return re.split(_SPLIT, text)
 
 
 def cells(text: str) -> int:

@@ -222,19 +222,19 @@ VERSIONS = (
     *(V0_20, V0_21, V0_22, V0_24, V0_25, V0_26, V0_27, V0_28, V0_29, V0_32, V0_33),
 )
 NEWEST = V0_33
-_NUMBER = re.compile(r"v?(\d+)\.(\d+)(?:[.\w+-]*)?")
+_NUMBER = r"v?(\d+)\.(\d+)(?:[.\w+-]*)?"
 # A build of the main branch, so many commits behind a release; releases are about twice as many
 # apart as this, so that those with more are nearer to the next.
-_BUILD = re.compile(r"\.dev(\d+)")
+_BUILD = r"\.dev(\d+)"
 NEARER_TO_NEXT = 250
 _SEMANTICS = {f"vllm-{version.name}": version for version in VERSIONS}
 
 
 def _release(name: str) -> tuple[int, int]:
-    match = _NUMBER.fullmatch(name)
+    match = re.fullmatch(_NUMBER, name)
     if not match:
         return 0, 0
-    build = _BUILD.search(name)
+    build = re.search(_BUILD, name)
     nearer = build is not None and int(build[1]) >= NEARER_TO_NEXT
     return int(match[1]), int(match[2]) + nearer
 
@@ -251,7 +251,7 @@ def vllm_version(name: str, where: str = "memory.engine_version") -> VllmVersion
     text = name.strip()
     if text.upper() == "V0":
         return V0
-    if not _NUMBER.fullmatch(text):
+    if not re.fullmatch(_NUMBER, text):
         raise InputError(
             "not a version of vLLM", where=where, value=repr(name), limit='such as "0.33" or "V0"'
         )

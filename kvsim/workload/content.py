@@ -4,8 +4,12 @@ Recorded blocks: hash id h of blocks of B tokens stands for the ids h * B, h * B
 consecutive ids make one run.
 """
 
+from typing import TYPE_CHECKING
+
 from kvsim.request import PromptItem, TokenRuns
-from kvsim.workload.traces.record import HashIds
+
+if TYPE_CHECKING:
+    from kvsim.workload.traces.record import HashIds
 
 
 class TokenIds:
@@ -52,7 +56,7 @@ def filled(head: TokenRuns, total: int, ids: TokenIds) -> TokenRuns:
 
 
 def runs_of_blocks(
-    hash_ids: HashIds, block_tokens: int, prompt_tokens: int, private: TokenIds
+    hash_ids: "HashIds", block_tokens: int, prompt_tokens: int, private: TokenIds
 ) -> TokenRuns:
     """The prompt's ids from its blocks' hash ids, in as few runs as possible.
 

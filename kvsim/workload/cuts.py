@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ps_from_seconds, seconds_from_ps
+from kvsim.workload.lengths.distribution import clipped_lengths
 from kvsim.workload.traces.record import Trace, TraceRow
 
 
@@ -86,12 +87,6 @@ def clipped_row(row: TraceRow, limit: int) -> TraceRow:
     if (prompt, output) == (row.prompt_tokens, row.output_tokens):
         return row
     return row._replace(prompt_tokens=prompt, output_tokens=output)
-
-
-def clipped_lengths(prompt_tokens: int, output_tokens: int, limit: int) -> tuple[int, int]:
-    """(prompt, output) that sum to at most `limit` >= 2; a prompt alone may be as long."""
-    prompt = min(prompt_tokens, limit - min(1, output_tokens))
-    return prompt, min(output_tokens, limit - prompt)
 
 
 def drop_longer(rows: list[TraceRow], limit: int) -> tuple[list[TraceRow], str]:

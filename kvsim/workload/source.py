@@ -1,14 +1,14 @@
 """A file of requests: by path, or by its name in the catalogue."""
 
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import PositiveInt, model_validator
 
 from kvsim.plumbing.options import Options
-from kvsim.workload.catalogue import locate
-from kvsim.workload.traces.reader import read_trace
-from kvsim.workload.traces.record import Trace
+
+if TYPE_CHECKING:
+    from kvsim.workload.traces.record import Trace
 
 
 class TraceSource(Options):
@@ -39,10 +39,14 @@ class TraceSource(Options):
         if self.path is not None:
             return base / self.path
         assert self.name is not None
+        from kvsim.workload.catalogue import locate  # most workloads replay nothing
+
         return locate(self.name)
 
-    def read(self, file: Path) -> Trace:
+    def read(self, file: Path) -> "Trace":
         """The rows of that file, checked."""
+        from kvsim.workload.traces.reader import read_trace  # as above
+
         return read_trace(
             file,
             format=self.format,

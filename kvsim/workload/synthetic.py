@@ -13,9 +13,8 @@ from kvsim.token_runs import under_adapter
 from kvsim.workload.arrivals import ARRIVALS, ArrivalOptions
 from kvsim.workload.clients import Clients
 from kvsim.workload.content import TokenIds, filled, kept, length_of, placed
-from kvsim.workload.cuts import clipped_lengths
 from kvsim.workload.lengths import LENGTHS, LengthOptions, OneOrMore
-from kvsim.workload.lengths.distribution import Lengths
+from kvsim.workload.lengths.distribution import Lengths, clipped_lengths
 from kvsim.workload.options import (
     RequestCount,
     TokenLimit,

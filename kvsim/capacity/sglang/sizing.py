@@ -225,8 +225,3 @@ def with_states(model: Model) -> Model:
             layer = replace(layer, mixer=replace(mixer, ssm_dtype="float32"))
         layers.append(layer)
     return replace(model, layers=tuple(layers))
-
-
-def layout_under(allocator_kind: str, model_kind: str, layout: KVLayout) -> KVLayout:
-    """The layers as an allocator of this kind takes them."""
-    return cached_layout(model_kind, layout) if allocator_kind == "radix" else layout

@@ -17,7 +17,7 @@ model_executor/models.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kvsim.model.checkpoint.headers import BITS, Tensor
@@ -109,8 +109,14 @@ class StoredWeights:
             total += padded.on_one(tp, shards, heads)
         return total
 
-    def drafting_bytes(self, tp: int, expert_shards: int | None = None) -> int:
-        """Of one GPU: the modules that draft."""
+    def without_towers(self) -> "StoredWeights":
+        """The text decoder's alone."""
+        return replace(self, towers=LayerBytes())
+
+    def drafting_bytes(self, tp: int, expert_shards: int | None = None) -> int | None:
+        """Of one GPU: the modules that draft; None where the checkpoint has none."""
+        if self.drafting == LayerBytes():
+            return None
         return self.drafting.on_one(tp, expert_shards or tp, max(self.kv_heads, default=1))
 
 

@@ -9,7 +9,6 @@ from kvsim.model.hf.decoder import decoder_layers
 from kvsim.model.hf.extras import model_extras
 from kvsim.model.hf.keys import Keys
 from kvsim.model.hf.kv_dtype import AUTO, stored_kv_dtype
-from kvsim.model.hf.quantization import weight_format
 from kvsim.model.hf.rotary import has_mrope, rotary_elements
 from kvsim.model.hf.target_reader import target_reader
 from kvsim.model.hf.towers import qwen_tower, tower_params, vision
@@ -70,9 +69,7 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         "max_position_embeddings": longest,
         "torch_dtype": dtype,
         "layers": layers,
-        "weight_format": weight_format(quantization, dtype, len(layers), where)
-        if quantization
-        else WeightFormat.plain(dtype),
+        "weight_format": _weight_format(quantization, dtype, len(layers), where),
         "tie_word_embeddings": bool(keys.get("tie_word_embeddings", default=False)),
         "extra_params": model_extras(keys, len(layers)),
         "tower_params": tower_params(content, keys.hidden),
@@ -86,6 +83,16 @@ def fields_from_hf(config: Mapping[str, Any] | Path, name: str | None) -> dict[s
         "kv_cache_dtype": stored_kv_dtype(quantization) if quantization else AUTO,
         "target_reader": target_reader(content, keys),
     }
+
+
+def _weight_format(
+    quantization: Mapping[str, Any] | None, dtype: str, layers: int, where: str
+) -> WeightFormat:
+    if not quantization:
+        return WeightFormat.plain(dtype)
+    from kvsim.model.hf.quantization import weight_format  # most built-in models are not quantised
+
+    return weight_format(quantization, dtype, layers, where)
 
 
 def _language_part(content: dict[str, Any], where: str) -> Keys:

@@ -14,8 +14,8 @@ MOST_BYTES = 256 << 20  # of one document
 MOST_DEPTH = 64
 LARGEST = (1 << 63) - 1
 LONGEST_FRACTION = 400  # characters; no double needs more than 24
-_MANY_DIGITS = re.compile(r"[0-9]{19}")
-_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_MANY_DIGITS = r"[0-9]{19}"
+_ESCAPED_SURROGATE = r"\\u[dD][89a-fA-F]"
 
 
 class JsonError(ValueError):
@@ -40,7 +40,7 @@ def loads(
             text,
             parse_float=_exact if exact else _fraction,
             # The hook costs time: it is left out where no number can be too long.
-            parse_int=(_unsigned if unsigned else _whole) if _MANY_DIGITS.search(text) else int,
+            parse_int=(_unsigned if unsigned else _whole) if re.search(_MANY_DIGITS, text) else int,
             parse_constant=_infinity if constants else _no_constant,
         )
     except RecursionError:
@@ -55,7 +55,7 @@ def loads(
         raise JsonError(str(error)) from None
     if text.count("[") + text.count("{") > MOST_DEPTH and isinstance(value, dict | list):
         _check_depth(value)
-    if _ESCAPED_SURROGATE.search(text):
+    if re.search(_ESCAPED_SURROGATE, text):
         _check_surrogates(value)
     return value
 

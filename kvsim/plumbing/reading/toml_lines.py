@@ -10,8 +10,8 @@ from kvsim.plumbing.errors import MISSING, InputError
 from kvsim.plumbing.reading.files import read_string
 from kvsim.plumbing.reading.toml_text import MOST_BYTES, loads
 
-_HEADER = re.compile(r"(\[\[?)([^\[\]#]+)\]")
-_ENTRY = re.compile(r"([\w.\"' -]+)=")
+_HEADER = r"(\[\[?)([^\[\]#]+)\]"
+_ENTRY = r"([\w.\"' -]+)="
 
 KeyPath = tuple[str, ...]
 
@@ -66,7 +66,7 @@ def _lines(text: str) -> Iterator[tuple[int, KeyPath]]:
     table: KeyPath = ()
     items: Counter[KeyPath] = Counter()
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
-        if header := _HEADER.match(line):
+        if header := re.match(_HEADER, line):
             table = _keys(header[2])
             if header[1] == "[[":
                 items[table] += 1
@@ -74,7 +74,7 @@ def _lines(text: str) -> Iterator[tuple[int, KeyPath]]:
             else:
                 table = _of_last_item(table, items)
             yield number, table
-        elif entry := _ENTRY.match(line):
+        elif entry := re.match(_ENTRY, line):
             yield number, (*table, *_keys(entry[1]))
 
 

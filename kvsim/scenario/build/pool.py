@@ -1,14 +1,11 @@
 """The KV pool of a scenario, the same for all of its allocators."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.capacity.drafter import MTP, Drafter
 from kvsim.capacity.options import MemoryOptions
 from kvsim.capacity.pool import Sized, SizedPool, StageShare
-from kvsim.capacity.sglang.settings import SglangSettings
-from kvsim.capacity.sglang.simulated import bytes_of_tokens, settings_of, sglang_pool
-from kvsim.capacity.sglang.sizing import sglang_layout
 from kvsim.capacity.sizing import size
 from kvsim.device import Device
 from kvsim.model import Model
@@ -16,6 +13,9 @@ from kvsim.model.find import is_of_file
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
 from kvsim.scenario.build.context_parallel import BLOCK_SIZE
+
+if TYPE_CHECKING:
+    from kvsim.capacity.sglang.settings import SglangSettings
 
 
 class ScenarioPool(NamedTuple):
@@ -48,11 +48,16 @@ def pool_of(
     tokens = memory.kv_cache_tokens
     radix = all(hasattr(each, "swa_full_tokens_ratio") for each in allocators)
     if radix and tokens is not None and memory.of_vllm:
+        from kvsim.capacity.sglang.simulated import bytes_of_tokens, settings_of  # of radix alone
+        from kvsim.capacity.sglang.sizing import sglang_layout
+
         layout = sglang_layout(model, scenario.model)
         total = bytes_of_tokens(layout, tokens, settings_of(memory, flags))
         update = {"kv_cache_tokens": None, "kv_cache_bytes": total}
         memory = memory.model_copy(update=update)
     if fraction is not None:
+        from kvsim.capacity.sglang.simulated import settings_of, sglang_pool  # as above
+
         settings = settings_of(memory, flags)
         _check_ratio(scenario, model, settings)
         if drafter is not None:
@@ -110,7 +115,7 @@ def _check_states(sized: Sized) -> None:
         )
 
 
-def _check_ratio(scenario: Scenario, model: Model, settings: SglangSettings) -> None:
+def _check_ratio(scenario: Scenario, model: Model, settings: "SglangSettings") -> None:
     """InputError for a mamba_full_memory_ratio that decides nothing."""
     tree, because = "max_mamba_cache_size", None
     if all(group.kind != "recurrent" for group in scenario.model.layout(model).groups):

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from kvsim.capacity.drafter import Drafter
 from kvsim.capacity.local_attention import gives_chunks_back
-from kvsim.capacity.sglang.sizing import context_of, layout_under, with_states
 from kvsim.capacity.stage import model_of, stages
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.layout import KVLayout
@@ -148,17 +147,20 @@ class SizedScenario:
         """The longest sequence that the engine of an allocator of this kind takes."""
         if allocator_kind != "radix":
             return self.max_model_len
+        from kvsim.capacity.sglang.sizing import context_of  # of radix alone
+
         return context_of(self.model, self.scenario.model)
 
     def _layout_under(self, allocator_kind: str) -> KVLayout:
         """The layers as an allocator of this kind takes them: vLLM's tables give chunks of local
         attention back where its version does.
         """
-        by_chunk = self._by_chunk if allocator_kind == "paged" else allocator_kind == "radix"
-        held = with_states(self.held) if allocator_kind == "radix" else self.held
-        return layout_under(
-            allocator_kind, self.model.kind, self._in_chunks(held) if by_chunk else self.layout
-        )
+        if allocator_kind != "radix":
+            by_chunk = allocator_kind == "paged" and self._by_chunk
+            return self._in_chunks(self.held) if by_chunk else self.layout
+        from kvsim.capacity.sglang.sizing import cached_layout, with_states  # as above
+
+        return cached_layout(self.model.kind, self._in_chunks(with_states(self.held)))
 
     def _in_chunks(self, held: Model) -> KVLayout:
         """The layers of `held`, chunks of local attention apart."""

@@ -6,7 +6,6 @@ from functools import partial
 from kvsim.capacity.drafter import MTP, Drafter
 from kvsim.capacity.options import WAYS, MemoryOptions
 from kvsim.capacity.pool import SizedPool, StageShare, unlike_stages
-from kvsim.capacity.sglang.sizing import context_of
 from kvsim.device import Device
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions, MemorySpec
@@ -126,6 +125,8 @@ def _counted_tokens(scenario: Scenario, model: Model) -> int | None:
     given = scenario.memory.kv_cache_tokens is not None
     if given or not radix or scenario.model.layout(model).bytes_per_token:
         return None
+    from kvsim.capacity.sglang.sizing import context_of  # of radix alone
+
     return context_of(model, scenario.model)
 
 

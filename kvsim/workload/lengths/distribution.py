@@ -22,6 +22,12 @@ class LengthOptions(Options):
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
 
+def clipped_lengths(prompt_tokens: int, output_tokens: int, limit: int) -> tuple[int, int]:
+    """(prompt, output) that sum to at most `limit` >= 2; a prompt alone may be as long."""
+    prompt = min(prompt_tokens, limit - min(1, output_tokens))
+    return prompt, min(output_tokens, limit - prompt)
+
+
 def whole(values: NDArray[np.float64], least: int, most: int | None) -> Lengths:
     """Values rounded to the nearest whole number and held within [least, most]."""
     ceiling = MOST if most is None else most
