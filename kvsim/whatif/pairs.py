@@ -20,9 +20,11 @@ class Trials:
     def __init__(self, runner: TaskRunner, folder: Path) -> None:
         self._runner, self._folder = runner, folder
 
-    def run_all(self, tables: Iterable[Table], on: Sequence[Replicate]) -> None:
+    def run_all(
+        self, tables: Iterable[Table], on: Sequence[Replicate], *, waits: bool = False
+    ) -> None:
         """Run all tables on all replicates side by side, before `rows` asks for them."""
-        self._runner.run([self._task(table, each) for table in tables for each in on])
+        self._runner.run([self._task(table, each, waits) for table in tables for each in on])
 
     def rows(self, table: Table, on: Sequence[Replicate], *, waits: bool = False) -> list[Row]:
         """One row a replicate; InputError where the table cannot be run. waits: whether rows also

@@ -92,3 +92,28 @@ def sized_in_bytes(table: Table, folder: Path) -> Table:
     capacity = Simulation(Scenario.from_table(table, folder), []).pool.capacity_bytes
     kept = {key: value for key, value in memory.items() if key not in COUNTED}
     return table | {"memory": kept | {"kv_cache_bytes": capacity}}
+
+
+def pool_as_given(table: Table, own: Table) -> Table:
+    """The tables of a change with the pool as the user's own tables give it, which `sized_in_bytes`
+    gave in bytes; in bytes where the change makes other blocks or tokens of them.
+    """
+    memory, given = table.get("memory"), own.get("memory")
+    if not isinstance(memory, dict) or not isinstance(given, dict):
+        return table
+    counted = {key: value for key, value in given.items() if key in COUNTED}
+    rest = {key: value for key, value in memory.items() if key != "kv_cache_bytes"}
+    kept = {key: value for key, value in given.items() if key not in COUNTED}
+    alike = all(_part(table, *keys) == _part(own, *keys) for keys in _MAKE_BLOCKS)
+    if not counted or "kv_cache_bytes" not in memory or rest != kept or not alike:
+        return table
+    return table | {"memory": rest | counted}
+
+
+_MAKE_BLOCKS = (("model", "kv_cache_dtype"), ("allocator", "block_size"))
+
+
+def _part(table: Table, part: str, key: str) -> Any:
+    place = table.get(part)
+    place = place[0] if isinstance(place, list) else place
+    return place.get(key) if isinstance(place, dict) else None

@@ -4,10 +4,13 @@
    taken pair by pair and rank the changes.
 2. Test: the most promising ones on seeds of their own. Among many changes some look good by
    chance; these fail here. The intervals are widened for how many are tested
-   (Bonferroni), and those that hold zero are no difference.
+   (Bonferroni), and those that hold zero are no difference. A gain below the model's own error
+   (`Goal.own_error`) is none to act on.
 3. The changes that passed, best first, are added one after the other; each stays if it still
-   helps together with the earlier ones.
-4. Report: both settings on seeds that neither search nor test has seen.
+   helps as much together with the earlier ones.
+4. Report: both settings on seeds that neither search nor test has seen. What does not gain there
+   as well, beyond chance and by the model's own error, is not advised: its last change is dropped,
+   and the rest is tried in the same way.
 5. Survey: the bottleneck of the unchanged scenario, in the search and on those same unseen seeds,
    and how much less of the pool would do.
 
@@ -51,6 +54,7 @@ class Advisor:
         self.folder, self.goal, self.trials = folder, goal, Trials(runner, folder)
         self.label, alone = paged_alone(table, folder)
         longest = Simulation(Scenario.from_table(alone, folder), []).max_model_len
+        self.own = alone
         self.table = sized_in_bytes(pinned(alone, longest), folder)
         self.replicates = replicates(self.table, folder, repeat)
 
@@ -62,21 +66,20 @@ class Advisor:
         tried, not_tried = self._candidates(simulation)
         searched, failed = self._searched(tried)
         changes = self._tested(searched)
-        taken, best = self._together([change for change in changes if change.helps])
-        reported: Ratio | None = None
-        also: dict[str, Ratio] = {}
-        if taken:
-            reported, also, _ = self._ratios(self.table, best, self.replicates.report)
+        found = self._together([change for change in changes if change.helps])
+        taken, best, reported, also = self._confirmed(found)
         rows = self.trials.rows(self.table, self.replicates.search)
         values = [row[self.goal.name] for row in rows if row[self.goal.name] is not None]
         return Advice(
             self.goal,
             self.label,
+            self.own,
             self.table,
             best,
             tuple(changes),
             (*not_tried, *failed),
             tuple(taken),
+            tuple(found[len(taken) :]),
             self.replicates,
             sum(values) / len(values) if values else None,
             sum(bool(row["saturated"]) for row in rows),
@@ -164,16 +167,23 @@ class Advisor:
             if change in chosen:
                 table = tables[chosen.index(change)]
                 ratio_of, _, refused = self._ratios(self.table, table, on, level)
-                helps = ratio_of is not None and ratio_of.seen and self.goal.gain(ratio_of) > 0
+                gained = ratio_of is not None and self._gains(ratio_of, 0.0)
+                helps = ratio_of is not None and self._gains(ratio_of, self.goal.own_error)
                 refused += change.refused
                 found.append(
-                    replace(change, tested=ratio_of, refused=refused, helps=helps and refused <= 0)
+                    replace(
+                        change,
+                        tested=ratio_of,
+                        refused=refused,
+                        helps=helps and refused <= 0,
+                        small=gained and not helps,
+                    )
                 )
             else:
                 found.append(change)
         return sorted(found, key=lambda change: not change.helps)
 
-    def _together(self, helpful: Sequence[Change]) -> tuple[list[Change], Table]:
+    def _together(self, helpful: Sequence[Change]) -> list[Change]:
         """Add the changes that help, best first, while each still helps together with the earlier
         ones, on all the replicates used so far.
         """
@@ -190,12 +200,34 @@ class Advisor:
                 ratio_of, _, refused = self._ratios(table, there, on)
             except InputError:
                 continue  # two changes that cannot stand together
-            if ratio_of is None or not ratio_of.seen or refused > 0:
+            if ratio_of is None or refused > 0:
                 continue
-            if self.goal.gain(ratio_of) > 0:
+            if self._gains(ratio_of, self.goal.own_error):
                 taken.append(change)
                 table = there
-        return taken, table
+        return taken
+
+    def _gains(self, of: Ratio, least: float) -> bool:
+        """Whether the goal gains, beyond chance and by more than `least`."""
+        return of.seen and self.goal.gain(of) > least
+
+    def _confirmed(
+        self, found: Sequence[Change]
+    ) -> tuple[list[Change], Table, Ratio | None, dict[str, Ratio]]:
+        """As many of these changes, from the first, as gain on replicates that nothing has seen;
+        the tables with them, and what they gain there.
+        """
+        taken = list(found)
+        while taken:
+            best = self.table
+            for change in taken:
+                best = with_value(best, change.knob.key, change.value)
+            reported, also, refused = self._ratios(self.table, best, self.replicates.report)
+            gains = reported is not None and self._gains(reported, self.goal.own_error)
+            if gains and refused <= 0:
+                return taken, best, reported, also
+            taken.pop()
+        return [], self.table, None, {}
 
     def _ratios(
         self, base: Table, other: Table, on: Sequence[Replicate], level: float = CONFIDENCE

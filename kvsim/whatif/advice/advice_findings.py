@@ -23,6 +23,8 @@ from kvsim.whatif.findings import (
 )
 from kvsim.whatif.intervals import Ratio, ratio_text
 from kvsim.whatif.number_words import in_words
+from kvsim.whatif.scenario_tables import pool_as_given
+from kvsim.whatif.servers.flags import changed_flags
 from kvsim.whatif.whiskers import Whisker, whiskers
 
 if TYPE_CHECKING:
@@ -34,7 +36,9 @@ MOST_DRAWN = 8
 
 def advice_findings(advice: Advice, folder: Path, runs: int) -> Findings:
     """The findings of the advice. folder: where the scenario's paths start; runs: simulations."""
-    today, best = (serve.command(each, folder) for each in (advice.today, advice.best))
+    own = advice.own
+    today = serve.command(own, folder)
+    best = serve.command(pool_as_given(advice.best, own), folder, own)
     helped = advice.reported is not None
     sections: list[Section] = [
         FindingsFigure(
@@ -49,7 +53,9 @@ def advice_findings(advice: Advice, folder: Path, runs: int) -> Findings:
         CommandText("Today", "As flags of vllm serve.", today, lead=not helped),
     ]
     if helped:
-        sections.append(CommandText("The best setting found", "Ready to paste.", best, lead=True))
+        changed = changed_flags(today, best)
+        note = "What to change in today's flags; all others stay."
+        sections.append(CommandText("The best setting found", note, changed, lead=True))
     if advice.not_tried:
         note = "They are no scenario of this model, device and engine."
         rows, heads = advice.not_tried, ("", "why")
@@ -95,16 +101,18 @@ def advice_sentences(advice: Advice) -> list[str]:
 
 def _best_sentences(advice: Advice, of: str) -> list[str]:
     """The verdict. of: what the replicates are."""
-    if advice.reported is None:
-        return ["No change was found that helps beyond chance."]
     sets, goal = advice.replicates, advice.goal
+    lost = [f"{each.knob.key} = {value_text(each.value)}" for each in advice.lost]
+    if advice.reported is None:
+        return [_no_change(advice, lost, of)]
     names = ", ".join(f"{each.knob.key} = {value_text(each.value)}" for each in advice.taken)
     fresh = "" if sets.exact else f", on {len(sets.report)} {of} that the search has not seen"
-    better = advice.reported.seen and goal.gain(advice.reported) > 0
-    sure = "The gain is beyond chance" if better else "The gain may be chance"
     sentences = [
-        f"With {names}: {ratio_text(advice.reported)} in {in_words(goal.name)}{fresh}. {sure}."
+        f"With {names}: {ratio_text(advice.reported)} in {in_words(goal.name)}{fresh}. The gain is "
+        "beyond chance and beyond the model's own error."
     ]
+    if lost:
+        sentences.append(f"Not confirmed there, and left out: {numbers.listed(lost)}.")
     beside = [
         f"{in_words(name)} {ratio_text(ratio)}" for name, ratio in advice.reported_also.items()
     ]
@@ -115,6 +123,23 @@ def _best_sentences(advice: Advice, of: str) -> list[str]:
         for each in advice.taken
         if each.knob.caution
     ]
+
+
+def _no_change(advice: Advice, lost: list[str], of: str) -> str:
+    """That nothing is advised, and what came nearest. lost: changes that were not confirmed."""
+    beyond = f"beyond chance and the model's own error ({100 * advice.goal.own_error:.0f} %)"
+    if lost:
+        return (
+            f"No change is advised: {numbers.listed(lost)} looked better, and "
+            f"{len(advice.replicates.report)} fresh {of} did not confirm it {beyond}."
+        )
+    small = [
+        f"{each.knob.key} = {value_text(each.value)}: {ratio_text(each.tested)}"
+        for each in advice.changes
+        if each.small
+    ]
+    less = f" Less than that: {'; '.join(small)}." if small else ""
+    return f"No change was found that helps {beyond}.{less}"
 
 
 def _changes_figure(advice: Advice) -> "go.Figure | None":
@@ -190,6 +215,8 @@ def _data(advice: Advice) -> dict[str, Any]:
             "least_pool": as_data(baseline.pool),
         },
         "notes": advice.notes,
+        "own_error": advice.goal.own_error,
+        "not_confirmed": {each.knob.key: each.value for each in advice.lost},
         "taken": {each.knob.key: each.value for each in advice.taken},
         "reported": as_data(advice.reported),
         "also": as_data(advice.reported_also),

@@ -11,6 +11,11 @@ from kvsim.whatif.capacity.objectives import RATES, check_number
 from kvsim.whatif.intervals import Ratio
 from kvsim.whatif.replicates import Replicates
 from kvsim.whatif.scenario_tables import Table
+from kvsim.whatif.watch import SUBSTANTIAL
+
+# Half of the first tokens' mean times on measured points that no constant was fitted on are off by
+# less (docs/accuracy.md); times between tokens by less than SUBSTANTIAL.
+FIRST_TOKEN_ERROR = 0.14
 
 
 class Goal(NamedTuple):
@@ -25,13 +30,22 @@ class Goal(NamedTuple):
         """The improvement as a share of the old value; below zero the change is worse."""
         return of.mean if self.higher else -of.mean
 
+    @property
+    def own_error(self) -> float:
+        """The gain, as a share, below which the simulation itself may be off by as much: a first
+        token's time is known less well than a step's.
+        """
+        early = self.name.startswith(("ttft_s", "queue_s"))
+        return FIRST_TOKEN_ERROR if early else SUBSTANTIAL
+
 
 @dataclass(frozen=True)
 class Change:
     """One knob at another value. before: its value today. ratio: of the goal in the search; None
     where it has none. also: ratios of the other numbers. refused: requests that it refuses beyond
     today's. gain: the improvement of the goal as a share. tested: the ratio in the test; None where
-    the search did not promise enough.
+    the search did not promise enough. small: it passed the test with less than the model's own
+    error.
     """
 
     knob: Knob
@@ -43,6 +57,7 @@ class Change:
     gain: float
     tested: Ratio | None = None
     helps: bool = False
+    small: bool = False
 
     @property
     def verdict(self) -> str:
@@ -56,6 +71,8 @@ class Change:
             return "the same"
         if self.helps:
             return "better"
+        if self.small:
+            return "less than the model's error"
         if self.tested is not None or not ratio.seen:
             return "no difference seen"
         return "worse" if self.gain < 0 else "not tested"
@@ -63,21 +80,25 @@ class Change:
 
 @dataclass(frozen=True)
 class Advice:
-    """The result of an advice. changes: every single one, best first. not_tried: settings that are
-    no scenario, each with its error. taken: changes of the best setting found, in the order of
-    adding. base: the mean of the goal in the search, as the scenario is. saturated: the number of
-    those runs that are saturated. reported: the best setting against today's on replicates that the
-    search has not seen; None where nothing helped. reported_also: likewise of the other numbers.
-    baseline: of the scenario as it is. notes: on its runs in the search.
+    """The result of an advice. own: the user's tables with this allocator alone; `today` has the
+    pool in bytes. changes: every single one, best first. not_tried: settings that are no scenario,
+    each with its error. taken: changes of the best setting found, in the order of adding. lost:
+    changes of a setting that fresh replicates did not confirm. base: the mean of the goal in the
+    search, as the scenario is. saturated: the number of those runs that are saturated. reported:
+    the best setting against today's on replicates that the search has not seen; None where nothing
+    helped. reported_also: likewise of the other numbers. baseline: of the scenario as it is. notes:
+    on its runs in the search.
     """
 
     goal: Goal
     label: str
+    own: Table
     today: Table
     best: Table
     changes: tuple[Change, ...]
     not_tried: tuple[tuple[str, str], ...]
     taken: tuple[Change, ...]
+    lost: tuple[Change, ...]
     replicates: Replicates
     base: float | None
     saturated: int

@@ -6,11 +6,14 @@ from typing import Literal
 from kvsim.whatif.doctor.causes import Cure
 from kvsim.whatif.doctor.effect import Effect
 from kvsim.whatif.doctor.examined_run import ExaminedRun
+from kvsim.whatif.doctor.spent import Spent
 from kvsim.whatif.doctor.subject import DoctorSubject
 from kvsim.whatif.replicates import Replicates
 from kvsim.whatif.scenario_tables import Table
 
-FindingOutcome = Literal["cause", "beside", "trade", "unsure", "harmless", "no cure", "failed"]
+FindingOutcome = Literal[
+    "cause", "beside", "trade", "unsure", "worse", "harmless", "no cure", "failed"
+]
 Rest = Literal["well", "load", "memory", "unknown", "refused"]
 
 
@@ -20,13 +23,14 @@ class CauseFinding:
 
     name: in the registry. title: of its class. resource: its cure takes memory, GPUs or the model's
     answers. evidence: sentences. cure: the best of its cures; None where none was to be tried.
-    effect: of the cure alone. on_top: of the cure together with the causes before it in the list.
-    reason: why it could not be tried.
+    effect: of the cure alone. on_top: of the cure together with the causes before it in the list,
+    of a cause on replicates that nothing else has used. reason: why it could not be tried.
 
     outcome: `cause`, it hurts and the cure helps. `beside`, the cure helps alone and adds nothing
     to those before it. `trade`, requests would end sooner and begin later, or the reverse.
-    `unsure`, the help may be chance. `harmless`, the evidence holds and the cure changes nothing.
-    `no cure`, no setting would change it. `failed`, the cure cannot be run.
+    `unsure`, the help may be chance. `worse`, the cure does harm. `harmless`, the evidence holds
+    and the cure changes nothing. `no cure`, no setting would change it. `failed`, the cure cannot
+    be run.
     """
 
     name: str
@@ -50,7 +54,7 @@ class Diagnosis:
     rest: what is left with all cures: `well`, nothing to speak of; `load`, requests still wait, and
     would with any memory; `memory`, requests still wait, and more memory or sequences would help;
     `unknown`, requests still wait, and the reason is not known; `refused`, none waits to speak of,
-    and some are refused.
+    and some are refused. spent: what requests took as it is, and cured, on fresh replicates.
     """
 
     case: ExaminedRun
@@ -62,6 +66,7 @@ class Diagnosis:
     replicates: Replicates
     runs: int
     subject: DoctorSubject
+    spent: tuple[Spent, Spent]
 
     @property
     def causes(self) -> tuple[CauseFinding, ...]:

@@ -11,6 +11,7 @@ from kvsim.report.figures.shares import Shares
 from kvsim.report.numbers import percent, seconds
 from kvsim.results.result import Result
 from kvsim.whatif.doctor.examined_run import ExaminedRun
+from kvsim.whatif.doctor.spent import Spent
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -34,14 +35,14 @@ LOOKS = {
 APART = ("adapters", "encoder", "loads")
 
 
-def times(named: Sequence[tuple[str, ExaminedRun]]) -> "go.Figure | None":
-    """The mean end-to-end time of each run, in bars of seconds, by what it was spent on; None where
-    nobody finished.
+def times(named: Sequence[tuple[str, Spent]]) -> "go.Figure | None":
+    """The mean end-to-end time of each setting, in bars of seconds, by what it was spent on; None
+    where nobody finished.
     """
-    means = [case.summary.e2e_s.mean or 0.0 for _, case in named]
+    means = [each.e2e_s or 0.0 for _, each in named]
     if not all(means):
         return None
-    parts = [{"running": 1.0 - case.waits.total, **case.waits._asdict()} for _, case in named]
+    parts = [{"running": 1.0 - each.waits.total, **each.waits._asdict()} for _, each in named]
     classes = []
     for name, look in LOOKS.items():
         if name in APART and not any(part[name] for part in parts):

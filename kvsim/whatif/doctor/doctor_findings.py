@@ -1,5 +1,6 @@
 """The findings of a doctor: signs, suspected causes, and the flags that cure what hurts."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -9,14 +10,19 @@ from kvsim.report.figures.shares import Shares
 from kvsim.report.intervals import NARROW
 from kvsim.report.measured import table_of
 from kvsim.results.measured import differences
-from kvsim.results.summary import LatencySummary
 from kvsim.validate.run.intervals import DRAWN_AGAIN
 from kvsim.whatif.doctor import doctor_figures
 from kvsim.whatif.doctor.diagnosis import CauseFinding, Diagnosis
-from kvsim.whatif.doctor.doctor_sentences import OUTCOMES, doctor_sentences, flags, suspicions
+from kvsim.whatif.doctor.doctor_sentences import (
+    doctor_sentences,
+    flags,
+    outcome_text,
+    suspicions,
+)
 from kvsim.whatif.doctor.effect import E2E, TTFT, Effect
 from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.doctor.real import Beside
+from kvsim.whatif.doctor.spent import Spent
 from kvsim.whatif.findings import (
     CommandText,
     Findings,
@@ -27,7 +33,9 @@ from kvsim.whatif.findings import (
     as_data,
 )
 from kvsim.whatif.intervals import ratio_text
+from kvsim.whatif.scenario_tables import pool_as_given
 from kvsim.whatif.servers import program, server_command
+from kvsim.whatif.servers.flags import changed_flags
 
 _RARE = ("... for an adapter's slot", "... for the encoder", "... for a load")
 _EMPTY = ("reserved", "overprovisioned", "rounding", "transient", "external")
@@ -40,26 +48,29 @@ def doctor_findings(diagnosis: Diagnosis) -> Findings:
     runs = [("as it is", case)]
     if diagnosis.cured is not case:
         runs.append(("cured", diagnosis.cured))
+    took = diagnosis.spent[: len(runs)]
+    on = "" if diagnosis.replicates.exact else f" over {took[0].replicates} fresh seeds"
     note = (
-        "The mean time of a request from its arrival to its last token. In blue it ran. In the "
-        "other colours it waited, and the legend says for what."
+        f"The mean time of a request from its arrival to its last token{on}. In blue it ran. In "
+        "the other colours it waited, and the legend says for what."
     )
-    times, pools = partial(doctor_figures.times, runs), partial(doctor_figures.pools, runs)
+    spent_by = [(name, each) for (name, _), each in zip(runs, took, strict=True)]
+    times, pools = partial(doctor_figures.times, spent_by), partial(doctor_figures.pools, runs)
     sections: list[Section] = [
         *([_measured_table(diagnosis)] if subject.measured is not None else []),
         *([_real_table(subject.beside)] if subject.beside else []),
         FindingsFigure("Where requests spent their time", note, times, lead=True),
         *([_causes_table(diagnosis.findings, server)] if diagnosis.findings else []),
-        _signs_table(runs),
+        _signs_table(runs, took),
         FindingsFigure(Shares.title, Shares.note, pools),
     ]
     if diagnosis.causes:
-        note = (
-            f"The whole command with {numbers.listed([flags(each) for each in diagnosis.causes])}."
-        )
-        cure = server_command(diagnosis.best, subject.folder)
-        if cure is not None:
-            sections.append(CommandText("The cure", note, cure, lead=True))
+        own = subject.table
+        before = server_command(own, subject.folder)
+        cure = server_command(pool_as_given(diagnosis.best, own), subject.folder, own)
+        if before is not None and cure is not None:
+            note = f"What to change in the flags of {server}; all others stay."
+            sections.append(CommandText("The cure", note, changed_flags(before, cure), lead=True))
     return Findings(
         "What the server suffers from",
         [
@@ -124,9 +135,9 @@ def _difference(of: Beside) -> str:
     return f"{mean} ({100 * of.low:+.1f} to {100 * of.high:+.1f})"
 
 
-def _signs_table(runs: list[tuple[str, ExaminedRun]]) -> FindingsTable:
+def _signs_table(runs: list[tuple[str, ExaminedRun]], took: Sequence[Spent]) -> FindingsTable:
     """The signs of each run, a column a run."""
-    columns = [_signs(case) for _, case in runs]
+    columns = [_signs(case, each) for (_, case), each in zip(runs, took, strict=True)]
     nothing = numbers.percent(0)
     rows = [
         (sign, *(column[sign] for column in columns))
@@ -134,14 +145,19 @@ def _signs_table(runs: list[tuple[str, ExaminedRun]]) -> FindingsTable:
         if sign not in _RARE or any(column[sign] != nothing for column in columns)
     ]
     heads = ("", *(name for name, _ in runs))
-    return FindingsTable("Signs", "One run, at the scenario's own seed.", heads, rows)
+    note = "One run, at the scenario's own seed; latencies are those of the effects above."
+    return FindingsTable("Signs", note, heads, rows)
 
 
-def _signs(case: ExaminedRun) -> dict[str, str]:
+def _signs(case: ExaminedRun, took: Spent) -> dict[str, str]:
     summary, waits = case.summary, case.waits
-    latencies = {"TTFT": summary.ttft_s, "TPOT": summary.tpot_s, "E2E": summary.e2e_s}
+    latencies = {
+        "TTFT": (took.ttft_s, took.ttft_p99_s),
+        "TPOT": (took.tpot_s, took.tpot_p99_s),
+        "E2E": (took.e2e_s, took.e2e_p99_s),
+    }
     return {
-        **{f"{name}, mean (p99)": _latency(each) for name, each in latencies.items()},
+        **{f"{name}, mean (p99)": _latency(*each) for name, each in latencies.items()},
         "running, mean": numbers.number(summary.running_mean),
         "waiting, mean": numbers.number(summary.waiting_mean),
         "time spent waiting for max_num_seqs": numbers.percent(waits.limit),
@@ -160,18 +176,18 @@ def _signs(case: ExaminedRun) -> dict[str, str]:
     }
 
 
-def _latency(of: LatencySummary) -> str:
-    return f"{numbers.seconds(of.mean)} ({numbers.seconds(of.p99)})"
+def _latency(mean_s: float | None, p99_s: float | None) -> str:
+    return f"{numbers.seconds(mean_s)} ({numbers.seconds(p99_s)})"
 
 
 def _causes_table(findings: tuple[CauseFinding, ...], server: str) -> FindingsTable:
     """Everything that was suspected, causes first."""
     return FindingsTable(
         "What was suspected",
-        "E2E and TTFT are changes of the means with each cure alone. A cure that is a setting is "
-        "compared with the server as it is. A cure that takes memory, GPUs or precision is "
-        "compared with the server after the settings above are cured. The numbers come from the "
-        f"test seeds where a cure was tested, else from the search seeds. {NARROW}",
+        "E2E and TTFT are changes of the means. Of a cause they are those of the text: its cure "
+        "beside those of the causes above it, on fresh seeds. Of all others they are of the cure "
+        "alone: a setting against the server as it is, memory, GPUs or precision against the "
+        f"server with the settings cured; on test seeds, else on search seeds. {NARROW}",
         (
             "",
             server,
@@ -181,12 +197,16 @@ def _causes_table(findings: tuple[CauseFinding, ...], server: str) -> FindingsTa
         ),
         [
             (
-                *(each.name, flags(each), OUTCOMES[each.outcome]),
-                *(each.effect and each.effect.ratios.get(name) for name in (E2E, TTFT)),
+                *(each.name, flags(each), outcome_text(each)),
+                *(effect and effect.ratios.get(name) for name in (E2E, TTFT)),
             )
-            for each in findings
+            for each, effect in zip(findings, map(_effect_shown, findings), strict=True)
         ],
     )
+
+
+def _effect_shown(finding: CauseFinding) -> Effect | None:
+    return finding.on_top if finding.outcome == "cause" else finding.effect
 
 
 def _data(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -15,6 +15,7 @@ OUTCOMES = {
     "beside": "the same trouble",
     "trade": "one is bought with the other",
     "unsure": "may be chance",
+    "worse": "present, its cure does harm",
     "harmless": "present, no effect",
     "no cure": "present, no flag cures it",
     "failed": "could not be tried",
@@ -65,7 +66,7 @@ def _replica(case: ExaminedRun) -> Iterator[str]:
 def suspicions(diagnosis: Diagnosis) -> list[str]:
     """The evidence for suspicions that are no cause, a sentence each."""
     return [
-        f"Suspected: {each.title} ({each.name}), {OUTCOMES[each.outcome]}: "
+        f"Suspected: {each.title} ({each.name}), {outcome_text(each)}: "
         f"{'; '.join(each.evidence)}{f' (not tried: {each.reason})' if each.reason else ''}."
         for each in diagnosis.findings
         if each.outcome not in ("cause", "no cure")
@@ -127,6 +128,7 @@ def _refusals(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _causes(diagnosis: Diagnosis) -> Iterator[str]:
+    fresh = "" if diagnosis.replicates.exact else ", on requests that were not used to find it"
     for number, each in enumerate(diagnosis.causes, 1):
         assert each.cure is not None
         assert each.effect is not None
@@ -134,10 +136,9 @@ def _causes(diagnosis: Diagnosis) -> Iterator[str]:
         verb = ", what cures it is" if number > 1 else ""
         yield (
             f"{number}. {each.title[0].upper()}{each.title[1:]}: {'; '.join(each.evidence)}."
-            f"{above}{verb} {each.cure.flags}: {effect_text(each.on_top or each.effect)}."
+            f"{above}{verb} {each.cure.flags}: {effect_text(each.on_top or each.effect)}{fresh}."
         )
-    if diagnosis.together is not None:
-        fresh = "" if diagnosis.replicates.exact else ", on requests that were not used to find it"
+    if diagnosis.together is not None and len(diagnosis.causes) > 1:
         yield f"All of it together: {effect_text(diagnosis.together)}{fresh}."
 
 
@@ -189,6 +190,14 @@ def effect_text(effect: Effect) -> str:
     if abs(effect.hit_points) >= 1:
         parts.append(f"hits {effect.hit_points:+.0f} points")
     return ", ".join(parts) or "nothing that can be compared"
+
+
+def outcome_text(finding: CauseFinding) -> str:
+    """The outcome in words; "no effect" only where nothing moves by a twentieth."""
+    effect = finding.effect
+    if finding.outcome == "harmless" and effect is not None and not effect.small:
+        return "present, no gain beyond chance"
+    return OUTCOMES[finding.outcome]
 
 
 def flags(finding: CauseFinding) -> str:

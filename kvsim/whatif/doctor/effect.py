@@ -60,6 +60,17 @@ class Effect(NamedTuple):
         return not self.helps and not self.trades and self.gain >= SUBSTANTIAL
 
     @property
+    def harms(self) -> bool:
+        """Whether requests end or begin a twentieth later for it, beyond chance, or are refused."""
+        return self.served < 0 or _rises(self.ratios.get(E2E)) or _rises(self.ratios.get(TTFT))
+
+    @property
+    def small(self) -> bool:
+        """Whether neither latency moves by a twentieth, even by chance."""
+        of = (self.ratios.get(E2E), self.ratios.get(TTFT))
+        return all(each is None or abs(each.mean) < SUBSTANTIAL for each in of)
+
+    @property
     def trades(self) -> bool:
         """Whether one latency is bought with the other: sooner ends with later first tokens, or the
         reverse.

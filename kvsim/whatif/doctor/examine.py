@@ -8,7 +8,9 @@
 4. Causes that a setting cures are cured one after the other, best first. A cure that then changes
    nothing more treats the same trouble as the causes before it. With these cured, causes that take
    resources are examined in the same way: more memory would hide any of the others.
-5. All cures at once, on seeds that nothing of this has seen; and whether requests still wait.
+5. Each cause again, and all cures at once, on seeds that nothing of this has seen: a cause whose
+   cure does not help there too may be chance. All figures that are printed of a cause are of these
+   seeds. And whether requests still wait.
 """
 
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ from kvsim.whatif.doctor.diagnosis import CauseFinding, Diagnosis, FindingOutcom
 from kvsim.whatif.doctor.effect import Effect, effect_of
 from kvsim.whatif.doctor.examined_run import ExaminedRun
 from kvsim.whatif.doctor.shorten import LEAST_REQUESTS
+from kvsim.whatif.doctor.spent import Spent, spent
 from kvsim.whatif.doctor.subject import DoctorSubject
 from kvsim.whatif.pairs import Trials
 from kvsim.whatif.replicates import Replicate, replicates
@@ -75,7 +78,8 @@ class Doctor:
         together = None
         if best_of_all is not self.table:
             together = self._effect(self.table, best_of_all, self.replicates.report)
-        order = ("cause", "beside", "trade", "unsure", "no cure", "harmless", "failed")
+        order = ("cause", "beside", "trade", "unsure", "no cure", "worse", "harmless", "failed")
+        taken = self._spent(self.table)
         found = sorted([*findings, *more, *gone], key=lambda each: order.index(each.outcome))
         return Diagnosis(
             case,
@@ -87,7 +91,11 @@ class Doctor:
             self.replicates,
             self.runner.num_runs,
             self.subject,
+            (taken, taken if best_of_all is self.table else self._spent(best_of_all)),
         )
+
+    def _spent(self, table: Table) -> Spent:
+        return spent(self.trials.rows(table, self.replicates.report, waits=True))
 
     def _treat(self, base: Table, suspects: Sequence[_Suspect]) -> tuple[list[CauseFinding], Table]:
         """Findings of these suspects, causes first, and the tables with their causes cured."""
@@ -128,8 +136,13 @@ class Doctor:
             except InputError:
                 on_top = None  # two cures that cannot stand together
             if on_top is not None and on_top.helps:
+                fresh = self._effect(best_table, there, self.replicates.report)
+                if not fresh.helps:
+                    outcome: FindingOutcome = "trade" if fresh.trades else "unsure"
+                    found.append(_finding(each.suspect, each.cure, fresh, outcome))
+                    continue
                 best_table = there
-                causes.append(_finding(each.suspect, each.cure, each.effect, "cause", on_top))
+                causes.append(_finding(each.suspect, each.cure, each.effect, "cause", fresh))
             else:
                 found.append(_finding(each.suspect, each.cure, each.effect, "beside", on_top))
         return [*causes, *found], best_table
@@ -189,8 +202,11 @@ class Doctor:
     def _effect(
         self, base: Table, other: Table, on: Sequence[Replicate], level: float = CONFIDENCE
     ) -> Effect:
-        self.trials.run_all([base, other], on)
-        return effect_of(self.trials.rows(base, on), self.trials.rows(other, on), level)
+        # On the fresh ones the causes of waiting are drawn too.
+        waits = on is self.replicates.report and not self.replicates.exact
+        self.trials.run_all([base, other], on, waits=waits)
+        first, second = (self.trials.rows(table, on, waits=waits) for table in (base, other))
+        return effect_of(first, second, level)
 
 
 def _suspects(case: ExaminedRun) -> list[_Suspect]:
@@ -208,6 +224,8 @@ def _without_help(effect: Effect) -> FindingOutcome:
     """The outcome of a cure that does not help."""
     if effect.trades:
         return "trade"
+    if effect.harms:
+        return "worse"
     return "unsure" if effect.unsure else "harmless"
 
 

@@ -23,15 +23,18 @@ def program(scheduler: str) -> str:
     return _COMMANDS[scheduler][0] if scheduler in _COMMANDS else "scenario"
 
 
-def server_command(tables: dict[str, Any], folder: Path) -> str | None:
+def server_command(
+    tables: dict[str, Any], folder: Path, before: dict[str, Any] | None = None
+) -> str | None:
     """The command of a server with these settings; what no flag sets follows as comments. None
     where no server schedules so.
 
     tables: of a scenario; its first allocator is the server's. folder: where its paths start.
+    before: the tables of which these are a change; all flags that change are then written.
     """
     scenario = Scenario.from_table(tables, folder)
     scheduler = SCHEDULERS.name_of(scenario.scheduler_of(scenario.allocator[0]))
     if scheduler not in _COMMANDS:
         return None
-    command_of: Callable[[Simulation, dict[str, Any]], str] = standing_at(_COMMANDS[scheduler][1])
-    return command_of(Simulation(scenario, []), tables)
+    command_of: Callable[..., str] = standing_at(_COMMANDS[scheduler][1])
+    return command_of(Simulation(scenario, []), tables, before)

@@ -59,3 +59,29 @@ def hub_id(name: str) -> str:
     """The model's id on Hugging Face, where the catalogue knows one."""
     match = re.fullmatch(r"config\.json of (\S+) on Hugging Face", named_model(name).source)
     return name if "/" in name or match is None else match[1]
+
+
+def changed_flags(before: str, after: str) -> str:
+    """The arguments that one command has and the other has not, one a line, with today's beside
+    them. before, after: commands as `written` makes them.
+    """
+    was, now = ([each.removesuffix("\\").strip() for each in text.splitlines()]
+                for text in (before, after))  # fmt: skip
+    old = {_flag_name(each): each for each in was}
+    new = {_flag_name(each) for each in now}
+    lines = []
+    for each in now:
+        if each in was:
+            continue
+        today = old.get(_flag_name(each), "not set")
+        lines.append(each if each.startswith("#") else f"{each}  # today: {today}")
+    return "\n".join(
+        [*lines, *(f"# without {each}" for name, each in old.items() if name not in new)]
+    )
+
+
+def _flag_name(argument: str) -> str:
+    """What is set, by a flag or its --no- form; a comment or the program by its first words."""
+    if not argument.startswith("--"):
+        return " ".join(argument.split(" = ")[0].split()[:5])
+    return "--" + argument.split()[0].removeprefix("--").removeprefix("no-")

@@ -20,7 +20,9 @@ _ALLOCATOR = {"n_ubatch": "ubatch-size", "swa_full": "swa-full"}
 _TYPES = {"fp16": "f16", "auto": "f16", "fp32": "f32"}
 
 
-def command_of(simulation: Simulation, tables: dict[str, Any]) -> str:
+def command_of(
+    simulation: Simulation, tables: dict[str, Any], before: dict[str, Any] | None = None
+) -> str:
     """`llama-server -m FILE --flags`: the context in tokens of all slots, and what is not at its
     default. The file is named for the model.
     """

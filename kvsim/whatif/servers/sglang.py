@@ -31,7 +31,9 @@ _MODEL = {
 }
 
 
-def command_of(simulation: Simulation, tables: dict[str, Any]) -> str:
+def command_of(
+    simulation: Simulation, tables: dict[str, Any], before: dict[str, Any] | None = None
+) -> str:
     """`python -m sglang.launch_server --model-path MODEL --flags`: how the pool is sized, and what
     is not at its default.
     """

@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 
 from kvsim.cli import app
 from kvsim.scenario import Scenario
+from kvsim.whatif.scenario_tables import pool_as_given, sized_in_bytes, with_value
 from kvsim.whatif.servers import program, server_command
+from kvsim.whatif.servers.flags import changed_flags
 
 BASE: dict[str, Any] = {
     "model": {"name": "llama-3.1-8b", "max_model_len": 8192},
@@ -170,3 +172,26 @@ def test_copies_of_the_attention_import_as_they_were(tmp_path: Path) -> None:
     }
     assert {key: made["scheduler"][key] for key in scheduler} == scheduler
     assert made["fleet"] == {"replicas": 4, "router": {"kind": "sglang-dp", "lockstep": True}}
+
+
+def test_a_cure_has_only_the_flags_that_change(tmp_path: Path) -> None:
+    """With today's values beside them, and nothing that nobody set."""
+    own = {**BASE, "allocator": [{"kind": "paged"}], "scheduler": {"kind": "continuous"}}
+    own["scheduler"] |= {"max_num_seqs": 16}
+    sized = sized_in_bytes(own, tmp_path)
+    best = with_value(sized, "scheduler.max_num_seqs", 32)
+    best = with_value(best, "allocator.0.enable_prefix_caching", False)
+    today = server_command(own, tmp_path)
+    cured = server_command(pool_as_given(best, own), tmp_path, own)
+    assert today is not None
+    assert cured is not None
+    assert "async-scheduling" not in today
+    assert "scheduler.async_scheduling = false (vLLM true)" in today
+    assert changed_flags(today, cured).splitlines() == [
+        "--no-enable-prefix-caching  # today: not set",
+        "--max-num-seqs 32  # today: --max-num-seqs 16",
+    ]
+    # Other tokens of the same bytes are another number of blocks.
+    fewer_bits = with_value(sized, "model.kv_cache_dtype", "fp8")
+    assert "kv_cache_bytes" in pool_as_given(fewer_bits, own)["memory"]
+    assert pool_as_given(best, own)["memory"] == own["memory"]
