@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.pairs import is_whole
 from typer.testing import CliRunner
 
 import kvsim
@@ -80,7 +81,7 @@ def keeps(table: dict[str, Any], seed: int, question: str, value: float, *slos: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit_s", [0.15, 0.3])
+@pytest.mark.parametrize("limit_s", [0.15, 0.3] if is_whole() else [0.15])
 def test_one_at_a_time_holds_out_what_queueing_theory_says(
     one_at_a_time: dict[str, Any], limit_s: float
 ) -> None:
