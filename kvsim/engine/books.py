@@ -100,6 +100,21 @@ class Books:
         start_ps, step_ps = plan.start_ps + before_ps, plan.ends_ps[first] - before_ps
         self._book(plan, start_ps, steps, step_ps, 0, course)
 
+    def spaced(self, plan: Plan, start_ps: int, step_ps: int, token_ps: int) -> None:
+        """One of several steps of `plan` ran for step_ps from start_ps on, after a rest. token_ps:
+        end of the step before.
+        """
+        if token_ps < start_ps and not plan.num_late:
+            plan.late_batch = PausedBatch(token_ps, plan.num_decode, set())
+            plan.num_late = plan.num_decode
+        self._book(plan, start_ps, 1, step_ps, 0, None)
+
+    def pause(self, sequences: Iterable[Sequence], token_ps: int) -> None:
+        """An empty plan passed these over, which had their last token at token_ps."""
+        plan = Plan()
+        plan.passed_over = list(sequences)
+        self._pauses.planned(plan, token_ps)
+
     def _before_return(self, usage: Usage, ahead: Plan) -> Usage:
         """The ledger with the slots of the scheduled step `ahead` counted as reserved, at most the
         used ones.

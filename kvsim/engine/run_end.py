@@ -46,6 +46,37 @@ class RunEnd(simpy.Event):
             self.env.schedule(self, STEP_ENDS, end_ps - now_ps)
 
 
+class SpacedRunEnd(RunEnd):
+    """The end of a run of `steps` steps with a rest of rest_ps after each; that after the last one
+    is not waited for. A run that is cut in a rest ends with it. ends_ps: of its last step.
+    """
+
+    def __init__(self, env: EngineClock, plan: Plan, steps: int, rest_ps: int, now_ps: int) -> None:
+        self._rest_ps = rest_ps
+        end_ps = now_ps + plan.duration_ps(steps) + rest_ps * (steps - 1)
+        super().__init__(env, plan, steps, 0, now_ps, now_ps, end_ps)
+
+    def ends_ps(self, steps: int) -> int:
+        """When the last of so many steps ends."""
+        return self._begin_ps + self._plan.duration_ps(steps) + self._rest_ps * (steps - 1)
+
+    def cut(self, now_ps: int) -> None:
+        late_ps = now_ps + self._clock.late
+        low, high = 1, self.steps
+        while low < high:
+            middle = (low + high) // 2
+            if self.ends_ps(middle) + self._rest_ps >= late_ps:
+                high = middle
+            else:
+                low = middle + 1
+        self.steps, end_ps = low, self.ends_ps(low)
+        if late_ps > end_ps:
+            end_ps += self._rest_ps
+        if end_ps < self._end_ps:
+            self._end_ps = end_ps
+            self.env.schedule(self, STEP_ENDS, end_ps - now_ps)
+
+
 class Pause(simpy.Event):
     """The end of a time that cannot be cut short, after all arrivals at that instant."""
 

@@ -15,6 +15,7 @@ from kvsim.engine.connected_engine import ConnectedEngine
 from kvsim.engine.connectors.offloading.staged import StagedConnector
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
+from kvsim.engine.run_end import SpacedRunEnd
 from kvsim.plumbing.errors import InvariantError
 from kvsim.step_time.stages import StageTimes
 
@@ -47,6 +48,10 @@ class StagedEngine(ConnectedEngine):
                 computes = not plan.empty
                 if self._is_stuck(plan):
                     yield from self._empty(plan)
+                    continue
+                more = self._repeatable(plan) if computes else 0
+                if more:
+                    yield from self._run_alone(plan, 1 + more)
                     continue
                 if len(in_flight) <= self._behind and (computes or self._has_requests):
                     if not computes:
@@ -99,6 +104,68 @@ class StagedEngine(ConnectedEngine):
             self._books.last_step(oldest, tuple(self._in_flight))
         self._return(oldest, self.now_ps)
         self._finished(oldest, self.now_ps)
+
+    # --- one plan alone -------------------------------------------------------------------------
+
+    def _repeatable(self, plan: Plan) -> int:
+        """Steps that may follow while one plan holds all running sequences, the others in flight
+        are empty, and the connector has nothing to do. No sequence finishes with them.
+        """
+        if not self._leaps or self._overlaps or plan.chunks or plan.stalls:
+            return 0
+        if self._num_stages > 2:  # it sleeps while the plan computes, too, and then schedules
+            return 0
+        if self._timed is not None or self._report_interval_ps is not None:
+            return 0
+        if not self._is_alone(plan) or any(any(report) for report in self._reports.values()):
+            return 0
+        self._timer.time_alone(plan)
+        left = min(seq.output_tokens - seq.num_outputs for seq in self.scheduler.running)
+        limit = min(self._max_steps, plan.affine_steps, left) - 1
+        return self.scheduler.repeatable(plan, limit) if limit > 0 else 0
+
+    def _is_alone(self, plan: Plan) -> bool:
+        """Whether the newest plan finds all stages free, and the engine waits for nothing else."""
+        now, others = self.now_ps, [each for each in self._in_flight if each is not plan]
+        if len(others) < self._behind or self._connector.journal is not None:
+            return False
+        if plan.start_ps != now or self._ready_ps[plan] != plan.end_ps:
+            return False
+        return all(each.empty and self._ready_ps[each] <= now for each in others)
+
+    def _run_alone(self, plan: Plan, steps: int) -> Generator[simpy.Event, None, None]:
+        """Run `plan` for as many steps, or fewer if something arrives. After each the engine
+        sleeps, as the step scheduled while it computed is empty.
+        """
+        books, scheduler, idle_ps = self._books, self.scheduler, self._connector.idle_ps
+        books.open()
+        end = SpacedRunEnd(self.env, plan, steps, idle_ps, self.now_ps)
+        self._run_end = end
+        yield end
+        self._run_end, end.callbacks = None, []
+        token_ps = start_ps = plan.start_ps
+        for step in range(end.steps):
+            if step:
+                books.idled(token_ps, start_ps)
+                scheduler.repeat(plan, 1)
+                books.scheduled(None)
+            end_ps = start_ps + plan.first_ps + plan.growth_ps * step
+            books.spaced(plan, start_ps, end_ps - start_ps, token_ps)
+            token_ps, start_ps = end_ps, end_ps + idle_ps
+        books.pause(scheduler.running, token_ps)
+        self._in_flight.remove(plan)
+        for each in self._in_flight:
+            each.start_ps = token_ps
+        del self._ready_ps[plan]
+        self._computed_ps = token_ps
+        scheduler.run_ended(plan)
+        self._return(plan, token_ps)
+        if self.now_ps == token_ps:
+            yield from self._nap()
+        else:
+            self._idled(token_ps, self.now_ps)
+        if self._routed:
+            yield from self._settle()
 
     # --- the workers ----------------------------------------------------------------------------
 

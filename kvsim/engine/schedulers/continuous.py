@@ -417,13 +417,20 @@ class ContinuousScheduler(Scheduler):
     def _repeatable_alone(self, plan: Plan, limit: int) -> int:
         if not self._holds_all(plan):
             return 0
-        if not self.in_flight.ahead:
-            self._decide_empty_steps()
-        for seq in self.running:
+        connection, running = self.connection, tuple(self.running)
+        if connection.connects:
+            if len(self.waiting) or self.in_flight.ahead:
+                return 0
+            connection.device.scheduled(Plan(), {})  # an empty step is next
+            limit = connection.quiet_steps(plan, running, limit)
+        for seq in running:
             super()._join(seq)
-        limit = super().repeatable(plan, limit)
+        limit = limit and super().repeatable(plan, limit)
+        if limit and not self.in_flight.ahead:
+            self._decide_empty_steps()  # which may free blocks that copies held
+            limit = super().repeatable(plan, limit)
         if not limit:
-            self._part(plan)
+            self._part()
         return limit
 
     def _holds_all(self, plan: Plan) -> bool:
@@ -431,7 +438,7 @@ class ContinuousScheduler(Scheduler):
         empty step, which has more of the budget.
         """
         running, head = len(self.running), self.waiting.head
-        if self._drafts or self.connection.connects or plan.finishing:
+        if self._drafts or plan.finishing:
             return False
         if plan.num_decode != running or plan.passed_over or plan.preempted or plan.stalls:
             return False
@@ -450,10 +457,10 @@ class ContinuousScheduler(Scheduler):
         if self._staged:
             if plan.steps > 1 and not self.in_flight.ahead:
                 self._decide_empty_steps()
-            self._part(plan)
+            self._part()
 
-    def _part(self, plan: Plan) -> None:
-        """The sequences of `plan` rest until it returns."""
+    def _part(self) -> None:
+        """The sequences of the newest step rest until it returns."""
         for seq in self.running:
             if seq.decoding:
                 self.batch.leave(seq)

@@ -3,11 +3,16 @@
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 from support.auditor import Auditor
+from support.cases import streams
 from support.scenarios import conversations, refuses, run
 
+import kvsim
 from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST
+from kvsim.engine.replica import assemble
 from kvsim.plumbing.errors import InputError
+from kvsim.request import Request
 from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
@@ -39,6 +44,55 @@ def test_hits_of_host_memory_cross_the_links_of_all_stages(stages: int, *, ahead
     assert (behind.ttft_s.mean or 0) < (without.ttft_s.mean or 0)
     assert offloading.tiers[0].loaded_bytes == hits * A_TOKEN
     assert offloading.tiers[0].stored_bytes % (16 * A_TOKEN) == 0
+
+
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(requests=streams())
+def test_a_plan_alone_on_two_stages_equals_single_steps(
+    tables: Any, requests: list[Request]
+) -> None:
+    """The engine sleeps after each step, as the one scheduled beside it is empty."""
+    made = tables(model={"name": "opt-125m", "max_model_len": 1024}, allocator=[{"kind": "paged"}])
+    made["model"]["pipeline_parallel_size"] = 2
+    made |= {"step_time": {"kind": "roofline"}, "scheduler": {"kind": "continuous"}, "tier": [HOST]}
+    runs = [
+        kvsim.simulate(made | ({"max_steps": steps} if steps else {}), requests).runs[0]
+        for steps in (1, 3, None)
+    ]
+    found = []
+    for each in runs:
+        recorder = each.recorder
+        assert recorder is not None
+        sums = recorder.time_sum, recorder.step_sum, recorder.part_sums
+        queues = recorder.running_sum, recorder.waiting_sum
+        summary = {key: value for key, value in each.summary.items() if key != "wall_s"}
+        found.append((summary, sums, queues, each.requests.to_dict("records")))
+    assert found[1] == found[0]
+    assert found[2] == found[0]
+
+
+def test_a_plan_alone_on_two_stages_runs_for_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most steps cost no event on the clock."""
+    table = staged(ahead=False)
+    scenario = Scenario.from_table(table | {"workload": {
+        "kind": "synthetic", "num_requests": 4, "arrivals": {"kind": "poisson", "rate_per_s": 1.0},
+        "prompt": {"kind": "fixed", "tokens": 100}, "output": {"kind": "fixed", "tokens": 200},
+    }})  # fmt: skip
+    simulation = Simulation(scenario)
+    replica = assemble(
+        simulation.replica_spec(scenario.allocator[0]), simulation.stream, simulation.step_time
+    )
+    step, events = replica.env.step, []
+
+    def counted() -> None:
+        events.append(replica.env.now)
+        step()
+
+    monkeypatch.setattr(replica.env, "step", counted)
+    replica.run()
+    assert len(events) < replica.recorder.steps / 4
 
 
 def test_one_rank_of_each_stage_has_a_part_of_each_chunk() -> None:
