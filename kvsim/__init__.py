@@ -55,5 +55,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What a reader or a TAB of an interpreter looks for, imported or not."""
+    """The public names, imported or not, for a TAB in an interpreter."""
     return __all__

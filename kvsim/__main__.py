@@ -1,7 +1,7 @@
 """The command as it is started, by its name or as `python -m kvsim`.
 
-Ctrl-C ends it without a word at any time, with the code that shells report for it: while what the
-command needs is imported too, where nobody else minds it yet.
+Ctrl-C ends it silently at any time, with the shells' exit code for it. That includes the time when
+the command's modules are imported.
 """
 
 import sys

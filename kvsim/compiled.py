@@ -1,9 +1,9 @@
 """The choice between the compiled modules and their sources.
 
-setup.py compiles the modules that compiled.txt lists and writes down what they were, in
-compiled.sha256. They count as long as every one of those files is still the same, and unless
-KVSIM_COMPILED is 0; else the sources run, all of them: the two do not mix. KVSIM_COMPILED=1 is for
-those who want to be sure: what is not compiled then is not run.
+setup.py compiles the modules listed in compiled.txt and records their digests in compiled.sha256.
+The compiled modules run as long as every one of those files is unchanged, and unless KVSIM_COMPILED
+is 0. Else the sources run, all of them: the two do not mix. With KVSIM_COMPILED=1 modules that are
+not compiled are an error.
 """
 
 import os
@@ -41,8 +41,8 @@ class Sources:
 
 
 class Library:
-    """Finds what all compiled modules are in, beside the package: an installation in place may not
-    know of it.
+    """Finds the library of all compiled modules in the package's folder, which an installation in
+    place may not register.
     """
 
     def find_spec(

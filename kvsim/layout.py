@@ -16,8 +16,10 @@ class OwnBlock(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What attention reads of a cache of its own kind. tokens: at most those of so many newest or
-    picked tokens of a sequence, None: all. pair_flops: of one query and one token, in one layer.
+    """Tokens that attention reads of a cache of its own kind.
+
+    tokens: most tokens read, the newest or picked ones of a sequence, None: all. pair_flops: of one
+    query and one token, in one layer.
     """
 
     tokens: int | None
@@ -28,16 +30,14 @@ class Reading(NamedTuple):
 class KVGroup:
     """Layers that keep the same kind of state, on one GPU (after tensor parallelism).
 
-    kind: full attention, sliding window, MLA's compressed latent, or a recurrent state.
-    layers: how many real layers.
-    bytes_per_token: KV bytes one token adds over all these layers; 0 for a recurrent state.
-    window_tokens: a sliding window keeps only this many newest tokens; None otherwise.
-    state_bytes: constant bytes per sequence (recurrent state); 0 otherwise.
-    draft_layers: of the layers, those of a drafter.
-    chunk_tokens: local attention frees the blocks before the current chunk of so many tokens; None
-    where it keeps them.
-    own_block: of one layer, where the engine's block size does not count; bytes_per_token is then
-    the share of a token. reading: of layers with own blocks.
+    kind: full attention, sliding window, MLA's compressed latent, or a recurrent state. layers: how
+    many real layers. bytes_per_token: KV bytes one token adds over all these layers; 0 for a
+    recurrent state. window_tokens: a sliding window keeps only this many newest tokens; None
+    otherwise. state_bytes: constant bytes per sequence (recurrent state); 0 otherwise.
+    draft_layers: of the layers, those of a drafter. chunk_tokens: local attention frees the blocks
+    before the current chunk of chunk_tokens tokens; None if it does not. own_block: of one layer,
+    where the engine's block size does not count; bytes_per_token is then the share of a token.
+    reading: of layers with own blocks.
     """
 
     kind: GroupKind
@@ -64,11 +64,11 @@ class KVLayout:
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes one more token costs while it lies in every window."""
+        """Bytes of one more token while it is inside every window."""
         return sum(group.bytes_per_token for group in self.groups)
 
     def tokens_in(self, capacity_bytes: int) -> int:
-        """Tokens that so many bytes hold; 0 where layers keep recurrent states alone."""
+        """Tokens that fit into `capacity_bytes`; 0 where layers keep recurrent states alone."""
         each = self.bytes_per_token
         return capacity_bytes // each if each else 0
 
@@ -81,8 +81,10 @@ class KVLayout:
         return total
 
     def over_gpus(self, num: int) -> "KVLayout":
-        """What one of `num` GPUs that share the tokens of each sequence has of a token: one in
-        `num` whole ones, on average. InputError where layers do not keep all tokens, or not alike.
+        """The layout of one of `num` GPUs that share the tokens of each sequence: one in `num`
+        whole tokens, on average.
+
+        InputError if layers do not keep all tokens, or differ in them.
         """
         for group in self.groups:
             if group.kind not in ("full", "mla") or group.bytes_per_token % num:

@@ -13,7 +13,7 @@ TokenRuns = tuple[tuple[int, int], ...]
 
 
 class PromptItem(NamedTuple):
-    """An image, a sound or a video in a prompt, whose placeholders are prompt tokens.
+    """An image, a sound or a video in a prompt, with placeholders that are prompt tokens.
 
     start_tokens: prompt tokens before it. tokens: its placeholders, each filled by one embedding
     of the encoder. content: equal for equal items, as vLLM's hash of the item.
@@ -47,9 +47,9 @@ class Request(NamedTuple):
     after, think_ps: arrives think_ps after the request with this id, or the group of this name, has
         left (closed loops, conversations).
     session: the conversation it belongs to, for reports.
-    group: whose requests come together; `after` may name a group, which has left with its last.
+    group: requests that come together; `after` may name a group, which has left with its last.
     ends_session: it is the last of its session, and the client says so. pause_ps: how long its
-        session pauses behind it, as the client says; None: it does not.
+        session pauses after it, as the client says; None: it does not.
     items: images, sounds and videos of the prompt in their order, which do not overlap.
     adapter: the LoRA adapter that computes it; None: the base model. Its token ids are of this
         adapter alone: `under_adapter` in `kvsim.token_runs`.
@@ -89,7 +89,8 @@ class Stream:
 
     notes: what was done to them on the way ("clipped 12 of 19,366 prompts to 4,096 tokens").
     source: what they came from, for provenance: name, sha256 of the file, seed and so on.
-    max_concurrency: the clients send none while so many are in flight; None: no limit.
+    max_concurrency: the clients send no more while this many requests are in flight; None: no
+    limit.
     """
 
     requests: tuple[Request, ...]
@@ -103,8 +104,10 @@ class Stream:
         return requests if isinstance(requests, Stream) else cls(tuple(requests))
 
     def with_hints(self) -> "Stream":
-        """The same where requests of sessions say what comes behind them: the last one, that it is,
-        and one that another follows, how long the pause is.
+        """The same with hints of sessions in their requests.
+
+        The last one says that it is the last, and one that another follows says how long the pause
+        is.
         """
         last = {request.session: request.id for request in self.requests}
         pauses = {request.after: request.think_ps for request in self.requests}

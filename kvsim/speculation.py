@@ -1,8 +1,8 @@
 """Speculative decoding: its methods, the number of drafted tokens, and the engine's needs of each.
 
-A drafter proposes tokens, the target verifies them in one pass with its own next token, and what
-it does not confirm is computed again later. What a method asks of schedulers and caches is as in
-vLLM 0.33 (config/vllm.py, config/speculative.py).
+A drafter proposes tokens, and the target verifies them in one pass with its own next token.
+Rejected ones are computed again later. What a method asks of schedulers and caches is as in vLLM
+0.33 (config/vllm.py, config/speculative.py).
 """
 
 from typing import NamedTuple
@@ -13,13 +13,13 @@ TABLE = "speculative_config"
 
 
 class Method(NamedTuple):
-    """What one method asks of schedulers and caches, as vLLM 0.33 has it.
+    """Requirements of one method on schedulers and caches, as in vLLM 0.33.
 
-    reads_target: its layers stand in the target's own cache and read its hidden states.
+    reads_target: its layers are in the target's own cache and read its hidden states.
     keys_read_ahead: keys and values of a token follow from the next token too, so that hashes cover
     that, or hits lose their last block. looks_up: no layer drafts. block_queries: all drafts are
-    queries of one pass, behind one more of the newest token, and no step has more of them than
-    max_num_batched_tokens. input_slots: input positions a request takes beside its tokens.
+    queries of one pass, after one more of the newest token, and no step has more of them than
+    max_num_batched_tokens. input_slots: input positions of a request in addition to its tokens.
     """
 
     reads_target: bool = False
@@ -45,8 +45,8 @@ class Speculation(NamedTuple):
 
     hashes_ahead: the hash of a block covers the next token too (0.33's default); without, a hit of
     the drafter's groups loses its last block. modules: MTP layers that draft one after the other,
-    each from what the one before it read and one token more. counts_inputs: what a drafter reads
-    beside the tokens counts against the step (not before vLLM 0.33).
+    each from what the one before it read and one token more. counts_inputs: tokens that a drafter
+    reads in addition count against the step (not before vLLM 0.33).
     """
 
     method: str
@@ -60,7 +60,7 @@ class Speculation(NamedTuple):
         return self._replace(hashes_ahead=False, modules=1, counts_inputs=False)
 
     def without_ahead_hashes(self) -> "Speculation":
-        """The same beside a KV connector, whose keys cover their own tokens alone."""
+        """The same with a KV connector, in which keys cover their own tokens alone."""
         return self._replace(hashes_ahead=False)
 
     def check(self) -> None:
@@ -81,7 +81,7 @@ class Speculation(NamedTuple):
 
     @property
     def rules(self) -> Method:
-        """What its method asks."""
+        """The rules of its method."""
         return METHODS[self.method]
 
     @property
@@ -108,8 +108,8 @@ class Speculation(NamedTuple):
 
     @property
     def redrafted_tokens(self) -> int:
-        """Of the tokens whose slots are valid, the last ones that chained modules may yet write
-        again: no hash covers them.
+        """Of the tokens with valid slots, the last ones that chained modules may yet write again:
+        no hash covers them.
         """
         return max(0, self.prefill_lookahead - 1)
 
@@ -120,5 +120,5 @@ class Speculation(NamedTuple):
 
     @property
     def draft_input_slots(self) -> int:
-        """Input positions a request takes beside its tokens."""
+        """Input positions of a request in addition to its tokens."""
         return self.rules.input_slots if self.counts_inputs else 0

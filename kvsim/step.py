@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Chunk(NamedTuple):
-    """Prompt tokens of one sequence computed in one step, behind `prior` computed ones."""
+    """Prompt tokens of one sequence computed in one step, after `prior` computed ones."""
 
     new_tokens: int
     prior_tokens: int
@@ -13,10 +13,10 @@ class Chunk(NamedTuple):
 class StepShape(NamedTuple):
     """One engine step.
 
-    chunks: the prefill chunks; num_decode: sequences that decode one token each;
-    context_tokens: the sum over them of the tokens they attend to, the new ones included;
-    longest_context_tokens: the longest of these (0 if not known). num_drafts: drafted tokens that
-    decoding sequences have verified beside their own.
+    chunks: the prefill chunks; num_decode: sequences that decode one token each. context_tokens:
+    the sum over them of the tokens they attend to, the new ones included. longest_context_tokens:
+    the longest of these (0 if not known). num_drafts: drafted tokens verified in addition to the
+    decoding sequences' own.
     """
 
     chunks: tuple[Chunk, ...]

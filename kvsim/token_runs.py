@@ -1,4 +1,4 @@
-"""What tokens a sequence is made of, as runs of consecutive ids (see `kvsim.request`)."""
+"""Tokens of a sequence, as runs of consecutive ids (see `kvsim.request`)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -36,8 +36,10 @@ def adapter_id(token_id: int, adapter: int | None) -> int:
 
 
 def with_items(runs: TokenRuns, items: Iterable[PromptItem]) -> TokenRuns:
-    """A prompt whose placeholders have the ids of what fills them, of each item from its content
-    on: equal items make equal blocks wherever their placeholders begin, as vLLM's hashes do.
+    """A prompt with its placeholders replaced by ids of the items' contents, each from its
+    content's start on.
+
+    Equal items make equal blocks wherever their placeholders begin, as vLLM's hashes do.
     """
     pieces = list(runs)
     for item in items:

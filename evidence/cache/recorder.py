@@ -22,7 +22,7 @@ class StepRecorder(Observer):
     vocab: token ids of the model. store: the kind of store that the steps run on. most_steps: how
     many are kept, None for all. steps: as `DecoderRunner` takes them. begin_ps: when each began,
     picoseconds. scheduler: the scheduler that planned them. host_slots: blocks in the host memory
-    behind the device.
+    of the device.
     """
 
     vocab: int
@@ -82,8 +82,8 @@ def record_steps(
     """Run `simulation` under one allocator and record its steps.
 
     The scenario's max_steps must be 1. most_steps: keep no more. InputError for an allocator that
-    no store can keep. Buffers out of torch's own allocator are recorded at the addresses where the
-    simulated one puts them: it is these that a replay puts to the proof.
+    no store can keep. Buffers of torch's own allocator are recorded at the addresses in the
+    simulated one: a replay tests these.
     """
     if simulation.scenario.max_steps != 1:
         raise InputError("a replay needs every step", where="max_steps", limit=1)

@@ -48,8 +48,9 @@ HOST_MEMORY: Table = {
 
 
 def allocators() -> dict[str, Table]:
-    """Every allocator that a store serves, with every placement, by a name for each; one that is
-    not named above with the options it has by itself.
+    """Every allocator that a store serves, with every placement, by a name for each.
+
+    Those not named above have their default options.
     """
     placed = {
         f"{name}, {placement}": table | {"placement": placement}
@@ -67,8 +68,8 @@ def allocators() -> dict[str, Table]:
 
 
 def runs(seed: int) -> Iterator[tuple[str, Simulation]]:
-    """A small run of every allocator, of some whose preempted sequences are swapped, and of blocks
-    that go to host memory and come back.
+    """A small run of every allocator, of some with preempted sequences that are swapped, and of
+    blocks that go to host memory and come back.
     """
     for name, table in allocators().items():
         yield name, small_run(table, seed)
@@ -81,7 +82,7 @@ def runs(seed: int) -> Iterator[tuple[str, Simulation]]:
 
 
 def requests(seed: int, count: int) -> list[Request]:
-    """Bursts that overload the pool; half of the prompts begin alike, some have two samples."""
+    """Bursts that overload the pool; half of the prompts share a prefix, some have two samples."""
     random = Generator(PCG64(seed))
     made = []
     for at in range(count):

@@ -34,7 +34,7 @@ class OtherPool(NamedTuple):
     tokens: int
 
     def tokens_in(self, size: int) -> int:
-        """Tokens that a pool of so many bytes holds, at the bytes a token takes here."""
+        """Tokens that a pool of `size` bytes holds, at the bytes a token takes here."""
         return size * self.tokens // self.pool_bytes
 
 

@@ -1,7 +1,7 @@
 """One log against kvsim: the pool sized from the settings, and the tokens of the log's own pool.
 
-The two are held apart: the first says whether weights and reserves are right, the second whether
-the cache of a token and the engine's plan of its blocks are.
+The two are compared separately. The first checks weights and reserves, the second the bytes of a
+token in the cache and the engine's plan of its blocks.
 """
 
 from dataclasses import replace
@@ -34,15 +34,15 @@ REFUSING = ("this architecture is not understood", "not followed")
 
 
 class Outcome(NamedTuple):
-    """What came of one row.
+    """Result of one row.
 
-    state: "sized"; "refused" (the row gives too little, the engine itself refused, or kvsim refuses
-    the model's architecture by name: `reason`); "unknown" (kvsim does not know the model or the
-    device: `reason`). The figures are GiB of one
-    GPU, the log's beside kvsim's; error: of the pool, as a share of the log's. assumed: settings
-    that the row leaves open and kvsim filled in with the engine's defaults. log_tokens, tokens: of
-    the log's own pool, tokens_error their difference as a share. log_block_size, block_size: of
-    attention layers, where the log tells.
+    state: "sized"; or "refused", with `reason`: the row gives too little, the engine itself
+    refused, or kvsim refuses the model's architecture by name. Or "unknown", with `reason`: kvsim
+    does not know the model or the device. The figures are GiB of one GPU, the log's and kvsim's;
+    error: of the pool, as a share of the log's. assumed: settings that the row leaves open and
+    kvsim filled in with the engine's defaults. log_tokens, tokens: of the log's own pool,
+    tokens_error their difference as a share. log_block_size, block_size: of attention layers, where
+    the log tells.
     """
 
     id: str
@@ -199,7 +199,7 @@ def _model(row: LogRow, notes: Notes) -> tuple[ModelOptions, Model]:
 
 
 def _size(server: Server, device: Device, pool_bytes: int | None = None) -> Sized:
-    """The pool as kvsim sizes it, or, with pool_bytes, what so many bytes hold."""
+    """The pool as kvsim sizes it, or, with pool_bytes, the blocks and tokens of that many bytes."""
     row, memory = server.row, server.memory
     if pool_bytes is not None:
         given = {"kv_cache_bytes": pool_bytes, "gpu_memory_utilization": None}

@@ -1,11 +1,11 @@
 """One start-up log: a row of the CSV, as it was collected.
 
-Columns: id, engine_version, model, gpu, tp, pp, dp, quantization, kv_cache_dtype, max_model_len,
-gpu_memory_utilization, block_size, max_num_batched_tokens, enforce_eager, weights_gib,
-available_kv_gib, kv_cache_tokens, num_gpu_blocks, max_concurrency and notes, with `key=value` pairs
-between semicolons (max_num_seqs, dtype, attention_block_size, ...). An empty cell says that
-the source does not tell. Columns beyond these are passed over. An engine_version that names SGLang
-or TensorRT-LLM: `other_engines` says what these columns are there.
+The first columns are id, engine_version, model, gpu, tp, pp, dp, quantization, kv_cache_dtype,
+max_model_len, gpu_memory_utilization, block_size, max_num_batched_tokens and enforce_eager. Then
+follow weights_gib, available_kv_gib, kv_cache_tokens, num_gpu_blocks, max_concurrency and notes,
+with `key=value` pairs between semicolons (max_num_seqs, dtype, attention_block_size, ...). An empty
+cell says that the source has no value. Columns beyond these are ignored. An engine_version that
+names SGLang or TensorRT-LLM: `other_engines` says what these columns are there.
 """
 
 import re

@@ -144,7 +144,7 @@ def read_model(text: str) -> str:
 
 
 def read_kv_dtype(text: str) -> str:
-    """`kv_cache_dtype` of [model]: the first word, whatever stands behind it."""
+    """`kv_cache_dtype` of [model]: the first word, whatever follows it."""
     words = re.sub(r"\(.*?\)", " ", text).lower().split()
     return words[0].rstrip(",;") if words else "auto"
 
@@ -168,7 +168,9 @@ def read_notes(text: str) -> Notes:
 
 
 def _listed(words: list[str]) -> str | None:
-    """The device these words name, fewer and fewer of what tells nothing apart being read."""
+    """The device that these words name; words that do not distinguish devices are dropped one by
+    one.
+    """
     while words:
         for name in ("-".join(words), " ".join(words)):
             try:

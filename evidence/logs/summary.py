@@ -1,4 +1,4 @@
-"""What all rows say together: how many were sized, and how far off their pools are."""
+"""Totals of all rows: how many were sized, and how far off their pools are."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,8 +18,10 @@ class PoolErrors(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """rows: in all; sized, refused, unknown: by state. pool: of the pools; described: of those
-    whose rows leave no setting open; tokens: of the log's own pools in tokens.
+    """rows: in all; sized, refused, unknown: by state.
+
+    pool: of the pools; described: of those with rows that leave no setting open; tokens: of the
+    log's own pools in tokens.
     """
 
     rows: int

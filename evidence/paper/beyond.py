@@ -1,7 +1,7 @@
-"""What the paper did not have: how much of Orca's waste its buddy allocator made.
+"""An experiment beyond the paper: how much of Orca's waste its buddy allocator made.
 
 The same saturated stream under contiguous buffers of exactly known size, placed first fit and best
-fit at token granularity, and under buffers that double. Held against an independent
+fit at token granularity, and under buffers that double. Compared with an independent
 re-implementation, which ran one stream of its own.
 """
 
@@ -35,7 +35,7 @@ def simulate(setting: Setting) -> dict[str, Means]:
 
 
 def checks(found: dict[str, Means]) -> Iterator[Check]:
-    """Its cells, reported."""
+    """The cells, reported."""
     for name, published in PUBLISHED.items():
         for cell, value, simulated in zip(CELLS, published, found[name].paper_view, strict=False):
             yield Check(

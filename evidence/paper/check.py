@@ -1,4 +1,4 @@
-"""One published figure beside the simulated one."""
+"""One published figure and the simulated one."""
 
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ class Check(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """What the simulation has more."""
+        """Simulated minus published figure."""
         return self.simulated - self.published
 
     @property
@@ -56,7 +56,7 @@ def within(
     unit: str,
     margin: float = 0.0,
 ) -> Check:
-    """A check that a figure lies in a published range: its middle, give or take half its width and
+    """A check that a figure is in a published range: its middle, plus or minus half its width and
     the margin.
     """
     low, high = span

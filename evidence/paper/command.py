@@ -1,4 +1,4 @@
-"""`kvsim validate paper`: published figures beside simulated ones."""
+"""`kvsim validate paper`: published figures next to simulated ones."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What doubling a contiguous buffer costs, by hand and by the allocator that does it."""
+"""The cost of doubling a contiguous buffer, by hand and by the allocator that does it."""
 
 from collections.abc import Iterator
 

@@ -1,13 +1,13 @@
 """One run of an experiment of the paper: a system under Poisson arrivals, watched for a while.
 
 OPT-13B on one A100-40GB: 983 blocks of 16 tokens. Steps take SPEED * (22 ms + 0.15 ms a prompt
-token + 0.63 us a KV token): the shape comes from the model's weights and bandwidth, SPEED alone is
+token + 0.63 us a KV token). The shape comes from the model's weights and bandwidth. SPEED alone is
 fitted, so that vLLM batches the paper's 30.42 sequences of ShareGPT at 2 requests/s (figure 13).
 
 Streams. The paper measured one trace, which is not published. In 600 s Orca (Max) serves some 350
-requests, and a cell of figure 2 moves by up to 1.6 points (standard deviation) from one stream to
-the next. So many streams are simulated, of consecutive seeds, none of them selected, and the
-paper's trace is held against them as one draw more (`one_draw`).
+requests. A cell of figure 2 differs by up to 1.6 points (standard deviation) from one stream to the
+next. Therefore many streams are simulated, of consecutive seeds, none of them selected. The paper's
+trace is compared with them as one more draw (`one_draw`).
 """
 
 from collections.abc import Generator
@@ -88,8 +88,10 @@ class Means:
 
 @dataclass(frozen=True)
 class Setting:
-    """What all experiments share. seed: of the first stream. sharegpt: where ShareGPT's lengths
-    come from. streams: how many are simulated, seeds in a row.
+    """Settings that all experiments share.
+
+    seed: of the first stream. sharegpt: where ShareGPT's lengths come from. streams: how many are
+    simulated, seeds in a row.
     """
 
     seed: int = 0

@@ -1,13 +1,13 @@
 """Figure 15: memory saved by sharing blocks between the sequences of one request.
 
-Saving is 1 - physical / logical blocks. Every request is in the batch for one iteration a token, so
+Saving is 1 - physical / logical blocks. Every request is in the batch for one iteration a token. So
 the mean over iterations is the ratio of two sums over requests and their iterations: no simulation
 is needed, and no time model.
 
-Parallel sampling: the n samples share the full blocks of the prompt; the prompt's last block is
+Parallel sampling: the n samples share the full blocks of the prompt. The prompt's last block is
 copied when the first of them writes into it. Beam search shares more, by how often beams fork,
-which is not published: here each beam goes on from a random beam with probability FORKS a step, and
-from itself otherwise. FORKS is fitted on width 2, so beams are reported and not held.
+which is not published. Here each beam continues from a random beam with probability FORKS a step,
+and from itself otherwise. FORKS is fitted on width 2, so beams are reported and not held.
 """
 
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ def draws(setting: Setting, lengths: Sampler) -> list[tuple[Lengths, Lengths]]:
 
 
 def shares(drawn: list[tuple[Lengths, Lengths]], n: int, forks: float = 0.0) -> tuple[float, float]:
-    """What n sequences a request save, in per cent: mean and standard deviation over draws."""
+    """Saving by n sequences a request, in per cent: mean and standard deviation over draws."""
     longest = max(int(outputs.max()) for _, outputs in drawn) if forks else 0
     distinct = ancestors(n, forks, longest)
     found = [100 * saved(prompts, outputs, n, distinct) for prompts, outputs in drawn]

@@ -1,6 +1,8 @@
-"""Figure 18b: block sizes. Small blocks waste little; what they cost in the kernel is not here.
+"""Figure 18b: block sizes.
 
-The paper finds ShareGPT best served with blocks of 16 to 128 tokens and Alpaca with 16 to 32: above
+Small blocks waste little; their cost in the kernel is not modelled here.
+
+The paper finds ShareGPT best served with blocks of 16 to 128 tokens and Alpaca with 16 to 32. Above
 that, memory lost in half-filled blocks costs throughput. The shares of token states by block size
 are an independent re-implementation's of the paper's artifact.
 """

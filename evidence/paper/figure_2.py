@@ -1,9 +1,9 @@
 """Figure 2: what the KV memory of four systems holds, averaged over iterations.
 
-The paper draws vLLM's bar without room for labels; its three slivers are no data, its 96.3 is.
-A system's cells sum to 100, so one of each follows from the others; Orca (Max)'s external is the
-remainder of seven buffers, and Orca (Oracle)'s internal the one slot a sequence that its last
-token never fills. The cells that are left are FREE, and held as one draw.
+The paper draws vLLM's bar without room for labels; its three slivers are no data, its 96.3 is. A
+system's cells sum to 100, so one of each follows from the others. Orca (Max)'s external is the
+remainder of seven buffers. Orca (Oracle)'s internal is the one slot a sequence that its last token
+never fills. The other cells are FREE, and compared as one draw.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
 """Prompt and output lengths of the paper's two data sets, without the data.
 
-ShareGPT's come from the quantile grids that ship with the project, paired so that prompt + output
-stays below the model's 2,048 tokens while both grids stay what they are: drawing a pair that is too
-long again would lose the long prompts, 5 % of their mean. Of Alpaca's only the means are published;
-their shape is assumed.
+ShareGPT's come from the quantile grids that ship with the project. They are paired so that prompt +
+output is below the model's 2,048 tokens while both grids are unchanged. Redrawing too long pairs
+would lose the long prompts, 5 % of their mean. Of Alpaca's only the means are published; their
+shape is assumed.
 
 Samples are stratified: one value out of each of `count` equal slices of a distribution, in random
 order. The distribution stays as it is, and the load of a short run no longer hangs on whether a few
@@ -62,7 +62,9 @@ def recorded(path: Path) -> Sampler:
 
 
 def alpaca(shape: str) -> Sampler:
-    """Alpaca's means under an assumed shape, a name in ALPACA_SHAPES; prompt and output apart."""
+    """Alpaca's means under an assumed shape, a name in ALPACA_SHAPES; prompt and output are
+    separate.
+    """
     quantiles = ALPACA_SHAPES[shape]
     prompt, output = quantiles(ALPACA_PROMPT, 0), quantiles(ALPACA_OUTPUT, 1)
 
@@ -121,8 +123,8 @@ def paired(
 ) -> tuple[Lengths, Lengths]:
     """(prompts, outputs) that keep both distributions; no pair is longer than LONGEST.
 
-    copula: correlation of the normals whose ranks pair the two. Of pairs that are too long the
-    outputs then change places with those of others, at random, until none is.
+    copula: correlation of the normals with ranks that pair the two. Outputs of too long pairs then
+    change places with those of others, at random, until none is too long.
     """
     prompts, outputs = whole(prompt(strata(count, rng))), whole(output(strata(count, rng)))
     first, other = rng.standard_normal(count), rng.standard_normal(count)

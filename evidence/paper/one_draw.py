@@ -1,4 +1,4 @@
-"""A published trace held against many simulated ones: is it a draw like the others?
+"""Test of a published trace against many simulated ones: is it a draw like the others?
 
 The paper measured one trace of requests, which is not published, so its figures carry that trace's
 noise. The mean over many simulated streams need not meet them; one stream more has to be able to.
@@ -17,7 +17,7 @@ PRINTED = 0.05  # half of the last digit of a published percentage
 
 
 class Draw(NamedTuple):
-    """How far a published trace lies from simulated ones in all its free cells at once.
+    """Distance of a published trace from simulated ones in all its free cells at once.
 
     streams: how many were simulated. distance: Hotelling's T squared of one draw more. p: the
     chance of a distance at least as large, cells taken as normal. rank_p: the same by rank, without
@@ -54,9 +54,10 @@ class Draw(NamedTuple):
 
 
 def half_width(spread: float, streams: int, cells: int, printed: float = PRINTED) -> float:
-    """Half the interval around the mean over `streams` in which one draw more falls, for all of
-    `cells` at once with a chance of 1 - LEVEL (Bonferroni), plus `printed`, half of the
-    published last digit.
+    """Half the interval around the mean over `streams` into which one more draw falls.
+
+    It holds for all of `cells` at once with a chance of 1 - LEVEL (Bonferroni). `printed`, half of
+    the published last digit, is added.
     """
     from scipy.stats import t
 

@@ -24,7 +24,7 @@ _CELL_CLASSES = dict(
 
 
 class Box(NamedTuple):
-    """A stretch of a bar, in per cent of its length."""
+    """A segment of a bar, in per cent of its length."""
 
     name: str
     per_cent: float
@@ -33,12 +33,12 @@ class Box(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its number, where there is room."""
+        """The box's number, if there is room."""
         return f"{self.per_cent:.1f}" if self.per_cent >= LEAST_LABELLED else ""
 
 
 class Bar(NamedTuple):
-    """A named row of boxes; note: what stands at its end."""
+    """A named row of boxes; note: text at its end."""
 
     name: str
     boxes: tuple[Box, ...]

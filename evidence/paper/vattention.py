@@ -1,6 +1,6 @@
-"""vAttention's page groups: what a request wastes at worst, and what that does to the batch.
+"""vAttention's page groups: a request's waste at worst, and its effect on the batch.
 
-Each layer's keys, and its values, grow on every GPU by one group of pages at a time, so the last
+Each layer's keys, and its values, grow on every GPU by one group of pages at a time. So the last
 group of 2 * layers tensors may hold a single token.
 """
 

@@ -9,7 +9,7 @@ from kvsim.results.series import SERIES_COLUMNS
 
 
 class WindowRecorder(Recorder):
-    """A recorder that keeps sums of the window beside those of the whole run.
+    """A recorder with sums of the window in addition to those of the whole run.
 
     start_ps, end_ps: edges of the window; steps that start at start_ps <= t <= end_ps count, each
     with weight one.

@@ -1,1 +1,1 @@
-"""What measured points say of step times: constants that ship with kvsim, fitted on one half."""
+"""Step-time constants from measured points: they ship with kvsim, and are fitted on one half."""

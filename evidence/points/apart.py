@@ -27,7 +27,7 @@ class RowsApart(NamedTuple):
 
 
 def side_rows(row: Point) -> RowsApart:
-    """InputError for a row whose servers are not given."""
+    """The row's servers of both kinds; InputError for a row without them."""
     if row.prefill is None or row.decode is None:
         raise InputError("a disaggregated row names the servers of both kinds",
                          where="mode", value=row.mode,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Part(StrEnum):
-    """Which rows: those to fit on, those to judge by, or all."""
+    """The rows to use: those to fit on, those to judge by, or all."""
 
     fit = "fit"
     judge = "judge"

@@ -1,4 +1,4 @@
-"""PointErrors of many points in a few numbers: in all, and by whatever sets points apart."""
+"""PointErrors of many points in a few numbers: in all, and by each property of points."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -39,7 +39,10 @@ class PointErrors(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Of one group of points. rows: all of them; ran: those with an answer. tool: whose."""
+    """Of one group of points.
+
+    rows: all of them; ran: those with an answer. tool: name of the tool.
+    """
 
     group: str
     tool: str
@@ -50,7 +53,7 @@ class Totals(NamedTuple):
 
 
 def regime(outcome: PointOutcome) -> str:
-    """What the point's time goes to, and how large its batch is."""
+    """The dominant part of the point's time, and a class of batch size."""
     row = outcome.row
     copies = split_of(row).copies
     clients = row.clients(copies) / copies
@@ -100,7 +103,7 @@ def beside(outcomes: Sequence[PointOutcome]) -> list[Totals]:
 
 
 def refusals(outcomes: Sequence[PointOutcome]) -> list[tuple[str, int]]:
-    """Reasons and how many rows each turned away, the commonest first."""
+    """Reasons and how many rows each refused, the commonest first."""
     counts: dict[str, int] = {}
     for outcome in outcomes:
         if outcome.refused:

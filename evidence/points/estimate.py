@@ -2,9 +2,9 @@
 
 A client decodes OSL steps among the others; meanwhile each of them has one prompt computed. So the
 mean TPOT is the decode step at the mean context, and the (clients - 1) / OSL prompts that fall on
-one step. Where all answers have one length and prompts are computed in steps of their own
-(SGLang without mixed chunks), all clients end and begin together: a client waits for the batches of
-prompts behind its own, half of them in the mean.
+one step. If all answers have one length and prompts are computed in steps of their own (SGLang
+without mixed chunks), all clients end and begin together. A client waits for the batches of prompts
+after its own, half of them in the mean.
 """
 
 import sys
@@ -53,7 +53,7 @@ class Estimate:
 
     @property
     def labels(self) -> dict[str, str | int]:
-        """What entries of host.json name."""
+        """Names in the entries of host.json."""
         return {name: getattr(self, name) for name in LABELS}
 
     def tpot_ms(self, entry: Mapping[str, Any]) -> float:

@@ -2,8 +2,8 @@
 
     python -m evidence.points.fit_front_end FILE.csv [EVERY]
 
-Every EVERY-th row is simulated; what its measured TTFT has beside the simulated one is
-request + token * prompt tokens + client * clients, by least absolute relative errors.
+Every EVERY-th row is simulated. The measured TTFT minus the simulated one is request + token *
+prompt tokens + client * clients, by least absolute relative errors.
 """
 
 import json

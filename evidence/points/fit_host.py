@@ -7,10 +7,10 @@ several GPUs) + sequence * clients + prompts * steps with prompts meanwhile. Whe
 as many GPUs, nothing tells the time of experts from the layers', and it is theirs. Where none or
 all have several GPUs, nothing tells that of workers from a step's. The sum of absolute relative
 errors is least (linear programming), constants are not negative, and a scale other than 1 costs
-PRIOR a point. What entries for weights or architectures of any kind say must hold for servers that
-were not measured: they have a scale of 1 and no time of prompts, experts or workers, and each
-server's points are weighed by their number, so that one measured often counts no more than another.
-vLLM's entries for an architecture are those of fit_sequences. Rows that are judged are never read.
+PRIOR a point. Entries for weights or architectures of any kind must hold for servers that were not
+measured. So they have a scale of 1 and no time of prompts, experts or workers. Each server's points
+are weighted by their number, so that one measured often counts no more than another. vLLM's entries
+for an architecture are those of fit_sequences. Rows that are judged are never read.
 """
 
 import json

@@ -2,15 +2,15 @@
 
     python -m evidence.points.fit_prior COMPONENTS.csv [--write]
 
-COMPONENTS.csv has one row a measurement, of any source: source, server, engine, engine_version,
-cuda (1 or 0), quantised (experts: 1 or 0), layers, expert_layers, gpus, kernels_ms (what
-`kvsim.step_time.kernels` says without the host), sequences and prompt_steps (of a decode step:
-those running, and steps with prompts that fall on it), measured_ms (TPOT, or a decode step). Rows
-of servers without CUDA graphs are left out.
+COMPONENTS.csv has one row a measurement, of any source. The columns are source, server, engine,
+engine_version, cuda (1 or 0), quantised (experts: 1 or 0), layers, expert_layers and gpus.
+kernels_ms is the time of `kvsim.step_time.kernels` without the host. sequences and prompt_steps are
+of a decode step: those running, and steps with prompts that fall on it. measured_ms is TPOT, or a
+decode step. Rows of servers without CUDA graphs are left out.
 
-measured = kernels + layer * dense layers + expert * expert layers + workers (of several GPUs)
-+ sequence * sequences + prompts * prompt steps. The logarithm of simulated / measured counts, by
-Huber's loss, each server the same and no source more than MOST_SERVERS; every constant is drawn
+measured = kernels + layer * dense layers + expert * expert layers + workers (of several GPUs) +
+sequence * sequences + prompts * prompt steps. The logarithm of simulated / measured counts, by
+Huber's loss, each server the same and no source more than MOST_SERVERS. Every constant is drawn
 towards USUAL by a third of its logarithm. Each source (of the two that measured dozens of servers:
 each server) is then left out of a fit of all others. `spread` is where 8 of 10 rows then lie,
 measured / simulated, each source with the same weight.
@@ -70,7 +70,7 @@ class Component(NamedTuple):
     measured_ms: float
 
     def parts(self) -> dict[str, float]:
-        """What each constant is multiplied with, in thousands."""
+        """Multipliers of each constant, in thousands."""
         dense = self.layers - self.expert_layers
         between = self.engine == "vllm" and version_key(self.version) < version_key(ASYNC)
         each = {

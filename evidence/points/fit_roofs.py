@@ -3,8 +3,8 @@
     python -m evidence.points.fit_roofs
 
 Least squares of the logarithms of measured and fitted times, with outliers damped; every device
-counts the same. Each device is left out in turn, and its steps by constants fitted on the others
-are held against its steps by its own tables.
+counts the same. Each device is left out in turn. Its steps by constants fitted on the others are
+compared with its steps by its own tables.
 """
 
 import json

@@ -1,14 +1,14 @@
-"""vLLM's host times of an architecture whose weights or layers have no constants of their own.
+"""vLLM's host times of an architecture without constants for its weights or layers.
 
 TPOT = kernels + step + layer of the architecture * layers + sequence * clients. The time of a
-sequence has two values: where a step is scheduled while the last one runs, which is the default of
-vllm serve since ASYNC and a flag of benchmarks before, and where it is scheduled between the steps.
-It is told by the same server with more clients, since all else a step takes is the same: it is the
-median of these differences, each by its size in TPOT, and each server by its number of them as in
-fit_host. The times of a step and of layers are then fitted to all points.
+sequence has two values. In one a step is scheduled while the last one runs. This is the default of
+vllm serve since ASYNC and a flag of benchmarks before. In the other it is scheduled between the
+steps. It follows from the same server with more clients, since all other parts of a step are the
+same. It is the median of these differences, each weighted by its size in TPOT, and each server by
+its number of them as in fit_host. The times of a step and of layers are then fitted to all points.
 
-Points whose kernels alone take more than MOST times as long as was measured tell nothing of the
-host, and are left out (gpt-oss with 512 clients under 0.11: the server ran fewer at once).
+Points with kernels alone slower than MOST times the measurement have no information on the host.
+They are left out (gpt-oss with 512 clients under 0.11: the server ran fewer at once).
 
     python -m evidence.points.fit_sequences FILE.csv
 
@@ -35,8 +35,10 @@ Server = tuple[str | int, ...]
 
 
 class MoreClients(NamedTuple):
-    """Between two points of a server: what a client more takes beside the kernels, in us, and how
-    much of the second TPOT a microsecond of it is.
+    """Two points of a server with different numbers of clients.
+
+    client_us: time of one more client outside the kernels; share: of the second TPOT, a microsecond
+    of it.
     """
 
     server: Server
@@ -46,12 +48,12 @@ class MoreClients(NamedTuple):
 
 
 def server(each: Estimate) -> Server:
-    """What points of one server have in common, on any number of GPUs and of any lengths."""
+    """Common properties of one server's points, on any number of GPUs and of any lengths."""
     return each.version, each.kind, each.layers, each.method, each.device
 
 
 def telling(points: Sequence[Estimate]) -> list[Estimate]:
-    """Those that tell of ENGINE's host, of architectures with points enough."""
+    """The points with information on ENGINE's host, of architectures with points enough."""
     told = [
         each
         for each in points
@@ -137,7 +139,7 @@ def sequence_entries(points: Sequence[Estimate]) -> list[Entry]:
 
 
 def _host_ms(each: Estimate) -> float:
-    """What was measured beside the kernels."""
+    """The measured time outside the kernels."""
     return each.point.silicon_tpot_ms - each.kernels_ms
 
 

@@ -1,10 +1,10 @@
-"""How the model of a row was split over GPUs, behind the labels.
+"""Split of a row's model over GPUs, corrected for wrong labels.
 
-Two labels of AISimulate's accuracy set count GPUs twice where experts are split by whole experts
-over the GPUs of one tensor parallel group: InferenceX lists `tp: 4, ep: 4` for four GPUs
-(configs of SemiAnalysisAI/InferenceX at 66c28d9), and the table has it as tp 16 with experts 4 x 4,
-or as tp 4 with 4 copies of the attention and experts over 16. The same measurement stands in the
-table under either label and under the right one, equal to the last digit.
+Two labels of AISimulate's accuracy set count GPUs twice, where experts are split by whole experts
+over the GPUs of one tensor parallel group. InferenceX lists `tp: 4, ep: 4` for four GPUs (configs
+of SemiAnalysisAI/InferenceX at 66c28d9). The table has it as tp 16 with experts 4 x 4. Or it has tp
+4 with 4 copies of the attention and experts over 16. The same measurement is in the table under
+either label and under the right one, equal to the last digit.
 """
 
 from typing import NamedTuple

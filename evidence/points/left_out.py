@@ -2,10 +2,10 @@
 
     python -m evidence.points.left_out FILE.csv
 
-Writes "left_out" in calibration/kernels/expected.json, on the fitting half of a table of measured
-points: median and mean size of TPOT's error by the closed form of the fit, over the points of every
-engine's architecture on a device ("device": the entry is of other devices), and of every engine's
-architecture ("model": of other architectures).
+Writes "left_out" in calibration/kernels/expected.json, from the fitting half of a table of measured
+points. It is the median and mean size of TPOT's error by the closed form of the fit. "device" is
+over the points of every engine's architecture on a device, with entries of other devices. "model"
+is over those of every engine's architecture, with entries of other architectures.
 """
 
 import json

@@ -17,8 +17,10 @@ Times = tuple[float, float]  # mean TTFT and TPOT, milliseconds
 
 
 class PointOutcome(NamedTuple):
-    """What came of a row. simulated: TTFT and TPOT, None where `refused` says why there are none.
-    outside: the share of steps that left what the step time was measured on. wall_s: seconds taken.
+    """Result of a row.
+
+    simulated: TTFT and TPOT, None where `refused` says why there are none. outside: the share of
+    steps that left what the step time was measured on. wall_s: seconds taken.
     """
 
     row: Point
@@ -75,7 +77,7 @@ def simulate_points(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[PointOutcome]:
-    """One outcome a row, in their order. Rows whose scenarios are equal are simulated once.
+    """One outcome a row, in their order. Rows with equal scenarios are simulated once.
 
     step_time: the kind of `[step_time]`, None for a scenario's default.
     """
@@ -112,7 +114,7 @@ def simulate_points(
 
 
 def some_of(rows: Iterable[Point], every: int, seed: int) -> list[Point]:
-    """Every so many-th row of an order that the seed shuffles, in the table's own order."""
+    """Every `every`-th row of an order that the seed shuffles, in the table's own order."""
     import numpy as np
 
     listed = list(rows)

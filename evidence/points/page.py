@@ -24,8 +24,10 @@ def make_page(
     shown: Sequence[PointOutcome],
     outcomes: Sequence[PointOutcome],
 ) -> str:
-    """HTML that loads nothing. found: the answer as JSON has it. shown: the outcomes whose rows the
-    page lists, none for totals alone. outcomes: all of them, for the figure.
+    """HTML that loads nothing.
+
+    found: the answer as JSON has it. shown: the outcomes with rows that the page lists, none for
+    totals alone. outcomes: all of them, for the figure.
     """
     figure = _figure(outcomes)
     facts = [(name.replace("_", " "), found[name]) for name in ("file", "half", "step_time")]

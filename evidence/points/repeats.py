@@ -1,4 +1,4 @@
-"""Rows that stand for the same configuration: how far its own measurements lie apart.
+"""Rows of the same configuration: the spread of its own measurements.
 
 No simulation that answers equal questions equally can come closer than half of this spread.
 """

@@ -86,7 +86,7 @@ class Point(Options):
         return "judge" if sha256(self.id.encode()).digest()[0] < 0x80 else "fit"
 
     def clients(self, copies: int) -> int:
-        """Requests in flight at the whole server with so many copies of the attention layers."""
+        """Requests in flight at the whole server with `copies` copies of the attention layers."""
         written = _CLIENTS.search(self.silicon_data_source)
         noted = int(written[1]) if written else 0
         return self.concurrency or noted or copies * self.batch_size
@@ -148,13 +148,13 @@ def _with_servers(rows: list[Point]) -> list[Point]:
 
 
 def _measurement(row: Point) -> tuple[object, ...]:
-    """What tells one measurement from all others: its latencies to nine digits, at one load."""
+    """A key that identifies one measurement: its latencies to nine digits, at one load."""
     latencies = (f"{ms:.8e}" for ms in (row.silicon_ttft_ms, row.silicon_tpot_ms))
     return (row.backend, row.system, row.precision, row.mode, row.isl, row.osl, *latencies)
 
 
 def _tools(header: list[str]) -> list[str]:
-    """Those who estimate both latencies."""
+    """Names of the tools that estimate both latencies."""
     found: dict[str, set[str]] = {}
     for name in header:
         if match := _ESTIMATE.fullmatch(name):
@@ -180,7 +180,7 @@ def _estimates(
 
 
 def with_estimates(rows: Sequence[Point], path: Path) -> list[Point]:
-    """The rows beside the estimates of a file, which may lack rows and have others."""
+    """The rows with the estimates of a file, which may lack rows and have others."""
     text = read_text(path)
     columns(text, ("id",))
     tools = _tools(header_of(text.lines[0]))

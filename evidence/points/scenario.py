@@ -1,6 +1,6 @@
 """A row as a scenario: its model, GPUs, engine and version, and its clients in a closed loop.
 
-Several copies of the attention layers are a fleet behind the engine's own balancer; those of a
+Several copies of the attention layers are a fleet with the engine's own balancer; those of a
 mixture of experts step together.
 """
 
@@ -145,8 +145,8 @@ def _device(system: str) -> str:
 
 
 def _prompts(row: Point, benchmark: Benchmark, cached: bool) -> dict[str, Any]:
-    """Of its own for each request; where prompts come again and a server keeps them, from a pool
-    that all but the last token is of.
+    """Prompts of a row: private ones, or, if prompts are repeated and a server caches them, all but
+    the last token from a pool.
     """
     if not (cached and benchmark.distinct_prompts):
         return {"prompt": _lengths(row.isl, benchmark.shortest)}

@@ -1,4 +1,4 @@
-"""The server and the benchmark behind a row: flags and lengths that its table does not say."""
+"""The server and the benchmark of a row: flags and lengths that its table does not have."""
 
 import re
 from collections.abc import Mapping
@@ -14,10 +14,12 @@ _TIMES = re.compile(r"(\d+) \* isl")
 
 
 class Benchmark(NamedTuple):
-    """name, source: who measured. shortest: the shortest length drawn, as a share of the nominal
-    one. requests_a_client: requests that each client sends, one after the other. distinct_prompts:
-    how many prompts the requests are drawn from; 0: each has its own. front_end: whether the fitted
-    front ends are of its kind of client.
+    """name, source: of the benchmark.
+
+    shortest: the shortest length drawn, as a share of the nominal one. requests_a_client: requests
+    that each client sends, one after the other. distinct_prompts: how many prompts the requests are
+    drawn from; 0: each has its own. front_end: whether the fitted front ends are of its kind of
+    client.
     """
 
     name: str

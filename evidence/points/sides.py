@@ -1,4 +1,4 @@
-"""The columns of a row whose prompts and outputs were computed on servers of their own."""
+"""The columns of a row with prompts and outputs computed on servers of their own."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -17,7 +17,7 @@ OneOrMore = Annotated[PositiveInt, BeforeValidator(_one_if_none)]
 
 
 class PointSide(Options):
-    """The servers of one kind, by the names of the columns behind `prefill_` and `decode_`.
+    """The servers of one kind, by the names of the columns after `prefill_` and `decode_`.
 
     num_workers: how many servers. batch_size: requests in flight at one of them.
     """

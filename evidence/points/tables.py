@@ -41,7 +41,7 @@ class PointTable(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Everything but the rows: errors in all, of whom, beside whom; what was refused; repeats."""
+    """Everything but the rows: errors in all and by tool, refusals, and repeats."""
 
     everything: Totals
     groups: dict[str, list[Totals]]

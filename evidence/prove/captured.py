@@ -20,7 +20,9 @@ def compare_captured(
     attention: AttentionKind | None = None,
 ) -> Equality:
     """Run the same records (of `random_steps`) on two empty stores of the same kind, on one with
-    every step captured; how far their logits are apart, over the steps that were replayed.
+    every step captured.
+
+    Returns the difference of their logits over the steps that were replayed.
 
     Its error is NaN where none was: then nothing has been shown.
     """

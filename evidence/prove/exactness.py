@@ -1,8 +1,8 @@
 """When caching is exact, shown on a decoder written the plain way, one sequence, no kernels.
 
-Caching is exact where (i) the hidden state of a token depends on no later token, and (ii) what is
-cached does not depend on the position of the query that reads it. A `Rule` says how queries meet
-keys and what is cached of a key; `recomputed` never caches, `cached` always does.
+Caching is exact under two conditions. (i) The hidden state of a token depends on no later token.
+(ii) The cached values do not depend on the position of the query that reads them. A `Rule` says how
+queries meet keys and what is cached of a key; `recomputed` never caches, `cached` always does.
 """
 
 import torch
@@ -21,7 +21,7 @@ class Rule:
     kept_width = 1  # times the width of a key
 
     def keep(self, key: Tensor, of: Tensor) -> Tensor:
-        """What the cache holds of keys at positions `of`: as they are, unless a rule says so."""
+        """The cache's values of keys at positions `of`: unchanged, unless a rule says otherwise."""
         return key
 
     def scores(self, query: Tensor, kept: Tensor, at: Tensor, of: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ def recomputed(decoder: Decoder, tokens: list[int], rule: Rule) -> Tensor:
 
 @torch.inference_mode()
 def cached(decoder: Decoder, tokens: list[int], rule: Rule) -> list[Tensor]:
-    """Logits [vocab] behind each of `tokens`, one token a step, all earlier ones from the cache."""
+    """Logits [vocab] after each of `tokens`, one token a step, all earlier ones from the cache."""
     memory: dict[int, tuple[Tensor, Tensor]] = {}
     return [
         _forward(decoder, [token], start, rule, memory)[-1] for start, token in enumerate(tokens)
@@ -130,7 +130,7 @@ def _forward(
     rule: Rule,
     memory: dict[int, tuple[Tensor, Tensor]],
 ) -> Tensor:
-    """Logits [new, vocab] of tokens behind `start` remembered ones; remembers them too."""
+    """Logits [new, vocab] of tokens after `start` cached ones; caches them too."""
     shape, weights = decoder.shape, decoder.weights
     at = torch.arange(start, start + len(tokens))
     of = torch.arange(start + len(tokens))

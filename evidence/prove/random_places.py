@@ -7,7 +7,10 @@ CopyList = list[tuple[int, int, int]]
 
 
 class RandomPlaces(ABC):
-    """Where sequences keep their slots. `None` from a method: no room, nothing changed."""
+    """Allocation of sequences' slots at random places.
+
+    `None` from a method: no room, nothing changed.
+    """
 
     @abstractmethod
     def grow(self, id: str, valid: int, slots: int) -> CopyList | None:

@@ -23,7 +23,7 @@ class Equality:
     """How far cached logits are from recomputed ones.
 
     error: the largest |cached - recomputed| over the largest |recomputed| of its row; NaN where
-    memory was read that nobody wrote. worst: step and sequence it stood at.
+    memory was read that nobody wrote. worst: the step and sequence with it.
     """
 
     steps: int
@@ -44,8 +44,10 @@ def replay(
     store: TensorStore,
     attention: AttentionKind | None = None,
 ) -> Equality:
-    """Run `steps` on `store` and compare each span's last logits with those of its sequence
-    recomputed from its first token in one piece, without a cache, after the last step.
+    """Run `steps` on `store` and compare each span's last logits with a recomputation after the
+    last step.
+
+    It runs the sequence from its first token in one piece, without a cache.
 
     A sequence that begins in another's cache (a prefix hit, a fork) names the tokens it found
     there in `prefixes`. InputError where a sequence comes with a gap, or with other tokens than

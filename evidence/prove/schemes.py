@@ -33,7 +33,7 @@ class Cost(NamedTuple):
 
 
 class Scheme(ABC):
-    """What one layer keeps from step to step, and how it attends by that."""
+    """State that one layer keeps from step to step, and how it attends with it."""
 
     name: str
 
@@ -165,7 +165,7 @@ SCHEMES: tuple[type[Scheme], ...] = (NoCache, KeyValue, LayerInput, Absorbed)
 
 @torch.inference_mode()
 def decode(decoder: Decoder, tokens: list[int], kind: type[Scheme]) -> tuple[Tensor, Cost]:
-    """Decode `tokens` one a step; logits [vocab] behind the last, and the last step's cost."""
+    """Decode `tokens` one a step; logits [vocab] after the last, and the last step's cost."""
     scheme = kind(decoder.shape)
     # Without a cache earlier steps leave no trace: the last one alone will do.
     for token in tokens[:-1] if kind is not NoCache else ():

@@ -8,8 +8,10 @@ from kvsim.plumbing.errors import InputError
 
 
 class Step(NamedTuple):
-    """Moves, in order, then spans. `prefixes`: the tokens behind spans that begin in another's
-    cache (a prefix hit, a fork), by span id; only a replay that recomputes needs them.
+    """Moves, in order, then spans.
+
+    `prefixes`: the tokens of spans that begin in another's cache (a prefix hit, a fork), by span
+    id. Only a replay that recomputes needs them.
     """
 
     spans: tuple[TokenSpan, ...]

@@ -53,7 +53,7 @@ class CaseRequest(Options):
 
     @property
     def declared_tokens(self) -> int | None:
-        """What it asked for, where the engine looks at it."""
+        """The max_tokens it asked for, if the engine reads it."""
         return None
 
     @property
@@ -69,11 +69,11 @@ class CaseRequest(Options):
         return tuple((crc32(name.encode()) << 20, length) for name, length in pieces)
 
     def names(self) -> list[str]:
-        """What the rows call its n samples."""
+        """Names of its n samples in the rows."""
         return [self.id] if self.n == 1 else [f"{sample}_{self.id}" for sample in range(self.n)]
 
     def requests(self) -> Iterator[Request]:
-        """Its n samples, as the engine's front end submits them."""
+        """The request's n samples, as the engine's front end submits them."""
         runs = self.runs()
         for name in self.names():
             yield Request(
@@ -136,9 +136,10 @@ class Case(RecordedCase):
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
     def observer(self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool) -> Rows:
-        """The observer that writes the rows of a recording of this engine. by_step: see Rows.
-        stall_once: a queue that cannot start is one row however many arrive behind it, else one an
-        arrival.
+        """The observer that writes the rows of a recording of this engine.
+
+        by_step: see Rows. stall_once: a queue that cannot start is one row however many arrive
+        later, else one an arrival.
         """
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
@@ -153,7 +154,7 @@ def check_names(requests: Iterable[CaseRequest]) -> None:
 
 def check_of_two_engines(requests: Iterable[CaseRequest]) -> None:
     """Raise ValueError if two requests have one name, or one arrives before a step: two engines
-    count steps apart.
+    count steps separately.
     """
     requests = tuple(requests)
     check_names(requests)
@@ -164,7 +165,7 @@ def check_of_two_engines(requests: Iterable[CaseRequest]) -> None:
 def by_arrival(
     requests: Iterable[CaseRequest],
 ) -> tuple[list[Request], deque[tuple[int, list[Request]]]]:
-    """Those that arrive at a time, in their order, and those that arrive before a step."""
+    """Requests that arrive at a time, in their order, and those that arrive before a step."""
     by_step: dict[int, list[Request]] = {}
     timed: list[Request] = []
     for request in requests:
@@ -177,7 +178,7 @@ def by_arrival(
 
 
 def cases_in(path: Path) -> list[Path]:
-    """The case, or of a folder those that have their recorded rows beside them, by name."""
+    """The case, or the cases of a folder that have recorded rows, by name."""
     if not path.is_dir():
         return [path]
     names = {file.name for file in path.iterdir()}
@@ -197,13 +198,14 @@ def cases_in(path: Path) -> list[Path]:
 
 
 def read_expectation(path: Path) -> list[Row]:
-    """The recorded rows beside the case: NAME.expected.json.gz or NAME.expected.json."""
+    """The case's recorded rows: NAME.expected.json.gz or NAME.expected.json."""
     return RecordedCase.expected(path)
 
 
 def _stalls_once(recorded: Sequence[Row]) -> bool:
-    """Whether the recorder wrote a queue that cannot start as one row, or one an arrival; where no
-    two such rows follow each other is unknown, and one is recorded.
+    """Whether the recorder wrote a queue that cannot start as one row, or one an arrival.
+
+    If no two such rows follow each other it is unknown, and one is written.
     """
     pairs = pairwise(recorded)
     return not any(row.get("stall") and later.get("stall") for row, later in pairs)

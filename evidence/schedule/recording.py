@@ -1,4 +1,4 @@
-"""What was recorded from a real program, as input, whatever the program."""
+"""Recordings from a real program, as input, whatever the program."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,12 +37,12 @@ class RecordedCase(Options):
 
     @classmethod
     def rows_of(cls, expectation: Mapping[str, Any]) -> Any:
-        """The recorded rows in what lies beside the case."""
+        """The recorded rows in the expectation file."""
         return expectation.get("steps")
 
     @classmethod
     def expected(cls, path: Path) -> list[Row]:
-        """The recorded rows beside the case at `path`."""
+        """The recorded rows of the case at `path`."""
         beside = _beside(path)
         rows = cls.rows_of(read_object(beside))
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -51,7 +51,7 @@ class RecordedCase(Options):
 
 
 def _beside(path: Path) -> Path:
-    """NAME.expected.json.gz or NAME.expected.json beside NAME.json."""
+    """NAME.expected.json.gz or NAME.expected.json in the folder of NAME.json."""
     for suffix in EXPECTED:
         beside = path.with_name(path.name.removesuffix(".json") + suffix)
         if beside.exists():

@@ -13,9 +13,10 @@ Row = dict[str, Any]
 
 
 class Rows(Observer):
-    """Writes one row a step. Requests that arrive by step number (by_step: the step, and who
-    arrives before it) are submitted here. Steps count on where nothing runs, up to the next arrival
-    by step, and have no rows.
+    """Writes one row a step.
+
+    Requests that arrive by step number are submitted here (by_step: the step, and the requests
+    before it). Steps count on if nothing runs, up to the next arrival by step, and have no rows.
 
     submit: where they go; set before the engine runs. step: of the next row.
     """

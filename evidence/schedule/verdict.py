@@ -26,9 +26,11 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """One case compared. steps: rows recorded. first_difference: None if all are equal, else
-    {step, field, recorded, simulated, before}, and the side, of several engines, whose rows are
-    counted apart. Of a row that only one side has the field is `row`, and the other side is None.
+    """One case compared.
+
+    steps: rows recorded. first_difference: None if all are equal, else {step, field, recorded,
+    simulated, before}. It also has the side, if several engines have rows counted separately. Of a
+    row that only one side has the field is `row`, and the other side is None.
     """
 
     case: str
@@ -66,7 +68,7 @@ class Verdict:
 
 
 def validate_case(path: Path) -> Verdict:
-    """Replay the case at `path` and compare with the rows recorded beside it."""
+    """Replay the case at `path` and compare with its recorded rows."""
     case = read_case(path)
     recorded = case.expected(path)
     return compare(case.name, recorded, case.simulated(recorded))
@@ -106,7 +108,7 @@ def _first_field(theirs: Row, ours: Row) -> str:
 
 
 def _value(row: Row | None, field: str) -> Any:
-    """What a row has in a field; of a row that only one side has, the whole row."""
+    """A row's value of a field; of a row that only one side has, the whole row."""
     return row if row is None or field == MISSING else row.get(field)
 
 

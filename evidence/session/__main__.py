@@ -2,10 +2,10 @@
 DIR does not hold yet. `make gpu` runs it.
 
 Each stage has a process of its own: a fault of the device ends one and not the others. After every
-stage all that there is goes into one archive, which `python -m evidence.session.home` turns into
-calibrations and reports; where DIR is gone, a session goes on from the archive. `--plan short` is
-for a quarter of an hour, `--plan full` for 40 minutes. With `--device cpu` the same code runs on a
-stand-in: tiny models, captured steps run again.
+stage all files go into one archive. `python -m evidence.session.home` turns it into calibrations
+and reports; if DIR is gone, a session goes on from the archive. `--plan short` is for a quarter of
+an hour, `--plan full` for 40 minutes. With `--device cpu` the same code runs on a stand-in: tiny
+models, captured steps run again.
 """
 
 import argparse

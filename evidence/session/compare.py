@@ -1,4 +1,4 @@
-"""What the ways of keeping KV cost on a device: indirection, growing, swapping."""
+"""Costs of KV layouts on a device: indirection, growing, swapping."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -75,7 +75,7 @@ def _decode_times(
 
 
 def growth(shape: Shape, device: str, clock: StepClock, tokens: Sequence[int]) -> Rows:
-    """A buffer of so many tokens doubles: allocate, copy, free, by torch's allocator.
+    """A buffer of each number of tokens doubles: allocate, copy, free, by torch's allocator.
 
     Rows: tokens, bytes (copied), grow_s, allocate_s (allocating and freeing alone).
     """

@@ -13,14 +13,16 @@ from kvsim.plumbing.writing import write_text
 
 
 def write_samples(path: Path, measured: MeasuredSamples) -> None:
-    """The rows as JSON lines, and beside them PATH with the suffix .facts.json; whole or not."""
+    """Write the rows as JSON lines, and the facts to PATH with the suffix .facts.json; whole or
+    not.
+    """
     write_lines(path, measured.rows)
     facts = json.dumps(measured.facts, indent=1) + "\n"
     write_text(path.with_suffix(".facts.json"), facts)
 
 
 def read_samples(path: Path) -> MeasuredSamples:
-    """What `write_samples` wrote."""
+    """Read the files of `write_samples`."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     facts = json.loads(path.with_suffix(".facts.json").read_text(encoding="utf-8"))
     return MeasuredSamples(rows, facts)

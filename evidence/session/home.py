@@ -2,9 +2,9 @@
 
 Samples that were not fitted there are fitted here, and those of a measurement that was stopped are
 made from its log. Then come calibration/DEVICE-MODEL.json with its row in calibration/README.md,
-reports/DEVICE/ (proofs, kernels, costs, and a README.md with every figure), and the observed runs
-in reports/observed-DEVICE/, each held against its simulation. What is to be said in the project's
-own README is printed. Nothing is claimed that the archive does not hold.
+and reports/DEVICE/ (proofs, kernels, costs, and a README.md with every figure). Last are the
+observed runs in reports/observed-DEVICE/, each compared with its simulation. Changes for the
+project's own README are printed. Nothing is claimed that the archive does not hold.
 """
 
 import argparse

@@ -1,5 +1,7 @@
-"""The kernel tables that ship with kvsim against the card that is here: torch's own products and
-prefill attention, and the backend's own decode attention, at shapes drawn from a table.
+"""Test of the shipped kernel tables on this machine's card.
+
+It times torch's own products and prefill attention, and the backend's own decode attention, at
+shapes drawn from a table.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -99,8 +101,10 @@ def drawn_cases(
 def kernel_times(
     cases: Sequence[TableCase], device: str, clock: StepClock, attention: AttentionKind
 ) -> Iterator[KernelTime]:
-    """Each case here: one launch after another out of a graph where the device captures them, so
-    that launching is not timed; weights of a product take turns, so that no cache holds them.
+    """Time each case here: one launch after another in a graph if the device captures them, so that
+    launching is not timed.
+
+    Weights of a product alternate, so that no cache holds them.
     """
     for case in cases:
         works, by = _works(case, device, attention)

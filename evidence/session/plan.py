@@ -1,4 +1,4 @@
-"""What a session runs on: a GPU and two models, or a CPU and two tiny ones in their place."""
+"""Subjects of a session: a GPU and two models, or a CPU and two tiny ones instead."""
 
 import json
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class Subject(NamedTuple):
         return Shape.from_hf(self.config)
 
     def write(self, folder: Path) -> Path:
-        """Its config.json, in a file."""
+        """Write the subject's config.json to a file."""
         path = folder / f"{self.name}.config.json"
         path.write_text(json.dumps(self.config, indent=1) + "\n", encoding="utf-8")
         return path

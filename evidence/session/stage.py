@@ -21,8 +21,10 @@ class OutOfTime(Exception):  # noqa: N818 - no fault: what has been done is kept
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session under way. plan: device, models and sizes. out: folder of its files. check_time:
-    raises OutOfTime when the session's time is over.
+    """A session in progress.
+
+    plan: device, models and sizes. out: folder of its files. check_time: raises OutOfTime when the
+    session's time is over.
     """
 
     plan: SessionPlan
@@ -38,8 +40,9 @@ class SessionStage(NamedTuple):
     """A stage of a session: a piece of work that is done once, in a process of its own.
 
     name: unique in the session. minutes: rough duration on one large GPU. run: the work; it returns
-    figures for the journal. needs: packages beside torch and numpy. after: names of the stages
-    that write files which this stage reads. most_minutes: when it is ended, if not by the session.
+    figures for the journal. needs: packages in addition to torch and numpy. after: names of the
+    stages that write files which this stage reads. most_minutes: when it is ended, if not by the
+    session.
     """
 
     name: str
@@ -56,7 +59,7 @@ class SessionStage(NamedTuple):
 
 @dataclass(slots=True)
 class Journal:
-    """What became of each stage: session.json, written after every one."""
+    """The outcome of each stage: session.json, written after every one."""
 
     path: Path
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -1,8 +1,9 @@
 """`python -m evidence.session.wheels`: the wheels to take along to a machine that has torch alone.
 
-Prints a line `name==version` for each package that a session's stages need beside HERE, with all
-that those need in turn, in the versions installed here. With --download DIR pip brings their wheels
-for that machine's Python to DIR; `python -m evidence.session --wheels DIR` uses them without pip.
+Prints a line `name==version` for each package that a session's stages need in addition to HERE. It
+includes all that those need in turn, in the versions installed here. With --download DIR pip brings
+their wheels for that machine's Python to DIR; `python -m evidence.session --wheels DIR` uses them
+without pip.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def _canonical(name: str) -> str:
 
 
 def use_wheels(folder: Path, out: Path) -> Path:
-    """Unpack all wheels of a folder beside a session's files; the folder to import from."""
+    """Unpack all wheels of a folder into a session's folder; returns the folder to import from."""
     site = out / SITE
     found = sorted(folder.glob("*.whl"))
     if not found:

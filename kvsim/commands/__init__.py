@@ -1,1 +1,1 @@
-"""What a user types: one file a command, each a thin layer over a library function."""
+"""The commands: one file each, a thin layer over a library function."""

@@ -33,7 +33,7 @@ def advise(
     """Try vLLM's flags, alone and together, and rank what each one gains.
 
     kvsim runs the best setting again on new seeds, or on other parts of a trace. It prints the
-    flags of `vllm serve` for that setting beside today's flags.
+    flags of `vllm serve` for that setting next to today's flags.
     """
     from kvsim.commands.answers import answer, task_runner
     from kvsim.plumbing.writing import check_writable

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def status_line(first: str = "simulating") -> Iterator[Callable[[str], None]]:
-    """A function that shows a text on stderr while something runs, `first` before the first call;
-    where that is no terminal, as a line every five seconds.
+    """A function that shows a text on stderr while something runs, `first` before the first call.
+
+    If stderr is no terminal, it prints a line every five seconds.
     """
     if not sys.stderr.isatty():
         with Ticker(first) as ticker:

@@ -134,8 +134,9 @@ def _cells(line: "MeasureLine", seeds: bool) -> "list[Cell]":
 
 
 def _moved(line: "MeasureLine", value: float | None) -> str:
-    """How far a value lies from the first, as it stands behind it: of shares in points, for a
-    percentage of a percentage would be taken for them.
+    """The difference of a value from the first, to print after it.
+
+    Shares differ in points, as a percentage of a percentage would be mistaken for them.
     """
     from kvsim.report.comparison import change
     from kvsim.report.numbers import percent

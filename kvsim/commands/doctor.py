@@ -64,8 +64,8 @@ def doctor(
 ) -> None:
     """Diagnose a server: causes by harm, the evidence for each, and the flag that cures it.
 
-    The ledger gives suspects. A suspect becomes a cause if a run without it is better by more
-    than 5 %, beyond chance. For a recorded run, kvsim shows its measurements beside the simulation.
+    The ledger gives suspects. A suspect becomes a cause if a run without it is better by more than
+    5 %, beyond chance. For a recorded run, kvsim shows its measurements next to the simulation.
     """
     from kvsim.commands.answers import show, task_runner, write
     from kvsim.plumbing.writing import check_writable

@@ -1,4 +1,4 @@
-"""`kvsim import SOURCE...`: what a server leaves behind, as a scenario."""
+"""`kvsim import SOURCE...`: logs and files of a server, as a scenario."""
 
 import json
 from pathlib import Path

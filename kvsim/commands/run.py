@@ -85,7 +85,7 @@ def run(
 
 
 def _with_measured(result: "Result", scenario: str, changed: list[str]) -> "Result":
-    """The result beside what `kvsim import` wrote of the real server, if it did."""
+    """The result with the measurements of the real server from `kvsim import`, if there are any."""
     from kvsim.observed.measured import measured_beside
     from kvsim.scenario import find_scenario
 

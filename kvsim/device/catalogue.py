@@ -1,4 +1,4 @@
-"""The built-in GPUs; figures and sources are in `catalogue.toml` beside this file."""
+"""The built-in GPUs; figures and sources are in `catalogue.toml` in this folder."""
 
 from dataclasses import replace
 from difflib import get_close_matches
@@ -77,8 +77,9 @@ def named_device(name: str, where: str = "device.name") -> Device:
 
 
 def sized_device(name: str, memory_gib: float) -> Device:
-    """The GPU of this name with so much memory, or one of which the memory alone is known (its
-    rates are 0: it can be sized, and not timed).
+    """The GPU of this name with `memory_gib` of memory.
+
+    Of an unknown one the memory alone is known: its rates are 0, so it can be sized, and not timed.
     """
     memory_bytes = round(memory_gib * GIB)
     try:

@@ -122,7 +122,7 @@ class DeviceOptions(DeviceFigures):
     way), FLOP/s dense in TFLOP/s. For a GPU outside the catalogue, fp8 FLOP/s default to the 16-bit
     figure, and fp32 FLOP/s to an eighth of it. Its links default to PCIe 4.0 (32 GB/s).
     gpus_per_node: GPUs that the link between GPUs connects (8; GB200: 72); all-reduces over more
-    take the network. stage: pipeline stages whose GPUs are of another kind, one table each.
+    take the network. stage: pipeline stages with GPUs of another kind, one table each.
     """
 
     name: str

@@ -30,7 +30,7 @@ class Profile(NamedTuple):
 
 
 def profile_of(name: str) -> Profile | None:
-    """What a name like h100-3g.40gb or a100-sxm4-80gb-mig-3g.40gb says; None for other names."""
+    """The slice in a name like h100-3g.40gb or a100-sxm4-80gb-mig-3g.40gb; None for other names."""
     found = re.fullmatch(_PROFILE, name)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""A place to play: a local page that changes a scenario, simulates it and draws what came out.
+"""The explorer: a local page that changes a scenario, simulates it and draws the results.
 
     address <-> ScenarioState (a scenario's tables) -> WorkerTask -> WorkerPool -> Answer -> page
 

@@ -18,8 +18,9 @@ from kvsim.plumbing.keys import assignment, put
 
 
 def begin(visit: PageVisit, context: PageContext, base: str) -> PageVisit:
-    """The visit from another starting point. Pinned runs stay, but not beside a stop of the tour,
-    nor its runs beside a scenario of one's own.
+    """The visit from another starting point.
+
+    Pinned runs remain, except between a stop of the tour and a scenario of one's own.
     """
     pins = visit.pins if _is_tour(visit.state.base) == _is_tour(base) else ()
     return visit._replace(state=started(context.starting_points[base]), sweep="", pins=pins)
@@ -62,7 +63,7 @@ def attempt(visit: PageVisit, context: PageContext, index: int) -> PageVisit:
 
 
 def pin(visit: PageVisit, context: PageContext) -> PageVisit:
-    """The visit with its run pinned beside those to come."""
+    """The visit with its run pinned next to later ones."""
     query = visit.state.query(context.starting_points)
     if query in visit.pins or len(visit.pins) >= MOST_PINS:
         return visit
@@ -90,7 +91,7 @@ def control_widgets(table: dict[str, Any]) -> dict[str, list[Component]]:
 
 
 def shown_values(table: dict[str, Any]) -> dict[str, Any]:
-    """What the widgets show, by their keys."""
+    """The widgets' values, by their keys."""
     found = {}
     for widgets in control_widgets(table).values():
         for widget in widgets:

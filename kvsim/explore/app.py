@@ -1,4 +1,4 @@
-"""The Dash application: layout, callbacks, the pages of single runs, and who may see them."""
+"""The Dash application: layout, callbacks, the pages of single runs, and access control."""
 
 from hashlib import sha256
 from secrets import compare_digest
@@ -49,9 +49,11 @@ REFUSED = "open the address that kvsim explore printed in its terminal: it ends 
 
 
 def make_app(context: PageContext, host: str, token: str) -> Flask:
-    """The server of the page. host: what it listens on; on loopback it answers none but requests
-    that name it so, which a page of elsewhere cannot. token: what the printed address ends in; who
-    has shown it once is known by a cookie that no other site's page sends.
+    """The server of the page.
+
+    host: the address it listens on. On loopback it answers only requests with that name as host,
+    which a page of another site cannot send. token: last part of the printed address. A browser
+    that has sent it once is recognised by a cookie that no other site's page sends.
     """
     app = Dash(
         __name__,

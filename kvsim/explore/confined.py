@@ -1,8 +1,9 @@
-"""What a page may read, start and say: paths inside the base scenario's folder, bounded work, and
-errors that quote nothing of a file.
+"""Limits of what a page may read, start and report.
 
-Whoever opens the page turns its knobs, and a link turns them too, so none of it can be the way to
-another file of this machine's user, or to all of the machine's time and memory.
+Paths are inside the base scenario's folder, work is bounded, and errors quote nothing of a file.
+
+Any visitor of the page changes its settings, and a link changes them too. So none of it may open
+another file of this machine's user, or use all of the machine's time and memory.
 """
 
 from collections.abc import Iterator, Mapping

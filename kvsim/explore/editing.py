@@ -115,7 +115,7 @@ def _clicked(visit: PageVisit, context: PageContext, cause: dict[str, Any]) -> P
 def _refused(
     error: InputError, held: dict[str, Any] | None, context: PageContext
 ) -> dict[str, Any]:
-    """The message of a refused change; the page keeps its state, or starts anew."""
+    """The message of a refused change; the page keeps its state, or is reset."""
     if held is None:
         shown = _shown(PageVisit.at("", context), None, context)
         return {**shown, "fault": str(error), "address": no_update}
@@ -131,7 +131,7 @@ def _refused(
 
 
 def _said(key: str | None, fault: str) -> list[str]:
-    """The fault beside the widget of this key, and nothing beside the others."""
+    """The fault at the widget of this key, and nothing at the others."""
     places = [each["id"]["key"] for each in ctx.outputs_grouping["said"]]
     return [fault if place == key else "" for place in places]
 
@@ -139,7 +139,10 @@ def _said(key: str | None, fault: str) -> list[str]:
 def _shown(
     new: PageVisit, old: PageVisit | None, context: PageContext, *, widgets_stay: bool = False
 ) -> dict[str, Any]:
-    """What of the page is new. Widgets that the reader is at are left alone where they can be."""
+    """The parts of the page that have changed.
+
+    Widgets in use by the reader are not replaced if possible.
+    """
     table = new.state.table
     same = old is not None and new == old
     turned = old is None or table != old.state.table

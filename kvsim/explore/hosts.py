@@ -1,4 +1,4 @@
-"""Which hosts are this machine alone."""
+"""Hosts that are this machine alone."""
 
 from ipaddress import ip_address
 

@@ -58,7 +58,7 @@ def words_of(name: str) -> str:
 
 
 def hint_of(name: str, doc: str | None) -> str:
-    """The sentence of a class's docstring on one of its keys, behind the key itself."""
+    """The sentence of a class's docstring on one of its keys, without the key."""
     text = " ".join(cleandoc(doc or "").split())
     found = re.search(rf"(?<!\S){re.escape(name)}(?:, \w+)*: (.+?\.)(?=\s|$)", text)
     return f"{name}: {found[1]}" if found else name

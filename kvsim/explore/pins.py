@@ -24,7 +24,7 @@ def _set_words(setting: str) -> str:
 
 
 def pin_button(visit: PageVisit, query: str) -> tuple[str, bool]:
-    """What the button says for the state of this query, and whether it can be pressed."""
+    """The button's text for the state of this query, and whether it can be pressed."""
     if query in visit.pins:
         return "Pinned", False
     if len(visit.pins) >= MOST_PINS:

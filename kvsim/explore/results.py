@@ -17,8 +17,10 @@ _FIRST_WORDS = 2  # paragraphs above it
 
 
 class ResultColumn(NamedTuple):
-    """A result beside others. name: of the run as a whole, such as its settings. key: of its
-    answer. held: the report's `contents` and the `runs`.
+    """A result in a comparison.
+
+    name: of the run as a whole, such as its settings. key: of its answer. held: the report's
+    `contents` and the `runs`.
     """
 
     name: str
@@ -49,7 +51,7 @@ def drawn(columns: Sequence[ResultColumn], dark: bool, *, preview: bool = False)
 
 
 def _rest(names: Sequence[str], columns: Sequence[ResultColumn], dark: bool) -> list[Component]:
-    """What is below the first screen."""
+    """The components below the first screen."""
     return [
         _numbers(columns),
         _row("map", "The address map", "", columns, [_map(each, dark) for each in columns]),

@@ -115,7 +115,7 @@ def _pinned(visit: PageVisit | None, context: PageContext, tab: str) -> list[tup
 
 
 def _of(job: Job | None, *, stale: bool) -> str:
-    """What the numbers below belong to, where that is not the whole run of these settings."""
+    """A note on the numbers below, unless they are of the whole run of these settings."""
     if stale:
         return "Below: the results of the previous settings."
     if job is not None and job.preview:

@@ -1,4 +1,4 @@
-"""What the page is about: a base's tables, changed; and the same as an address."""
+"""State of the page: a base's tables with changes; and the same as an address."""
 
 import json
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class ScenarioState(NamedTuple):
         return list(_settings(starting_points[self.base].table, self.table, ""))
 
     def query(self, starting_points: Mapping[str, StartingPoint]) -> str:
-        """It as an address has it behind the question mark."""
+        """The state as the query part of an address, after the question mark."""
         pairs = [(FROM, self.base), *((SET, each) for each in self.settings(starting_points))]
         return urlencode(pairs)
 
@@ -83,7 +83,7 @@ def read_query(
 
 
 def _settings(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> list[str]:
-    """What to set, key by key; a table that lost a key, or changed its kind, as a whole."""
+    """Changes to make, key by key; a table that lost a key, or changed its kind, as a whole."""
     found = []
     for key, value in new.items():
         name, before = f"{path}{key}", old.get(key)

@@ -143,8 +143,8 @@ def _is_no_rate(found: tuple[str, float]) -> bool:
 
 
 def ends(value: float) -> tuple[float, float]:
-    """Where a sweep around a value begins and ends: a quarter of it and four times as much; a share
-    stays one.
+    """Ends of a sweep around a value: a quarter of it and four times as much; a share stays below
+    one.
     """
     if isinstance(value, int):
         return max(1, value // 4), max(2, value * 4)
@@ -154,8 +154,9 @@ def ends(value: float) -> tuple[float, float]:
 
 
 def knob_titles(keys: Iterable[str], table: Mapping[str, Any]) -> dict[str, str]:
-    """Keys in words with their units, and with the label of their allocator; where two would read
-    alike, the key stands behind.
+    """Keys in words with their units, and with the label of their allocator.
+
+    If two would read the same, the key follows.
     """
     titles = {key: _title(key, table) for key in keys}
     often = Counter(titles.values())

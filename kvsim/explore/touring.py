@@ -8,7 +8,7 @@ from kvsim.explore.tour import STOPS, find_stop
 
 
 def stops(base: str) -> list[Component]:
-    """The row; the stop that `base` is stands out."""
+    """The row of stops; the stop `base` is highlighted."""
     here = base.removeprefix(TOUR) if base.startswith(TOUR) else None
     buttons = [
         html.Button(

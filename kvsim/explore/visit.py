@@ -20,7 +20,7 @@ class PageVisit(NamedTuple):
     sweep: str = ""
 
     def query(self, context: PageContext) -> str:
-        """The address behind the question mark."""
+        """The address after the question mark."""
         more = [(PIN, pin) for pin in self.pins] + ([(SWEEP, self.sweep)] if self.sweep else [])
         parts = [self.state.query(context.starting_points), urlencode(more)]
         return "?" + "&".join(filter(None, parts))

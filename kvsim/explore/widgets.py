@@ -28,7 +28,7 @@ def identity(key: str, form: str) -> dict[str, str]:
 
 
 def read_value(form: str, value: Any) -> Any:
-    """What a widget's value means; None: the key is not given."""
+    """The meaning of a widget's value; None: the key is not given."""
     if value is None or value == "":
         return None
     if form == "text" or not isinstance(value, str):

@@ -1,1 +1,1 @@
-"""What llama.cpp does, stated once (0c1e57098, autumn 2026)."""
+"""llama.cpp's rules, stated once (0c1e57098, autumn 2026)."""

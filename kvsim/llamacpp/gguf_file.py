@@ -20,7 +20,10 @@ DENSE_FIRST = {"smallthinker": 4, "laguna": 4, "cohere2moe": 4}  # the first of 
 
 
 class GgufModel(NamedTuple):
-    """What sizes of a cache depend on. layers: all of them, None for one without KV."""
+    """The fields of a model that determine the sizes of its cache.
+
+    layers: all of them, None for one without KV.
+    """
 
     name: str
     architecture: str
@@ -101,7 +104,7 @@ def _per_layer(value: Any, count: int) -> list[Any]:
 
 
 def _windowed(architecture: str, keys: Mapping[str, Any], count: int) -> list[bool]:
-    """Which layers keep a window."""
+    """Whether each layer has a window."""
     pattern = keys.get(f"{architecture}.attention.sliding_window_pattern")
     if isinstance(pattern, list):
         return [bool(flag) for flag in pattern]

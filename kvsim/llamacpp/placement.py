@@ -15,8 +15,10 @@ def device_bytes(
     gpu_layers: int,
     shares: Sequence[float],
 ) -> list[int]:
-    """Bytes of KV in host memory, then on each GPU. gpu_layers: the last so many layers, the output
-    among them, lie on GPUs; shares: of the GPUs among these (src/llama-model.cpp).
+    """Bytes of KV in host memory, then on each GPU.
+
+    gpu_layers: number of last layers, the output among them, on GPUs; shares: of the GPUs among
+    these (src/llama-model.cpp).
     """
     count = len(layers)
     total = sum(shares)

@@ -37,8 +37,9 @@ class KVShape(NamedTuple):
 
 
 class ContextSettings(NamedTuple):
-    """What a context is asked for, by the names of llama.h. n_ctx: 0 for the trained length.
-    flash_attn: "auto" counts as on.
+    """Requested settings of a context, by the names of llama.h.
+
+    n_ctx: 0 for the trained length. flash_attn: "auto" counts as on.
     """
 
     n_ctx: int = 0
@@ -53,8 +54,10 @@ class ContextSettings(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a context has. n_ctx: tokens in all; n_ctx_seq: of one sequence at most, and the cells
-    of each of `buffers` buffers.
+    """Sizes of a context.
+
+    n_ctx: tokens in all; n_ctx_seq: of one sequence at most, and the cells of each of `buffers`
+    buffers.
     """
 
     n_ctx: int
@@ -158,7 +161,7 @@ def _cache(
 
 
 def log_lines(sizes: CacheSizes, settings: ContextSettings) -> list[str]:
-    """What llama.cpp's log says of these caches."""
+    """llama.cpp's log lines on these caches."""
     lines = []
     for size, name in ((sizes.base, "non-SWA"), (sizes.windowed, "    SWA")):
         if size is None:

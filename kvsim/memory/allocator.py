@@ -43,8 +43,8 @@ class Refusal(NamedTuple):
 class Place(NamedTuple):
     """Address of a sequence's KV.
 
-    In blocks it is the block table of ids from 0 to the pool's number of blocks, else the byte
-    address of one buffer of `slots` slots.
+    In blocks it is the block table of ids from 0 to the pool's number of blocks. Else it is the
+    byte address of one buffer of `slots` slots.
     """
 
     blocks: list[int] | tuple[int, ...] = ()

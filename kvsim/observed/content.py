@@ -1,4 +1,4 @@
-"""What prompts share, by ids of blocks, as files of an observed run have it."""
+"""Shared prompt contents by ids of blocks, as files of an observed run have them."""
 
 from collections.abc import Iterator
 

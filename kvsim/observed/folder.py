@@ -33,8 +33,8 @@ Row = TypeVar("Row", bound=Options)
 class ObservedRun(NamedTuple):
     """A folder, read and checked. requests: as the simulator takes them, in the rows' order.
 
-    ticks: none where the engine's log was not kept. steps: of a run that kvsim recorded, whose meta
-    is then an ObservedMeta; None of others. assumptions: what the folder leaves open, in words.
+    ticks: none where the engine's log was not kept. steps: of a run that kvsim recorded, with an
+    ObservedMeta as meta; None of others. assumptions: what the folder leaves open, in words.
     """
 
     name: str
@@ -100,7 +100,7 @@ def _check_order(path: Path, rows: tuple[ObservedRequest, ...]) -> None:
 def _prompts(
     path: Path, meta: RunMeta, rows: tuple[ObservedRequest, ...]
 ) -> list[TokenRuns | None]:
-    """What is known of the prompts' content: as requests.csv has it, else by blocks."""
+    """Known contents of the prompts: as requests.csv has them, else by blocks."""
     trace = read_trace(path, format="mooncake", hash_block_tokens=meta.block_size)
     if len(trace.rows) != len(rows):
         raise InputError(

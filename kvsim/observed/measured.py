@@ -16,12 +16,13 @@ FILE = "measured.json"
 
 
 def run_folder(scenario: Path) -> Path:
-    """Where `kvsim import` writes what was measured of the server of this scenario file."""
+    """The folder for `kvsim import`'s measurements of this scenario file's server."""
     return scenario.with_suffix(".run")
 
 
 def measured_beside(scenario: Path) -> MeasuredSummary | None:
-    """What was measured of the server of a scenario file; None where nothing lies beside it.
+    """Measurements of a scenario file's server; None if there is no file of them next to it.
+
     InputError for a measured.json that is damaged.
     """
     path = run_folder(scenario) / FILE

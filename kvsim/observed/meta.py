@@ -1,4 +1,6 @@
-"""What every meta.json holds: a real engine's settings, and the simulated engine they make."""
+"""Common fields of every meta.json: a real engine's settings, and the simulated engine made of
+them.
+"""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -40,7 +42,7 @@ class RunMeta(Options):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the recording leaves open and is taken for granted, in words."""
+        """Sentences on the assumptions made where the recording has no value."""
         return ()
 
     @property
@@ -59,7 +61,7 @@ class RunMeta(Options):
 
     @abstractmethod
     def facts(self) -> list[tuple[str, str]]:
-        """Its settings in words, for a page."""
+        """The settings in words, for a page."""
 
     @abstractmethod
     def engine_facts(self) -> dict[str, Any]:

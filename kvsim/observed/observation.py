@@ -1,4 +1,4 @@
-"""What an engine in real time left behind, and the rows of files that it makes."""
+"""Observations of an engine in real time, and the rows of files made from them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

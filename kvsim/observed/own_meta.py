@@ -55,10 +55,9 @@ class Circumstances(Options):
 class ObservedMeta(Circumstances, RunMeta):
     """A run of kvsim's own scheduler and allocator on its torch backend (`kvsim observe`).
 
-    kvsim: its version. label: of the allocator. copy_bytes_per_s: what the simulated device
-    copies, bytes read and written; host_bytes_per_s: of its link to host memory (that of
-    PCIe 4.0 x16 where the file does not say). seed, workload: where the requests came from, for
-    the reader.
+    kvsim: its version. label: of the allocator. copy_bytes_per_s: rate of copies on the simulated
+    device, bytes read and written. host_bytes_per_s: of its link to host memory (that of PCIe 4.0
+    x16 if the file does not say). seed, workload: where the requests came from, for the reader.
     """
 
     kvsim: str

@@ -41,7 +41,7 @@ class ObservedRequest(Options):
     first admission, for the reader. max_tokens: the output length its client declared.
     cached_tokens: of the prompt, those found in the prefix cache when it was first admitted.
     prompt_runs: the prompt's token ids, `START+LENGTH ...`, and output_start: the first one of its
-    output, where the recorder knew them; they go before the ids of blocks in stream.jsonl.
+    output, if the recorder knew them. They take precedence over the ids of blocks in stream.jsonl.
     """
 
     id: str
@@ -85,8 +85,8 @@ def recorded_ticks(
     """The ticks without columns of zeros, which a logger writes for what it does not know.
 
     The queue may have been empty all the time; but while a request decodes, a sequence runs, the
-    pool holds something, and tokens come. Ticks whose clock may be a tick ahead prove nothing at a
-    request's edges.
+    pool holds something, and tokens come. If the clock of ticks may be a tick ahead, they prove
+    nothing at a request's edges.
     """
     busy = any(
         row.first_token_s + tick_seconds <= tick.t <= row.last_token_s - tick_seconds

@@ -97,5 +97,5 @@ class ObservedStep(StepTiming, ScheduledStep):
     """One row of steps.csv."""
 
     def scheduled(self) -> ScheduledStep:
-        """What of it the scheduler decided."""
+        """The scheduler's decisions in this step."""
         return ScheduledStep(**{name: getattr(self, name) for name in ScheduledStep.model_fields})

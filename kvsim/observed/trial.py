@@ -21,14 +21,16 @@ FIGURES = (
 
 
 class Trial(NamedTuple):
-    """requests: when the client meant to send each. max_in_flight: it sends none while so many are
-    on their way; None: it never waits. Latencies count from when a request was really sent.
+    """requests: when the client meant to send each.
 
-    recorded: of FIGURES those that are known: means of the latencies, the makespan, sequences
-    running on average, tokens of decoding sequences on average (`resident_tokens`), the share of
-    the pool taken on average, preemptions. counted: the requests that these are of, by index; None:
-    all. assumed: what was not recorded, in words. beyond: what of the run no simulated engine has;
-    "": nothing.
+    max_in_flight: most requests on their way; it sends none beyond them; None: it never waits.
+    Latencies count from when a request was really sent.
+
+    recorded: of FIGURES those that are known. They are means of the latencies, the makespan,
+    sequences running on average, and tokens of decoding sequences on average (`resident_tokens`).
+    Also the share of the pool taken on average, and preemptions. counted: the requests that these
+    are of, by index; None: all. assumed: what was not recorded, in words. beyond: what of the run
+    no simulated engine has; "": nothing.
     """
 
     name: str
@@ -51,7 +53,7 @@ class ServedTimes(NamedTuple):
     output_tokens: "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
     def figures(self) -> dict[str, float]:
-        """Those of FIGURES that follow from these times alone."""
+        """The values of FIGURES that follow from these times alone."""
         decoding = self.last_token - self.first_token
         span = float(self.last_token.max() - self.arrival.min())
         gaps = latency.tpot(self.first_token, self.last_token, self.output_tokens)

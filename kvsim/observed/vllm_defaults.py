@@ -1,7 +1,7 @@
 """vLLM's defaults, for settings that a recording leaves open.
 
-What differs by version stands in `kvsim.vllm.versions`. Sequences may be as long as the
-model's own maximum.
+`kvsim.vllm.versions` has the differences between versions. Sequences may be as long as the model's
+own maximum.
 """
 
 from collections.abc import Mapping

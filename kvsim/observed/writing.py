@@ -55,8 +55,8 @@ def write_observation(folder: Path, observation: Observation, meta: ObservedMeta
 
 
 class Recording(NamedTuple):
-    """What the folder of a run that another tool recorded holds: meta.json, and each other file
-    that has something in it.
+    """Content of the folder of a run that another tool recorded: meta.json, and each further file
+    that is not empty.
 
     meta: of meta.json. served: each row of requests.csv with the request it was, in order of
     arrival; none where no request was timed as a whole. ticks: the gauges while it lasted.

@@ -42,7 +42,7 @@ class OneOf:
         return {CHOICE: self}
 
     def keys_beside(self) -> dict[str, "OneOf"]:
-        """Keys that a table of any kind may hold beside its own, each a choice too."""
+        """Keys that a table of any kind may hold in addition to its own, each a choice too."""
         return {}
 
     def read(self, value: object) -> object:

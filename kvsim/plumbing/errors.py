@@ -16,8 +16,8 @@ class KvsimError(Exception):
 class InputError(KvsimError):
     """The input cannot be used.
 
-    what: the fault in words; where: file, row, key or flag; value: what stood there;
-    limit: what would have been accepted; remedy: what the user can do.
+    what: the fault in words; where: file, row, key or flag. value: the given value; limit: what
+    would have been accepted. remedy: what the user can do.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ def item_index(items: list[Any], part: str, where: str) -> int:
 
 
 def _names(item: Any) -> list[str]:
-    """What an item of a list goes by beside its index."""
+    """Names of an item of a list other than its index."""
     if isinstance(item, str):
         return [item]
     held = item if isinstance(item, dict) else {}

@@ -1,8 +1,8 @@
 """Options: the fields of a class are the keys of its TOML table.
 
-Every allocator, placement, scheduler, step-time form, arrival process and trace format derives
-from `Options`: frozen, typed, unknown keys refused, every number within bounds, every fault one
-line that names the key.
+Every allocator, placement, scheduler, step-time form, arrival process and trace format derives from
+`Options`. They are frozen and typed, unknown keys are refused, every number is within bounds, and
+every fault is one line that names the key.
 """
 
 import re
@@ -84,7 +84,7 @@ def input_error(
 ) -> InputError:
     """The fault of a pydantic error that explains most, as one InputError line.
 
-    owner: the class of options that was validated, whose keys are named where one is unknown.
+    owner: the class of options that was validated; an unknown key's message lists its keys.
     """
     faults = error.errors(include_url=False)
     ranked = (fault for kind in _FIRST for fault in faults if fault["type"] == kind)
@@ -118,7 +118,7 @@ def _unknown_key(key: str, owner: type[BaseModel]) -> InputError:
 
 
 def _owner_of(fault: ErrorDetails, owner: type[BaseModel]) -> type[BaseModel]:
-    """The class of the table that the key at fault stands in."""
+    """The class of the table with the faulty key."""
     for part in fault["loc"][:-1]:
         if isinstance(part, str) and part in owner.model_fields:
             inner = next(_tables(owner.model_fields[part].annotation), None)
@@ -127,8 +127,9 @@ def _owner_of(fault: ErrorDetails, owner: type[BaseModel]) -> type[BaseModel]:
 
 
 def _tagged(fault: ErrorDetails, owner: type[BaseModel]) -> tuple[int | str, ...] | None:
-    """Where the field of a fault stands if it takes values of several types, for then pydantic's
-    place goes on with the type that was tried; None for others.
+    """Location of a fault's field if it takes values of several types.
+
+    Pydantic's location then continues with the type that was tried; None for others.
     """
     for at, part in enumerate(fault["loc"][:-1]):
         if isinstance(part, str) and part in owner.model_fields:

@@ -1,4 +1,4 @@
-"""What stands at a place that is written "module:name"."""
+"""The object at a place written "module:name"."""
 
 from importlib import import_module
 from typing import Any

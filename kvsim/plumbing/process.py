@@ -1,4 +1,4 @@
-"""What a process of kvsim's own asks of its interpreter: to begin and to end without idle work."""
+"""Interpreter settings of a process of kvsim's own: start and end without idle work."""
 
 import atexit
 import gc
@@ -25,9 +25,11 @@ def lean() -> None:
 
 @contextmanager
 def seldom_collecting() -> Iterator[None]:
-    """Looks for garbage as seldom as `lean`, in a process of any kind: while requests are made and
-    simulated, hundreds of thousands of objects live, and nearly none of the others is in a cycle.
-    Afterwards as before. Memory stays bounded: cycles are looked for, if seldom.
+    """Collects garbage as seldom as `lean`, in a process of any kind.
+
+    While requests are made and simulated, hundreds of thousands of objects live, and nearly none of
+    the others is in a cycle. Afterwards as before. Memory stays bounded: cycles are looked for, if
+    seldom.
     """
     before = gc.get_threshold()
     if before[0]:  # 0: never, as somebody wants it

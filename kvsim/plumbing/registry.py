@@ -2,8 +2,8 @@
 
 An entry is a line `"name": "module:Class"`; the module is imported when the name is first used, so
 that a hundred entries cost nothing at start-up. An installed package adds entries of its own as
-entry points of the group `kvsim.WHAT` (`kvsim.allocator`, `kvsim.victim`, ...); they are looked for
-only where a name is not among kvsim's.
+entry points of the group `kvsim.WHAT` (`kvsim.allocator`, `kvsim.victim`, ...). They are searched
+only if a name is not among kvsim's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ class Registry(Generic[T]):
         return tuple(f"kvsim.{name.replace(' ', '-')}" for name in self._names)
 
     def _entries(self) -> dict[str, str]:
-        """Those of kvsim and of installed packages; a name that both have is kvsim's."""
+        """Entries of kvsim and of installed packages; a name that both have is kvsim's."""
         if self._all is None:
             from importlib.metadata import entry_points
 

@@ -1,4 +1,4 @@
-"""Files that ship beside the code: recipes (workloads/) and calibrations (calibration/).
+"""Files that ship with the code: recipes (workloads/) and calibrations (calibration/).
 
 A checkout has them at its top; an installed package holds them in kvsim/shipped/ (setup.py).
 """

@@ -44,9 +44,9 @@ class _Terminal(TextIOWrapper):
 def guard_streams() -> None:
     """Make `sys.stdout` and `sys.stderr` safe to write to, whatever they are connected to.
 
-    A stream that was closed goes nowhere; one whose reader has left (`kvsim models | head`) goes
-    nowhere from then on, and the command does its work to the end. What an encoding lacks is
-    written as its number. Streams that a test put in place stay.
+    Output to a closed stream is dropped. If the reader has left (`kvsim models | head`) it is
+    dropped from then on, and the command does its work to the end. A character that an encoding
+    lacks is written as its number. Streams that a test put in place stay.
     """
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
@@ -63,8 +63,10 @@ def guard_streams() -> None:
 
 
 def _nowhere(number: int) -> TextIOWrapper:
-    """A stream into nothing. It takes the descriptor of the closed one, which the next file that is
-    opened would have: what a library then writes to standard error would land in that file.
+    """A stream into nothing.
+
+    It takes the descriptor of the closed one, which the next opened file would get. A library's
+    output to standard error would then be written to that file.
     """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     if nowhere != number:

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a value, in kvsim's words."""
+"""Pydantic's errors in kvsim's words."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,9 +1,9 @@
 """Files written whole or not at all: under a temporary name in the same folder, then renamed.
 
-Renames of several files take turns with those of other processes on the folder, so that what lies
-there in the end is all of one process. The last file is the one that marks the rest as whole: an
-older one of its name goes first, and the new one comes last, so that a process killed in between
-leaves no mark on a mixture. What a killed process left under temporary names, the next one clears.
+Renames of several files are serialised with those of other processes on the folder, so that the
+final files are all of one process. The last file marks the rest as whole. An older one of its name
+is removed first, and the new one comes last. So a process killed in between leaves no mark on a
+mixture. What a killed process left under temporary names, the next one clears.
 """
 
 import os
@@ -46,7 +46,7 @@ def check_file_writable(path: Path) -> None:
 def replace_files(folder: Path, files: Mapping[str, Writer]) -> None:
     """Write every file (name -> its writer), the one that marks the rest as whole last.
 
-    Raises InputError if the folder cannot be made or written; nothing new is left behind then.
+    Raises InputError if the folder cannot be made or written; nothing new remains then.
     """
     written: list[tuple[Path, Path]] = []
     try:

@@ -69,7 +69,7 @@ def _page(figure: "go.Figure", **values: Any) -> str:
 
 
 def _picture(figure: "go.Figure", form: str, scale: int) -> bytes:
-    """What plotly makes of the figure in a browser of this machine; it hands it over as a data
+    """The image that plotly renders of the figure in a browser of this machine, passed as a data
     address (RFC 2397).
     """
     found = re.search(r'data-picture="([^"]+)"', dom(_page(figure, picture=form, scale=scale)))

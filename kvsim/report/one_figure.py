@@ -34,8 +34,9 @@ def figure(result: Result, name: str) -> "go.Figure":
 
 
 def _give_head_and_legend(figure: "go.Figure", title: str) -> None:
-    """Add what the page puts around a figure: its title, and a legend, in which a name has one
-    entry however many panels draw it, and no entry is cut.
+    """Add the page's title of a figure, and a legend.
+
+    In this a name has one entry however many panels draw it, and no entry is cut.
     """
     names: set[str] = set()
     for trace in figure.data:

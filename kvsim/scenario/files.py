@@ -1,4 +1,4 @@
-"""Where a scenario's tables are read: a TOML file, a folder of a run, or a shipped recipe."""
+"""Sources of a scenario's tables: a TOML file, a folder of a run, or a shipped recipe."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -63,16 +63,15 @@ class Scenario(Options):
 
     seed: of everything random. max_steps: most steps the engine takes at once (1: one by one; the
     results are the same to the last bit). workload: may be left out where requests are given.
-    speculative_config: tokens drafted ahead; without the table none are. tier: memory behind the
+    speculative_config: tokens drafted ahead; without the table none are. tier: memory after the
     device, nearest first; without such tables there is none. With disaggregation each prefill
-    replica has them.
-    disaggregation: prompts are computed on other replicas than outputs; without the table one
-    replica does both.
-    window: the part of the run that is measured beside the whole. question: what the scenario was
-    written to find out; the report opens with its answer. fleet: several replicas behind a
-    router; without the table there is one and no router. front_end: the time between a client and
-    the engine; without the table requests come to the engine at once. An allocator's table may hold
-    `scheduler`, a table of its own that takes the place of the scenario's.
+    replica has them. disaggregation: prompts are computed on other replicas than outputs; without
+    the table one replica does both. window: the part of the run that is measured in addition to the
+    whole. question: what the scenario was written to find out; the report opens with its answer.
+    fleet: several replicas with one router; without the table there is one and no router.
+    front_end: the time between a client and the engine; without the table requests come to the
+    engine at once. An allocator's table may hold `scheduler`, a table of its own that takes the
+    place of the scenario's.
     """
 
     seed: int = Field(0, ge=0)
@@ -106,7 +105,7 @@ class Scenario(Options):
 
     @property
     def folder(self) -> Path:
-        """Where relative paths of the scenario start."""
+        """The folder to which relative paths of the scenario refer."""
         return self._folder
 
     @property
@@ -129,8 +128,9 @@ class Scenario(Options):
         return scenario
 
     def _of_its_engine(self) -> Self:
-        """The same with its pool sized as the scheduler's version of vLLM does, if none is given;
-        where allocators have schedulers of their own, the first's.
+        """The same with its pool sized as by the scheduler's version of vLLM, if none is given.
+
+        If allocators have schedulers of their own, the first's counts.
         """
         memory = self.memory
         if "engine_version" in memory.model_fields_set or not memory.of_vllm:
@@ -214,8 +214,9 @@ def _short(value: object) -> str:
 def checked_tables(
     source: str | Path, overrides: Iterable[str] = ()
 ) -> Iterator[tuple[dict[str, Any], Path]]:
-    """`load_tables` of a scenario that is sound, for what is asked of it within; an InputError
-    about one of its keys, there or here, names the file and the line.
+    """`load_tables` of a valid scenario, for use in a with block.
+
+    An InputError about one of its keys, there or here, names the file and the line.
     """
     overrides = tuple(overrides)
     scenario = Scenario.load(source, overrides)
@@ -226,7 +227,7 @@ def checked_tables(
 
 
 def no_workload() -> InputError:
-    """What a scenario without requests is answered, as `kvsim import` may write one."""
+    """The error for a scenario without requests, as `kvsim import` may write one."""
     return InputError(
         "the scenario has no requests",
         where="workload",

@@ -40,9 +40,10 @@ class PreparedScenario(Protocol):
 
 
 def resolved(simulation: PreparedScenario) -> dict[str, Any]:
-    """The tables of a scenario that runs again as this simulation does, and their `provenance`:
-    kvsim's version, requests, pool, engine's defaults, source of the requests, notes, measurements
-    behind the step time and the cost of drafting.
+    """The tables of a scenario that runs again as this simulation does, and their `provenance`.
+
+    That is kvsim's version, requests, pool, engine's defaults, source of the requests, notes, and
+    measurements of the step time and the cost of drafting.
     """
     scenario, pool = simulation.scenario, simulation.pool
     meant = scenario.model_copy(update={"allocator": tuple(_allocators(simulation))})
@@ -99,7 +100,7 @@ def _engine_defaults(simulation: PreparedScenario) -> dict[str, Any]:
 
 
 def _drafter_cost(simulation: PreparedScenario) -> dict[str, Any]:
-    """What drafting takes of memory, as `kvsim memory` prints it."""
+    """Memory of drafting, as `kvsim memory` prints it."""
     drafter, options, model = simulation.drafter, simulation.scenario.model, simulation.model
     assert drafter is not None
     dtype = options.kv_cache_dtype
@@ -109,7 +110,7 @@ def _drafter_cost(simulation: PreparedScenario) -> dict[str, Any]:
 
 
 def _assumptions(simulation: PreparedScenario) -> list[str]:
-    """What had to be assumed of requests that leave max_tokens open."""
+    """Assumptions on requests without max_tokens."""
     specs = [simulation.replica_spec(each) for each in simulation.scenario.allocator]
     silent = sum(request.max_tokens is None for request in simulation.stream.requests)
     if not silent or not any(spec.scheduler.weighs_max_tokens for spec in specs):

@@ -128,8 +128,10 @@ class FleetSimulation:
         observer_of: Callable[[int], Observer] | None = None,
     ) -> FleetRuns:
         """The fleet under one allocator, over all requests; a group with an allocator of its own
-        keeps it. spread: serves the cells elsewhere. observer_of: who watches the replica of a
-        number; addresses are then not logged.
+        keeps it.
+
+        spread: serves the cells elsewhere. observer_of: the observer of a replica, by number;
+        addresses are then not logged.
         """
         began_s = time.perf_counter()
         shares = any(shared_by(kind.scenario) for kind, _ in self._kinds)
@@ -233,7 +235,7 @@ class FleetSimulation:
 def _further(
     progress: Callable[[str, int, int], None], served: list[CellRuns], total: int
 ) -> Callable[[str, int, int], None]:
-    """The same, told of one cell after others."""
+    """The same callback for one cell after others."""
     before = sum(run.summary.requests.submitted for each in served for run in each.runs)
     return lambda label, left, _: progress(label, before + left, total)
 

@@ -13,7 +13,7 @@ from kvsim.results.recorder import Recorder
 
 @dataclass
 class PooledAllocator:
-    """What replicas' allocators have counted, together."""
+    """Sums of the counters of replicas' allocators."""
 
     token_bytes: int
     saved_bytes: int | None
@@ -23,13 +23,13 @@ class PooledAllocator:
     totals: CacheTotals
 
     def cache_totals(self) -> CacheTotals:
-        """What their prefix caches did."""
+        """Sums of their prefix caches' counters."""
         return self.totals
 
 
 @dataclass
 class PooledScheduler:
-    """What replicas' schedulers have counted, together."""
+    """Sums of the counters of replicas' schedulers."""
 
     allocator: PooledAllocator
     num_preemptions: int
@@ -41,7 +41,7 @@ class PooledScheduler:
 
 @dataclass
 class Pooled:
-    """Replicas of one side as one. tiers: those behind all of their devices."""
+    """Replicas of one side as one. tiers: those of all of their devices."""
 
     scheduler: PooledScheduler
     recorder: Recorder
@@ -49,7 +49,7 @@ class Pooled:
 
     @classmethod
     def of(cls, replicas: list[RunningReplica]) -> "Pooled":
-        """These replicas, which have served their requests."""
+        """The given replicas, which have served their requests."""
         schedulers = [each.scheduler for each in replicas]
         allocators = [scheduler.allocator for scheduler in schedulers]
         first = allocators[0]

@@ -206,7 +206,7 @@ class DisaggregatedRuns:
         *,
         shareable: bool,
     ) -> Run:
-        """The run of the decode replicas, and beside it that of the prefill replicas."""
+        """The run of the decode replicas, and that of the prefill replicas."""
         assert isinstance(deployment, PrefillDecode)
         decode, prefill = Pooled.of(deployment.decode), Pooled.of(deployment.prefill)
         runs = []

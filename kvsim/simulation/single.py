@@ -159,7 +159,7 @@ class Simulation(SizedScenario):
         return self.scenario.model.num_gpus if self.apart is None else self.apart.gpus
 
     def part(self, options: AllocatorOptions) -> AnyPart:
-        """What serves the requests under one allocator, as a fleet has it."""
+        """The part of a fleet that serves the requests under one allocator."""
         if self.apart is not None:
             return self.apart.part(self.scenario.allocator.index(options))
         return FleetPart(self.replica_spec(options), self.step_time)
@@ -220,7 +220,9 @@ class Simulation(SizedScenario):
         shareable: bool,
         num_lost: int = 0,
     ) -> Run:
-        """The run of what has served so many requests since `began_s`; num_lost died with it."""
+        """The run of a member that has served `num_requests` requests since `began_s`; num_lost
+        died with it.
+        """
         kind = ALLOCATORS.name_of(options)
         if self.apart is not None:
             return self.apart.recorded(

@@ -33,8 +33,9 @@ class CorrectedSteps(NamedTuple):
 def corrected_steps(
     options: ComposedOptions, hardware: Hardware, samples: Sequence[Sample], share: float
 ) -> CorrectedSteps:
-    """The numbers with the least squared relative errors on the first `share` of the samples: a
-    factor of decode steps, one of steps with prompts, and a constant of every step.
+    """The numbers with the least squared relative errors on the first `share` of the samples.
+
+    They are a factor of decode steps, one of steps with prompts, and a constant of every step.
     """
     count = round(share * len(samples))
     if count < FEWEST or count == len(samples):

@@ -1,8 +1,8 @@
 """A server's log as samples of steps, for `kvsim calibrate fit server.log`.
 
-vLLM's lines of `--enable-logging-iteration-details` are a step each. Of SGLang's, a `Decode batch`
-line stands for the decode steps since the one before it: running / throughput is their mean, where
-as many ran at both ends. What a line does not tell of its step is left out, and said.
+vLLM's lines of `--enable-logging-iteration-details` are a step each. A `Decode batch` line of
+SGLang's represents the decode steps since the previous one. running / throughput is their mean,
+where as many ran at both ends. Steps with unknown values in their line are left out, with a note.
 """
 
 import sys
@@ -109,8 +109,9 @@ def _iterations(
 
 
 def _check_overlap(lines: Sequence[LoggedStep]) -> None:
-    """InputError where the lines of a rank last longer together than the log does: the next step
-    is scheduled while one runs, and a line's time is not its step's.
+    """InputError if the lines of a rank last longer together than the log does.
+
+    Then the next step is scheduled while one runs, and a line's time is not its step's.
     """
     timed = [step for step in lines if step.time_s is not None]
     if len(timed) < 2:
@@ -145,7 +146,7 @@ def _sglang(steps: Sequence[LoggedStep], notes: list[str]) -> Iterator[SampleRow
 
 
 def _row(step: LoggedStep, sequences: int, held: int, seconds: float) -> SampleRow:
-    """The context of prompts that are computed beside is not in their sequences'."""
+    """One sample row; the context of prompts computed in the step is not in their sequences'."""
     new = step.prefill_tokens or 0
     context = max(sequences, held - new) if sequences else 0
     return SampleRow(

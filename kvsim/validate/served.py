@@ -12,8 +12,9 @@ ENGINES = ("vllm", "sglang")
 
 
 def hardware_of(meta: RunMeta, where: str = "") -> Hardware:
-    """Its model, GPU and split, and its engine as far as meta.json says. InputError for a model or
-    GPU that is not known; where: the beginning of the keys that it names.
+    """The meta's model, GPU and split, and its engine as far as meta.json says.
+
+    InputError for a model or GPU that is not known; where: the beginning of the keys that it names.
     """
     device = named_device(meta.gpu, f"{where}gpu")
     if meta.peer_gb_per_s is not None:

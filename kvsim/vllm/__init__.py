@@ -1,1 +1,1 @@
-"""What vLLM does, stated once: its versions, and how it plans blocks for the layers of a model."""
+"""vLLM's rules, stated once: its versions, and its plan of blocks for the layers of a model."""

@@ -57,8 +57,10 @@ class BlockGroup(NamedTuple):
     chunk_tokens: int | None = None
 
     def blocks_at_once(self, slots: int, ahead: int) -> int:
-        """Most blocks of one sequence with `slots` slots, of which a window, wherever it begins, or
-        a chunk of local attention keeps `ahead` besides its own; without states.
+        """Most blocks of one sequence with `slots` slots, without states.
+
+        A window, wherever it begins, or a chunk of local attention keeps `ahead` of them in
+        addition to its own.
         """
         blocks = ceil_div(slots, self.block_size)
         kept = self.kept_tokens
@@ -95,7 +97,7 @@ class Grouping(NamedTuple):
 
     @property
     def hit_tokens(self) -> int:
-        """Tokens at whose multiples hits end, where hits end with blocks."""
+        """Hits end at multiples of this number of tokens, where hits end with blocks."""
         return lcm(*(group.block_size for group in self.groups))
 
     @property
@@ -105,8 +107,9 @@ class Grouping(NamedTuple):
 
 
 def states_at_once(drafted_tokens: int, *, caching: bool, exports: bool) -> int:
-    """Recurrent states of one sequence in one group: its own, one for each token drafted ahead,
-    with prefix caching the cached one that stays until the next is whole, and one that prefill
+    """Recurrent states of one sequence in one group: its own, and one for each token drafted ahead.
+
+    With prefix caching also the cached one that stays until the next is whole, and one that prefill
     writes out within a chunk.
     """
     return (2 + exports if caching else 1) + drafted_tokens
@@ -150,7 +153,7 @@ def group_layers(
     exports_states: bool = False,
     state_block_size: int | None = None,
 ) -> Grouping:
-    """The groups of `layout`, each of whose groups has layers of equal bytes, or is the only one.
+    """Split `layout` into groups with layers of equal bytes, or into one group.
 
     block_size: tokens in a block, as asked for.
     commonest_sizes_groups, packing: see BlockRules.
@@ -226,7 +229,7 @@ def _keeps_all(group: KVGroup) -> bool:
 
 
 def _kept(group: KVGroup) -> tuple[object, ...]:
-    """What of a sequence the layers keep."""
+    """The tokens of a sequence that the layers keep."""
     kind = "full" if group.kind == "mla" else group.kind
     state = ceil_div(group.state_bytes, group.layers)
     return kind, group.window_tokens, group.chunk_tokens, state

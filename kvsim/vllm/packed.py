@@ -1,13 +1,13 @@
 """Layers with caches in blocks of their own sizes: groups packed into one block.
 
-Caches that see the same tokens in blocks of as many are a bucket. A bucket whose page sizes come in
-equal numbers repeats a pattern of layers; the largest pattern that mixes sizes sets how many
-repeats a group should have, the number from there up that wastes fewest, and larger buckets are
-dealt out over groups of so many. A block is as large as the widest group (v1/core/
-kv_cache_planning.py `_get_packed_kv_cache_groups` of vLLM 0.33). Before 0.27 windows' pages were
-brought up to those of the first bucket, and a block had places: one for each size and repeat
-(v1/core/kv_cache_utils.py `_get_kv_cache_config_deepseek_v4` of 0.22), or, in 0.26, for each size
-as many as the group with most pages of it has (`_bucket_layers_by_page_size`).
+Caches that see the same tokens in blocks of as many are a bucket. A bucket with equal numbers of
+its page sizes repeats a pattern of layers. The largest pattern that mixes sizes sets the number of
+repeats of a group: the number from there up that wastes fewest. Larger buckets are split into
+groups of that many. A block is as large as the widest group (v1/core/ kv_cache_planning.py
+`_get_packed_kv_cache_groups` of vLLM 0.33). Before 0.27 windows' pages were enlarged to those of
+the first bucket, and a block had places. These were one for each size and repeat
+(v1/core/kv_cache_utils.py `_get_kv_cache_config_deepseek_v4` of 0.22). In 0.26 they were, for each
+size, as many as the group with most pages of it has (`_bucket_layers_by_page_size`).
 """
 
 from collections import Counter
@@ -50,7 +50,7 @@ class PackedGroup(NamedTuple):
 
 
 def table_of(group: KVGroup) -> tuple[object, ...]:
-    """What groups of layers have in common that one block table could serve."""
+    """The properties in which layers must agree to share one block table."""
     assert group.own_block is not None
     return group.kind, group.window_tokens, group.own_block.tokens
 
@@ -61,7 +61,8 @@ def dealt(layers: int, part: int, parts: int) -> int:
 
 
 def pack(layout: KVLayout, packing: Packing) -> tuple[list[PackedGroup], int]:
-    """The parts of a layout whose groups have blocks of their own, and the bytes of a block.
+    """The parts of a layout, each with groups in blocks of their own, and the bytes of a block.
+
     packing: see BlockRules; versions that had places began with the cache of all tokens.
     """
     buckets: dict[tuple[object, ...], list[KVGroup]] = {}
@@ -129,8 +130,9 @@ def _brought_up(part: PackedGroup, sizes: Sequence[int]) -> PackedGroup:
 
 
 def _places(parts: Sequence[PackedGroup], sizes: Sequence[int], *, every_repeat: bool) -> int:
-    """Bytes of the places: for each size as many as any group has pages of it; every_repeat: of
-    each size as many as of the commonest.
+    """Bytes of the places: for each size as many as any group has pages of it.
+
+    every_repeat: of each size as many as of the commonest.
     """
     most: Counter[int] = Counter()
     for part in parts:

@@ -1,4 +1,4 @@
-"""How `vllm serve` is told of the GPUs that share a model (vLLM 0.33.0, engine/arg_utils.py)."""
+"""Flags of `vllm serve` for the GPUs that share a model (vLLM 0.33.0, engine/arg_utils.py)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,7 @@
-"""What differs between versions of vLLM: one field a difference, in three parts.
+"""Differences between versions of vLLM: one field each, in three parts.
 
-Whoever keeps blocks, schedules or sizes a pool reads the fields and never asks for a version's
-name. The constants stand in `versions`.
+Modules for blocks, scheduling and sizing read the fields and never ask for a version's name. The
+constants stand in `versions`.
 """
 
 from dataclasses import dataclass
@@ -38,38 +38,39 @@ class BlockRules:
     forks: the samples of a request share its prompt by copy on write, unless configured.
     several_tables: sliding-window and recurrent layers have block tables of their own; else every
         layer keeps every token.
-    commonest_sizes_groups: a group has as many layers as the commonest kind of layer, where that is
-        less than 1.5 times the rarest kind; else as many as the rarest.
+    commonest_sizes_groups: a group has as many layers as the commonest kind of layer, if that is
+        less than 1.5 times the rarest kind. Else it has as many as the rarest.
     unequal_blocks: blocks of layers in which a token takes fewer bytes hold more tokens; else an
         engine with such layers does not start.
-    any_kinds: prefixes are matched over any kinds of layers; else an engine that matches prefixes
+    any_kinds: prefixes are matched over any kinds of layers. Else an engine that matches prefixes
         starts only with full attention and at most one other kind.
     knows_retention: the version has the option prefix_cache_retention_interval.
     default_retention: that interval in tokens, unless configured; None: every full block of a
         window, and the state at each block's end, is kept.
     keeps_states: recurrent states are cached at the ends of blocks. caches_states: by default.
     plants_junctions: windows and states are cached where two prompts were seen to differ.
-    counts_last_token: the last cached state of a prompt lies at least one token before the prompt's
-        end, where the same prompt can hit it; else at the end of the prompt's last full block.
-    cuts_at_blocks: chunks end at ends of blocks wherever they begin; else a chunk is a whole number
+    counts_last_token: the last cached state of a prompt is at least one token before the prompt's
+        end, where the same prompt can hit it. Else it is at the end of the prompt's last full
+        block.
+    cuts_at_blocks: chunks end at ends of blocks wherever they begin. Else a chunk is a whole number
         of blocks long, up to the last cached state.
     stops_at_hits: a chunk ends at the last unit of its prompt only where hits may end inside
-        blocks; else wherever a unit is smaller than the alignment of hits.
+        blocks. Else it does wherever a unit is smaller than the alignment of hits.
     waits_for_return: a window keeps the blocks that steps in flight still read; else scheduled
         tokens count as computed.
-    retires_behind_gaps: states out of use are freed wherever they lie; else states behind positions
-        without a state stay, except the state of the allocation before.
+    retires_behind_gaps: unused states are freed at any position. Else states after positions
+        without a state stay, except the state of the previous allocation.
     matches_inside: hits of a model with states can end inside blocks (prefix_match_unit).
-    parts_inside: hits end with blocks where blocks of windows are not units; else such a model with
-        longer blocks of states fails at its first look-up.
+    parts_inside: hits end with blocks where blocks of windows are not units. Else such a model with
+        longer blocks of states fails at its first lookup.
     trims_every_kind: the hits of every kind of full attention are cut to the prefix common to all
         groups; else only those of the first kind.
     writes_inside: a prefill kernel may write states out within a chunk.
     names_returned: blocks that accepted drafts fill get their hashes when the step returns; else,
         where steps do not overlap, when the sequence is scheduled next.
     packing: how caches in blocks of their own sizes share a block (see `packed`).
-    counts_drops: where a drafter's hits lose their last unit, the look-up goes one unit further and
-        the tail of a prompt is kept one unit lower; else only chunks end one block lower.
+    counts_drops: where a drafter's hits lose their last unit, the lookup goes one unit further and
+        a prompt's tail is cached one unit lower. Else only chunks end one block lower.
     """
 
     name: str
@@ -112,15 +113,15 @@ class SchedulingRules:
         an engine.
     continues_after_self_preemption: under policy = "priority", a step schedules other requests
         after one has preempted itself.
-    preemption_skips_next: under policy = "priority", the preemption of a request that had no turn
+    preemption_skips_next: under policy = "priority", the preemption of a request not yet scheduled
         in the step leaves the next request out of the step.
-    tries_behind_too_long: without chunked prefill, a step tries the requests behind one whose
-        prompt exceeds what is left of the token budget.
+    tries_behind_too_long: without chunked prefill, a step tries the requests after one with a
+        prompt that exceeds the rest of the token budget.
     speculates: the scheduling of drafted tokens is simulated.
-    looks_ahead: a block's hash can cover the tokens behind the block, and the tokens that a drafter
+    looks_ahead: a block's hash can cover the tokens after the block, and the tokens that a drafter
         reads count against the token budget.
     pads_in_idle_engine: an admission that hits all but one token is padded with drafts in an idle
-        engine too, and starts without drafts where they do not fit below max_model_len.
+        engine too. It starts without drafts where they do not fit below max_model_len.
     """
 
     reserves_full_isl: bool = True
@@ -154,13 +155,14 @@ class SizingRules:
     runner: the models that the second model runner serves.
     runner_bytes_per_logit: bytes alive at the peak of that runner's sampler.
     runner_estimates_graphs: that runner estimates CUDA graphs.
-    non_torch_gib, non_torch_several_gib, non_torch_pcie_gib: GiB outside torch's allocator on one
-        GPU, on each of several that an older NVLink than the fourth joins, and on each without it.
-    finds_nccl: the engine finds NCCL's buffers in use when it first looks, and NCCL connects an
-        algorithm when it is first used (v1/worker/gpu_worker.py `init_device`, env_override.py);
-        else they are charged, all connected.
-    fused_all_reduce: all-reduces are fused with the norm behind them, in a workspace of FlashInfer
-        with buffers of whole granules of a multicast, or as large as needed.
+    non_torch_gib, non_torch_several_gib, non_torch_pcie_gib: GiB outside torch's allocator. They
+        are on one GPU, on each of several joined by an NVLink older than the fourth, and on each
+        without it.
+    finds_nccl: NCCL's buffers are in use at the engine's first look, and NCCL connects an algorithm
+        when it is first used (v1/worker/gpu_worker.py `init_device`, env_override.py). Else they
+        are charged, all connected.
+    fused_all_reduce: all-reduces are fused with the following norm, in a workspace of FlashInfer.
+        Its buffers are whole granules of a multicast, or as large as needed.
     state_a_sequence: an engine with CUDA graphs starts only with a block of states for each of
         max_num_seqs (config/compilation.py `resolve_cudagraph_mode_and_sizes`).
     tokens_by_concurrency: the log's KV cache tokens are max_concurrency * max_model_len; else
@@ -174,7 +176,7 @@ class SizingRules:
     frees_chunks: local attention frees the blocks before the current chunk
         (VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE).
     exports_states: prefill kernels may write recurrent states out within a chunk.
-    short_mrope_kinds: models with mrope whose positions never exceed the tokens of a sequence, so
+    short_mrope_kinds: models with mrope positions that never exceed the tokens of a sequence, so
         that their tables of cosines are no longer (model_executor/models/qwen3_vl.py).
     """
 

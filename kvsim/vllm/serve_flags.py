@@ -89,7 +89,7 @@ def drafting_flags(config: Table | None) -> Iterator[str]:
 
 
 def environment(model: Table, memory: Table) -> list[str]:
-    """What vLLM takes from variables: the layers of each stage, and which sampler runs."""
+    """Environment variables of vLLM: the layers of each stage, and the sampler."""
     found = [each for each in (stage_environment(model),) if each]
     if memory.get("flashinfer_sampler") is not None:
         found.append(f"VLLM_USE_FLASHINFER_SAMPLER={int(memory['flashinfer_sampler'])}")
@@ -107,7 +107,7 @@ def without_flag(table: str, options: Table, usual: Table) -> Iterator[tuple[str
 
 
 def drafter_missing(config: Table | None) -> str | None:
-    """What a server needs beside the argument: a head of its own, where the scenario names none."""
+    """The flag a server still needs: a head of its own, if the scenario names none."""
     if config is None or config.get("model") or config.get("hf_config"):
         return None
     if config["method"] not in _NEED_MODEL:

@@ -1,8 +1,8 @@
 """Tokens in a block of each group, and the units of block tables, hashes and hits over all groups.
 
 Blocks have the same bytes in all groups and may hold different numbers of tokens. Block tables grow
-by the greatest common divisor of these numbers, hits end at multiples of the least common multiple,
-and a hash covers the divisor or a `prefix_match_unit` that divides it (vLLM 0.33,
+by the greatest common divisor of these numbers, and hits end at multiples of the least common
+multiple. A hash covers the divisor or a `prefix_match_unit` that divides it (vLLM 0.33,
 v1/core/kv_cache_utils.py, `resolve_kv_cache_block_sizes` and `partial_hash_hits_enabled`).
 """
 
@@ -81,8 +81,10 @@ class Sizes:
         return ceil_div(units * self.unit, self.blocks[g])
 
     def cacheable(self, tokens: int, block_size: int, *, drops: bool) -> int:
-        """Of `tokens` computed tokens, those that may be cached in blocks of block_size tokens: up
-        to the last place where a hit can end, and one block more where hits lose their last one.
+        """Of `tokens` computed tokens, those that may be cached in blocks of block_size tokens.
+
+        They end at the last place where a hit can end, or one block later where hits lose their
+        last one.
         """
         if self.inner:
             return tokens

@@ -1,12 +1,12 @@
 """The versions of vLLM: one constant each, made of rules for blocks, for scheduling and for sizing.
 
 Blocks and scheduling are read off the wheels 0.33.0, 0.27.1, 0.22.0 and 0.11.2 and proved by
-recorded schedules (0.22 by tables that users reported, V0 by the artifact of Kwon et al., SOSP
-2023); the versions between have the newest ones. Sizing is read off the wheels 0.10.1.1 to 0.33.0
-(config/cache.py, envs.py, engine/arg_utils.py, v1/worker/gpu_worker.py,
+recorded schedules. For 0.22 tables that users reported count too, for V0 the artifact of Kwon et
+al., SOSP 2023. The versions between have the newest ones. Sizing is read off the wheels 0.10.1.1 to
+0.33.0 (config/cache.py, envs.py, engine/arg_utils.py, v1/worker/gpu_worker.py,
 v1/sample/ops/topk_topp_sampler.py, v1/core/kv_cache_utils.py), and for V0 off its logs. The bytes a
-logit are those of the tensors alive at the sampler's peak in a profiling run, and the memory
-outside torch is fitted (`kvsim.capacity.estimate`).
+logit are those of the tensors alive at the sampler's peak in a profiling run. The memory outside
+torch is fitted (`kvsim.capacity.estimate`).
 """
 
 import re
@@ -245,8 +245,9 @@ def scheduled_as(semantics: Semantics) -> VllmVersion:
 
 
 def vllm_version(name: str, where: str = "memory.engine_version") -> VllmVersion:
-    """The version that a release such as "0.19.0" or "0.22.1rc1" belongs to ("V0": before 0.8); of
-    a build between two releases, such as "0.23.1rc1.dev531+ga65f93fb2", the nearer one's.
+    """The version that a release such as "0.19.0" or "0.22.1rc1" belongs to ("V0": before 0.8).
+
+    Of a build between two releases, such as "0.23.1rc1.dev531+ga65f93fb2", the nearer one's.
     """
     text = name.strip()
     if text.upper() == "V0":
@@ -260,12 +261,12 @@ def vllm_version(name: str, where: str = "memory.engine_version") -> VllmVersion
 
 
 def known_release(name: str) -> str:
-    """The release of this name; the newest known one for those behind it."""
+    """The release of this name; for later ones the newest known."""
     return NEWEST.name if _release(name.strip()) > NEWEST.since else name
 
 
 def newer_than_known(name: str) -> str | None:
-    """The sentence on a release that is newer than all whose rules are known; None for others."""
+    """The sentence on a release newer than all known ones; None for others."""
     if known_release(name) == name:
         return None
     return (

@@ -1,7 +1,9 @@
-"""Beam search as vLLM serves it (0.33: entrypoints/generate/beam_search/online.py): in front of the
-engine, a request of one token for each beam and each step, over the prefix cache.
+"""Beam search as vLLM serves it (0.33: entrypoints/generate/beam_search/online.py).
 
-The first step has one request, each later one `beam_width`, whose prompts are the prompt and a
+In front of the engine, it is a request of one token for each beam and each step, over the prefix
+cache.
+
+The first step has one request, each later one `beam_width`; their prompts are the prompt and a
 beam's tokens so far. A step's requests come together, when all of the step before have their token.
 The engine does not know that they belong together: of a beam's tokens whole blocks alone are found.
 """
@@ -18,7 +20,7 @@ from kvsim.workload.expanded import Expanded
 
 
 class Beams(Expanded):
-    """`kind = "beams"`: the workload `of`, whose outputs are searched with beam_width beams.
+    """`kind = "beams"`: the workload `of`, with outputs searched by beam_width beams.
 
     No beam ends before output_tokens. The best beam is known from the start here: its tokens are
     the answer that a later turn goes on from. Each other beam goes on from one of the step before,

@@ -8,9 +8,9 @@ from kvsim.workload.traces.record import LARGEST_ID, HashIds, TraceRow
 def rehash(
     rows: list[TraceRow], block_tokens: int, wanted: int, *, complete_only: bool = False
 ) -> list[TraceRow]:
-    """Rows whose hash ids are of blocks of `wanted` tokens.
+    """Rows with hash ids of blocks of `wanted` tokens.
 
-    Smaller blocks divide the old ids; larger ones get an id for each distinct chain of old blocks,
+    Smaller blocks divide the old ids. Larger ones get an id for each distinct chain of old blocks,
     so sharing that ends inside a larger block is lost. Sizes that do not divide are an InputError.
     The last, cut-short block gets an id too, unless complete_only.
     """
@@ -59,7 +59,7 @@ def _numbered(rows: list[TraceRow], factor: int) -> list[TraceRow]:
 
 
 def _merged(ids: HashIds, factor: int, chains: dict[tuple[int, ...], int]) -> HashIds:
-    """An id for each `factor` blocks, the same for the same blocks behind the same ones."""
+    """An id for each `factor` blocks, the same for the same blocks after the same ones."""
     merged: list[int] = []
     for first in range(0, len(ids), factor):
         chain = (merged[-1] if merged else -1, *ids[first : first + factor])

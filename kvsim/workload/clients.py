@@ -1,4 +1,4 @@
-"""Request parameters beside lengths: max_tokens, priorities, parallel samples, adapters."""
+"""Request parameters other than lengths: max_tokens, priorities, parallel samples, adapters."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
 """Token ids, by which prompts share content. See `kvsim.request` for runs.
 
-Recorded blocks: hash id h of blocks of B tokens stands for the ids h * B, h * B + 1, ..., so that
+Recorded blocks: hash id h of blocks of B tokens is the ids h * B, h * B + 1, ..., so that
 consecutive ids make one run.
 """
 
@@ -31,7 +31,7 @@ def length_of(runs: TokenRuns) -> int:
 
 
 def placed(contents: TokenRuns, start_tokens: int) -> tuple[PromptItem, ...]:
-    """Items that follow one another behind start_tokens of a prompt."""
+    """Consecutive items after start_tokens of a prompt."""
     items: list[PromptItem] = []
     for content, tokens in contents:
         items.append(PromptItem(start_tokens, tokens, content))

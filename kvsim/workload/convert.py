@@ -21,11 +21,11 @@ from kvsim.workload.traces.record import Trace
 def convert(
     trace: Trace, format: str, hash_block_tokens: int | None = None
 ) -> tuple[list[str], list[str]]:
-    """(lines of the file, what they no longer hold).
+    """(lines of the file, the information they have lost).
 
-    hash_block_tokens: the block size to write (default: the trace's own where it is written in its
-    own format, else the usual one of the new format). InputError for what the new format cannot
-    do without, or cannot say at all.
+    hash_block_tokens: the block size to write. Default: the trace's own if it is written in its own
+    format, else the usual one of the new format. InputError if the new format needs a value that is
+    missing, or cannot hold one at all.
     """
     writer = _writer(trace, format, hash_block_tokens)
     if TIMES in writer.needs and not trace.timed:

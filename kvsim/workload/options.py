@@ -45,11 +45,11 @@ class AdapterPool(Options):
 
 
 class WorkloadOptions(Options):
-    """Options of one workload kind; its fields are the keys beside `kind` in `[workload]`.
+    """Options of one workload kind; its fields are the keys of `[workload]` other than `kind`.
 
     n: parallel samples per prompt. priorities: classes drawn at random by share (none: all 0).
     max_tokens: the output length that clients declare. adapters: which LoRA adapters they ask for.
-    max_concurrency: most requests in flight; one that is due beyond them waits at its client, as
+    max_concurrency: most requests in flight. One that is due beyond them waits at its client, as
     under `vllm bench serve --max-concurrency`, and its latency counts from when it is sent.
     """
 

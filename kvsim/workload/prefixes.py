@@ -1,6 +1,6 @@
 """Shared beginnings of prompts (system prompts, tool definitions, documents), and items in them.
 
-A pool holds `count` texts; each request (or conversation) takes one of them, or none, and pools
+A pool holds `count` texts. Each request (or conversation) takes one of them, or none, and pools
 follow one another in the order they are written.
 """
 

@@ -1,7 +1,7 @@
 """How much of a trace's prompts a prefix cache could serve, by the trace's own hashed blocks.
 
-The convention: a request's hit is min(matched leading blocks * block tokens, prompt); its blocks
-are in the cache from its arrival on, the cut-short last one included; a bounded cache is LRU and
+The convention: a request's hit is min(matched leading blocks * block tokens, prompt). Its blocks
+are in the cache from its arrival on, the cut-short last one included. A bounded cache is LRU and
 touches a request's blocks from the tail, so that the head stays newest.
 """
 
@@ -36,7 +36,7 @@ def reuse(trace: Trace) -> Reuse:
 
 
 def lru_token_hit_ratio(trace: Trace, capacity_blocks: int) -> float:
-    """Tokens hit over tokens of all prompts with a cache of so many blocks."""
+    """Tokens hit over tokens of all prompts with a cache of `capacity_blocks` blocks."""
     block_tokens = _block_tokens(trace)
     cache: OrderedDict[int, None] = OrderedDict()
     hit_tokens = 0

@@ -1,6 +1,6 @@
 """Conversations: each prompt holds the history, the next one comes after the answer and a pause.
 
-The content of a conversation is one range of token ids in the order it is said, so a later prompt
+The content of a conversation is one range of token ids in the order it is said. So a later prompt
 is its shared prefix and one run that ends with the user's newest words.
 """
 

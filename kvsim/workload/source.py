@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class TraceSource(Options):
-    """Which file, and how to read it.
+    """The trace's file, and how to read it.
 
     path: relative to the scenario; name: in the catalogue (downloaded on demand). format: found
     by content if not named. hash_block_tokens: the trace's own block size, if not its format's

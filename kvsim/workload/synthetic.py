@@ -33,8 +33,8 @@ class Synthetic(WorkloadOptions):
 
     correlation: between prompt and output (of a normal copula). prefixes come before the drawn
     prompt and add to its length. So do items (images, sounds and videos), which stand between the
-    two. Prompts without either are private. redraw_over: lengths whose sum
-    (prefix and all) is longer are drawn again; clip_to: they are cut.
+    two. Prompts without either are private. redraw_over: requests with a longer sum of lengths
+    (prefix and all) are drawn again; clip_to: they are cut.
     """
 
     num_requests: RequestCount

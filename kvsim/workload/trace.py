@@ -26,10 +26,10 @@ class TraceReplay(TraceSource, WorkloadOptions):
     """`kind = "trace"`. What is done to the rows is done in this order, and noted.
 
     start_s, end_s: the window [start_s, end_s) since the trace's first row. limit: its first rows.
-    drop_over, clip_to: longest prompt + output, in tokens or "max_model_len".
-    rate_scale: arrivals so many times as fast; rate_per_s: scaled to this mean rate.
-    arrivals: a process that replaces the trace's times (and supplies them to a lengths-only file).
-    The stream's clock starts with its first request.
+    drop_over, clip_to: longest prompt + output, in tokens or "max_model_len". rate_scale: factor on
+    the arrival rate; rate_per_s: scaled to this mean rate. arrivals: a process that replaces the
+    trace's times (and supplies them to a lengths-only file). The stream's clock starts with its
+    first request.
     """
 
     start_s: NonNegativeFloat | None = None

@@ -1,1 +1,1 @@
-"""What was recorded from llama.cpp: its cells, and its server's slots."""
+"""Recordings from llama.cpp: its cells, and its server's slots."""

@@ -1,4 +1,4 @@
-"""What recorded operations on cells have in common."""
+"""Common parts of recorded operations on cells."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar

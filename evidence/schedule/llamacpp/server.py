@@ -157,7 +157,7 @@ class _Replay:
         """Answers are written down at the end."""
 
     def _answer(self, name: str) -> Row:
-        """What became of a request."""
+        """The outcome of a request."""
         task = self._tasks[name]
         if task.error is not None:
             return {"request": name, "status": task.error[0], "error": task.error[1], "out": []}

@@ -20,9 +20,9 @@ KEPT_FOR = ("loads", "stores", "store_fail", "flush", "xfer", "done")
 class ConnectedRows(VllmRows):
     """Rows of iterations with tokens, a preemption, or something that the connector did.
 
-    overlaps: of an engine with two steps in flight. Its rows count frees that were put off; outputs
-    here end at max_tokens, so that there are none. lists: the fields that a connector writes;
-    kept_for: those for which a row without tokens is kept.
+    overlaps: of an engine with two steps in flight. Its rows count deferred frees; outputs here end
+    at max_tokens, so that there are none. lists: the fields that a connector writes; kept_for:
+    those for which a row without tokens is kept.
     """
 
     lists: tuple[str, ...] = LISTS

@@ -1,4 +1,4 @@
-"""What copies of a recorded schedule cost, in ticks."""
+"""Costs of a recorded schedule's copies, in ticks."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ class CopyCost(Options):
     bytes_per_tick: int = Field(ge=1)
 
     def lane(self, *, queued: bool = True) -> Lane:
-        """An idle lane of this speed."""
+        """An idle link direction of this speed."""
         speed = self.bytes_per_tick * PS_PER_S // TICK_PS
         return Lane(self.latency * TICK_PS, speed, TICK_PS, queued=queued)
 

@@ -1,4 +1,4 @@
-"""What rows say of host memory behind an engine of vLLM's."""
+"""Rows on host memory of an engine of vLLM's."""
 
 from typing import Any
 

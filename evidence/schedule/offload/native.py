@@ -40,7 +40,7 @@ def _reach_of(group: VllmGroup) -> int | None:
 
 
 class RecordedTier(Options):
-    """A folder of files behind host memory."""
+    """A folder of files as the tier after host memory."""
 
     type: Literal["fs"]
     chunk_bytes: int = Field(ge=1)
@@ -73,7 +73,7 @@ class NativeOffload(Options):
         transfer: TransferCost,
         limits: Mapping[str, tuple[int | None, int | None]],
     ) -> Callable[[Shared], Connector]:
-        """What makes the connector of such an engine. limits: see `OffloadSettings`."""
+        """A function that makes the connector of such an engine. limits: see `OffloadSettings`."""
         kinds = [group for group in engine.kv_groups for _ in range(group.groups)]
         groups = tuple(
             OffloadedGroup(
@@ -123,7 +123,7 @@ class NativeOffload(Options):
     def _over(
         self, settings: OffloadSettings, worker: Worker, transfer: TransferCost
     ) -> OffloadingConnector:
-        """The connector over host memory, or that with files behind it."""
+        """The connector over host memory, or over host memory and files."""
         cost = transfer.disk
         if not self.tiers or cost is None:
             return OffloadingConnector(settings, worker)
@@ -141,7 +141,7 @@ class NativeOffload(Options):
 
 
 class TransferParams(Options):
-    """What a request asks of the connector: at most so many tokens loaded, and stored."""
+    """A request's parameters for the connector: most tokens to load, and to store."""
 
     max_load_tokens: int | None = Field(None, ge=0)
     max_offload_tokens: int | None = Field(None, ge=0)

@@ -32,8 +32,9 @@ class OffloadRows(ConnectedRows):
 
 
 class DiskRows(OffloadRows):
-    """Rows with what threads of a file system did. A thread that begins with the output of a step
-    stands in the row of that step.
+    """Rows with the actions of a file system's threads.
+
+    A thread that begins with the output of a step is in the row of that step.
     """
 
     lists = (*LISTS, "promote", "asked", "tier", "tier_done")

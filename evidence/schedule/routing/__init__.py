@@ -1,1 +1,1 @@
-"""Recorded decisions of routers, each beside what kvsim's router of that kind chooses."""
+"""Recorded decisions of routers, each compared with the choice of kvsim's router of that kind."""

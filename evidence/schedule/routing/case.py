@@ -28,7 +28,7 @@ REPLAYS: dict[str, str] = {
 
 
 class RoutingEvent(Options):
-    """One thing that the router saw; each kind has its own keys beside `event` and `id`."""
+    """One event at the router; each kind has its own keys in addition to `event` and `id`."""
 
     event: str
     id: str = ""

@@ -28,7 +28,7 @@ class Letters:
 
 
 def text(characters: str) -> TokenRuns:
-    """A text as it stands, an id a character."""
+    """A text unchanged, an id a character."""
     return tuple((ord(each), 1) for each in characters)
 
 

@@ -1,4 +1,4 @@
-"""Routers that draw: how often each worker was chosen, held against the chance it had."""
+"""Routers that draw: how often each worker was chosen, compared with its probability."""
 
 from collections import Counter
 from itertools import groupby
@@ -28,8 +28,10 @@ def plausible(counts: list[int], chances: list[float]) -> bool:
 
 
 def drawn(recording: RoutingCase, recorded: list[Row]) -> list[Row]:
-    """The recorded choices where they are as likely as the policy makes them, phase by phase (a
-    phase ends with a report); in a phase that is not, the choices of the policy itself.
+    """The recorded choices in phases where they are as likely as the policy makes them; in the
+    others the choices of the policy itself.
+
+    A phase ends with a report.
     """
     view = FleetView(recording.workers)
     router = PowerOfTwo(load="reported").build(view) if recording.policy != "random" else None

@@ -1,4 +1,4 @@
-"""What vLLM's coordinator published of its ranks' reports, and when."""
+"""Publications of vLLM's coordinator on its ranks' reports, and their times."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""A schedule recorded from SGLang without memory behind the device."""
+"""A schedule recorded from SGLang without host memory."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -15,8 +15,9 @@ from kvsim.plumbing.options import Options
 
 
 class PoolBeside(NamedTuple):
-    """A pool beside the pages: its layers, its bytes, the allocator's flags that make it. alone: no
-    layer keeps what pages count.
+    """A second pool next to the pages: its layers, its bytes, the allocator's flags that make it.
+
+    alone: no layer stores what pages count.
     """
 
     groups: tuple[KVGroup, ...] = ()
@@ -27,8 +28,10 @@ class PoolBeside(NamedTuple):
 
 
 class SglangEngine(Options):
-    """The settings of the recorded engine. max_total_tokens: the pool, its padding page apart.
-    chunked_prefill_size: -1 for whole prompts.
+    """The settings of the recorded engine.
+
+    max_total_tokens: the pool, without its padding page. chunked_prefill_size: -1 for whole
+    prompts.
     """
 
     max_total_tokens: int = Field(ge=1, le=LARGEST_POOL)
@@ -45,7 +48,7 @@ class SglangEngine(Options):
 
     @property
     def second_pool(self) -> PoolBeside:
-        """The pool beside the pages."""
+        """The second pool next to the pages."""
         return PoolBeside()
 
     def replica_spec(self) -> ReplicaSpec:

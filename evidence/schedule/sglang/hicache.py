@@ -26,9 +26,11 @@ MOST_LAYERS = 1 << 12
 
 
 class HicacheCost(CaseCost):
-    """Ticks of copies beside those of a step: a write takes w_a + w_b * tokens; a load l_a + l_b *
-    tokens for each of `layers` layers; of the storage, a query q_a + q_b * pages, a read g_a + g_b
-    * pages, a write s_a + s_b * pages. second: ticks of a second.
+    """Ticks of copies in addition to those of a step.
+
+    A write takes w_a + w_b * tokens; a load l_a + l_b * tokens for each of `layers` layers. Of the
+    storage, a query takes q_a + q_b * pages, a read g_a + g_b * pages, a write s_a + s_b * pages.
+    second: ticks of a second.
     """
 
     layers: int = Field(ge=1, le=MOST_LAYERS)

@@ -17,8 +17,9 @@ TIMES = {"writes": (0, 1, 2), "loads": (0, 1, 2), "acks": (), "l3": (1,)}
 
 
 class HicacheRows(SglangRows):
-    """One row for every batch that ran, one where something waited and nothing could run, and one
-    for what came after the last batch. storage: there is a storage behind host memory.
+    """One row for every batch that ran, and one where something waited and nothing could run.
+
+    The last one has the events after the last batch. storage: there is an L3 storage.
     """
 
     def __init__(self, by_step: deque[tuple[int, list[Request]]], *, storage: bool = False) -> None:
@@ -60,7 +61,7 @@ class HicacheRows(SglangRows):
         return scheduler.storage.brought.get(seq, 0) if scheduler.storage is not None else 0
 
     def _since(self, scheduler: HicacheScheduler, row: Row) -> None:
-        """What happened since the row before."""
+        """Add the events since the previous row."""
         copies, tree = scheduler.copies, scheduler.pages.tree
         row["inflight"] = list(copies.in_flight)
         row["dropped"] = tree.dropped - self._dropped

@@ -79,7 +79,7 @@ class SglangRows(Rows):
         return []
 
     def scheduled(self, scheduler: Scheduler, seq: Sequence) -> list[Any]:
-        """What a row says more of a member of the batch."""
+        """Further columns of a member of the batch."""
         return []
 
     def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
@@ -99,7 +99,7 @@ class SglangRows(Rows):
 
 
 def _scheduled(scheduler: Scheduler, plan: Plan, seq: Sequence) -> list[Any]:
-    """What a member of the batch does: [id, new tokens, kind, tokens before, tokens held]."""
+    """The row of a member of the batch: [id, new tokens, kind, tokens before, tokens held]."""
     held = scheduler.allocator.granted_tokens(seq)
     for chunk in plan.chunks:
         if chunk.seq is seq:

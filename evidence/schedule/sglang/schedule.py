@@ -12,7 +12,7 @@ from kvsim.request import Request
 
 
 class SglangSchedule(Case):
-    """A schedule of SGLang's, with or without memory behind the device."""
+    """A schedule of SGLang's, with or without host memory."""
 
     recognised_by: ClassVar[str] = "max_total_tokens"
 

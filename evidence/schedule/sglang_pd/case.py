@@ -32,8 +32,10 @@ SIDES = ("prefill", "decode")
 
 
 class PairCost(CaseCost):
-    """Ticks beside those of steps: handshake, notice, notify; x_a + x_b * tokens of each sending;
-    w_a + w_b * tokens of a retraction, layers * (l_a + l_b * tokens) of its way back.
+    """Ticks in addition to those of steps: handshake, notice, notify; x_a + x_b * tokens of each
+    transfer.
+
+    A retraction takes w_a + w_b * tokens, its way back layers * (l_a + l_b * tokens).
     """
 
     handshake: int = Field(ge=0, le=MOST_TICKS)
@@ -76,7 +78,7 @@ class TickCopies:
 
 
 class PairEngine(Options):
-    """What both engines have in common. chunked_prefill_size: -1 for whole prompts."""
+    """Settings that both engines share. chunked_prefill_size: -1 for whole prompts."""
 
     page_size: int = Field(1, ge=1, le=MOST_TOKENS)
     max_prefill_tokens: int = Field(16384, ge=1)
@@ -89,7 +91,7 @@ class PairEngine(Options):
 
 
 class PairSide(Options):
-    """What each has of its own. max_total_tokens: the pool, its padding page apart."""
+    """Settings of one engine. max_total_tokens: the pool, without its padding page."""
 
     max_total_tokens: int = Field(ge=1, le=LARGEST_POOL)
     max_running_requests: int | None = Field(None, ge=1)

@@ -20,8 +20,10 @@ NOTHING_RUNS: dict[str, Any] = {
 
 
 class SideRows(SglangRows):
-    """Rows of one engine: of every batch, of the first pass that could start nothing while a
-    request waited, and at the end of what happened after them.
+    """Rows of one engine: of every batch, and of the first pass that could start nothing while a
+    request waited.
+
+    A row at the end has the events after them.
     """
 
     def __init__(self) -> None:
@@ -107,7 +109,7 @@ class SideRows(SglangRows):
     waiting_at: int  # index of the requests that wait to run, in `queues`
 
     def moves(self, scheduler: Scheduler) -> Moves:
-        """What happened since the last pass."""
+        """The events since the last pass."""
         raise NotImplementedError(type(self).__name__)
 
     def queues(self, scheduler: Scheduler) -> list[int]:

@@ -1,4 +1,4 @@
-"""The settings of an engine whose schedule was recorded: its block tables, drafts and limits."""
+"""The settings of an engine with a recorded schedule: its block tables, drafts and limits."""
 
 from math import gcd, lcm
 from typing import Literal
@@ -145,8 +145,8 @@ class VllmEngine(Options):
         return [group for group in self.kv_groups if group.kind != "recurrent"]
 
     def layout(self) -> KVLayout:
-        """One layer a block table, so that a block weighs as much whatever group has it: as few
-        bytes as slots can share evenly in each.
+        """One layer a block table, so that a block has the same bytes in any group: as few as slots
+        can share evenly in each.
         """
         page, state = self._block_bytes, 1 if self._attending else self._block_bytes
         return KVLayout(

@@ -16,9 +16,9 @@ from kvsim.request import Request
 class VllmRows(Rows):
     """One row for every call of `schedule()` that scheduled or preempted something.
 
-    stall_once: a queue that cannot start is one row however many arrive behind it, else one an
-    arrival. encodes: they tell what the encoder computes and how full its cache is. by_group: rows
-    tell how many blocks each sequence holds in each group of layers.
+    stall_once: a queue that cannot start is one row however many arrive later, else one an arrival.
+    encodes: they tell what the encoder computes and how full its cache is. by_group: rows tell how
+    many blocks each sequence holds in each group of layers.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What schedules recorded from vLLM have in common: its requests and its rows."""
+"""Common parts of schedules recorded from vLLM: requests and rows."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ class VllmRequest(CaseRequest):
 
 
 class VllmSchedule(Case):
-    """A schedule of vLLM's, whatever is recorded beside it.
+    """A schedule of vLLM's, with any further recordings.
 
     model, serve, gdn_prefill: settings of the served engine, for planning.
     accept: how many drafts each verification accepts, in turn.

@@ -1,5 +1,7 @@
-"""A schedule recorded from two engines of vLLM's as input: prompts are computed on one, and the
-other reads their KV over a link, after a proxy has passed the request on.
+"""A schedule recorded from two engines of vLLM's as input.
+
+Prompts are computed on one, and the other reads their KV over a link, after a proxy has passed the
+request on.
 """
 
 from collections.abc import Mapping
@@ -51,8 +53,9 @@ class RecordedNixl(Options):
 
 
 class PairedEngine(VllmEngine):
-    """pd: the connector's settings, of a MultiConnector with its role. offload: those of the
-    offloading connector beside it; None: there is none.
+    """pd: the connector's settings, of a MultiConnector with its role.
+
+    offload: those of the offloading connector in it; None: there is none.
     """
 
     pd: RecordedNixl
@@ -97,9 +100,11 @@ class TickReads:
 
 
 class PairRequest(VllmRequest):
-    """gone: the client leaves after the prompt was computed. delay: ticks before it comes to the
-    decode engine, beside the proxy's. fail_read: its read fails. direct: it goes to the decode
-    engine alone. kv_transfer_params: as the client sends them to the prefill engine.
+    """gone: the client leaves after the prompt was computed.
+
+    delay: ticks before it comes to the decode engine, in addition to the proxy's. fail_read: its
+    read fails. direct: it goes to the decode engine alone. kv_transfer_params: as the client sends
+    them to the prefill engine.
     """
 
     gone: bool = False
@@ -118,7 +123,7 @@ class VllmPairCase(RecordedCase):
     """A schedule of two engines of vLLM's, rows of the prefill engine before those of the other.
 
     proxy: ticks from the answer of the prefill engine to the arrival at the decode engine.
-    transfer: how long copies of host memory behind the prefill engine take.
+    transfer: how long copies to and from the prefill engine's host memory take.
     """
 
     recognised_by: ClassVar[str] = "engine.prefill"
@@ -227,7 +232,7 @@ class PairReplay:
         )
 
     def _tiered(self, producer: NixlProducer) -> Connector:
-        """The connector of the prefill engine, with host memory behind it where it has that."""
+        """The connector of the prefill engine, with host memory if it has that."""
         engine, transfer = self._case.engine.prefill, self._case.transfer
         rows = self._rows["prefill"]
         if engine.offload is None or transfer is None or not isinstance(rows, TieredPairRows):

@@ -85,8 +85,9 @@ class PairRows(VllmRows):
 
 
 class TieredPairRows(PairRows):
-    """Rows of a prefill engine with host memory behind it. `lookup` has the answers of both
-    connectors, in the order in which they were asked.
+    """Rows of a prefill engine with host memory.
+
+    `lookup` has the answers of both connectors, in the order in which they were asked.
     """
 
     lists = tuple(dict.fromkeys((*LISTS, *connected_rows.LISTS)))

@@ -98,7 +98,7 @@ class Log:
         return [turn for turn in sorted(timed) if wanted <= timed[turn]]
 
     def note_plans(self, plans: list[StepPlan]) -> None:
-        """These are to be timed."""
+        """Record the plans that will be timed."""
         if self.plans != plans:
             self.plans = plans
             self._append({"plans": [plan._asdict() for plan in plans]})

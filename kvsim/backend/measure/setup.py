@@ -49,6 +49,6 @@ class Setup:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
-        """What `as_dict` gave, read from a file."""
+        """The setup from the result of `as_dict`, read from a file."""
         shape = {each.name: record["shape"][each.name] for each in fields(Shape)}
         return cls(**{**record, "shape": Shape(**shape)})

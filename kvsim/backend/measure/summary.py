@@ -1,4 +1,4 @@
-"""Samples out of the log of a measurement, on any machine: rounds, and the facts beside them."""
+"""Samples from the log of a measurement, on any machine: rounds, and the facts on them."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -35,7 +35,7 @@ class MeasuredSamples(NamedTuple):
 
 
 def samples_of_log(path: Path) -> MeasuredSamples:
-    """What a measurement that was stopped leaves: see `summarise`. InputError where nothing."""
+    """Samples of a stopped measurement: see `summarise`. InputError if there are none."""
     log = Log.read(path)
     if not (log.rows and log.sentinels and log.facts):
         raise InputError("nothing was timed yet", where=str(path), remedy="measure again")
@@ -45,8 +45,8 @@ def samples_of_log(path: Path) -> MeasuredSamples:
 def summarise(log: Log) -> MeasuredSamples:
     """The samples of a log, and its facts.
 
-    Of the finished rounds alone, so that every plan has as many timings; where no round is
-    finished, of all timings, and a warning says so. A row has kind, chunks, decode_seqs,
+    They are those of the finished rounds alone, so that every plan has as many timings. If no round
+    is finished, all timings count, with a warning. A row has kind, chunks, decode_seqs,
     decode_context_tokens, decode_context_max, seconds (the median of the rounds' medians),
     seconds_min, seconds_p90, repeats and source.
     """

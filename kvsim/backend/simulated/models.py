@@ -18,15 +18,17 @@ def find_model(name: str, dtype: str | None) -> ModelOptions:
 
 
 def dtype_on(device: str, dtype: str | None) -> str | None:
-    """The dtype of weights and cache: the one asked for, else on a CPU float32, for few CPUs
-    compute in half precision, and their times would be those of conversions. None: the model's.
+    """The dtype of weights and cache: the one asked for, else float32 on a CPU.
+
+    Few CPUs compute in half precision, and their times would be those of conversions. None: the
+    model's.
     """
     return dtype or ("float32" if device == "cpu" else None)
 
 
 def on_backend(scenario: Scenario, device: str, model: str | None = None) -> Scenario:
-    """The scenario as the backend serves it: in the dtype of the device, and with another model in
-    place of its own where one is named.
+    """The scenario as the backend serves it: in the dtype of the device, and with another model if
+    one is named.
     """
     table = scenario.model.model_dump(mode="json", exclude_none=True)
     if model is not None:

@@ -8,8 +8,8 @@ and once whole for decoding. It measures the first two of each kind and multipli
 The sizes are vLLM's (config/vllm.py `_set_cudagraph_sizes`): 1, 2, 4, then every 8 up to 255 and
 every 16 up to min(2 * max_num_seqs, 512), for gpt-oss 1,024. Whole graphs go up to max_num_seqs.
 The figures are medians of the `Estimated ... CUDA graph memory` lines of vLLM 0.19 on H100s, two
-thirds of them, by kind of model: a layer with experts launches more kernels, MLA's first capture
-takes a workspace.
+thirds of them, by kind of model. A layer with experts launches more kernels, and MLA's first
+capture takes a workspace.
 """
 
 from kvsim.capacity.deployment import Deployment

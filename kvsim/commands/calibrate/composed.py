@@ -1,4 +1,4 @@
-"""What `kvsim calibrate fit` and `pace` do over step times composed of kernels."""
+"""`kvsim calibrate fit` and `pace` for step times composed of kernels."""
 
 import json
 from pathlib import Path

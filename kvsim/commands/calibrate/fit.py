@@ -73,8 +73,8 @@ def fit(
 ) -> None:
     """Fit step times to SAMPLES; the form of g(T) is the one that predicts held-out steps best.
 
-    Rows with source "held-out" are predicted and not fitted. Facts of a measurement
-    beside SAMPLES.jsonl, in SAMPLES.facts.json, go into the file and name its device and model.
+    Rows with source "held-out" are predicted and not fitted. Facts of the measurement in
+    SAMPLES.facts.json, next to SAMPLES.jsonl, go into the file and name its device and model.
     """
     from rich.console import Console
 

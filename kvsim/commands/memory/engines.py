@@ -1,4 +1,4 @@
-"""Which engine's pool `kvsim memory` sizes: the option that names the way decides."""
+"""Choice of the engine with the pool that `kvsim memory` sizes, by the given options."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -113,8 +113,10 @@ def _figures(path: Path, flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ollama(table: Mapping[str, Any]) -> dict[str, Any]:
-    """What Ollama asks llama-server for: a buffer for each of its parallel requests, all of them
-    paid for when the model is loaded. Options, then its environment, then its defaults.
+    """Ollama's settings for llama-server: a buffer for each of its parallel requests, all allocated
+    when the model is loaded.
+
+    Options, then its environment, then its defaults.
     """
     parallel = table["n_parallel"] or _environment("OLLAMA_NUM_PARALLEL", 1)
     tokens = table["n_ctx"] or _environment("OLLAMA_CONTEXT_LENGTH", OLLAMA_CONTEXT)

@@ -1,4 +1,4 @@
-"""What `kvsim memory` prints: tables of the cache, the pool and the sequences that fit."""
+"""Output of `kvsim memory`: tables of the cache, the pool and the sequences that fit."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -55,7 +55,7 @@ def print_answer(answer: "MemoryAnswer", notes: Sequence[str], *, verbose: bool)
 
 
 def spread(rows: "Sequence[SequencesFit]", most: int) -> "list[SequencesFit]":
-    """At most so many of the rows, evenly, the last among them."""
+    """At most `most` of the rows, evenly, the last among them."""
     every = -(-len(rows) // most)
     return list(rows[::-1][::every])[::-1]
 
@@ -111,7 +111,7 @@ def _print_engine(answer: "MemoryAnswer", console: "Console") -> None:
 
 
 def _not_simulated(answer: "MemoryAnswer") -> Iterator[str]:
-    """What `kvsim run` does otherwise, or not at all."""
+    """Differences of `kvsim run` from this answer."""
     plan = answer.sized.plan
     local = [group for group in plan.groups if group.chunk_tokens is not None]
     if local:

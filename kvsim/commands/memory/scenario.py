@@ -14,7 +14,10 @@ from kvsim.plumbing.errors import InputError
 def answer_scenario(
     context: typer.Context, path: Path, flags: Mapping[str, Any], *, as_json: bool
 ) -> None:
-    """Size the pool, and print it as text or as JSON. InputError for an option beside the file."""
+    """Size the pool, and print it as text or as JSON.
+
+    InputError for an option that the file excludes.
+    """
     for name in flags:
         if is_given(context, name):
             raise InputError(

@@ -1,5 +1,5 @@
-"""The commands of `kvsim validate` whose code is in `evidence/`: a checkout has this folder, an
-installed wheel has not.
+"""The commands of `kvsim validate` with code in `evidence/`: a checkout has this folder, an
+installed wheel does not.
 """
 
 import sys
@@ -73,9 +73,9 @@ def add_evidence(app: typer.Typer) -> None:
 
 
 def _imported(place: str) -> Callable[..., Any] | None:
-    """The function `module:name`, searched beside kvsim's own folder last; None without evidence.
+    """The function `module:name`, searched in the checkout's folder last; None without evidence.
 
-    An editable install puts kvsim on sys.path, but not the checkout that it lies in.
+    An editable install puts kvsim on sys.path, but not the checkout that contains it.
     """
     checkout = str(Path(kvsim.__file__).parents[1])
     if checkout not in sys.path:

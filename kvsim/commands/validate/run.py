@@ -1,4 +1,4 @@
-"""`kvsim validate run DIR`: a recorded run of a real engine, held against the simulator."""
+"""`kvsim validate run DIR`: compare a recorded run of a real engine with the simulator."""
 
 import json
 from pathlib import Path

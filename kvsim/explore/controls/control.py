@@ -16,7 +16,9 @@ class Control(Options):
 
     @abstractmethod
     def widgets(self, table: dict[str, Any]) -> list[Component]:
-        """Its widgets, as a scenario's tables have their keys; none where it has nothing to turn.
+        """The control's widgets, in the order of a scenario's keys; none if it has nothing to
+        change.
+
         Mutates nothing.
         """
         raise NotImplementedError(type(self).__name__)  # every subclass overrides this

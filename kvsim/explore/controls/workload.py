@@ -41,6 +41,6 @@ class WorkloadControl(Control):
 
 
 def _recipes() -> dict[str, dict[str, Any]]:
-    """The workloads that need no file beside their recipe."""
+    """The recipes that need no file other than their own."""
     held = {name: load_tables(name)[0]["workload"] for name in recipes()}
     return {name: workload for name, workload in held.items() if "path" not in workload}

@@ -1,7 +1,7 @@
 """The tour: why paging won, in seven stops, each a scenario that is simulated when it is opened.
 
-A stop is a file of its name beside this one, which says something and changes the tables of
-`common.toml`, and its line here.
+A stop is a file of its name in this folder, with texts and changes to the tables of `common.toml`,
+and a line here.
 """
 
 from importlib.resources import files
@@ -28,7 +28,7 @@ class Try(NamedTuple):
 
 
 class TourStop(NamedTuple):
-    """What a stop says: its title, paragraphs, where to look, and what to try."""
+    """Content of a stop: its title, paragraphs, where to look, and suggestions to try."""
 
     name: str
     title: str
@@ -45,7 +45,7 @@ def find_stop(name: str) -> TourStop:
 
 
 def stop_tables(name: str) -> dict[str, Any]:
-    """Its scenario: the common tables, and whole ones of its own in their places."""
+    """The stop's scenario: the common tables, some replaced by whole ones of its own."""
     own = _read(name)
     del own["stop"]
     return _read("common") | own

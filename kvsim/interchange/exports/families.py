@@ -206,8 +206,8 @@ def _inter_token(done: Answered, moments: Floats) -> Family:
 
 
 def _spread(done: Answered, moments: Floats) -> Iterator[tuple[int, Floats, int]]:
-    """For each request its index, the first moment at which it has a token, and the tokens after
-    the first that it has from then on.
+    """For each request its index, its first moment with a token, and the tokens after the first
+    that it has from then on.
     """
     spans = np.maximum(done.finish_s - done.first_token_s, 1e-12)
     each = zip(done.first_token_s, spans, done.output_tokens, strict=True)

@@ -1,12 +1,11 @@
 """Forecast of the blocks that decoders allocate and free in each step, and of the ledger's changes.
 
-A decoder with a window of W tokens frees a block in a step that starts with computed - W + 1 a
-multiple of the block size. This begins once a block is before the window. Here computed is the
-number of its slots without those in flight. All decoders advance together, so these steps are
-periodic, and the decoders are kept by residue, as in cohorts.py. The other steps are stored by
-clock. In one a window first leaves the start of its sequence. In the one after a prompt all blocks
-outside of the window are freed at once. A step at the end of a chunk of local attention frees all
-blocks of the chunk.
+A decoder with a window of W tokens frees a block in a step whenever computed - W + 1 is a multiple
+of the block size. This begins once a block is before the window. Here computed is the number of its
+slots without those in flight. All decoders advance together, so these steps are periodic, and the
+decoders are kept by residue, as in cohorts.py. The other steps are stored by clock. In one a window
+first leaves the start of its sequence. In the one after a prompt all blocks outside of the window
+are freed at once. A step at the end of a chunk of local attention frees all blocks of the chunk.
 """
 
 from collections.abc import Iterable, Iterator

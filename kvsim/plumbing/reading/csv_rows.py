@@ -21,7 +21,7 @@ def has_columns(head: str, columns: Sequence[str]) -> bool:
 
 
 def columns(text: Text, names: Sequence[str]) -> list[int]:
-    """Where the named columns stand; InputError if one is missing."""
+    """Indices of the named columns; InputError if one is missing."""
     header = header_of(text.lines[0])
     missing = [name for name in names if name not in header]
     if missing:

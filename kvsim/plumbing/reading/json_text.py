@@ -29,9 +29,9 @@ def loads(
 
     exact: fractions become Decimal, so that nothing is rounded. unsigned: whole numbers may take
     all 64 bits, as hashes do. constants: Infinity is a number, as Python's own files have it.
-    Refused beside what is no JSON: NaN and Infinity, whole numbers beyond 64 bits, fractions too
-    large for a double, more than MOST_DEPTH levels, and halves of surrogate pairs, which no file
-    can hold again.
+    Further refused texts are NaN and Infinity, whole numbers beyond 64 bits, and fractions too
+    large for a double. So are more than MOST_DEPTH levels, and halves of surrogate pairs, which no
+    file can hold again.
     """
     try:
         if isinstance(text, bytes):

@@ -17,9 +17,12 @@ KeyPath = tuple[str, ...]
 
 
 def placed(error: InputError, file: Path, overridden: Iterable[str] = ()) -> InputError:
-    """The same error with the file and the line of the key that it names, and the label or kind of
-    the array's item which the key belongs to. An error about anything else, or about one of the
-    `overridden` keys, which the file does not set, stays as it is.
+    """The same error with the file and the line of the key that it names.
+
+    The label or kind of the array's item with the key is added.
+
+    An error about anything else, or about one of the `overridden` keys, which the file does not
+    set, is unchanged.
     """
     named = tuple((error.where or "").split("."))
     for key in overridden:
@@ -36,8 +39,8 @@ def placed(error: InputError, file: Path, overridden: Iterable[str] = ()) -> Inp
 
 
 def _item(table: dict[str, Any], named: KeyPath) -> tuple[KeyPath, str]:
-    """The path of a key, with the index that a list of one leaves out, and what the item of the
-    list that it belongs to is called.
+    """The path of a key, with the index that a list of one leaves out, and the name of the list's
+    item.
     """
     items = table.get(named[0])
     if not isinstance(items, list):
@@ -51,8 +54,9 @@ def _item(table: dict[str, Any], named: KeyPath) -> tuple[KeyPath, str]:
 
 
 def line_of(text: str, path: KeyPath) -> int | None:
-    """The number of the line, from 1, that has the deepest part of a path which the text has; an
-    item of an array of tables goes by its index from 0. None: not even the first key is there.
+    """The number of the line, from 1, with the deepest part of a path that the text has.
+
+    An item of an array of tables goes by its index from 0. None: not even the first key is there.
     """
     found, depth = None, 0
     for number, keys in _lines(text):

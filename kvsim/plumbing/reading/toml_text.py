@@ -41,7 +41,7 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """What a word means as a TOML value, or else the word itself."""
+    """The TOML value of a word, or else the word itself."""
     try:
         table = loads(f"value = {text}")
     except TomlError:

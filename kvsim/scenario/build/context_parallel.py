@@ -10,8 +10,8 @@ BLOCK_SIZE = 16  # where no allocator names one: vLLM's default
 
 
 def shared_layout(scenario: Scenario, layout: KVLayout, *, drafted: bool) -> KVLayout:
-    """The layers of one of the GPUs; InputError for allocators, and for drafts, that no simulation
-    has beside them.
+    """The layers of one of the GPUs; InputError for allocators, and for drafts, that are not
+    simulated with them.
     """
     num = scenario.model.decode_context_parallel_size
     others = sorted({ALLOCATORS.name_of(each) for each in scenario.allocator} - {"paged"})
@@ -27,7 +27,9 @@ def shared_layout(scenario: Scenario, layout: KVLayout, *, drafted: bool) -> KVL
 
 
 def over_gpus(options: AllocatorOptions, num: int) -> AllocatorOptions:
-    """The allocator of one of `num` GPUs: a block of each holds its part of so many more tokens."""
+    """The allocator of one of `num` GPUs: a block covers `num` times as many tokens, and each GPU
+    holds its part of them.
+    """
     if num == 1:
         return options
     tokens = num * (getattr(options, "block_size", None) or BLOCK_SIZE)

@@ -35,9 +35,9 @@ def place_of(label: str, labels: Sequence[str]) -> int:
 
 
 class SizedScenario:
-    """A scenario whose pool is sized, the same for every allocator.
+    """A scenario with a sized pool, the same for every allocator.
 
-    held: of a pipeline, what the stage that decides the pool computes; else the model. layout: the
+    held: of a pipeline, the layers of the stage that limits the pool; else the model. layout: the
     KV of it on one GPU. devices: of each stage of a pipeline; device: of the one that decides.
     stages: of a pipeline. InputError where the pool or a layer cannot be.
     """
@@ -163,7 +163,7 @@ class SizedScenario:
         return cached_layout(self.model.kind, self._in_chunks(with_states(self.held)))
 
     def _in_chunks(self, held: Model) -> KVLayout:
-        """The layers of `held`, chunks of local attention apart."""
+        """The layers of `held`, with chunks of local attention separated."""
         if self.drafter is not None:
             return self._drafted_layout(self.drafter, by_chunk=True)
         return self.scenario.model.layout(held, by_chunk=True)

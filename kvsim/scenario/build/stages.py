@@ -31,7 +31,7 @@ def staged_plan(
     """The groups and blocks of this stage; None on one stage, and where one block table does for
     the layers of all stages.
 
-    by_chunk: blocks of local attention's chunks are given back. drafter: its layers are on the last
+    by_chunk: blocks of local attention's chunks are freed. drafter: its layers are on the last
     stage. InputError where the stage has no layer of one of the groups.
     """
     if options.pipeline_parallel_size == 1 or not isinstance(allocator, Paged):
@@ -83,7 +83,10 @@ def _layout(
 
 
 def _check_undrafted(options: ModelOptions, drafter: Drafter | None, where: str) -> None:
-    """Raise InputError for drafts over stages that are not simulated. where: beside what."""
+    """Raise InputError for drafts over stages that are not simulated.
+
+    where: the other feature, for the message.
+    """
     if drafter is not None:
         raise InputError(
             f"drafts over pipeline stages are not simulated {where}",

@@ -1,4 +1,4 @@
-"""The tiers of a scenario behind each of its replicas."""
+"""The tiers of each replica of a scenario."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,10 @@ from kvsim.vllm.grouping import BlockGroup, Grouping, is_uniform
 def with_tiers(
     spec: ReplicaSpec, scenario: Scenario, devices: Sequence[Device], parts: Sequence[ReplicaSpec]
 ) -> ReplicaSpec:
-    """The same replica with the scenario's tiers behind it, of which there is at least one;
-    InputError where it can have none. devices, parts: of each stage of a pipeline, the parts with
-    its own layers and plan.
+    """The same replica with the scenario's tiers, of which there is at least one; InputError if it
+    can have none.
+
+    devices, parts: of each stage of a pipeline, the parts with its own layers and plan.
     """
     first, *behind = scenario.tier
     site = _site(parts[0], scenario, devices[0])

@@ -1,1 +1,1 @@
-"""What is checked and noted before a scenario runs."""
+"""Checks and notes before a scenario runs."""

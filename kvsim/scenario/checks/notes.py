@@ -85,9 +85,11 @@ def known_before(
     adapters: bool,
     priorities: bool,
 ) -> tuple[tuple[str, str], ...]:
-    """What each note is about, and its sentence: the device cannot hold the pool, keys change
-    nothing, or not the times of steps. devices, stages: of a pipeline, of each stage.
-    adapters: requests may ask for some. priorities: those of requests differ.
+    """Topic and sentence of each note: the device cannot hold the pool, keys change nothing, or
+    change no step times.
+
+    devices, stages: of a pipeline, of each stage. adapters: requests may ask for some. priorities:
+    those of requests differ.
     """
     found = [
         ("pool", each)
@@ -145,8 +147,9 @@ def cache_left_off(options: AllocatorOptions, memory: MemorySpec) -> tuple[tuple
 def idle_memory_keys(
     scenario: Scenario, model: Model, devices: Sequence[Device], drafter: Drafter | None
 ) -> tuple[str, ...]:
-    """The keys of [memory] that were given and change nothing of the pool, nor of what its version
-    does with chunks of local attention, and would not with another value.
+    """The keys of [memory] that were given and change nothing, and would not with another value.
+
+    They affect neither the pool nor the version's rules for chunks of local attention.
     """
     memory, left_out, shape = scenario.memory, _left_out(scenario), scenario.model
     in_chunks = shape.layout(model, by_chunk=True) != shape.layout(model)
@@ -184,7 +187,7 @@ def _heeds_priorities(scenario: Scenario) -> bool:
 
 
 def _left_out(scenario: Scenario) -> dict[str, object]:
-    """What each key of [memory] is where nobody gives it."""
+    """The default of each key of [memory]."""
     fields = MemoryOptions.model_fields
     version = scenario.scheduler_of(scenario.allocator[0]).engine_version
     found = {key: field.default for key, field in fields.items()}
@@ -192,7 +195,7 @@ def _left_out(scenario: Scenario) -> dict[str, object]:
 
 
 def _without_room(scenario: Scenario) -> int:
-    """Adapters that run at once, of a scenario whose [memory] keeps room for none."""
+    """Adapters that run at once, of a scenario with no room for any in [memory]."""
     schedulers = (scenario.scheduler_of(each) for each in scenario.allocator)
     return 0 if scenario.memory.max_loras else max(each.most_adapters for each in schedulers)
 

@@ -45,8 +45,9 @@ def check_served(stream: Stream, spec: ReplicaSpec, *, apart: bool) -> None:
 
 
 def check_follows(stream: Stream) -> None:
-    """Raise InputError for two requests of one id, and for a request that comes after one that
-    never leaves, since there is none of that name, or since it comes after this one.
+    """Raise InputError for two requests of one id, and for a request after one that never leaves.
+
+    That one has an unknown name, or comes after the request itself.
     """
     requests = stream.requests
     if len({each.id for each in requests}) < len(requests):

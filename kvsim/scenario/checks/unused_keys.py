@@ -1,4 +1,4 @@
-"""Keys of a scenario, beside those of [memory], that were given and change nothing."""
+"""Keys of a scenario outside [memory] that were given and change nothing."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
-"""Samples that kvsim's backend measured: the facts beside them, and the rows that are not fitted.
+"""Samples that kvsim's backend measured: their facts, and the rows that are not fitted.
 
-A measurement times the steps of a grid, which are fitted, and steps of a simulated trace
-(`source` is "held-out"), which the fit is held against.
+A measurement times the steps of a grid, which are fitted. It also times steps of a simulated trace
+(`source` is "held-out"), to test the fit.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ Facts = dict[str, Any]
 
 
 class SampleParts(NamedTuple):
-    """Samples that are fitted, and those that the fit is held against."""
+    """Samples that are fitted, and those that the fit is tested on."""
 
     fitted: list[Sample]
     held_out: list[Sample]
@@ -42,8 +42,9 @@ def parts_of(rows: Sequence[SampleRow], where: str) -> SampleParts:
 
 
 def facts_beside(samples: Path) -> Facts | None:
-    """The facts of a measurement beside its samples (SAMPLES.facts.json); None where there are
-    none. InputError where the file holds something else.
+    """The facts in the file next to the samples (SAMPLES.facts.json); None if there is none.
+
+    InputError for other content.
     """
     path = samples.with_suffix(".facts.json")
     if samples.suffix != ".jsonl" or not path.exists():

@@ -1,7 +1,7 @@
-"""A run of a real engine, held against the simulator.
+"""Comparison of a real engine's run with the simulator.
 
-The folder's requests arrive when they did, under the engine's recorded settings; what the simulated
-engine then does is compared with what the real one did.
+The folder's requests arrive at their recorded times, under the engine's recorded settings. The
+simulated engine's results are compared with the real ones.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ from kvsim.version import VERSION
 
 
 class StepByStep(NamedTuple):
-    """What more can be compared where every step was recorded.
+    """Further comparisons if every step was recorded.
 
     lock_step: the same decisions without time; times: of the steps so decided, None if there is
     none. memory: the pool over time.
@@ -41,7 +41,7 @@ class StepByStep(NamedTuple):
     memory: MemoryErrors
 
     def summary(self) -> dict[str, Any]:
-        """What `--json` prints besides."""
+        """The part for `--json`."""
         return {
             "lock_step": self.lock_step.summary(),
             "step_time_errors": self.times and self.times.summary(),
@@ -52,8 +52,8 @@ class StepByStep(NamedTuple):
 class RunComparison(NamedTuple):
     """One comparison.
 
-    fit: what was fitted on the first part of the run; None: nothing was. reported: the requests
-    whose latencies are compared, by index: the others, or all. intervals: of the errors of the mean
+    fit: numbers fitted on the first part of the run; None: nothing was. reported: the requests with
+    latencies that are compared, by index: the others, or all. intervals: of the errors of the mean
     latencies. curves: the whole run, None where no log was kept. steps: of a run that kvsim itself
     recorded.
     """
@@ -70,7 +70,7 @@ class RunComparison(NamedTuple):
     steps: StepByStep | None = None
 
     def summary(self) -> dict[str, Any]:
-        """What `--json` prints. Errors are signed fractions, times in seconds."""
+        """The output of `--json`. Errors are signed fractions, times in seconds."""
         meta, steps = self.run.meta, self.replay.steps
         lock_step = self.steps.summary() if self.steps is not None else {}
         return {

@@ -1,4 +1,4 @@
-"""The simulated engine's log beside the recorded one, tick by tick.
+"""The simulated engine's log next to the recorded one, tick by tick.
 
 A row at t shows the last record an engine made before t on the logger's clock, which may be ahead
 of the engine's.
@@ -22,8 +22,9 @@ SERIES = ("running", "waiting", "kv_cache_usage")
 
 
 class Curves(NamedTuple):
-    """Both logs at the recorded ticks t (s): of SERIES those that were recorded (usage in
-    fractions, and only of a pool whose size is known).
+    """Both logs at the recorded ticks t (s): of SERIES those that were recorded.
+
+    Usage is in fractions, and only of a pool of known size.
 
     clock_ahead_s: by how much the logger's clock is ahead of the requests'.
     """
@@ -34,12 +35,12 @@ class Curves(NamedTuple):
     clock_ahead_s: float
 
     def phases(self) -> dict[str, NDArray[np.bool_]]:
-        """Which ticks lie in which phase of the recorded run.
+        """Masks of the ticks in each phase of the recorded run.
 
         filling: until the pool is SATURATED_USAGE full for the first time; draining: after the last
         tick with a waiting request; saturated: between. A pool never full is filled to the last
-        wait. Where nobody recorded the pool: queueing until the last wait, draining after it; and
-        one phase, the whole run, where nobody recorded, or saw, a wait either.
+        wait. If the pool was not recorded: queueing until the last wait, draining after it. If no
+        wait was recorded or seen either, one phase, the whole run.
         """
         index = np.arange(len(self.t))
         waits = np.flatnonzero(self.recorded.get("waiting", np.zeros(0)) > 0)
@@ -119,9 +120,9 @@ def _recorded(run: ObservedRun) -> dict[str, Floats]:
 def clock_ahead(run: ObservedRun) -> float:
     """By how much the logger's clock is ahead (s), from the recording alone.
 
-    Running plus waiting is what has been taken from the input queue and not yet finished, which the
-    requests' own times tell: the offset at which the two agree best, up to a tick either way (the
-    middle, where several do). 0 where the log has not both.
+    Running plus waiting are the requests taken from the input queue and not yet finished, which the
+    requests' own times give too. The result is the offset at which the two agree best, up to a tick
+    either way (the middle, if several do). 0 if the log does not have both.
     """
     columns = _recorded(run)
     if not {"running", "waiting"} <= columns.keys():

@@ -1,8 +1,8 @@
 """Bootstrap intervals: how far an error would move had other requests, or steps, been drawn.
 
-Requests are drawn one by one, as if none waited for another. In a queue they wait for each other,
-and such a range holds the expected error of mean waits in 10 to 60 of 100 trials
-(tests/report/test_intervals.py): it says how far a few requests carry the error, and no more.
+Requests are drawn one by one, as if none waited for another. In a queue they wait for each other.
+Such a range contains the expected error of mean waits in 10 to 60 of 100 trials
+(tests/report/test_intervals.py). It says how much a few requests influence the error, and no more.
 """
 
 from collections.abc import Iterator, Sequence

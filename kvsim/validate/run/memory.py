@@ -1,4 +1,4 @@
-"""The pool over time, recorded and simulated: how far one lies from the other."""
+"""Difference of the pool's use over time between the recording and the simulation."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

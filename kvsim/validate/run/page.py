@@ -170,7 +170,7 @@ def _words(comparison: RunComparison) -> str:
 
 
 def _glued(error: float) -> str:
-    """An error that stays beside its unit."""
+    """An error glued to its unit."""
     return signed(error).replace(" ", "\N{NO-BREAK SPACE}")
 
 

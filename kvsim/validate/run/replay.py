@@ -28,10 +28,10 @@ class Replay(NamedTuple):
     """One simulated run.
 
     scheduled_ps (first admission), first_token_ps, last_token_ps: in the order of the observed
-    requests (-1 for who had not got there when it ended); cached_tokens: of their prompts, found
-    at that admission. step_ends_ps, generated: when each step's
-    outputs had been processed, and output tokens so far. tokens, chunks: computed, and prefilled,
-    in all steps. outside_domain: steps whose time lies outside what was measured.
+    requests (-1 if not reached when the run ended). cached_tokens: of their prompts, found at that
+    admission. step_ends_ps, generated: when each step's outputs had been processed, and output
+    tokens so far. tokens, chunks: computed, and prefilled, in all steps. outside_domain: steps with
+    times beyond the measured range.
 
     records: the engine's log, one a step. held: the pool, whenever a step was scheduled or its
     outputs were processed. Neither is kept of a replay that is stopped early.
@@ -124,7 +124,7 @@ class _EngineLog(Observer):
         self._detailed = detailed
 
     def arrived(self, scheduler: Scheduler, request: Request, now_ps: int) -> None:
-        """It lies in the input queue until the scheduler looks."""
+        """The request is in the input queue until the scheduler receives it."""
         self._arrived += 1
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
@@ -143,7 +143,7 @@ class _EngineLog(Observer):
             self.outside_domain += 1
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Count what came out, and write the record."""
+        """Count the outputs, and write the record."""
         self._generated += plan.num_decode + sum(chunk.samples for chunk in plan.chunks)
         self.step_ends_ps.append(now_ps)
         self.generated.append(self._generated)

@@ -1,4 +1,4 @@
-"""What `--step-time` names: a calibration, or a form for the recorded model and device."""
+"""The meaning of `--step-time`: a calibration, or a form for the recorded model and device."""
 
 from collections.abc import Callable
 from contextlib import suppress

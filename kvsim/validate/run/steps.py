@@ -1,9 +1,9 @@
 """The recorded steps again, without time: the same requests before each, so the same decisions.
 
-A scheduler that is asked at other moments decides otherwise; so here every step finds the requests
+A scheduler that runs at other moments decides differently. So here every step finds the requests
 that had arrived when the recorded one was scheduled, however long anything took. Then tokens,
-queues, blocks and bytes must be equal in every step, and what is left to compare is how long each
-took.
+queues, blocks and bytes must be equal in every step, and only the durations of steps remain to be
+compared.
 """
 
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ class LockStep(NamedTuple):
 
 
 def lock_step(run: ObservedRun) -> LockStep:
-    """Schedule the recorded steps again, up to the first that comes out otherwise.
+    """Schedule the recorded steps again, up to the first that differs.
 
     The run must have steps.
     """

@@ -83,7 +83,7 @@ def fit_table(fit: RunFit) -> TextTable:
 
 
 def curve_table(curves: Curves, title: str) -> TextTable:
-    """How far the logs lie apart, phase by phase; a dash for what was not recorded."""
+    """Differences of the logs, phase by phase; a dash for series that were not recorded."""
     rows: list[tuple[str, ...]] = []
     phases: dict[str, Any] = curves.summary()["phases"]
     for name, found in phases.items():
@@ -109,7 +109,7 @@ def _apart(found: dict[str, Any], series: str) -> str:
 
 
 def step_tables(steps: StepByStep, which: str) -> list[TextTable]:
-    """What was decided, how long steps took, and the pool."""
+    """Tables of decisions, durations of steps, and the pool."""
     tables = [_decisions(steps.lock_step)]
     if steps.times is not None:
         tables.append(_times(steps.times, which))

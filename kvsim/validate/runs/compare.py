@@ -1,4 +1,4 @@
-"""Every trial of some folders, simulated and held against what was recorded."""
+"""Simulation of every trial of some folders, and the comparison with the recordings."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -33,8 +33,9 @@ def rows(compared: Iterable[Compared]) -> list[tuple[str, ...]]:
 
 
 def band(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
-    """By GPU and how many of them: the median error of runs, and where the middle 80 % lie; without
-    runs that no simulated engine is like.
+    """The median error of runs by GPU and number of GPUs, and the range of the middle 80 %.
+
+    Runs without a corresponding simulated engine are left out.
     """
     groups: dict[tuple[str, int], list[Compared]] = {}
     for one in compared:

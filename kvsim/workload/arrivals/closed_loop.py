@@ -11,9 +11,9 @@ from kvsim.workload.durations import DURATIONS, DurationOptions
 
 
 class ClosedLoop(ArrivalOptions):
-    """num_users take turns; each thinks for `think`, then asks again.
+    """num_users users ask one after the other; each thinks for `think`, then asks again.
 
-    ramp_s: the users' first requests are spread evenly over so many seconds.
+    ramp_s: seconds over which the users' first requests are spread evenly.
     """
 
     num_users: PositiveInt

@@ -27,8 +27,8 @@ class Schedule:
 
 
 class ArrivalOptions(Options):
-    """Options of one arrival process; its fields are the keys beside `kind` in
-    `[workload.arrivals]`.
+    """Options of one arrival process; its fields are the keys of `[workload.arrivals]` other than
+    `kind`.
     """
 
     def schedule(self, count: int, rng: np.random.Generator) -> Schedule:

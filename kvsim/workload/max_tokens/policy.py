@@ -4,7 +4,9 @@ from kvsim.plumbing.options import Options
 
 
 class MaxTokensOptions(Options):
-    """Options of one policy; its fields are the keys beside `kind` in `[workload.max_tokens]`."""
+    """Options of one policy; its fields are the keys of `[workload.max_tokens]` other than
+    `kind`.
+    """
 
     def declared(self, output_tokens: int) -> int | None:
         """The max_tokens of a request with `output_tokens` of output; None: not set.

@@ -1,7 +1,7 @@
 """AIPerf's mooncake_trace (github.com/ai-dynamo/aiperf): Mooncake's fields, sessions, delays.
 
-The first record of a session has a timestamp; a later one has either a timestamp, or a `delay` in
-milliseconds after the answer to the session's record before. Each record's input_length is taken
+The first record of a session has a timestamp. A later one has either a timestamp, or a `delay` in
+milliseconds after the answer to the session's previous record. Each record's input_length is taken
 as its whole prompt.
 """
 
@@ -30,7 +30,7 @@ class AIPerfTrace(HashedFormat):
 
     @classmethod
     def sniff(cls, lines: list[str]) -> bool:
-        """By its keys: a session or a delay beside the lengths."""
+        """Recognised by its keys: a session or a delay, in addition to the lengths."""
         records = first_objects(lines)
         lengths = {"input_length", "output_length"}
         return bool(records) and all(

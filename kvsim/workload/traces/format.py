@@ -48,8 +48,9 @@ class TraceFormat(Options):
 
     @abstractmethod
     def write(self, trace: Trace) -> Iterator[str]:
-        """The lines of a file with the same rows; `needs` is met. InputError for a row that the
-        format cannot hold.
+        """Yield the lines of a file with the same rows; `needs` is met.
+
+        InputError for a row that the format cannot hold.
         """
 
 

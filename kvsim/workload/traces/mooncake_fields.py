@@ -1,7 +1,7 @@
 """Mooncake's fields, which several tools read and write, each with a block size of its own.
 
-kvsim adds two: "items", placeholders of images, sounds and videos as [tokens before, tokens, name
-of the content], and "adapter", the name of a LoRA adapter.
+kvsim adds two. "items" are placeholders of images, sounds and videos as [tokens before, tokens,
+name of the content]. "adapter" is the name of a LoRA adapter.
 """
 
 import json
@@ -67,6 +67,6 @@ def fields(row: TraceRow) -> str:
 
 
 def _special(row: TraceRow) -> str:
-    """The items and the adapter of a row, if it has any, behind its fields."""
+    """The items and the adapter of a row, if it has any, as text after its fields."""
     items = f', "items": {json.dumps(row.items)}' if row.items else ""
     return items if row.adapter is None else f'{items}, "adapter": {json.dumps(row.adapter)}'

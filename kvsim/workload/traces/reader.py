@@ -98,7 +98,7 @@ def _reader(
 def _answered(
     rows: Iterable[TraceRow], name: str, drop_failed: bool, notes: list[str], least: int
 ) -> list[TraceRow]:
-    """The rows with a prompt and at least so many tokens of output; a follower of a dropped row
+    """The rows with a prompt and at least `least` tokens of output; a follower of a dropped row
     takes its place.
     """
     kept: list[TraceRow] = []
@@ -144,7 +144,7 @@ def _all_or_none_timed(rows: list[TraceRow], name: str) -> None:
 
 
 def _in_order(rows: list[TraceRow], name: str, sort: bool, notes: list[str]) -> list[TraceRow]:
-    """The rows by time; a follower right behind what it follows counts as of its time."""
+    """The rows by time; a follower directly after the row it follows counts as of its time."""
     newest, moved = 0, 0
     for row in rows:
         if row.arrival_ps is None:

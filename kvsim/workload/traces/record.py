@@ -15,7 +15,7 @@ class TraceRow(NamedTuple):
     arrival_ps: on the file's own clock (a wall clock counts from its first row); None: the file
         holds lengths only, or the row follows another.
     hash_ids: ids of the prompt's blocks, equal ids where all tokens up to the block's end are
-        equal; the tokens past the last id are private. None: nothing is known.
+        equal. The tokens past the last id are private. None: nothing is known.
     id, session: as the file names the request and its conversation.
     follows, delay_ps: it came delay_ps after the request with this id had been answered.
     items: placeholders of images, sounds and videos in the prompt: (tokens before, tokens, name of

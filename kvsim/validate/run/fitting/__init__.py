@@ -1,4 +1,4 @@
-"""What a run's first part says about the step times: a correction, fitted there and held to.
+"""Corrections of the step times from a run's first part, fitted there and then fixed.
 
 parts.py    the requests to fit on, and the others
 forms.py    which numbers of a correction are free

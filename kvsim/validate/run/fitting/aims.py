@@ -1,11 +1,12 @@
-"""What a simulation of the first part should meet: prefills, gaps between tokens, tokens produced.
+"""Aims of a simulation of the first part: prefills, gaps between tokens, tokens produced.
 
-Each aim is a list of recorded amounts; a simulation gives the same list, and misses it by the
+Each aim is a list of recorded amounts. A simulation gives the same list, and misses it by the
 relative difference of the two sums over some of the entries. A tenth of the requests on either
-side, those that lie farthest apart, is left out: who is preempted before the first token in one of
-the two alone says nothing of step times. The noise of a miss is its standard error by batch means
-(requests of one queue wait together, so batches of neighbours are drawn, not single ones), and half
-a per cent at the least: one block more or less in the pool moves a mean by more.
+side, those with the largest differences, is left out. A request preempted before the first token in
+one of the two alone carries no information on step times. The noise of a miss is its standard error
+by batch means. Requests of one queue wait together, so batches of neighbours are drawn, not single
+ones. It is half a per cent at the least, as one block more or less in the pool moves a mean by
+more.
 """
 
 from collections.abc import Iterator
@@ -43,13 +44,13 @@ class Aim(NamedTuple):
     block: Indices
 
     def miss(self, simulated: Floats, weights: Floats) -> float:
-        """Relative; each entry counts so many times, at least one of them."""
+        """Relative miss; each entry is weighted, with at least one weight above 0."""
         apart = simulated - self.recorded
         kept = self._kept(apart, weights)
         return float((apart * kept).sum() / (self.recorded * kept).sum())
 
     def _kept(self, apart: Floats, weights: Floats) -> Floats:
-        """The weights without those of the requests that lie farthest apart on either side."""
+        """The weights without those of the requests with the largest differences on either side."""
         if self.kind == "tick":
             return weights
         order = np.argsort(apart, kind="stable")

@@ -109,8 +109,9 @@ def fit_run(run: ObservedRun, parts: Parts, times: StepTimes, form: str | None =
 
 
 def _shared(constant: float) -> list[Numbers]:
-    """The constant that is enough alone, and less of it with something of a second number: with any
-    of these steps take as long on average.
+    """The constant that is enough alone, and smaller ones together with a second number.
+
+    With any of these steps take as long on average.
     """
     size = max(abs(constant), _LEAST_SHARE)
     return [(constant - part * size, part * size) for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
@@ -126,9 +127,11 @@ def _warnings(requests: int) -> tuple[str, ...]:
 
 
 def _intervals(best: Judged, aims: Aims, proportions: Proportions) -> dict[str, Interval]:
-    """Where 95 % of the numbers lie when requests and ticks are drawn again, near the fit, and the
-    fit itself: the search ends a little before the best place, and with hardly any noise nothing
-    that is drawn comes back to where it ended.
+    """Ranges of 95 % of the numbers when requests and ticks are drawn again, near the fit, extended
+    to the fit itself.
+
+    The search ends a little before the best place, and with hardly any noise no drawn number comes
+    back to where it ended.
     """
     random = np.random.Generator(np.random.PCG64(aims.units["request"]))
     found, noise = best.found, noises(aims, best.found.simulated)

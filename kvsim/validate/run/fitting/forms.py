@@ -13,8 +13,8 @@ FORMS: dict[str, tuple[str, ...]] = {
 
 
 class Proportions(NamedTuple):
-    """What a number of 1 stands for, so that all are of one size: the mean step (ps), and the
-    tokens and chunks it has.
+    """Units of the numbers, so that all are of one size: the mean step (ps), and the tokens and
+    chunks it has.
     """
 
     step_ps: float

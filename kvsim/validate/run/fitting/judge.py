@@ -1,8 +1,7 @@
 """Each form judged inside the first part: fitted on two thirds of it, held to the other third.
 
-The first part is cut into blocks by time. Near where a form was fitted its simulation moves in
-proportion to its numbers, so that what another choice of requests would have given needs no more
-simulations.
+The first part is cut into blocks by time. Near the fitted form its simulation moves in proportion
+to its numbers. So other choices of requests need no more simulations.
 """
 
 from typing import Any, NamedTuple

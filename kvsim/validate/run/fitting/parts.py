@@ -8,7 +8,9 @@ FEWEST = 3
 
 class Parts:
     """first: indices of the requests answered within `share` of the run's time (until end_s), in
-    order of their answers; rest: the others, in order of arrival.
+    order of their answers.
+
+    rest: the others, in order of arrival.
 
     InputError if the rest is empty, or the first part has not FEWEST requests with two tokens.
     """

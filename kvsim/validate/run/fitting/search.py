@@ -1,7 +1,8 @@
-"""The numbers of a form with which the first part comes out as recorded: nonlinear least squares.
+"""Nonlinear least squares for the numbers of a form with which the simulated first part equals the
+recorded one.
 
-Each miss counts in units of its noise. That is not known before something is fitted, so the search
-is made twice: first with all noises equal, then from there with those found there.
+Each miss counts in units of its noise. The noise is unknown before a fit, so the search is made
+twice. In the first all noises are equal; the second starts from the first fit and its noises.
 """
 
 from collections.abc import Callable, Sequence

@@ -8,8 +8,8 @@ from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class ChunkedAdmission(Cause):
-    """Suspected if a twentieth of all tokens was computed again, most victims had no output yet,
-    and the scheduler admits a prompt by its first chunk.
+    """Suspected if a twentieth of all tokens was recomputed, most victims had no output yet, and
+    the scheduler admits a prompt by its first chunk.
     """
 
     title: ClassVar[str] = "requests begun before their whole prompt fits"

@@ -9,8 +9,8 @@ from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class NoPrefixCache(Cause):
-    """Suspected if an allocator does not cache prefixes though it could, and an LRU cache of the
-    pool's size would hit a twentieth of the prompts.
+    """Suspected if an allocator could cache prefixes and does not, and an LRU cache of the pool's
+    size would hit a twentieth of the prompts.
     """
 
     title: ClassVar[str] = "prompts with shared prefixes and no prefix cache"
