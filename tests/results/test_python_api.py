@@ -1,7 +1,9 @@
 """What a notebook asks: every name on TAB, a table of all runs, and one figure."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +58,9 @@ def test_a_figure_that_is_not_there_is_named_with_those_that_are(result: kvsim.R
     with pytest.raises(InputError, match="nothing to draw"):
         kvsim.figure(result, "tree")  # there is no radix tree
     assert "tree" in FIGURES
+
+
+def test_the_page_of_the_api_has_every_name() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    found = re.findall(r"auto(?:function|class):: (\w+)", page)
+    assert sorted([*found, "__version__"]) == sorted(dir(kvsim))
