@@ -57,7 +57,12 @@ def sweep(
         ),
     ] = None,
     by: Annotated[
-        str, typer.Option(metavar="MEASURE", help="Rank settings by this measure.")
+        str,
+        typer.Option(
+            metavar="MEASURE",
+            help="Rank settings by this measure: a short name, or a key of summary.json such as "
+            "queue_s.p99, itl_s.p99 or waiting_mean.",
+        ),
     ] = "e2e_p50",
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Show the best N.")] = 5,
     jobs: Jobs = None,
@@ -85,7 +90,7 @@ def sweep(
     from kvsim.whatif.backends import BACKENDS
     from kvsim.whatif.sweep import store
     from kvsim.whatif.sweep.axes import parse_axis, parse_zip
-    from kvsim.whatif.sweep.ranking import measure_named
+    from kvsim.whatif.sweep.ranking import check_measured, measure_named
     from kvsim.whatif.sweep.sweep import Sweep
     from kvsim.whatif.sweep.sweep_findings import sweep_findings
 
@@ -105,6 +110,7 @@ def sweep(
     if not (frame["status"] == "done").any():
         first = _located(scenario, set_ or [], str(frame["error"].iloc[0]))
         raise InputError(f"every point failed, the first of them by: {first}")
+    check_measured(frame, measure)
     store.write(out, plan, frame)
     findings = sweep_findings(plan, frame, measure, top, run_command(scenario, set_))
     answer(findings, as_json=as_json, out=out, name="sweep", verbose=verbose)

@@ -38,7 +38,9 @@ class Measure(NamedTuple):
         return self.form(self.value(run))
 
 
-def _at(key: str) -> Callable[[Numbers], float | None]:
+def at_key(key: str) -> Callable[[Numbers], float | None]:
+    """The number at this dotted key; None where there is none."""
+
     def value(run: Numbers) -> float | None:
         found: Any = run
         for part in key.split("."):
@@ -55,68 +57,68 @@ def _hit_rate(run: Numbers) -> float | None:
 
 MEASURES: dict[str, Measure] = {
     "finished": Measure(
-        "Requests finished", "done", _at("requests.finished"), numbers.count,
+        "Requests finished", "done", at_key("requests.finished"), numbers.count,
         "higher", "Requests that got all their output.", always=True,
     ),
     "rejected": Measure(
-        "Requests refused", "refused", _at("requests.rejected"), numbers.count,
+        "Requests refused", "refused", at_key("requests.rejected"), numbers.count,
         "lower", "Requests that could never fit, refused on arrival.",
     ),
     "makespan": Measure(
-        "Makespan", "makespan", _at("makespan_s"), numbers.seconds,
+        "Makespan", "makespan", at_key("makespan_s"), numbers.seconds,
         "lower", "From the first arrival to the end of the last step.", always=True,
     ),
     "requests_per_s": Measure(
-        "Requests per second", "req/s", _at("requests_per_s"), numbers.number,
+        "Requests per second", "req/s", at_key("requests_per_s"), numbers.number,
         "higher", "Requests finished over the makespan.", always=True,
     ),
     "tokens_per_s": Measure(
-        "Output tokens per second", "tok/s", _at("output_tokens_per_s"), numbers.number,
+        "Output tokens per second", "tok/s", at_key("output_tokens_per_s"), numbers.number,
         "higher", "Output tokens over the makespan.", always=True,
     ),
     "running": Measure(
-        "Sequences running, mean", "running", _at("running_mean"), numbers.number,
+        "Sequences running, mean", "running", at_key("running_mean"), numbers.number,
         None, "How many sequences the engine worked on at a time, on average.", always=True,
     ),
     "ttft_p50": Measure(
-        "Time to first token, median", "TTFT p50", _at("ttft_s.p50"), numbers.seconds,
+        "Time to first token, median", "TTFT p50", at_key("ttft_s.p50"), numbers.seconds,
         "lower", "Half of the requests saw their first token sooner.", always=True,
     ),
     "ttft_p99": Measure(
-        "Time to first token, p99", "TTFT p99", _at("ttft_s.p99"), numbers.seconds,
+        "Time to first token, p99", "TTFT p99", at_key("ttft_s.p99"), numbers.seconds,
         "lower", "99 of 100 requests saw their first token sooner.", always=True,
     ),
     "tpot_p50": Measure(
-        "Time per output token, median", "TPOT p50", _at("tpot_s.p50"), numbers.seconds,
+        "Time per output token, median", "TPOT p50", at_key("tpot_s.p50"), numbers.seconds,
         "lower", "The mean gap between a request's tokens after the first.", always=True,
     ),
     "tpot_p99": Measure(
-        "Time per output token, p99", "TPOT p99", _at("tpot_s.p99"), numbers.seconds,
+        "Time per output token, p99", "TPOT p99", at_key("tpot_s.p99"), numbers.seconds,
         "lower", "99 of 100 requests read faster than this.", always=True,
     ),
     "e2e_p50": Measure(
-        "End to end, median", "E2E p50", _at("e2e_s.p50"), numbers.seconds,
+        "End to end, median", "E2E p50", at_key("e2e_s.p50"), numbers.seconds,
         "lower", "From arrival to the last output token.", always=True,
     ),
     "e2e_p99": Measure(
-        "End to end, p99", "E2E p99", _at("e2e_s.p99"), numbers.seconds,
+        "End to end, p99", "E2E p99", at_key("e2e_s.p99"), numbers.seconds,
         "lower", "99 of 100 requests were done sooner.", always=True,
     ),
     "preemptions": Measure(
-        "Preemptions", "preempt", _at("preemptions"), numbers.count,
+        "Preemptions", "preempt", at_key("preemptions"), numbers.count,
         "lower", "How often a running sequence lost its memory to let the others go on.",
         always=True,
     ),
     "recomputed": Measure(
-        "Tokens computed again", "recomputed", _at("recomputed_tokens"), numbers.count,
+        "Tokens computed again", "recomputed", at_key("recomputed_tokens"), numbers.count,
         "lower", "Work that was lost to preemption and done twice.",
     ),
     "copied": Measure(
-        "KV copied", "copied", _at("copied_bytes"), numbers.size,
+        "KV copied", "copied", at_key("copied_bytes"), numbers.size,
         "lower", "Bytes moved on the device to grow buffers or to split shared blocks.",
     ),
     "swapped": Measure(
-        "KV swapped", "swapped", _at("swapped_bytes"), numbers.size,
+        "KV swapped", "swapped", at_key("swapped_bytes"), numbers.size,
         None, "Bytes moved between the device and the host.",
     ),
     "hits": Measure(
@@ -124,11 +126,11 @@ MEASURES: dict[str, Measure] = {
         "higher", "Prompt tokens that did not have to be computed, those in tiers too.",
     ),
     "peak_used": Measure(
-        "Pool used, peak", "peak used", _at("memory.peak_used"), numbers.percent,
+        "Pool used, peak", "peak used", at_key("memory.peak_used"), numbers.percent,
         None, "The most of the pool that ever held live keys and values.", always=True,
     ),
     "peak_allocated": Measure(
-        "Pool allocated, peak", "peak held", _at("memory.peak_allocated"), numbers.percent,
+        "Pool allocated, peak", "peak held", at_key("memory.peak_allocated"), numbers.percent,
         None, "The most of the pool that was ever handed out.", always=True,
     ),
 }  # fmt: skip

@@ -14,6 +14,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.report import numbers
 from kvsim.report.measures import MEASURES, Measure
 from kvsim.whatif.intervals import SeedMean, difference_text, mean_interval
+from kvsim.whatif.sweep.summary_measures import summary_measure
 from kvsim.whatif.sweep.sweep import DONE, STATUS
 
 if TYPE_CHECKING:
@@ -157,14 +158,28 @@ def plain(value: Any) -> Any:
 
 
 def measure_named(name: str) -> Measure:
-    """The measure of this name; InputError lists those that can rank settings."""
+    """The measure of this name, or any number of summary.json by its dotted key; InputError lists
+    those that can rank settings.
+    """
     ranking = {key: measure for key, measure in MEASURES.items() if measure.better}
-    name = name.replace("_s.", "_")  # as `--slo` and summary.json have it
-    if name not in ranking:
+    usual = name.replace("_s.", "_")  # as `--slo` and summary.json have it
+    measure = ranking.get(usual) or summary_measure(name)
+    if measure is None:
         raise InputError(
-            "unknown measure", where="--by", value=name, remedy=f"known: {', '.join(ranking)}"
+            "unknown measure",
+            where="--by",
+            value=name,
+            remedy=f"known: {', '.join(ranking)}, or a key of summary.json such as queue_s.p99, "
+            "itl_s.p99, waiting_mean",
         )
-    return ranking[name]
+    return measure
+
+
+def check_measured(frame: "pd.DataFrame", measure: Measure) -> None:
+    """InputError where no finished run of a sweep's table has this number."""
+    done = frame.loc[frame[STATUS] == DONE].to_dict("records")
+    if all(measure.value(nested({str(k): v for k, v in row.items()})) is None for row in done):
+        raise InputError("no run has this number", where="--by", value=measure.title)
 
 
 @dataclass(frozen=True)

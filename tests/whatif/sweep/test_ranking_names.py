@@ -10,3 +10,34 @@ def test_both_names_of_a_latency_are_one_measure() -> None:
     assert measure_named("ttft_s.p99") is measure_named("ttft_p99")
     with pytest.raises(InputError, match="unknown measure"):
         measure_named("ttft_s.p98")
+
+
+@pytest.mark.parametrize(
+    ("name", "better"),
+    [
+        ("queue_s.p99", "lower"),
+        ("itl_s.mean", "lower"),
+        ("waiting_mean", "lower"),
+        ("memory.time_mean.used", "higher"),
+        ("offloading.loaded_tokens", "lower"),
+        ("prefix_cache.hit_tokens", "higher"),
+    ],
+)
+def test_every_number_of_a_summary_ranks(name: str, better: str) -> None:
+    """By its key; the row of a run has the number there."""
+    measure = measure_named(name)
+    assert measure.better == better
+    row: dict[str, object] = {}
+    place = row
+    *outer, last = name.split(".")
+    for part in outer:
+        place = place.setdefault(part, {})  # type: ignore[assignment]
+    place[last] = 3.0
+    assert measure.value(row) == 3.0
+    assert measure.value({}) is None
+
+
+def test_words_of_a_summary_rank_nothing() -> None:
+    for name in ("label", "memory", "ttft_s", "notes"):
+        with pytest.raises(InputError, match=r"queue_s\.p99"):
+            measure_named(name)
