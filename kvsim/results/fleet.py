@@ -90,11 +90,15 @@ def summarise_fleet(totals: FleetTotals) -> FleetSummary:
     used = [each for each in recorders if each.steps]
     begin_ps = min((each.first_arrival_ps for each in used), default=0)
     end_ps = max((each.end_ps for each in used), default=begin_ps)
-    makespan_ps = end_ps - begin_ps
-    makespan_s = seconds_from_ps(makespan_ps)
     finished = sum(each.requests.finished for each in summaries)
     parts = [Departures.of(each) for each in recorders]
     done = Departures(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    if summaries[0].pool_of is not None and len(done.finish_ps):
+        # Requests of one token end at prefill, behind the last step of decode replicas.
+        begin_ps = begin_ps if used else int(done.arrival_ps.min())
+        end_ps = max(end_ps, int(done.finish_ps.max()))
+    makespan_ps = end_ps - begin_ps
+    makespan_s = seconds_from_ps(makespan_ps)
     found = done.latencies()
     outputs = int(done.output_tokens.sum())
     lives = totals.lives

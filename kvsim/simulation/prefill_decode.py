@@ -16,11 +16,13 @@ from kvsim.fleet.disaggregation import SIDES, DisaggregationOptions, SideOptions
 from kvsim.fleet.members import FleetMember
 from kvsim.fleet.prefill_decode import DeploymentSide, PrefillDecode, PrefillDecodePart
 from kvsim.plumbing.errors import InputError
-from kvsim.plumbing.units import PS_PER_S
+from kvsim.plumbing.units import PS_PER_S, seconds_from_ps
+from kvsim.results.departures import Departures
 from kvsim.results.link_copies import TRANSFERS, tier_links
 from kvsim.results.metrics import summarise
 from kvsim.results.recorder import Recorder
 from kvsim.results.result import Run
+from kvsim.results.summary import RunSummary
 from kvsim.results.summary_beyond import TransferSummary
 from kvsim.scenario import Scenario
 from kvsim.simulation.pooled_totals import Pooled
@@ -225,12 +227,30 @@ class DisaggregatedRuns:
                 shareable=shareable,
                 known_before=notes[side],
             )
-            runs.append(Run.recorded(replace(summary, pool_of=side), pool.recorder))
+            summary = replace(_with_all_ends(summary, pool.recorder), pool_of=side)
+            runs.append(Run.recorded(summary, pool.recorder))
         moved = _transfers(deployment, decode.recorder)
         run, beside = runs
         links = [(TRANSFERS, deployment.handoff.network.log), *tier_links(prefill.tiers)]
         run = run.with_links(links)
         return replace(run, summary=replace(run.summary, transfers=moved), beside=(beside,))
+
+
+def _with_all_ends(summary: RunSummary, recorder: Recorder) -> RunSummary:
+    """The summary up to the last output, where this ended at prefill behind the last step here:
+    requests of one token never reach a decode replica.
+    """
+    done = Departures.of(recorder)
+    if not len(done.finish_ps) or int(done.finish_ps.max()) <= recorder.end_ps:
+        return summary
+    begin_ps = recorder.first_arrival_ps if recorder.steps else int(done.arrival_ps.min())
+    makespan_s = seconds_from_ps(int(done.finish_ps.max()) - begin_ps)
+    return replace(
+        summary,
+        makespan_s=makespan_s,
+        requests_per_s=summary.requests.finished / makespan_s,
+        output_tokens_per_s=int(done.output_tokens.sum()) / makespan_s,
+    )
 
 
 def _prepare(options: DisaggregationOptions, seed: int, handoff: Handoff) -> None:

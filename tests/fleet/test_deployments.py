@@ -126,3 +126,14 @@ def test_groups_change_both_kinds(tables: Any) -> None:
     found = kvsim.simulate(made(tables, fleet={"group": groups}), some(20))
     sizes = [run.summary.memory.capacity_tokens for run in found.runs]
     assert sizes == [4096, 8192, 8192, 16384]  # two prefill replicas each
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_outputs_that_end_at_prefill_are_served_all_the_same(tables: Any, engine: str) -> None:
+    """No step runs on a decode replica; the row of the deployment has their rate."""
+    requests = [Request(f"r{at}", at * 9 * PS_PER_MS, 300, 1) for at in range(12)]
+    (run,) = kvsim.simulate(made(tables, engine), requests).runs[:1]
+    last_ps = int(run.requests["finish_ps"].max())
+    assert run.summary.makespan_s == pytest.approx(last_ps / 1e12)
+    assert run.summary.requests_per_s == pytest.approx(12 / (last_ps / 1e12))
+    assert run.summary.output_tokens_per_s == run.summary.requests_per_s
