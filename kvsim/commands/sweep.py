@@ -98,6 +98,8 @@ def sweep(
         raise InputError("required", where="--out", remedy="give a folder for what is finished")
     measure = measure_named(by)
     axes = [*map(parse_axis, vary or ()), *map(parse_zip, zip_ or ())]
+    for note in (note for axis in axes for note in axis.notes):
+        typer.echo(f"note: {note}", err=True)
     options = BACKENDS.parse({"kind": backend, "jobs": jobs, "address": address}, "--backend")
     plan = Sweep(*load_tables(scenario, set_ or []), axes, repeat)
     try:

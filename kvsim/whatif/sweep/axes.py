@@ -12,7 +12,7 @@ numbers in between.
 import math
 import re
 from collections.abc import Iterable, Iterator
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
@@ -24,10 +24,13 @@ _MOST_VALUES = 100_000
 
 
 class Axis(NamedTuple):
-    """Keys that vary together. rows: their values, one tuple a step."""
+    """Keys that vary together. rows: their values, one tuple a step. notes: of values that are not
+    evenly far apart although a range was asked for.
+    """
 
     keys: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    notes: tuple[str, ...] = ()
 
 
 def parse_axis(text: str, flag: str = "--vary") -> Axis:
@@ -43,7 +46,9 @@ def parse_axis(text: str, flag: str = "--vary") -> Axis:
         values = [value_of(part) for part in _split(rest)]
     if len({repr(value) for value in values}) < len(values):
         raise InputError("the same value twice", where=f"{flag} {key}", value=rest)
-    return Axis((key,), tuple((value,) for value in values))
+    rounded = _rounded(rest.strip(), values)
+    notes = () if rounded is None else (f"{key}: {rounded}",)
+    return Axis((key,), tuple((value,) for value in values), notes)
 
 
 def parse_zip(text: str) -> Axis:
@@ -58,7 +63,9 @@ def parse_zip(text: str) -> Axis:
         )
     rows = zip(*(axis.rows for axis in axes), strict=True)
     return Axis(
-        tuple(axis.keys[0] for axis in axes), tuple(tuple(v for (v,) in row) for row in rows)
+        tuple(axis.keys[0] for axis in axes),
+        tuple(tuple(v for (v,) in row) for row in rows),
+        tuple(note for axis in axes for note in axis.notes),
     )
 
 
@@ -97,6 +104,19 @@ def _range(text: str, where: str) -> list[Any] | None:
     if type(low) is int and type(high) is int:
         return list(dict.fromkeys(round(value) for value in values))
     return [float(value) for value in values]
+
+
+def _rounded(text: str, values: list[Any]) -> str | None:
+    """What rounding to integers did to a range: in words, where its steps are not equal."""
+    match = _RANGE.fullmatch(text)
+    if match is None or match[4] is not None or not all(type(value) is int for value in values):
+        return None
+    gaps = {after - before for before, after in pairwise(values)}
+    if len(gaps) < 2 and len(values) == int(match[3]):
+        return None
+    shown = ", ".join(map(str, values if len(values) <= 8 else [*values[:7], "..."]))
+    low, high = (float(part) for part in match.groups()[:2])
+    return f"rounded to whole numbers: {shown}; write {low}:{high}:{match[3]} for those in between"
 
 
 def _split(text: str) -> list[str]:

@@ -76,3 +76,15 @@ def test_zips_that_cannot_be(text: str) -> None:
 def test_a_key_moves_in_one_way_only() -> None:
     with pytest.raises(InputError, match="varied twice"):
         list(points([parse_axis("a=1,2"), parse_zip("a=1,2; b=1,2")]))
+
+
+def test_a_range_of_whole_numbers_with_unequal_steps_says_so() -> None:
+    (note,) = parse_axis("a=1:6:5").notes
+    assert (
+        note == "a: rounded to whole numbers: 1, 2, 4, 5, 6; write 1.0:6.0:5 for those in between"
+    )
+    (fewer,) = parse_axis("a=1:3:9").notes
+    assert "rounded to whole numbers: 1, 2, 3; write 1.0:3.0:9" in fewer
+    for even in ("a=1:8:8", "a=0:10:3", "a=1.0:6.0:5", "a=1:64:7log", "a=1,2,4"):
+        assert parse_axis(even).notes == ()
+    assert parse_zip("a=1:6:5; b=1:9:5").notes == (note,)
