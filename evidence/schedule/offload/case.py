@@ -49,8 +49,8 @@ class OffloadCase(VllmSchedule):
             return self
         if any(len(group.stage_bytes) != stages for group in self.engine.offload.groups):
             raise ValueError("each group of an engine over stages needs stage_bytes of each")
-        if self.engine.offload.tiers or self.engine.speculative is not None:
-            raise ValueError("an engine over stages has host memory alone, and drafts nothing")
+        if self.engine.offload.tiers:
+            raise ValueError("an engine over stages has host memory alone")
         return self
 
     @classmethod

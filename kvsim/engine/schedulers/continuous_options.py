@@ -247,16 +247,11 @@ class Continuous(SchedulerOptions):
                 value=self.preemption_mode,
                 remedy="recompute",
             )
-        if verifier is not None and stages > 1:
-            raise InputError(
-                "tiers over pipeline stages are simulated without tokens drafted ahead",
-                where="tier",
-                value=f"{stages} stages, and speculative_config",
-                remedy="leave tier or speculative_config out, or take tensor_parallel_size",
-            )
         parts = self._parts(allocator, max_model_len, self._policies(allocator))
         if verifier is not None:
             parts = self._drafted_parts(allocator, max_model_len, verifier)
+            if stages > 1:
+                check_staged_drafts(ahead=self.async_scheduling)
         return self._limited(parts._replace(connector=connector, stages=stages))
 
     def _parts(

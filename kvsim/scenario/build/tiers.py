@@ -40,12 +40,11 @@ def with_tiers(
 def _check_stages(scenario: Scenario) -> None:
     """Raise InputError for tiers that are not simulated over the stages of a pipeline."""
     first, *behind = scenario.tier
-    if behind or not first.on_stages or scenario.speculative_config is not None:
-        drafts = "" if scenario.speculative_config is None else ", with speculative_config"
+    if behind or not first.on_stages:
         raise InputError(
-            "over pipeline stages, host memory alone is simulated, without drafts",
+            "over pipeline stages, host memory alone is simulated",
             where="tier",
-            value=" + ".join(TIERS.name_of(each) for each in scenario.tier) + drafts,
+            value=" + ".join(TIERS.name_of(each) for each in scenario.tier),
             remedy='[[tier]] kind = "vllm-offloading" alone, or tensor_parallel_size in place of '
             "the stages",
         )

@@ -158,13 +158,25 @@ def test_the_ledger_sums_to_the_pool_while_windows_and_states_load(model: str, s
     assert found.prefix_cache.host_hit_tokens
 
 
+def test_drafts_over_stages_have_host_memory() -> None:
+    """Hits of host memory, and drafts accepted, at once; without tokens ahead of their drafts."""
+    drafts = {"method": "eagle3", "num_speculative_tokens": 3, "acceptance_rate": 0.6}
+    found = run(staged() | {"speculative_config": drafts})
+    without = run(staged())
+    assert found.prefix_cache.host_hit_tokens
+    assert found.speculation is not None
+    assert found.speculation.accepted_tokens
+    assert found.steps < without.steps
+    refuses(staged(ahead=False) | {"speculative_config": drafts}, "scheduler.async_scheduling")
+
+
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
         ({"tier": [HOST, {"kind": "file-system"}]}, "tier"),
         ({"tier": [HOST | {"kind": "vllm-simple-offloading"}]}, "tier"),
         ({"tier": [{"kind": "lmcache", "max_local_cpu_size": 1.0}]}, "tier"),
-        ({"speculative_config": DRAFTS}, "tier"),
+        ({"speculative_config": DRAFTS}, "scheduler.async_scheduling"),
         (
             {"model": {"name": "llama-3.1-8b", "pipeline_parallel_size": 3}},
             "model.pipeline_parallel_size",
