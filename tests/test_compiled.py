@@ -86,7 +86,7 @@ def test_sources_are_found_past_what_is_compiled(tmp_path: Path) -> None:
     assert compiled.Sources().find_spec("other.part", [str(tmp_path)]) is None
 
 
-def test_whoever_insists_is_told_that_nothing_is_compiled(
+def test_requiring_compiled_modules_without_any_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(compiled.SWITCH, "1")

@@ -36,7 +36,7 @@ def test_it_is_written_out_and_read_again(tables: Any) -> None:
     assert "scheduler" not in tables_written["allocator"][0]
 
 
-def test_labels_tell_schedulers_apart(tables: Any) -> None:
+def test_labels_distinguish_schedulers(tables: Any) -> None:
     made = tables(allocator=[{"kind": "radix", "scheduler": kind} for kind in ("sglang", "orca")])
     assert Scenario.from_table(made).labels() == ["radix scheduler=sglang", "radix scheduler=orca"]
 

@@ -71,7 +71,7 @@ def test_the_wings_do_not_know_each_other_nor_the_hall(wing: str) -> None:
             )
 
 
-def test_what_vllm_does_stands_on_the_ground_floor() -> None:
+def test_vllm_rules_import_no_simulation_modules() -> None:
     allowed = ("kvsim.plumbing", "kvsim.layout", "kvsim.speculation", "kvsim.vllm")
     for path in (PACKAGE / "vllm").rglob("*.py"):
         for name in imports(path):
@@ -121,7 +121,7 @@ def test_readers_know_nothing_of_what_is_made_from_their_files() -> None:
         ("pandas", {"results", "report", "validate", "whatif", "commands"}),
     ],
 )
-def test_a_library_stays_in_its_rooms(library: str, rooms: set[str]) -> None:
+def test_libraries_are_imported_only_in_their_folders(library: str, rooms: set[str]) -> None:
     assert users_of(library) <= rooms
 
 

@@ -109,7 +109,7 @@ def _of_other_engine(found: Outcome, engine: str, row: LogRow) -> Outcome:
     """The outcome of a row of SGLang or TensorRT-LLM."""
     notes = read_notes(row.notes)
     if notes.drafted:
-        raise RefusalError("the pool of this engine beside a drafter's cache is not sized")
+        raise RefusalError("the pool of this engine with a drafter's cache is not sized")
     if row.pool_gib is None and row.pool_tokens is None:
         raise RefusalError("the log gives no pool")
     options, model = _model(row, notes)
@@ -258,8 +258,8 @@ def _log_gib(server: Server) -> float:
     plan = sized.plan
     if plan.packed and row.max_num_batched_tokens is None:
         raise RefusalError(
-            "the log gives tokens alone, whose bytes hang on max_num_batched_tokens, which it does "
-            "not tell"
+            "the log gives tokens alone, and not max_num_batched_tokens, on which their bytes "
+            "depend"
         )
     if row.num_gpu_blocks:
         return row.num_gpu_blocks * plan.bytes_per_block / GIB

@@ -123,7 +123,9 @@ def read_device(text: str) -> Device:
     plain = _SEVERAL.sub("", words).replace(",", " ").split()
     found = _listed(plain)
     if any(word in lower for word in UNIFIED_WORDS) or found in UNIFIED:
-        raise RefusalError(f"its memory is the host's too, whose use the log does not tell: {text}")
+        raise RefusalError(
+            f"its memory is the host's too, and the log does not give the host's use: {text}"
+        )
     if total is not None:
         return sized_device(found or text, float(total[1]))
     written = None if _SEVERAL.match(words) else _GB.search(lower)

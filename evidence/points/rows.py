@@ -113,7 +113,7 @@ def read_points(path: Path) -> list[Point]:
         row = Point.parse({**table, "estimates": _estimates(cells, tools, where)}, where)
         if row.id in lines:
             raise InputError(
-                "an id stands there twice",
+                "an id occurs twice",
                 where=where,
                 value=row.id,
                 limit=f"first on line {lines[row.id]}",
@@ -186,7 +186,7 @@ def with_estimates(rows: Sequence[Point], path: Path) -> list[Point]:
     tools = _tools(header_of(text.lines[0]))
     if not tools:
         raise InputError("no tool's estimates are in it", where=str(path),
-                         remedy="give columns NAME_ttft_ms and NAME_tpot_ms beside id")  # fmt: skip
+                         remedy="add columns NAME_ttft_ms and NAME_tpot_ms")  # fmt: skip
     found = {
         cells["id"]: _estimates(cells, tools, f"{path}:{line}")
         for line, cells in records(text)

@@ -84,7 +84,7 @@ def _remember(history: list[int], span: TokenSpan, prefix: Sequence[int] | None)
         _agree(history, span.id, 0, prefix)
     if span.start > len(history):
         raise InputError(
-            f"sequence {span.id!r} starts behind tokens nobody named",
+            f"sequence {span.id!r} starts after unknown tokens",
             value=span.start,
             limit=len(history),
             remedy="give the tokens it found in the cache as its prefix",

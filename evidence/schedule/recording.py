@@ -57,7 +57,7 @@ def _beside(path: Path) -> Path:
         if beside.exists():
             return beside
     raise InputError(
-        "no expectation beside the case",
+        "no expectation for the case",
         where=str(path),
         remedy=f"expected {path.name.removesuffix('.json')}.expected.json.gz in the same folder",
     )

@@ -57,7 +57,7 @@ class SpacedRunEnd(RunEnd):
         super().__init__(env, plan, steps, 0, now_ps, now_ps, end_ps)
 
     def ends_ps(self, steps: int) -> int:
-        """When the last of so many steps ends."""
+        """When the last of `steps` steps ends, in ps."""
         return self._begin_ps + self._plan.duration_ps(steps) + self._rest_ps * (steps - 1)
 
     def cut(self, now_ps: int) -> None:

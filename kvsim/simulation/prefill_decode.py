@@ -54,10 +54,10 @@ def _check_tiers(scenario: Scenario) -> None:
     for place, tier in enumerate(scenario.tier):
         if not tier.beside_transfers:
             raise InputError(
-                "this tier is not simulated behind prefill replicas",
+                "this tier is not simulated on prefill replicas",
                 where=f"tier.{place}.kind",
                 value=TIERS.name_of(tier),
-                limit="vllm-offloading, and file-system behind it",
+                limit="vllm-offloading, and file-system after it",
                 remedy='kind = "vllm-offloading", or leave [[tier]] or disaggregation out',
             )
         if tier.is_shared:

@@ -24,7 +24,7 @@ class DynamoMocker(StepTimeOptions):
                 "step times of Dynamo's mocker depend on the size of the KV pool",
                 where="step_time.kind",
                 value="dynamo-mocker",
-                remedy="use it in a scenario, whose pool is known",
+                remedy="use it in a scenario, which gives the pool",
             )
         return DynamoMockerForm(hardware.pool_tokens)
 

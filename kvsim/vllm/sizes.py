@@ -98,7 +98,7 @@ def _refuse(groups: Sequence[BlockGroup], rules: BlockRules, match: int, *, fail
     """
     if fails and not rules.parts_inside:
         raise InputError(
-            f"{rules.name} matches prefixes inside blocks of states, and fails beside windows in"
+            f"{rules.name} matches prefixes inside blocks of states, and fails if windows have"
             " other blocks",
             where="allocator.prefix_match_unit",
             value=match,

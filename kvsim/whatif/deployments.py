@@ -18,7 +18,7 @@ def check_alike(scenario: Scenario, command: str) -> None:
     if scenario.disaggregation is not None:
         raise scenario.located(
             InputError(
-                f"kvsim {command} looks into engines that are alike, and these are of two kinds",
+                f"kvsim {command} examines equal engines, and these are of two kinds",
                 where="disaggregation",
                 remedy="leave the table out, or ask `kvsim capacity`, which takes both kinds",
             )
@@ -31,7 +31,7 @@ def check_alike(scenario: Scenario, command: str) -> None:
         if fleet is not None and getattr(fleet, key):
             raise scenario.located(
                 InputError(
-                    f"kvsim {command} looks into a fleet of so many equal replicas",
+                    f"kvsim {command} examines a fleet with a number of equal replicas",
                     where=f"fleet.{key}",
                     remedy=remedy,
                 )
@@ -44,7 +44,7 @@ def check_alone(scenario: Scenario, command: str) -> None:
     if scenario.fleet is not None:
         raise scenario.located(
             InputError(
-                f"kvsim {command} looks into one engine",
+                f"kvsim {command} examines one engine",
                 where="fleet",
                 remedy="leave the table out, or run `kvsim sweep` over the whole fleet",
             )

@@ -44,7 +44,7 @@ def paged_alone(table: Table, folder: Path) -> tuple[str, Table]:
     found = allocator_alone(table, folder, lambda options, _: is_paged(options))
     if found is None:
         raise InputError(
-            "advice is for vLLM, whose memory is paged",
+            "advice is for vLLM and its paged memory",
             where="allocator",
             remedy='name one of kind = "paged"',
         )
@@ -96,7 +96,9 @@ def sized_in_bytes(table: Table, folder: Path) -> Table:
 
 def pool_as_given(table: Table, own: Table) -> Table:
     """The tables of a change with the pool as the user's own tables give it, which `sized_in_bytes`
-    gave in bytes; in bytes where the change makes other blocks or tokens of them.
+    gave in bytes.
+
+    It stays in bytes if the change alters blocks or tokens.
     """
     memory, given = table.get("memory"), own.get("memory")
     if not isinstance(memory, dict) or not isinstance(given, dict):

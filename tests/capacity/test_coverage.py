@@ -102,7 +102,7 @@ def test_states_alone_under_sglang_are_served_by_the_tokens_it_counts(tables: An
     assert run.summary.memory.capacity_bytes == 37 * state
 
 
-def test_counted_tokens_stand_beside_the_share_of_memory(tables: Any) -> None:
+def test_kv_cache_tokens_may_be_given_with_a_memory_share(tables: Any) -> None:
     """--max-total-tokens beside --mem-fraction-static, which sizes the states."""
     made, requests = tables(**ALONE), twelve()
     few = kvsim.simulate(made, requests).runs[0]
@@ -115,7 +115,7 @@ def test_counted_tokens_stand_beside_the_share_of_memory(tables: Any) -> None:
 
 
 @pytest.mark.parametrize(("tokens", "kept"), [(9_000, 9_000), (10**9, None)])
-def test_tokens_beside_sglangs_share_are_an_upper_limit(
+def test_kv_cache_tokens_cap_the_pool_of_mem_fraction_static(
     tables: Any, tokens: int, kept: int | None
 ) -> None:
     def capacity(**memory: Any) -> int:

@@ -223,7 +223,7 @@ def test_the_sizes_that_are_captured(seqs, largest, count):
     assert sizes[-1] <= largest
 
 
-def test_who_pays_for_graphs():
+def test_cuda_graphs_are_charged_by_version_unless_eager():
     def graphs(version, **changes):
         it = deployment("qwen3-8b", version)._replace(**changes)
         return cuda_graph_bytes(it, whole(it))

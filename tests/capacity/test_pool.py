@@ -156,7 +156,7 @@ def test_a_run_takes_the_blocks_of_a_log(tables, model, blocks, gib):
         assert one_table.pool.capacity_bytes == whole.pool.capacity_bytes
 
 
-def test_a_run_whose_pool_the_device_cannot_hold_says_so(tables):
+def test_pool_larger_than_the_device_is_noted_in_the_run(tables):
     tight = tables(model={"name": "opt-13b"}, device={"name": "a10g"}, allocator="paged")
     result = Simulation(
         Scenario.from_table({**tight, "memory": {"num_gpu_blocks": 3000}}), [Request("a", 0, 10, 4)]

@@ -48,7 +48,7 @@ def test_deepseek_on_eight_h200_holds_what_was_observed() -> None:
     assert pool.pools.tokens == pytest.approx(509_000, rel=0.02)
 
 
-def test_every_byte_of_the_device_is_told() -> None:
+def test_sglang_pool_accounts_for_every_byte_of_the_device() -> None:
     pool = sized("llama-3.1-8b", "h100")
     parts = pool.set_up_bytes + pool.weights_bytes + pool.headroom_bytes + pool.budget_bytes
     assert parts == pool.total_bytes
@@ -271,7 +271,9 @@ def test_the_states_of_a_published_start_are_those_of_the_source() -> None:
 
 
 @pytest.mark.parametrize("other", [{"engine_version": "0.19"}, {"max_loras": 2}], ids=str)
-def test_what_is_vllms_is_refused_beside_it(tables: Any, other: dict[str, Any]) -> None:
+def test_vllm_options_with_sglang_pool_sizing_are_refused(
+    tables: Any, other: dict[str, Any]
+) -> None:
     made = tables(memory={"mem_fraction_static": 0.8, **other}, allocator=[{"kind": "radix"}])
     with pytest.raises(InputError, match="is vLLM's"):
         kvsim.simulate(made, [Request("r", 0, 100, 10)])

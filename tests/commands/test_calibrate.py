@@ -65,7 +65,7 @@ FACTS = {
 }  # fmt: skip
 
 
-def test_facts_beside_samples_go_along_and_held_out_rows_are_not_fitted(
+def test_calibrate_copies_the_facts_file_and_fits_no_held_out_rows(
     steps: Path, tmp_path: Path
 ) -> None:
     path, out = tmp_path / "quick.jsonl", tmp_path / "mine.json"

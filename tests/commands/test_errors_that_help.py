@@ -66,7 +66,7 @@ def test_an_unknown_key_lists_the_keys_of_its_table(path: Path) -> None:
     assert "scheduler" not in message
 
 
-def test_a_typo_is_told_before_the_key_it_leaves_missing(path: Path) -> None:
+def test_unknown_key_is_reported_before_the_missing_one_it_resembles(path: Path) -> None:
     path.write_text(TEXT.replace("num_requests", "num_request"))
     words = ": workload.num_request: unknown key; did you mean 'num_requests'?"
     place, found, _ = fault(path).partition(words)

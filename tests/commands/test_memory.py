@@ -176,7 +176,7 @@ def test_parallelism_shares_weights_and_cache():
     assert ratio == pytest.approx(8, rel=0.01)
 
 
-def test_what_stands_beside_the_model_takes_room():
+def test_drafter_and_adapter_weights_shrink_the_pool():
     common = ("llama-3.1-8b", "--device", "h100", "--max-model-len", 8192)
     plain = answer(*common)
     drafted = answer(*common, "--drafter", "llama-3.2-1b", "--num-speculative-tokens", 3)
@@ -283,7 +283,7 @@ def test_names_of_other_engines_caches(dtype, ratio):
     assert plain / small == pytest.approx(ratio)
 
 
-def test_a_pool_larger_than_the_device_is_told():
+def test_memory_notes_a_pool_larger_than_the_device():
     """In the table, and in the notes of a run; not where it fits."""
     given = ("gemma-4-31b", "--device", "rtx-5090", "--kv-cache-dtype", "fp8")
     words = " ".join(ask(*given, "--num-gpu-blocks", 53_042).split())
@@ -299,7 +299,7 @@ def test_doubling_wastes_at_lengths_between_powers_of_two():
     assert rows[3072]["doubling"] < 0.8 * rows[3072]["paged"]
 
 
-def test_a_version_newer_than_all_known_is_told():
+def test_memory_notes_an_engine_version_newer_than_known():
     said = " ".join(ask("opt-125m", "--device", "h100", "--engine-version", "9.99").split())
     assert "note: vLLM 9.99 is newer than any version that kvsim knows: the rules are" in said
     assert "vLLM 0.33 would set blocks" in said

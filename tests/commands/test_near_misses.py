@@ -82,7 +82,7 @@ def test_errors_name_kinds_and_no_class() -> None:
         "tier": {"kind": "file-system"},
     }
     with pytest.raises(
-        InputError, match=r"tier\.0\.kind: this tier must be behind another one; begin with"
+        InputError, match=r"tier\.0\.kind: this tier cannot be the first; begin with"
     ):
         Simulation(Scenario.from_table(table), [])
 

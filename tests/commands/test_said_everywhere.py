@@ -45,9 +45,7 @@ def test_a_drafter_is_found_by_its_path(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("drafter", ["config.json", "mtp"])
-def test_a_drafters_file_beside_a_scenario_is_found_from_anywhere(
-    tmp_path: Path, drafter: str
-) -> None:
+def test_drafter_path_is_relative_to_the_scenario_file(tmp_path: Path, drafter: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(DRAFTER))
     (tmp_path / "mtp").mkdir()
     table = load_tables("chat")[0]

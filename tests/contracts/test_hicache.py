@@ -172,7 +172,7 @@ TWO_REQUESTS = {
 }
 
 
-def test_host_memory_behind_two_replicas_is_refused(tables: Any) -> None:
+def test_hicache_with_prefill_and_decode_replicas_is_refused(tables: Any) -> None:
     split = {"prefill": {"replicas": 1}, "decode": {"replicas": 1}}
     table = tables(
         allocator=[{"kind": "radix", "enable_hierarchical_cache": True}],
@@ -181,5 +181,5 @@ def test_host_memory_behind_two_replicas_is_refused(tables: Any) -> None:
         model=OPT,
         workload=TWO_REQUESTS,
     )
-    with pytest.raises(InputError, match="behind prefill and decode replicas is not simulated"):
+    with pytest.raises(InputError, match="of prefill and decode replicas is not simulated"):
         kvsim.simulate(table)

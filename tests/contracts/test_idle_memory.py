@@ -95,7 +95,7 @@ def test_a_key_changes_a_run_or_is_named(model: str, pool: str, allocator: str) 
                 assert idle == (f"memory.{key}" in now[1]), (key, value, now[1])
 
 
-def test_both_sides_of_a_deployment_say_what_stands_before() -> None:
+def test_prefill_and_decode_replicas_both_carry_the_scenario_notes() -> None:
     table = {
         "model": {"name": "opt-125m", "max_model_len": 1024}, "device": {"name": "a10g"},
         "memory": {"kv_cache_tokens": 2_000_000, "enforce_eager": True}, "allocator": "paged",
@@ -137,7 +137,7 @@ def test_a_key_with_the_value_of_the_default_is_not_called_idle() -> None:
         ("vllm-0.33", None, None),
     ],
 )
-def test_a_prefix_cache_that_a_version_leaves_off_is_told(
+def test_prefix_cache_off_by_version_default_is_noted(
     semantics: str, caching: bool | None, told: str | None
 ) -> None:
     """Requests share prefixes, and an old version caches none of a hybrid model: it is said why."""

@@ -84,7 +84,7 @@ def test_a_scheduler_asks_the_rule_it_is_given_or_refuses_it(
 
 
 @pytest.mark.parametrize("allocator", SHARING, ids=lambda table: table["kind"])
-def test_who_shares_its_prompt_has_less_to_compute_again(
+def test_shared_prompt_blocks_do_not_count_as_recomputation(
     tables: Any, allocator: dict[str, Any]
 ) -> None:
     """Four on one long prompt and two on short ones of their own: by computed tokens the short ones
@@ -153,7 +153,7 @@ def test_a_rule_is_pure_and_chooses_among_those_that_run(
     ids=lambda table: str(table["kind"]),
 )
 @pytest.mark.parametrize("free_blocks", range(1, 8))
-def test_who_gives_way_itself_ends_the_turns_of_those_behind_it(
+def test_self_preemption_ends_the_running_loop(
     tables: Any, scheduler: dict[str, Any], rule: str, free_blocks: int
 ) -> None:
     """All need a block in the same step, and the first of them has computed least."""

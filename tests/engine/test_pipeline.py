@@ -49,7 +49,7 @@ def staged(tables: Any, stages: int, **parts: Any) -> dict[str, Any]:
     return made
 
 
-def test_micro_batches_pass_the_stages_one_behind_the_other() -> None:
+def test_micro_batches_pass_the_stages_in_order() -> None:
     times = StageTimes([Constant(30), Constant(50), Constant(20)], send_ps=5, token_fs=[0, 0])
     prompt = StepShape((Chunk(4, 0),), 0, 0, 0)
     pipeline = Pipeline(times)
@@ -211,7 +211,9 @@ def test_a_stage_of_one_kind_of_layers_is_refused_like_the_others(model: str, la
 
 
 @pytest.mark.parametrize("stages", [2, 3])
-def test_ahead_of_its_token_a_sequence_takes_as_long_as_behind_it(tables: Any, stages: int) -> None:
+def test_asynchronous_scheduling_gains_nothing_for_a_lone_sequence_on_stages(
+    tables: Any, stages: int
+) -> None:
     """The first stage waits for the token of a micro-batch that is scheduled ahead, and scheduling
     itself takes no time here. So a sequence alone gains nothing.
     """

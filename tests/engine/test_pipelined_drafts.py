@@ -87,7 +87,7 @@ def test_a_sequence_alone_takes_a_step_for_every_four_tokens_that_are_accepted(
     assert run.requests["finish_ps"][0] < 0.6 * without.requests["finish_ps"][0]
 
 
-def test_runs_in_leaps_and_watched_ones_are_the_same() -> None:
+def test_observed_and_unobserved_runs_are_equal() -> None:
     requests = [Request(f"r{at}", at * 10**9, 100 + 30 * at, 80) for at in range(10)]
     (leaps,) = kvsim.simulate(drafting(3, 0.7), requests).runs
     (steps,) = kvsim.simulate(drafting(3, 0.7, max_steps=1), requests).runs
@@ -142,9 +142,7 @@ def drafting_in_groups(model: str, stages: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "model", ["gemma-3-27b", "gpt-oss-20b", "qwen3-next-80b-a3b", "jamba-v0.1"]
 )
-def test_drafts_beside_several_block_tables_run_in_the_blocks_that_are_sized(
-    model: str, stages: int
-) -> None:
+def test_drafts_with_several_block_tables_run_in_the_sized_blocks(model: str, stages: int) -> None:
     made = drafting_in_groups(model, stages)
     del made["memory"]
     simulation = Simulation(Scenario.from_table(made), [Request("r", 0, 200, 40)])
@@ -179,8 +177,8 @@ def test_a_drafter_with_layers_of_its_own_kind_is_refused_in_one_line() -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_dflash_beside_several_block_tables_is_refused_over_stages() -> None:
+def test_dflash_with_several_block_tables_and_stages_is_refused() -> None:
     made = drafting_in_groups("gemma-3-27b", 2)
     made["speculative_config"] = METHODS[5]
-    with pytest.raises(InputError, match="dflash beside several block tables"):
+    with pytest.raises(InputError, match="dflash with several block tables"):
         Simulation(Scenario.from_table(made), [Request("r", 0, 8, 8)])

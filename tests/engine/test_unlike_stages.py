@@ -70,7 +70,7 @@ def test_layers_moved_to_the_larger_card_even_the_pools_out() -> None:
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-def test_stages_named_alike_run_as_those_of_one_device(ahead: bool) -> None:
+def test_stages_with_one_device_name_equal_a_single_device(ahead: bool) -> None:
     """Tables of [[device.stage]] that say what [device] says change nothing, to the last bit."""
     scheduler = {"kind": "continuous", "async_scheduling": ahead}
     for parts in ({}, {"memory": {"num_gpu_blocks": 90}}):
@@ -143,7 +143,7 @@ def test_a_table_without_a_name_changes_a_figure() -> None:
     assert made.pool.engine_num_gpu_blocks == made.stages[0].num_gpu_blocks
 
 
-def test_a_stage_whose_gpus_cannot_hold_a_given_pool_is_named() -> None:
+def test_stage_too_small_for_a_given_pool_is_named() -> None:
     made = sized(FAST, SLOW, memory={"kv_cache_bytes": 14 * GIB})
     (over, _) = [text for about, text in made.known_before if about == "pool"]
     assert "more than the 16.00 GiB of one slow" in over

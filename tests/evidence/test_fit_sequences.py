@@ -61,7 +61,7 @@ def test_the_fit_finds_both_times_of_a_sequence_and_the_layers_time():
         assert entry["mean_error"] == pytest.approx(0, abs=1e-3)
 
 
-def test_a_client_more_is_told_within_one_server_and_length_alone():
+def test_client_differences_pair_points_of_equal_server_and_length():
     assert len(differences(points())) == 4 * 3
     assert differences([made(8), made(8), made(16, isl=2048), made(32, overlapped=False)]) == []
 

@@ -174,7 +174,7 @@ def test_a_range_that_is_none_is_refused(ends_: tuple[Any, ...]) -> None:
         actions.sweep(visit(), DESK, "scheduler.max_num_seqs", *ends_)
 
 
-def test_a_knob_is_named_in_words_and_no_two_alike() -> None:
+def test_control_titles_are_unique_words() -> None:
     for base, point in STARTING_POINTS.items():
         titles = knob_titles(dict(numbers(point.table)), point.table)
         assert len(set(titles.values())) == len(titles), base

@@ -140,7 +140,7 @@ def test_a_drafter_by_name_is_no_file(points: Any, drafter: str) -> None:
     check_paths(_put(points["mine"], f'memory={{drafter="{drafter}"}}'), points["mine"])
 
 
-def test_a_drafters_file_is_looked_for_beside_the_scenario_and_not_quoted(
+def test_drafter_file_is_searched_next_to_the_scenario_and_not_quoted(
     points: Any, tmp_path: Path
 ) -> None:
     base = points["mine"]

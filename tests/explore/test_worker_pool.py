@@ -79,7 +79,7 @@ def test_a_cancelled_job_ends_at_once_and_the_next_one_runs(workers: WorkerPool)
     assert ended(workers, "after").state == "done"
 
 
-def test_who_asks_for_something_else_gives_up_what_was_asked_before(workers: WorkerPool) -> None:
+def test_new_request_of_a_page_cancels_its_previous_job(workers: WorkerPool) -> None:
     workers.ask("me", "endless", ENDLESS)
     until(workers, "endless", lambda job: job.state == "running")
     workers.ask("me", "other", RunTask(SMALL, Path(), SMALL))

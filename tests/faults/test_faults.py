@@ -194,7 +194,7 @@ sys.meta_path.insert(0, Press())
     "module",
     ["kvsim.cli", "typer", "kvsim.commands.run", "kvsim.simulation", "kvsim.engine.replica"],
 )
-def test_who_interrupts_an_import_sees_no_traceback(
+def test_interrupted_import_prints_no_traceback(
     scenario: Path, tmp_path: Path, module: str
 ) -> None:
     scripts = tomllib.loads(PROJECT.read_text())["project"]["scripts"]
@@ -325,7 +325,7 @@ def test_the_last_file_marks_the_rest_as_whole(tmp_path: Path) -> None:
     assert (tmp_path / "mark").read_text() == "new"
 
 
-def test_a_damaged_cache_is_told_and_not_used(
+def test_damaged_cache_is_reported_and_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = TraceEntry(

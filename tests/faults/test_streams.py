@@ -69,7 +69,7 @@ def test_a_reader_that_leaves_ends_nothing(folder: Path, command: str) -> None:
         "sweep $D/s.toml --vary scheduler.max_num_seqs=8,16 --out $D/sweep",
     ],
 )
-def test_a_folder_whose_name_is_no_text_is_a_folder(folder: Path, line: str) -> None:
+def test_folder_name_that_is_not_utf8_is_accepted(folder: Path, line: str) -> None:
     place = folder / os.fsdecode(b"o\xff")
     place.mkdir()
     (place / "t.jsonl").write_text(TRACE)

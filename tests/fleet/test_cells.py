@@ -58,7 +58,7 @@ def test_a_fleet_in_turn_is_served_replica_by_replica(monkeypatch: pytest.Monkey
     "fleet",
     [{"router": "least-requests"}, {"regret": True}, {"failure": [{"at_s": 1, "replica": 0}]}],
 )
-def test_who_is_looked_at_shares_a_clock(fleet: dict[str, Any]) -> None:
+def test_replicas_that_a_router_reads_share_a_clock(fleet: dict[str, Any]) -> None:
     """Replicas are served one by one only where nobody looks at them and none follows another."""
     simulation = Simulation(Scenario.from_table(scenario(CHATS, **fleet)))
     assert simulation.fleet is not None

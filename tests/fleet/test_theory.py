@@ -49,7 +49,7 @@ def test_a_router_that_draws_makes_independent_queues() -> None:
     assert mean_wait_s("random") == pytest.approx(erlang_c_wait_s(1), rel=0.15)
 
 
-def test_joining_the_shortest_queue_lies_between_one_queue_for_all_and_one_for_each() -> None:
+def test_shortest_queue_routing_waits_between_one_shared_and_separate_queues() -> None:
     """No router waits less than one queue before all servers (M/M/c), and the shortest queue not
     much more: below the round robin of the same requests, and half of M/M/1 at most.
     """

@@ -54,7 +54,7 @@ def test_ranks_may_agree_after_each_step() -> None:
     assert (waves(result).steps, waves(result).dummy_steps) == (5, 5)
 
 
-def test_a_request_waits_for_the_dummy_step_under_way() -> None:
+def test_request_waits_for_the_current_dummy_step() -> None:
     """At 65 ms a dummy step from 60 to 70 ms is under way; alone, it would have begun at once."""
     late = [Request("a", 0, 10, 5), Request("b", 65 * MS, 10, 1)]
     _, ends = served(late, 2, TOGETHER)

@@ -20,7 +20,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_campaign_goes_on_behind_its_last_case(
+def test_fuzz_campaign_resumes_after_its_last_case(
     asked: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert campaign.main() == 0

@@ -267,7 +267,7 @@ def test_an_aiperf_folder_has_the_engines_gauges(exported: Exported, tmp_path: P
 # --- a trace ----------------------------------------------------------------------------------
 
 
-def test_a_trace_has_every_request_on_a_lane_of_its_own_time(exported: Exported) -> None:
+def test_perfetto_tracks_never_hold_two_requests_at_once(exported: Exported) -> None:
     events = json.loads(text_of("perfetto", exported))["traceEvents"]
     requests = [e for e in events if e["ph"] == "X" and "args" in e]
     assert len(requests) == 60
@@ -546,7 +546,7 @@ def test_equal_replicas_have_one_command_and_ranks_are_a_flag(tmp_path: Path) ->
     assert "--data-parallel-size 2" in out.read_text()
 
 
-def test_a_head_that_vllm_needs_and_the_scenario_does_not_name_is_told(exported: Exported) -> None:
+def test_export_notes_a_missing_drafter_head(exported: Exported) -> None:
     drafts = {"method": "eagle3", "num_speculative_tokens": 2, "acceptance_rate": 0.7}
     text = text_of(
         "vllm-serve", Exported({**exported.scenario, "speculative_config": drafts}, exported.run)

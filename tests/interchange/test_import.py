@@ -177,7 +177,7 @@ def test_what_no_source_names_has_to_be_given(missing: str, tmp_path: Path) -> N
         imported(tmp_path, SAMPLES["trtllm-log"](tmp_path), **given)
 
 
-def test_a_device_is_told_by_its_memory_where_one_alone_has_it(tmp_path: Path) -> None:
+def test_device_is_inferred_from_a_unique_memory_size(tmp_path: Path) -> None:
     log = SAMPLES["vllm-log"](tmp_path)
     line = "(W) INFO 06-10 20:36:00 [w.py:1] Free memory on device (23.0/{} GiB) on startup.\n"
     log.write_text(line.format("31.73") + log.read_text())
@@ -448,7 +448,7 @@ DRAFTED = (
 )
 
 
-def test_host_memory_beside_drafts_is_kept_and_what_is_written_runs(tmp_path: Path) -> None:
+def test_imported_host_memory_with_drafts_runs(tmp_path: Path) -> None:
     command = f"{DRAFTED} --kv-offloading-size 40"
     made = import_sources([command], {"gpu": "h100"}, tmp_path / "a.toml")
     assert "host_cache_gib" not in made.scenario["allocator"][0]
@@ -458,7 +458,7 @@ def test_host_memory_beside_drafts_is_kept_and_what_is_written_runs(tmp_path: Pa
     assert not any("kvsim run refuses" in note for note in made.notes)
 
 
-def test_a_tier_that_is_not_simulated_beside_drafts_is_left_out(tmp_path: Path) -> None:
+def test_imported_tier_unsupported_with_drafts_is_left_out(tmp_path: Path) -> None:
     config = '{"kv_connector": "SimpleCPUOffloadConnector", "kv_role": "kv_both",'
     config += ' "kv_connector_extra_config": {"cpu_bytes_to_use": 42949672960}}'
     command = f"{DRAFTED} --kv-transfer-config '{config}'"
@@ -468,7 +468,7 @@ def test_a_tier_that_is_not_simulated_beside_drafts_is_left_out(tmp_path: Path) 
     Simulation(Scenario.from_table(made.scenario), [])
 
 
-def test_what_a_run_would_refuse_is_told(tmp_path: Path) -> None:
+def test_import_notes_settings_that_a_run_would_refuse(tmp_path: Path) -> None:
     drafts = '{"method": "ngram", "num_speculative_tokens": 3}'
     command = f"vllm serve Qwen/Qwen3-8B --async-scheduling --speculative-config '{drafts}'"
     made = import_sources([command], {"gpu": "h100"}, tmp_path / "a.toml")
@@ -476,7 +476,7 @@ def test_what_a_run_would_refuse_is_told(tmp_path: Path) -> None:
     assert "scheduler.async_scheduling" in told
 
 
-def test_an_image_newer_than_all_known_versions_is_told(tmp_path: Path) -> None:
+def test_import_notes_an_image_newer_than_known_versions(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     path.write_text("docker run vllm/vllm-openai:v0.45.0 --model facebook/opt-125m\n")
     made = import_sources([str(path)], {"gpu": "h100"}, tmp_path / "a.toml")

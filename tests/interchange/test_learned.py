@@ -52,7 +52,7 @@ def tpot_ms(scenario: Path) -> float:
     return 1e3 * mean
 
 
-def test_a_benchmark_fits_its_server_unless_told_not_to(tmp_path: Path) -> None:
+def test_import_fits_step_times_to_the_benchmark_unless_disabled(tmp_path: Path) -> None:
     plain, said = imported(tmp_path, benchmark(1.0, 20.0), "--no-fit")
     assert "fitted on your run" not in said
     assert "fitted_on" not in plain.read_text()

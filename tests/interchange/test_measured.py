@@ -50,7 +50,7 @@ def imported(folder: Path, result: dict[str, Any], *more: object) -> Path:
     return out
 
 
-def test_statistics_of_a_benchmark_stay_beside_the_scenario(tmp_path: Path) -> None:
+def test_benchmark_statistics_are_written_next_to_the_scenario(tmp_path: Path) -> None:
     measured = measured_beside(imported(tmp_path, SUMMARY))
     assert measured is not None
     assert measured.requests is not None
@@ -60,7 +60,7 @@ def test_statistics_of_a_benchmark_stay_beside_the_scenario(tmp_path: Path) -> N
     assert (measured.tpot_s.mean, measured.tpot_s.p99, measured.tpot_s.p90) == (0.01, 0.01, None)
 
 
-def test_run_and_doctor_show_measured_beside_simulated(tmp_path: Path) -> None:
+def test_run_and_doctor_show_measured_and_simulated_numbers(tmp_path: Path) -> None:
     scenario = imported(tmp_path, SUMMARY)
     summary = json.loads(invoke("run", scenario, "--json"))
     run, difference = summary["runs"][0], summary["difference"]["paged"]
@@ -96,7 +96,7 @@ def test_requests_that_were_timed_give_the_figures_that_a_report_lacks(tmp_path:
     assert measured.e2e_s.p99 == 0.5
 
 
-def test_lengths_behind_means_are_drawn_with_the_spread_of_the_measured_times(
+def test_lengths_known_by_means_get_the_spread_of_measured_times(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "mine.toml"

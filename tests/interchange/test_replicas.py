@@ -72,7 +72,7 @@ def test_a_manifest_has_replicas(
     assert fleet(write(tmp_path / "manifest.yaml", text)) == expected
 
 
-def test_a_manifest_of_two_servers_does_not_say_whose_replicas(tmp_path: Path) -> None:
+def test_replica_count_of_a_manifest_with_two_servers_is_ambiguous(tmp_path: Path) -> None:
     two = DEPLOYMENT.format(count=4, flags="") + "---\n" + DEPLOYMENT.format(count=2, flags="")
     path = write(tmp_path / "manifest.yaml", two)
     found = import_sources([str(path)], GIVEN, tmp_path / "x.toml")

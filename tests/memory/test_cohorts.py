@@ -26,7 +26,7 @@ def made(size: int, bases: list[int]) -> Cohorts:
     clock=st.integers(0, 30),
     limit=st.integers(1, 50),
 )
-def test_blocks_suffice_for_so_many_steps_and_no_more(
+def test_affordable_steps_are_the_most_that_free_blocks_allow(
     size: int, bases: list[int], blocks: int, clock: int, limit: int
 ) -> None:
     """To the last block: a step that can still be taken is no preemption."""

@@ -70,7 +70,7 @@ def test_a_window_of_what_is_held_is_used(allocator: dict[str, Any]) -> None:
 @pytest.mark.parametrize("allocator", ALLOCATORS, ids=lambda table: "-".join(map(str, table)))
 @settings(max_examples=4, deadline=None)
 @given(requests=streams())
-def test_runs_of_k_steps_leave_behind_what_single_steps_do(
+def test_k_steps_count_the_same_slots_outside_windows_as_single_steps(
     allocator: dict[str, Any], scheduler: dict[str, Any], requests: list[Request]
 ) -> None:
     found = []
@@ -83,7 +83,7 @@ def test_runs_of_k_steps_leave_behind_what_single_steps_do(
     Simulation(made, requests).run(made.allocator[0], "audited", observer=Auditor())
 
 
-def test_what_is_left_behind_is_told_by_itself() -> None:
+def test_slots_outside_windows_are_a_part_of_overprovisioned() -> None:
     """A buffer as long as its sequence holds one slot more, that of the last token."""
     requests = [Request(f"r{i}", 0, 300 + 90 * i, 80 + 50 * i) for i in range(3)]
     made = scenario({"kind": "max-buffer", "reserve": "exact"}, SCHEDULERS[0], None)
@@ -108,7 +108,7 @@ class ExactAllocator(StepwiseAllocator):
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS, ids=["sync", "async"])
 @pytest.mark.parametrize("steps", [1, None])
-def test_an_allocator_that_says_what_it_grants_leaves_the_same_behind(
+def test_stepwise_allocator_counts_the_same_slots_outside_windows(
     scheduler: dict[str, Any], steps: int | None
 ) -> None:
     requests = [Request(f"r{i}", 0, 300 + 90 * i, 80 + 50 * i) for i in range(3)]

@@ -113,7 +113,7 @@ def test_runs_of_k_steps_equal_single_steps(
     assert numbers(served(made, requests, options, max_steps=3)) == single
 
 
-def test_who_goes_first_is_the_subclass_s_choice(tables: Any) -> None:
+def test_sharing_allocator_evicts_the_subclass_s_victim(tables: Any) -> None:
     """Two prompts of 15 full blocks and one more leave 2 of 32 blocks blank; a third prompt takes
     these and 14 with content: of the first prompt all but its first block, or of the second. The
     first prompt, which comes again, computes its last block anew.

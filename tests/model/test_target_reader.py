@@ -44,7 +44,7 @@ DFLASH = {
 
 
 @pytest.mark.parametrize("tp", [1, 2, 16])
-def test_eagle_3_joins_three_layers_and_projects_them_beside_the_embedding(tp):
+def test_eagle_3_projects_three_layers_and_the_embedding(tp):
     kept = max(1, 8 // tp)
     attention = 2 * 4096 * (32 // tp + 2 * kept) * 128 + 4096 * 4096 // tp
     joined, fed, head = 3 * 4096 * 4096, 3 * 4096 * 14336 // tp, 32000 * 4096 // tp

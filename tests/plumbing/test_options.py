@@ -43,7 +43,7 @@ def test_an_unknown_key_names_the_keys_of_its_own_table() -> None:
     assert "top.more.1.x" in fault({"name": "a", "more": [{}, {"x": 1}]})
 
 
-def test_a_typo_is_told_before_the_key_that_is_missing_for_it() -> None:
+def test_unknown_key_is_reported_before_the_missing_key() -> None:
     message = fault({"nmae": "a"})
     assert message.startswith("top.nmae: unknown key; did you mean 'name'?")
     assert fault({}).startswith("top.name: required key is missing")
@@ -93,7 +93,7 @@ def test_numbers_within_bounds_are_as_they_were() -> None:
         ("facts", 5, "not a table; got 5"),
     ],
 )
-def test_a_wrong_value_is_told_in_plain_words(key: str, value: Any, said: str) -> None:
+def test_wrong_value_is_reported_in_plain_words(key: str, value: Any, said: str) -> None:
     assert fault({"name": "a", key: value}) == f"top.{key}: {said}"
 
 

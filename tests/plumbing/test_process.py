@@ -30,7 +30,7 @@ def test_a_simulation_leaves_the_collector_as_it_was() -> None:
     assert gc.get_threshold() == (500, 5, 7)
 
 
-def test_who_never_collects_is_left_alone() -> None:
+def test_disabled_garbage_collection_stays_disabled() -> None:
     gc.set_threshold(0)
     with seldom_collecting():
         assert gc.get_threshold()[0] == 0

@@ -135,7 +135,7 @@ tensor-parallel-size: 2
 """
 
 
-def test_a_file_of_arguments_is_read_by_itself_or_beside_its_script(tmp_path: Path) -> None:
+def test_arguments_file_is_read_alone_or_with_its_script(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG)
     script = tmp_path / "serve.sh"
@@ -248,7 +248,7 @@ SERVED = "vllm serve facebook/opt-125m --max-model-len 512"
     ["CUDA_VISIBLE_DEVICES=0,1 VLLM_USE_V1=1 ", "uv run ", "sudo ", "nohup ", "/opt/venv/bin/",
      "$ ", "srun -n 1 ", " "],
 )  # fmt: skip
-def test_a_command_is_known_behind_what_shells_put_before_it(before: str) -> None:
+def test_command_after_shell_prefixes_is_recognised(before: str) -> None:
     """Only what began with the program's own name was; the rest was "no such file or folder"."""
     wanted = {"name": "facebook/opt-125m", "max_model_len": 512}
     found = imported(f"{before}{SERVED} > server.log 2>&1 &")

@@ -84,7 +84,7 @@ def test_the_cached_set_at_every_event(
     assert len(cached) == sum(held is not None for held in pool.blocks)
 
 
-def test_what_a_group_of_layers_and_a_medium_hold_is_kept_apart() -> None:
+def test_cached_blocks_are_separate_by_layer_group_and_medium() -> None:
     _, stored, removed, _ = structs(maps=True)
     cached = CachedBlocks()
     for event in (

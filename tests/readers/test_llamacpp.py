@@ -44,7 +44,7 @@ def test_a_command_line_is_sized_as_the_server_does(tmp_path: Path) -> None:
     assert (scheduler["cache_ram"], scheduler["n_parallel"]) == (512, 2)
 
 
-def test_slots_that_share_a_buffer_are_told_from_those_that_do_not(tmp_path: Path) -> None:
+def test_unified_and_separate_slot_buffers_are_distinguished(tmp_path: Path) -> None:
     """Four slots without -np share 1,024 cells; three with -np get 512 each, 1,536 in all."""
     for flags, cells in (("", 1024), ("-np 3", 1536), ("-np 3 -kvu", 1024)):
         found = imported(f"llama-server -m opt-125m.gguf -c 1024 {flags}")

@@ -69,7 +69,7 @@ def trial(requests: int, max_in_flight: int | None, gap_s: float = 0.0) -> Trial
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])
-def test_a_client_keeps_so_many_in_flight(most: int) -> None:
+def test_client_never_exceeds_max_in_flight(most: int) -> None:
     found = simulate_trial(trial(20, most), STEPS)
     assert found["running"] == pytest.approx(most, rel=0.1)
     alone = simulate_trial(trial(1, most), STEPS)

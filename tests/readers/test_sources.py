@@ -63,7 +63,7 @@ def described(name: str, folder: Path) -> Description:
         "--port=8000 Qwen/Qwen3-8B",
     ],
 )
-def test_the_model_stands_anywhere_in_a_command(words: str) -> None:
+def test_model_argument_is_found_anywhere_in_a_command(words: str) -> None:
     (read,) = read_sources([f"vllm serve {words} --max-model-len auto"], [])
     assert read.description.settings.model == "Qwen/Qwen3-8B"
     assert any("max-model-len auto" in note for note in read.description.notes)

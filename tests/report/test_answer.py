@@ -42,7 +42,7 @@ def test_a_share_of_all_requests_is_within_a_limit(
         assert f"{100 * share:.0f} %" in said
 
 
-def test_who_was_refused_is_within_no_limit(tables: Any) -> None:
+def test_refused_requests_miss_every_objective(tables: Any) -> None:
     question = {"text": "Is it quick?", "measure": "ttft", "within_s": 1000.0}
     requests = [*REQUESTS[:3], Request("long", 0, 4096, 2048)]
     made = tables(allocator=[{"kind": "paged"}], question=question)

@@ -11,7 +11,7 @@ from kvsim.report.page import make_page
 
 
 @pytest.mark.parametrize("output", [{"kind": "fixed", "tokens": 40}, "none"])
-def test_a_price_is_told_per_million_output_tokens(tables: Any, output: Any) -> None:
+def test_fleet_price_is_reported_per_million_output_tokens(tables: Any, output: Any) -> None:
     workload = {
         "kind": "synthetic", "num_requests": 30, "arrivals": {"kind": "poisson", "rate_per_s": 20},
         "prompt": {"kind": "fixed", "tokens": 200}, "output": output,

@@ -143,7 +143,7 @@ def test_the_plain_interval_of_a_heavy_time_does_not() -> None:
     assert fmean(each.low <= geometric <= each.high for each in times if each) > 0.93
 
 
-def test_of_times_that_are_nought_the_plain_mean_is_told() -> None:
+def test_arithmetic_mean_is_reported_for_times_of_zero() -> None:
     assert interval([0.0, 2.0, 4.0], times=True) == interval([0.0, 2.0, 4.0])
     one = mean_interval([3.0], times=True)
     assert (one.mean, one.low, one.high) == (3.0, 3.0, 3.0)

@@ -104,7 +104,7 @@ def test_what_cannot_be_drawn_is_said(odd_result):
         assert drawn or figure.nothing in page
 
 
-def test_provenance_stands_at_the_foot(result):
+def test_page_footer_shows_provenance(result):
     text = "".join(read(make_page(result)).text)
     assert f"Made by kvsim {result.version}" in text
     assert to_toml(result.scenario).strip() in text

@@ -59,7 +59,7 @@ def folders(tmp_path, result):
     return paths
 
 
-def test_report_makes_the_page_anew(call, folders):
+def test_report_command_rebuilds_the_page(call, folders):
     answer = call("report", folders[0])
     page = folders[0] / store.REPORT
     assert (answer.exit_code, answer.stdout.strip()) == (0, str(page))
@@ -214,7 +214,7 @@ def test_other_requests_are_neither_better_nor_worse_served(call, against):
     assert "The requests were not the same (workload.scale): no change is called better" in said
 
 
-def test_who_served_fewer_did_worse_in_that_alone(call, against):
+def test_refusing_more_requests_makes_no_other_number_better(call, against):
     def change(scenario, summary):
         scenario["seed"], scenario["max_steps"] = 7, 1
         summary["requests"]["finished"] -= 1

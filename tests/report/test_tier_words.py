@@ -12,7 +12,7 @@ from kvsim.report.words import paragraphs
 
 
 @pytest.mark.parametrize("fleet", [{}, {"fleet": {"replicas": 2}}], ids=["alone", "fleet"])
-def test_hits_by_tier_waits_and_saved_time_are_told(fleet: dict[str, Any]) -> None:
+def test_terminal_reports_hits_by_tier_waits_and_saved_time(fleet: dict[str, Any]) -> None:
     result = kvsim.simulate(HOST_AND_FILES | fleet)
     summary = result.fleets[0] if fleet else result.runs[0].summary
     assert summary.offloading is not None

@@ -85,7 +85,7 @@ def test_one_allocator_alone():
     ]
 
 
-def test_who_held_more_because_it_was_slower_is_not_praised():
+def test_more_sequences_from_slower_steps_are_not_praised():
     quick = run("cache", 1.2, 1000.0, {"used": 0.06})
     slow = run("none", 7.2, 1600.0, {"used": 0.41})
     held = say(quick, slow)[1]
@@ -97,7 +97,7 @@ def test_who_held_more_because_it_was_slower_is_not_praised():
                          "wasted.")  # fmt: skip
 
 
-def test_runs_that_finished_other_requests_are_not_held_against_each_other():
+def test_runs_with_different_finished_requests_are_not_compared():
     few = run("few", 3.0, 10.0, {"used": 0.5},
               requests={"submitted": 1000, "finished": 10, "rejected": 990})  # fmt: skip
     said = " ".join(say(few, PAGED))

@@ -21,7 +21,7 @@ def done_of(outputs: list[int]) -> Departures:
     return Departures.of(run.recorder)
 
 
-def test_a_limit_counts_those_whose_latency_keeps_it() -> None:
+def test_limit_counts_requests_with_latency_within_it() -> None:
     done = done_of([5, 5, 21])
     assert within(done, {"tpot_s": 0.001}) == 3
     assert within(done, {"tpot_s": 0.00099}) == 0

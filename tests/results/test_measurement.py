@@ -137,7 +137,7 @@ def abouts(run):
     return {note["about"] for note in run.summary["notes"]}
 
 
-def test_a_queue_that_grows_is_told_from_one_that_does_not():
+def test_growing_queue_is_distinguished_from_a_stable_one():
     slow = simulate(with_(workload=workload(arrivals={"kind": "poisson", "rate_per_s": 30.0})))
     assert all("saturated" in abouts(run) for run in slow.runs)
     calm = simulate(with_(workload=workload(arrivals={"kind": "poisson", "rate_per_s": 1.0})))
@@ -145,7 +145,7 @@ def test_a_queue_that_grows_is_told_from_one_that_does_not():
 
 
 @pytest.mark.parametrize("rate_per_s", [0.5, 0.02])
-def test_a_queue_that_grows_in_the_steady_part_is_told(rate_per_s):
+def test_growing_queue_in_the_steady_window_is_noted(rate_per_s):
     """Once a queue grew from 0 to 125 "while it was steady", and later turns hid that."""
     sessions = {
         "kind": "sessions", "num_sessions": 150, "max_context": "max_model_len",
@@ -174,7 +174,7 @@ def test_a_prefix_cache_without_shareable_content_is_named(result):
     assert "prefix-cache" not in abouts(simulate(with_(workload=shared))["paged"])
 
 
-def test_refusals_are_told_with_their_reason():
+def test_notes_give_the_reasons_of_refusals():
     run = simulate(with_(memory={"kv_cache_tokens": 320}))["max-buffer"]
     (note,) = (note for note in run.summary["notes"] if note["about"] == "refused")
     assert note["text"].startswith("All 200 requests were refused, the first because its buffer")
@@ -183,7 +183,7 @@ def test_refusals_are_told_with_their_reason():
     assert note["text"].startswith("The only request was refused because it needs more KV blocks")
 
 
-def test_users_beyond_the_starts_are_told():
+def test_users_without_a_request_are_noted():
     arrivals = {"kind": "closed-loop", "num_users": 40, "think": THINK}
     crowd = workload(num_requests=30, arrivals=arrivals)
     notes = simulate(with_(workload=crowd)).scenario["provenance"]["notes"]

@@ -124,7 +124,7 @@ def test_a_named_roofline_is_no_remark():
     ],
     ids=str,
 )
-def test_a_run_with_drafts_says_what_is_behind_its_step_times(
+def test_run_with_drafts_names_the_source_of_its_step_times(
     drafts: dict[str, Any], timed: str
 ) -> None:
     plain = scenario(device={"name": "a100-80gb"})

@@ -1,10 +1,13 @@
 """Long sentences and private words: `python -m support.readability`, part of `make check`.
 
 It reads README, CHANGELOG, CONTRIBUTING, the pages of docs/, reports/ and calibration/, and the
-help of all commands. It fails on a sentence of more than MOST_WORDS words, and on words that only
-this project knows. Reports of recipes are output, and are not read.
+help of all commands. Of the code it reads the docstrings of kvsim/ and evidence/, the messages of
+their errors and the names of tests. It fails on a sentence of more than MOST_WORDS words, on words
+that only this project knows, and on a docstring that begins with a pronoun. Reports of recipes are
+output, and are not read.
 """
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -15,6 +18,7 @@ from markdown_it import MarkdownIt
 from typer.main import get_command
 
 from kvsim.cli import app
+from support import code_texts
 
 ROOT = Path(__file__).parents[2]
 MOST_WORDS = 25
@@ -23,7 +27,19 @@ PRIVATE = (
     *("who", "whom", "alike", "anew", "lies", "lay", "stood", "rooms", "is met", "are met"),
     *("come out", "comes out", "came out", "held against", "thrown out"),
 )
+# Of the code and the names of tests alone: each took the place of a word of the field (in the next
+# tier, with, is supported, skipped, in flight, disaggregated, freed, rejected).
+PRIVATE_IN_CODE = (
+    *("behind", "beside", "whose", "so many", "under way", "given back", "turned away"),
+    *("passed over", "put off", "in turns", "no turn", "its turn", "their turn", "junction"),
+    *("lane", "stands(?! for| in for)", "apart(?! from)"),
+)
 _PRIVATE = re.compile(rf"\b({'|'.join(PRIVATE)})\b", flags=re.IGNORECASE)
+# A word before a colon may be a parameter's name.
+_PRIVATE_IN_CODE = re.compile(
+    rf"\b({'|'.join((*PRIVATE, *PRIVATE_IN_CODE))})\b(?!:)", flags=re.IGNORECASE
+)
+_PRONOUN = re.compile(r"(?:It|Its|They|Those|These|This|That|What|Who|Whose|Where|Which)\b")
 # An error message (`what; got value; limit; remedy`) in a table ends at each semicolon, too.
 _ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[:;])\s+(?=[A-Z`(\[0-9]|kvsim|CODE|got |limit )")
 _WORD = re.compile(r"[A-Za-z0-9$%][\w'.,%/-]*")
@@ -48,14 +64,32 @@ def helps(command: Any, path: str = "kvsim") -> Iterator[tuple[str, str]]:
         yield from helps(below, f"{path} {name}")
 
 
-def complaints(text: str) -> Iterator[str]:
+def complaints(text: str, private: re.Pattern[str] = _PRIVATE) -> Iterator[str]:
     """What is wrong in a paragraph."""
     for sentence in _ENDS.split(text):
         count = len(_WORD.findall(sentence))
         if count > MOST_WORDS:
             yield f"{count} words, at most {MOST_WORDS}: {sentence[:60]}..."
-        for word in _PRIVATE.findall(sentence):
+        for word in private.findall(sentence):
             yield f"{word}: say it in the field's words"
+
+
+def complaints_of_code(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """What is wrong in the docstrings and messages of a module, with the line."""
+    for line, text in code_texts.docstrings(tree):
+        pronoun = _PRONOUN.match(text)
+        if pronoun:
+            yield line, f"{pronoun[0]} begins a docstring: name the thing, or say what it does"
+        for paragraph in code_texts.paragraphs(text):
+            yield from ((line, found) for found in complaints(paragraph, _PRIVATE_IN_CODE))
+    for line, text in code_texts.messages(tree):
+        yield from ((line, found) for found in complaints(text, _PRIVATE_IN_CODE))
+
+
+def complaints_of_tests(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """What is wrong in the names of a module's tests, with the line."""
+    for line, name in code_texts.names_of_tests(tree):
+        yield from ((line, found) for found in complaints(name, _PRIVATE_IN_CODE))
 
 
 def main() -> int:
@@ -71,7 +105,15 @@ def main() -> int:
     ]
     texts += helps(get_command(app))
     found = [f"{where}: {complaint}" for where, text in texts for complaint in complaints(text)]
-    print("\n".join(found) or f"{len(read)} pages and all help texts: no sentence is too long")
+    for folder, of in (
+        ("kvsim", complaints_of_code),
+        ("evidence", complaints_of_code),
+        ("tests", complaints_of_tests),
+    ):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            wrong = of(ast.parse(path.read_text()))
+            found += [f"{path.relative_to(ROOT)}:{line}: {complaint}" for line, complaint in wrong]
+    print("\n".join(found) or f"{len(read)} pages, all help texts and the code read well")
     return bool(found)
 
 

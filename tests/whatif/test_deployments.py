@@ -65,7 +65,7 @@ def test_several_kinds_of_engines_are_refused_before_any_run(
     monkeypatch.setattr(Simulation, "run", no_run)
     monkeypatch.setattr("kvsim.simulation.fleet.FleetSimulation.runs", no_run)
     arguments = [command, scenario, *COMMANDS[command]]
-    with pytest.raises(InputError, match=rf"{named}: kvsim {command} looks into") as caught:
+    with pytest.raises(InputError, match=rf"{named}: kvsim {command} examines") as caught:
         CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert "\n" not in str(caught.value)
 
@@ -75,7 +75,7 @@ def test_what_looks_into_one_engine_refuses_a_fleet(
     arguments: list[str], tables: Any, tmp_path: Path
 ) -> None:
     scenario = written(fleet(tables), tmp_path)
-    with pytest.raises(InputError, match=r"fleet: kvsim .* looks into one engine"):
+    with pytest.raises(InputError, match=r"fleet: kvsim .* examines one engine"):
         CliRunner().invoke(app, [arguments[0], scenario, *arguments[1:]], catch_exceptions=False)
 
 

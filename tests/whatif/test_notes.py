@@ -10,7 +10,7 @@ from kvsim.whatif.notes import noted
 from kvsim.whatif.task import make_task, run_task
 
 
-def test_notes_of_one_kind_are_told_once_and_counted() -> None:
+def test_notes_of_one_kind_are_merged_and_counted() -> None:
     def row(*texts: str) -> dict[str, Any]:
         return {"notes": json.dumps([{"about": "step-time", "text": text} for text in texts])}
 
@@ -22,7 +22,7 @@ def test_notes_of_one_kind_are_told_once_and_counted() -> None:
     assert noted([{"notes": None}, {}]) == []
 
 
-def test_what_a_workload_left_out_and_a_cache_that_finds_nothing_are_told(tables: Any) -> None:
+def test_dropped_requests_and_useless_caches_are_noted(tables: Any) -> None:
     table = chats(tables)
     rows = [run_task(make_task({**table, "seed": seed}, Path())).rows[0] for seed in range(2)]
     said = noted(rows)

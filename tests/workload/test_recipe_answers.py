@@ -26,7 +26,7 @@ def hit_rate(run: Run) -> float:
     return float(cache["hit_tokens"] / cache["query_tokens"])
 
 
-def test_vllm_and_sglang_hit_alike_until_the_cache_thrashes() -> None:
+def test_vllm_and_sglang_hit_rates_agree_until_the_cache_thrashes() -> None:
     """The shape of sgl-project/sglang #38423."""
     few = ["workload.num_sessions=12", "workload.turns.tokens=10"]
     few += ["workload.arrivals.num_users=12"]

@@ -390,7 +390,7 @@ def test_what_means_nothing_without_a_cache_is_refused(changes: Any, folder: Pat
 
 
 @pytest.mark.parametrize("limit", [1_000, 1_000_000])
-def test_turns_left_out_are_told_only_where_there_are_any(folder: Path, limit: int) -> None:
+def test_dropped_conversation_turns_are_noted_only_if_any(folder: Path, limit: int) -> None:
     """Once a run said that it left out 0 of 672 turns."""
     turns = {"kind": "fixed", "tokens": 5}
     made = stream(example("sessions", max_context=limit, turns=turns), folder)

@@ -111,7 +111,7 @@ class HybridSchedule(Case):
             found = scheduler.most_running
             if found != expected:
                 raise InputError(
-                    "so many requests do not run at once under these settings",
+                    "this number of requests does not run at once under these settings",
                     where="engine.expect_running",
                     value=expected,
                     limit=found,

@@ -142,9 +142,9 @@ class VllmPairCase(RecordedCase):
     def _host_memory_is_of_prefill(self) -> "VllmPairCase":
         offload = self.engine.prefill.offload
         if self.engine.decode.offload is not None or (offload is not None and offload.tiers):
-            raise ValueError("host memory alone, behind the prefill engine, is replayed")
+            raise ValueError("host memory is replayed alone, and of the prefill engine")
         if offload is not None and self.transfer is None:
-            raise ValueError("an engine with host memory behind it needs transfer")
+            raise ValueError("an engine with host memory needs transfer")
         return self
 
     @field_validator("requests")

@@ -122,6 +122,6 @@ def slot_of(allocator: Allocator, address: int) -> int:
             where="allocator.placement",
             value=f"address {address}",
             limit=f"multiples of {allocator.token_bytes} bytes",
-            remedy="choose a model whose KV bytes per token divide the placement's unit",
+            remedy="choose a model with KV bytes per token that divide the placement's unit",
         )
     return slot

@@ -113,7 +113,7 @@ def sglang_version(name: str, where: str = "engine_version") -> SglangRules:
     found = next((each for each in reversed(VERSIONS) if each.since <= wanted), None)
     if found is None:
         raise InputError(
-            "not a version of SGLang whose rules are known",
+            "not a known version of SGLang",
             where=where,
             value=repr(name),
             limit=f"from {VERSIONS[0].name} on, such as {NEWEST.name}",

@@ -66,7 +66,7 @@ class TierOptions(Options):
         InputError where an engine has no such chain.
         """
         raise InputError(
-            "this tier must be behind another one",
+            "this tier cannot be the first",
             where="tier.0.kind",
             remedy='begin with kind = "vllm-offloading"',
         )
@@ -98,7 +98,7 @@ class TierOptions(Options):
         group g; InputError if it cannot be.
         """
         raise InputError(
-            "this tier does not stand behind host memory",
+            "this tier cannot follow host memory",
             where="tier.1.kind",
             remedy='kind = "file-system"',
         )
@@ -155,7 +155,7 @@ def refuse_behind(behind: Sequence[TierOptions], what: str, place: int = 1) -> N
     """InputError if there is a tier at this place, after a tier that supports none."""
     if behind:
         raise InputError(
-            f"{what} has no tier behind it",
+            f"no tier can follow {what}",
             where=f"tier.{place}.kind",
             remedy='leave it out, or begin with kind = "vllm-offloading"',
         )

@@ -62,7 +62,7 @@ def check_hierarchy(scheduler: Scheduler) -> None:
         return
     if isinstance(scheduler, DecodingScheduler):  # of SGLang's, but one of two replicas
         raise InputError(
-            "host memory behind prefill and decode replicas is not simulated",
+            "host memory of prefill and decode replicas is not simulated",
             where="allocator.enable_hierarchical_cache",
             value="true",
             remedy="leave enable_hierarchical_cache or disaggregation out",

@@ -17,7 +17,7 @@ def budget_refusal(
     if longest < chunk_tokens <= knobs.longest_chunk:
         return Refusal(
             "it is computed to the ends of whole blocks of states, and no step has room for "
-            "one beside what its drafter reads",
+            "one and the tokens that its drafter reads",
             chunk_tokens + input_slots,
             knobs.max_num_batched_tokens,
             "tokens (max_num_batched_tokens)",

@@ -57,7 +57,7 @@ def check_drafts(options: DraftedOptions, verifier: Verifier) -> None:
     least = max(verifier.input_slots, verifier.queries_per_seq)
     if options.max_num_batched_tokens <= least:
         raise InputError(
-            "a step takes a token and what its drafter reads beside it",
+            "a step takes a token and the tokens that its drafter reads",
             where="scheduler.max_num_batched_tokens",
             value=options.max_num_batched_tokens,
             limit=f"at least {least + 1}",

@@ -107,9 +107,9 @@ class HoldingQueues:
         first = self.in_turn[0]
         raise InputError(
             "requests wait for each other for ever: the first has no room for its prompt, and "
-            "those behind it hold blocks until it starts",
+            "later ones hold blocks until it starts",
             where="scheduler",
-            value=f"{first.id} of {first.num_tokens:,} tokens, {len(self.holding) - 1} behind it",
+            value=f"{first.id} of {first.num_tokens:,} tokens, {len(self.holding) - 1} after it",
             remedy='give the pool more memory, or set kv_load_failure_policy = "fail"',
         )
 

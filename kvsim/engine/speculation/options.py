@@ -79,7 +79,7 @@ class SpeculativeConfig(Options):
         if self.method in ("draft_model", "dflash") and not named:
             raise ValueError(f"{self.method} needs model or hf_config")
         if self.method in ("mtp", "ngram") and named:
-            raise ValueError(f"{self.method} has no model beside the target")
+            raise ValueError(f"{self.method} has no model but the target")
         if self.disable_lookahead_block_hashes and not self.speculation.rules.keys_read_ahead:
             raise ValueError(f"disable_lookahead_block_hashes changes nothing for {self.method}")
         return self

@@ -64,11 +64,11 @@ class NixlHandoff(Handoff):
                 "prefill and decode engines of models with recurrent layers are not simulated",
                 where="disaggregation",
                 value=", ".join(sorted(kinds)),
-                remedy="a model whose layers all have keys and values",
+                remedy="a model with keys and values in all layers",
             )
         if spec.layout.has_own_blocks:
             raise InputError(
-                "prefill and decode engines of models whose caches have blocks of their own are "
+                "prefill and decode engines of models that have caches in blocks of their own are "
                 "not simulated",
                 where="disaggregation",
                 value=", ".join(sorted(kinds)),

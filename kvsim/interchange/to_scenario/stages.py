@@ -58,7 +58,7 @@ def _left_out(
             return "drafts are simulated over stages as the newest version schedules asynchronously"
         layout = served.options.layout(served.model)
         if layout.has_own_blocks or (drafts["method"] == "dflash" and not is_uniform(layout)):
-            return "it drafts tokens beside several block tables"
+            return "it drafts tokens with several block tables"
     if meta.get("async_scheduling") and not _is_newest(meta):
         return "it schedules asynchronously, which is simulated as the newest version does it"
     return None

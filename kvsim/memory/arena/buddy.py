@@ -145,7 +145,7 @@ class BuddyArena(Arena):
         for order, starts in enumerate(self._free):
             for start in starts:
                 if start % (1 << order):
-                    raise InvariantError(f"a buddy of order {order} stands at unit {start}")
+                    raise InvariantError(f"a buddy of order {order} is at unit {start}")
                 if order < self.largest_order and start ^ (1 << order) in starts:
                     raise InvariantError(f"two free halves of order {order} are not merged")
 

@@ -95,7 +95,7 @@ class Radix(HicacheOptions):
             )
         if "sliding" in kinds and "recurrent" in kinds:
             raise InputError(
-                "the radix tree has one pool beside the pages",
+                "the radix tree has one pool in addition to the pages",
                 where="allocator.kind",
                 value="radix, with windows and recurrent states",
                 remedy="use paged",

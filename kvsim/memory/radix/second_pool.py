@@ -167,7 +167,7 @@ class SecondPool:
         while node.parent is not None:
             node.part_locks -= 1
             if node.part_locks < 0:
-                raise InvariantError("a lock is given back that nobody has")
+                raise InvariantError("a lock is released that is not held")
             if not node.part_locks and node.link is not None:
                 self.evictable += self.size(node)
                 self.locked -= self.size(node)

@@ -19,7 +19,7 @@ def resolved(flag: StrategyFlag, page_size: int, *, overlaps: bool, alone: bool)
     """
     if alone and flag not in ("auto", "no_buffer"):
         raise InputError(
-            "SGLang 0.5.23 keeps buffers for states beside attention only",
+            "SGLang 0.5.23 keeps buffers for states only in models with attention",
             where="allocator.mamba_radix_cache_strategy",
             value=flag,
             limit="no_buffer where all layers keep recurrent states",

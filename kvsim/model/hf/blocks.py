@@ -12,7 +12,7 @@ def block_of(keys: Keys, index: int, part: str) -> dict[str, Any]:
     table = blocks[index].get(part) if index < len(blocks) else None
     if not isinstance(table, dict) or table.get("replace_with_linear"):
         raise InputError(
-            "a block whose parts are not understood",
+            "a block with unknown parts",
             where=f"{keys.where}: block_configs[{index}].{part}",
             value=table,
             limit="no_op, or n_heads_in_group and ffn_mult",

@@ -161,7 +161,7 @@ def _max_positions(keys: Keys) -> int:
         longest = int((scaling["original_max_position_embeddings"] or plain) * factor)
     if not 1 <= longest <= MOST:
         raise InputError(
-            "the rope scaling stretches positions out of bounds",
+            "the rope scaling extends positions out of bounds",
             where=f"{keys.where}: rope_scaling",
             value=longest,
             limit=MOST,

@@ -90,5 +90,7 @@ def _pool_tokens(row: RunRow, model: str, tp: int) -> int:
         return round(row.number("kv_cache_tokens"))
     layout = named_model(model, row.where).kv_layout(tensor_parallel_size=tp)
     if not layout.bytes_per_token:
-        raise InputError("no kv_cache_tokens, and a model whose tokens take none", where=row.where)
+        raise InputError(
+            "no kv_cache_tokens, and the model's tokens take no bytes", where=row.where
+        )
     return round(row.number("available_kv_gib") * GIB) // layout.bytes_per_token

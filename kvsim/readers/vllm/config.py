@@ -49,7 +49,7 @@ class VllmConfig(Source):
         if _HELM.search(text):
             models = helm_models(text, source.name)
             if not models:
-                raise InputError("modelURL stands in no model", where=source.name)
+                raise InputError("no modelURL within a model", where=source.name)
             words, tag = list(models[0].words), models[0].tag
             if len(models) > 1:
                 notes.append(f"{len(models)} models: the first one is taken")

@@ -50,7 +50,7 @@ def gauge_lines(lines: list[str], notes: list[str]) -> tuple[GaugeSample, ...]:
 def clock_ns(line: str) -> int | None:
     """The time of a log's line, as if its clock were UTC.
 
-    A line without a year gets a leap year; None if it has no time.
+    A line without a year gets one with 29 February; None if it has no time.
     """
     clock = _CLOCK.search(line)
     return None if clock is None else _moment_ns(clock)

@@ -45,7 +45,7 @@ def staged_plan(
         _check_undrafted(options, drafter, "for caches with blocks of their own")
         return allocator.grouping(held, rules)
     if drafter is not None and drafter.speculation.rules.block_queries:
-        _check_undrafted(options, drafter, "for dflash beside several block tables")
+        _check_undrafted(options, drafter, "for dflash with several block tables")
     caches, drafted = options.caches(model), tuple[LayerCache, ...]()
     if drafter is not None:
         drafted = drafter.caches_beside(model, options)

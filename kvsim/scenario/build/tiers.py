@@ -61,7 +61,7 @@ def _on_stages(first: TierSite, sites: Sequence[TierSite]) -> TierSite:
             "vLLM 0.33 shares host memory out by the bytes of a block on each stage, which differ",
             where="model.pipeline_parallel_size",
             value=", ".join(f"{each:,}" for each in sizes) + " bytes",
-            limit="alike stages",
+            limit="equal stages",
             remedy="set pp_layer_partition, take another number of stages, or leave [[tier]] out",
         )
     stages = tuple(
@@ -127,7 +127,7 @@ def _groups(spec: ReplicaSpec, options: Paged) -> tuple[tuple[OffloadedGroup, ..
         return (OffloadedGroup(size, 1, block_bytes, drafts=drafts),), block_bytes
     if layout.has_own_blocks:
         raise InputError(
-            "tiers behind caches with blocks of their own are not simulated",
+            "tiers of caches with blocks of their own are not simulated",
             where="tier",
             value="tier",
             remedy="leave [[tier]] out, or take another model",

@@ -42,7 +42,7 @@ class Domain(Options):
                 apart = ", ".join(sorted(names ^ box.keys()))
                 raise ValueError(f"{kind} needs the range of each feature and no other: {apart}")
             if any(low > high for low, high in box.values()):
-                raise ValueError(f"{kind} has a range whose end lies before its start")
+                raise ValueError(f"{kind} has a range that ends before its start")
         return self
 
     @classmethod

@@ -8,9 +8,9 @@
    (`Goal.own_error`) is none to act on.
 3. The changes that passed, best first, are added one after the other; each stays if it still
    helps as much together with the earlier ones.
-4. Report: both settings on seeds that neither search nor test has seen. What does not gain there
-   as well, beyond chance and by the model's own error, is not advised: its last change is dropped,
-   and the rest is tried in the same way.
+4. Report: both settings on seeds that neither search nor test has seen. Changes without a
+   gain there as well, beyond chance and the model's own error, are not advised. The last change is
+   dropped then, and the rest is tried in the same way.
 5. Survey: the bottleneck of the unchanged scenario, in the search and on those same unseen seeds,
    and how much less of the pool would do.
 

@@ -126,7 +126,10 @@ def _best_sentences(advice: Advice, of: str) -> list[str]:
 
 
 def _no_change(advice: Advice, lost: list[str], of: str) -> str:
-    """That nothing is advised, and what came nearest. lost: changes that were not confirmed."""
+    """The sentence that nothing is advised, and the change nearest to a gain.
+
+    lost: changes that were not confirmed.
+    """
     beyond = f"beyond chance and the model's own error ({100 * advice.goal.own_error:.0f} %)"
     if lost:
         return (

@@ -32,8 +32,8 @@ class Goal(NamedTuple):
 
     @property
     def own_error(self) -> float:
-        """The gain, as a share, below which the simulation itself may be off by as much: a first
-        token's time is known less well than a step's.
+        """The share of a gain by which the simulation itself may be off: a first token's time is
+        known less well than a step's.
         """
         early = self.name.startswith(("ttft_s", "queue_s"))
         return FIRST_TOKEN_ERROR if early else SUBSTANTIAL

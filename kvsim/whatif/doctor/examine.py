@@ -8,9 +8,9 @@
 4. Causes that a setting cures are cured one after the other, best first. A cure that then changes
    nothing more treats the same trouble as the causes before it. With these cured, causes that take
    resources are examined in the same way: more memory would hide any of the others.
-5. Each cause again, and all cures at once, on seeds that nothing of this has seen: a cause whose
-   cure does not help there too may be chance. All figures that are printed of a cause are of these
-   seeds. And whether requests still wait.
+5. Each cause again, and all cures at once, on seeds that nothing of this has seen. A cure that
+   does not help there too may have helped by chance. All printed figures of a cause are of these
+   seeds. It is also checked whether requests still wait.
 """
 
 from collections.abc import Sequence

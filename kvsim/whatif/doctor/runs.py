@@ -122,7 +122,7 @@ def _observed(folder: Path, step_time: str, scratch: Path, limits: StreamLimits)
     run = ObservedRun.read(folder)
     if not isinstance(run.meta, VllmMeta):
         raise InputError(
-            "a run of kvsim's own backend, whose device is no GPU's figures",
+            "a run of kvsim's own backend: its device has no GPU's figures",
             where=str(folder),
             remedy="kvsim validate run compares it; kvsim doctor examines its scenario",
         )

@@ -1,4 +1,4 @@
-"""What requests took on the fresh replicates: the means that the effect of a cure is a ratio of."""
+"""Means of requests on the fresh replicates: the effect of a cure is a ratio of these."""
 
 import math
 from collections.abc import Sequence

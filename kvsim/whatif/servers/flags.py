@@ -62,8 +62,9 @@ def hub_id(name: str) -> str:
 
 
 def changed_flags(before: str, after: str) -> str:
-    """The arguments that one command has and the other has not, one a line, with today's beside
-    them. before, after: commands as `written` makes them.
+    """The arguments in which two commands differ, one a line, with today's next to them.
+
+    before, after: commands as `written` makes them.
     """
     was, now = ([each.removesuffix("\\").strip() for each in text.splitlines()]
                 for text in (before, after))  # fmt: skip
@@ -81,7 +82,9 @@ def changed_flags(before: str, after: str) -> str:
 
 
 def _flag_name(argument: str) -> str:
-    """What is set, by a flag or its --no- form; a comment or the program by its first words."""
+    """The name that an argument sets, by a flag or its --no- form; a comment or the program by its
+    first words.
+    """
     if not argument.startswith("--"):
         return " ".join(argument.split(" = ")[0].split()[:5])
     return "--" + argument.split()[0].removeprefix("--").removeprefix("no-")

@@ -37,7 +37,7 @@ class OnOff(ArrivalOptions):
                 break
             if lengths.sum() > LONGEST_S or batch > 1 << 19:
                 raise InputError(
-                    "the on periods are too short for so many requests",
+                    "the on periods are too short for the requests",
                     where="workload.arrivals.on",
                     value=f"{lengths @ rates:.3g} arrivals in {lengths.sum():.3g} s",
                     limit=f"{count:,} requests",

@@ -36,7 +36,7 @@ class Piecewise(ArrivalOptions):
         rounds = int((count + 10 * np.sqrt(count) + 30) / (lengths @ rates)) + 1
         if rounds * lengths.sum() > LONGEST_S:
             raise InputError(
-                "the rates are too low for so many requests",
+                "the rates are too low for the requests",
                 where="workload.arrivals.pieces",
                 value=f"{rounds * lengths.sum():.3g} s for {count:,} requests",
                 limit=f"{LONGEST_S:.3g} s",

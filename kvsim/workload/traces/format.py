@@ -48,7 +48,7 @@ class TraceFormat(Options):
 
     @abstractmethod
     def write(self, trace: Trace) -> Iterator[str]:
-        """Yield the lines of a file with the same rows; `needs` is met.
+        """Yield the lines of a file with the same rows, for a trace that has the `needs`.
 
         InputError for a row that the format cannot hold.
         """

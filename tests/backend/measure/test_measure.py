@@ -252,7 +252,7 @@ def test_a_sentinel_tells_a_machine_that_changed_from_one_that_did_not():
     assert judge([2.0], on_gpu=True) == (1, 2.0, 2.0, 2.0, 0.0, 0.0, True)
 
 
-def test_a_thread_that_had_to_share_its_core_is_told_of():
+def test_sharing_a_core_with_another_thread_is_warned_about():
     watch = Watch("cpu")
     time.sleep(0.2)
     facts = watch.facts()

@@ -270,12 +270,12 @@ def test_followers_come_after_those_they_follow(path, tmp_path):
     assert lock_step(run).difference is None
 
 
-def test_the_pace_of_the_machine_is_told_by_thread_time_alone(made, path):
+def test_machine_pace_is_measured_in_thread_time(made, path):
     assert made[2][1].pace_s > 0
     assert observe(loaded(path, "paged"), "cpu", allocator="paged", limit=2).meta.pace_s is None
 
 
-def test_who_can_never_run_is_refused_by_name(path, tmp_path):
+def test_request_that_can_never_run_is_refused_by_name(path, tmp_path):
     scenario = loaded(path, "paged", "memory.kv_cache_tokens=48")
     observation, meta = observe(scenario, "cpu", allocator="paged", clock="cpu")
     assert meta.refused

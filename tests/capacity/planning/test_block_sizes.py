@@ -62,7 +62,7 @@ def test_layers_are_dealt_out_in_turn():
     ]
 
 
-def test_chunks_of_local_attention_are_given_back():
+def test_blocks_of_local_attention_chunks_are_freed():
     """Llama 4 Scout: 36 local layers in three groups beside 12 that see everything, as vLLM
     0.33.0's own planner deals them out; before 0.14, and under a drafter of its states, one.
     """

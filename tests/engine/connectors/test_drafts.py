@@ -50,6 +50,6 @@ def test_a_hit_in_host_memory_loses_the_drafters_last_chunk() -> None:
         {"model": {"name": "gemma-3-27b", "max_model_len": 8192}},
     ],
 )
-def test_what_is_not_simulated_beside_drafts_says_so(changes: dict[str, Any]) -> None:
+def test_unsupported_connector_with_drafts_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="tokens drafted ahead are simulated in front of host"):
         run(tables(**changes))

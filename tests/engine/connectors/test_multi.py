@@ -68,7 +68,7 @@ def test_the_first_with_tokens_loads_and_all_hear_of_the_blocks() -> None:
     ]  # fmt: skip
 
 
-def test_who_does_not_know_yet_puts_off_and_ends_the_asking() -> None:
+def test_pending_lookup_skips_the_sequence_and_later_connectors() -> None:
     first = Scripted(RemoteMatch(4, waits=True), keeps=False)
     unsure, last = Scripted(None, keeps=False), Scripted(NO_MATCH, keeps=False)
     assert MultiConnector((first, unsure, last), loads=True).matched(sequence(), 0) is None

@@ -93,7 +93,7 @@ def test_what_found_no_room_is_not_asked_for_again() -> None:
     tree.check()
 
 
-def test_what_is_known_by_then_is_asked_for_anew() -> None:
+def test_pages_cached_during_a_lookup_are_left_out_of_the_next_query() -> None:
     """The first three pages came into host memory by another way: the rest was never found."""
     bench = Bench("wait_complete")
     tree, seq = bench.pool.tree, bench.seqs[1]

@@ -29,7 +29,7 @@ def test_a_prompt_joins_the_running_batch_in_the_step_after_it_came(tables: Any)
     assert ends_ms(found) == {"a": 5, "b": 5}
 
 
-def test_the_head_of_the_queue_holds_back_who_would_fit(tables: Any) -> None:
+def test_blocked_queue_head_holds_back_smaller_requests(tables: Any) -> None:
     requests = [Request("a", 0, 600, 10), Request("big", 0, 600, 2), Request("small", 0, 10, 2)]
     found = run(tables, requests, memory={"kv_cache_tokens": 1000})
     assert ends_ms(found) == {"a": 10, "big": 12, "small": 12}
@@ -43,7 +43,7 @@ def test_decoders_count_against_the_tokens_of_a_step(tables: Any) -> None:
     assert ends_ms(run(tables, requests, scheduler=limits)) == {"a": 20, "b": 20, "c": 22}
 
 
-def test_at_most_so_many_sequences(tables: Any) -> None:
+def test_running_sequences_never_exceed_max_num_seqs(tables: Any) -> None:
     requests = [Request(f"r{index}", 0, 10, 4) for index in range(5)]
     found = run(tables, requests, scheduler={"kind": "orca", "max_num_seqs": 2})
     assert sorted(ends_ms(found).values()) == [4, 4, 8, 8, 12]

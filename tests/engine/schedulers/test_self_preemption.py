@@ -54,7 +54,7 @@ DRAFTS = {"method": "ngram", "num_speculative_tokens": 1, "acceptance_rate": 0.0
     ],
 )
 @pytest.mark.parametrize("drafts", [None, DRAFTS])
-def test_the_loop_ends_or_goes_on_behind_who_preempts_itself(
+def test_self_preemption_ends_the_running_loop_or_not_by_version(
     tables: Any, scheduler: dict[str, Any], computing: set[str], drafts: dict[str, Any] | None
 ) -> None:
     if drafts is not None and scheduler["semantics"] == "vllm-0.11":

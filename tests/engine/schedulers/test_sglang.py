@@ -39,7 +39,7 @@ def test_what_it_does_not_have_is_refused(tables: Any, wrong: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("flag", ["page_size", "mem_fraction_static", "tp_size"])
-def test_flags_of_the_server_are_told_their_table(tables: Any, flag: str) -> None:
+def test_sglang_server_flag_in_a_wrong_table_names_the_right_one(tables: Any, flag: str) -> None:
     made = tables(allocator=[{"kind": "radix"}], scheduler={"kind": "sglang", flag: 1})
     with pytest.raises(InputError, match=f"{flag} of SGLang's server is"):
         kvsim.simulate(made, [Request("r", 0, 4, 4)])
@@ -54,7 +54,9 @@ def test_a_chunk_smaller_than_a_page_is_refused(tables: Any) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 3, None])
-def test_a_step_takes_so_many_prompts(tables: Any, most: int | None) -> None:
+def test_prefill_step_admits_at_most_the_given_number_of_prompts(
+    tables: Any, most: int | None
+) -> None:
     """As add_one_req of 0.5.23; sixty random cases with it equalled the engine row for row."""
     scheduler = {"kind": "sglang", "disable_overlap_schedule": True}
     if most is not None:
@@ -67,7 +69,7 @@ def test_a_step_takes_so_many_prompts(tables: Any, most: int | None) -> None:
     assert len(starts) == 6 // (most or 6)
 
 
-def test_the_ratio_falls_in_600_steps_to_a_seventh_and_starts_anew_when_idle() -> None:
+def test_new_token_ratio_decays_over_600_steps_and_resets_when_idle() -> None:
     ratio = NewTokenRatio(1.0)
     ratio.decay(599)
     assert ratio.value > 0.7 * 0.14
@@ -237,14 +239,14 @@ def test_what_is_held_back_is_summed_only_where_it_decides(
     assert len(summed) == 1
 
 
-def test_who_rides_along_takes_of_what_prompts_may_compute() -> None:
+def test_mixed_decode_tokens_reduce_the_prefill_budget() -> None:
     """rem_input_tokens and rem_chunk_tokens of PrefillAdder, less mixed_with_decode_tokens."""
     budget = Budget(lambda: 1000, PassLimits(1, 100, 50, lambda: 7.0, 7, mixed_tokens=8))
     assert (budget.input, budget.chunk, budget.current, budget.total) == (92, 42, 8, 15.0)
     assert budget.first_chunk(0, 60, budget.chunk) == 42
 
 
-def test_who_may_put_out_nothing_is_turned_away() -> None:
+def test_request_with_no_room_for_output_is_rejected() -> None:
     """Pages round the prompt up: one token more of pool, and one token may come."""
     request = Request("r", 0, 40, 4, 4)
     assert Limits(65, 100, 16).max_new_tokens(request) == 0
@@ -252,7 +254,7 @@ def test_who_may_put_out_nothing_is_turned_away() -> None:
     assert Limits(66, 100, 16).refusal(request) is None
 
 
-def test_who_finds_no_place_lets_the_others_decode(tables: Any) -> None:
+def test_request_without_room_does_not_stop_decoding(tables: Any) -> None:
     """A third request comes whose buffer fits nowhere: the two that decode go on, step by step."""
     lengths = (0, 213, 85, 85), (100_000_000_000, 1, 69, 69), (600_000_000_000, 129, 1, 2)
     requests = [Request(f"r{at}", at, *rest) for at, *rest in lengths]
@@ -272,7 +274,7 @@ def test_who_finds_no_place_lets_the_others_decode(tables: Any) -> None:
     assert outcome(made, requests, None) == outcome(made, requests, 1)
 
 
-def test_who_lost_what_it_would_have_hit_is_weighed_anew(tables: Any) -> None:
+def test_admission_is_recomputed_when_an_expected_hit_is_evicted(tables: Any) -> None:
     """Blocks that vLLM's pool has handed out cannot be pinned before: the first of a pass may take
     what the next two counted on. Each would have been left with the same part of its prompt, and
     one prompt at a time goes on.
@@ -291,7 +293,7 @@ def test_who_lost_what_it_would_have_hit_is_weighed_anew(tables: Any) -> None:
     assert run.summary["prefix_cache"]["hit_tokens"] == 0
 
 
-def test_who_is_retracted_at_once_was_none_of_those_who_sat_out(tables: Any) -> None:
+def test_immediate_retraction_leaves_no_late_gap(tables: Any) -> None:
     """Its prompt ended in the step that the others sat out: they are as many as before."""
     made = tables(
         memory={"kv_cache_tokens": 1400},
@@ -305,7 +307,7 @@ def test_who_is_retracted_at_once_was_none_of_those_who_sat_out(tables: Any) -> 
     check_gaps(run.recorder)
 
 
-def test_who_is_retracted_right_after_its_prompt_is_none_of_those_who_waited(tables: Any) -> None:
+def test_retraction_right_after_prefill_leaves_the_gap_to_the_waiting_sequence(tables: Any) -> None:
     """The first sequence waits while the second computes its prompt, and goes on without it: the
     gap is the first one's, and the second has lost no token but its newest.
     """
@@ -323,7 +325,7 @@ def test_who_is_retracted_right_after_its_prompt_is_none_of_those_who_waited(tab
     assert outcome(made, requests, None) == outcome(made, requests, 1)
 
 
-def test_who_is_retracted_with_its_last_token_under_way_leaves_when_it_comes(tables: Any) -> None:
+def test_retracted_sequence_with_its_last_token_in_flight_finishes_with_it(tables: Any) -> None:
     """The prompt under way has taken its room; its request is over once the token is there."""
     made = tables(
         model={"name": "jamba-v0.1", "max_model_len": 1024},

@@ -72,7 +72,7 @@ def in_every_leap(made: dict[str, Any], requests: list[Request]) -> Any:
     named=st.booleans(),
     step_time=st.sampled_from(STEP_TIMES),
 )
-def test_runs_of_k_steps_equal_single_steps_in_turns(
+def test_k_steps_equal_k_single_steps_with_drafts(
     tables: Any,
     config: dict[str, Any],
     scheduler: dict[str, Any],
@@ -167,7 +167,7 @@ def test_a_run_of_steps_is_one_plan(tables: Any, config: dict[str, Any], lags: b
 
 
 @pytest.mark.parametrize("lags", [False, True])
-def test_who_comes_near_the_end_of_the_context_takes_turns(tables: Any, lags: bool) -> None:
+def test_sequences_near_max_model_len_are_scheduled_one_by_one(tables: Any, lags: bool) -> None:
     config = {"method": "eagle", "num_speculative_tokens": 6, "acceptance_rate": 0.6}
     scheduler = {"kind": "continuous", "async_scheduling": lags}
     model = {"name": "opt-125m", "max_model_len": 128}

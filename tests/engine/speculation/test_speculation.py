@@ -56,7 +56,7 @@ def test_books_agree_at_every_event_and_everyone_is_served(
 
 
 @pytest.mark.parametrize("accepted", [0, 1, 3])
-def test_a_sequence_alone_takes_a_step_for_so_many_tokens(tables: Any, accepted: int) -> None:
+def test_single_sequence_needs_one_step_per_accepted_tokens(tables: Any, accepted: int) -> None:
     config = {
         "method": "eagle", "num_speculative_tokens": 3, "acceptance_pattern": [accepted],
         "draft_us": 500,
@@ -161,7 +161,7 @@ def test_what_cannot_be_is_one_line(tables: Any, change: dict[str, Any], words: 
         ({"memory": {"kv_cache_tokens": 4096, "drafter": "mtp"}}, "memory.drafter"),
     ],
 )
-def test_who_does_not_draft_says_so_before_anything_runs(
+def test_scheduler_without_drafts_refuses_before_the_run(
     tables: Any, parts: dict[str, Any], words: str
 ) -> None:
     config = {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7}
@@ -189,7 +189,7 @@ def test_drafts_in_the_text_come_too_late_for_asynchronous_steps(tables: Any) ->
         kvsim.simulate(made(tables, METHODS[4], scheduler=scheduler), [Request("a", 0, 10, 4)])
 
 
-def test_a_step_takes_a_token_and_what_its_drafter_reads_beside_it(tables: Any) -> None:
+def test_drafter_inputs_count_against_max_num_batched_tokens(tables: Any) -> None:
     config = {"method": "draft_model", "model": "qwen2.5-0.5b", "num_speculative_tokens": 2}
     config["acceptance_rate"] = 0.5
 
@@ -255,7 +255,7 @@ def test_a_drafter_of_blocks_has_one_pass() -> None:
     assert [shape.num_tokens for shape in drafter.shapes[before:]] == [30 + 2 + 14, 3]
 
 
-def test_tokens_behind_a_block_do_not_count_for_a_drafter_of_blocks(tables: Any) -> None:
+def test_block_drafter_hashes_have_no_lookahead_tokens(tables: Any) -> None:
     """Its keys follow from the target's states alone. EAGLE's follow from the next token too, so
     that the last of four shared blocks, which other tokens follow, is not hit.
     """
@@ -269,7 +269,7 @@ def test_tokens_behind_a_block_do_not_count_for_a_drafter_of_blocks(tables: Any)
     assert hits == {"dflash": 128, "eagle": 96}
 
 
-def test_what_it_costs_is_told(tables: Any) -> None:
+def test_cost_of_speculation_is_reported(tables: Any) -> None:
     config = {"method": "eagle", "num_speculative_tokens": 2, "acceptance_rate": 0.9}
     requests = [Request(f"r{i}", 10**10 * i, 50, 30) for i in range(6)]
     simulation = Simulation(Scenario.from_table(made(tables, config)), requests)
@@ -293,7 +293,7 @@ def test_what_it_costs_is_told(tables: Any) -> None:
         speculation_costs(Simulation(Scenario.from_table(made(tables, None)), requests))
 
 
-def test_a_step_without_room_for_a_block_of_states_beside_the_drafter_is_refused() -> None:
+def test_step_too_small_for_a_state_block_and_drafter_inputs_is_refused() -> None:
     def tables(most_tokens: int) -> dict[str, Any]:
         return {
             "model": {"name": "jamba-v0.1", "max_model_len": 1024},
@@ -364,7 +364,7 @@ def test_the_books_of_windows_and_states_agree_too(
 
 
 @pytest.mark.parametrize(("model", "told"), [("llama-3.1-8b", True), ("deepseek-v3", False)])
-def test_a_model_without_an_mtp_layer_is_told(model: str, told: bool) -> None:
+def test_mtp_for_a_model_without_an_mtp_layer_is_refused(model: str, told: bool) -> None:
     drafts = {"method": "mtp", "num_speculative_tokens": 1, "acceptance_rate": 0.7}
     table = {
         "model": {"name": model, "max_model_len": 4096},

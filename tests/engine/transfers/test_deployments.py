@@ -109,7 +109,7 @@ def test_a_follow_up_at_the_instant_of_a_poll_waits_for_the_next_one(tables: Any
         assert list(ours.requests["finish_ps"]) == list(theirs.requests["finish_ps"])
 
 
-def test_who_ends_as_soon_as_it_has_come_leaves_its_place_to_the_next(tables: Any) -> None:
+def test_request_that_ends_on_arrival_frees_its_place(tables: Any) -> None:
     """Five requests of one output token each arrive at once beside one that decodes; the sixth, for
     whom there was no place, takes one of theirs in the pass after that.
     """
@@ -172,7 +172,7 @@ def test_what_waits_to_be_read_and_what_arrives_have_names(tables: Any) -> None:
         assert prefill.summary.memory.part("kept_for_readers") > 0.05
 
 
-def test_a_backlog_of_decode_lies_on_prefill_under_vllm_and_at_the_door_under_sglang(
+def test_decode_backlog_holds_prefill_blocks_under_vllm_and_queues_under_sglang(
     tables: Any,
 ) -> None:
     requests = [Request(f"r{i}", 0, 300, 60) for i in range(24)]
@@ -265,7 +265,7 @@ def test_replicas_of_a_kind_are_one_run(tables: Any) -> None:
     assert (rows.end_ps.to_numpy()[:-1] == rows.start_ps.to_numpy()[1:]).all()
 
 
-def test_an_abandoned_prompt_lies_on_prefill_until_its_lease_ends(tables: Any) -> None:
+def test_abandoned_prompt_holds_prefill_blocks_until_its_lease_expires(tables: Any) -> None:
     requests = [Request(f"r{i}", i * 100 * PS_PER_MS, 300, 20) for i in range(20)]
     kept = {}
     for seconds in (0.2, 5.0):
@@ -335,7 +335,7 @@ def test_sglang_gives_up_prompts_without_room_and_room_without_prompts(tables: A
     assert spans[20.0] > 20.0 > spans[0.5]
 
 
-def test_a_slow_link_ends_requests_whose_prompts_are_late(tables: Any) -> None:
+def test_slow_link_rejects_requests_past_waiting_timeout(tables: Any) -> None:
     """Prompts wait for the link for longer than waiting_timeout; computed ones are freed."""
     requests = [Request(f"r{i}", 0, 320, 40) for i in range(8)]
     apart = {"link_gb_per_s": 0.02, "waiting_timeout": 1.0}

@@ -35,7 +35,7 @@ def check(tables: Any, requests: list[Request], tokens: int = 128) -> None:
         assert (np.diff(moments, axis=1) >= 0).all()
 
 
-def test_one_token_beside_who_is_retracted(tables: Any) -> None:
+def test_single_output_token_waits_for_the_copies_of_a_retraction(tables: Any) -> None:
     """The pass that lets it go is held up by the copies of who is retracted."""
     drawn = [(0, 21, 42, 1), (2, 21, 41, 3), (4, 20, 1, 1), (10, 39, 5, 1)]
     check(

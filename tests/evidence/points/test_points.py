@@ -80,7 +80,7 @@ def test_a_missing_column_a_doubled_id_and_an_empty_table_are_named(tmp_path):
         read_points(path)
 
 
-def test_another_tool_s_estimates_stand_beside_wherever_they_come_from(tmp_path):
+def test_estimates_of_other_tools_are_shown_with_the_errors(tmp_path):
     (found,) = read(tmp_path, ROW | {"other_ttft_ms": "27", "other_tpot_ms": "9"})
     assert found.estimates == {"other": (27.0, 9.0)}
     more = table(tmp_path / "more.csv", {"id": "one", "third_ttft_ms": "60", "third_tpot_ms": "5"})
@@ -191,7 +191,7 @@ def run(*arguments):
     return CliRunner().invoke(app, ["validate", "points", *map(str, arguments), "--jobs", "1"])
 
 
-def test_judged_rows_are_told_in_totals_alone(tmp_path):
+def test_judging_half_is_reported_in_totals_alone(tmp_path):
     assert [row(id=name).half for name in (FIT, JUDGE)] == ["fit", "judge"]
     path = table(tmp_path / "points.csv", ROW | {"id": FIT}, ROW | {"id": JUDGE})
     answers = {}

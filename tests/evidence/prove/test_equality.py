@@ -124,7 +124,7 @@ def test_a_fork_of_a_contiguous_buffer_copies_it():
 def test_a_sequence_may_not_come_with_a_gap_or_other_tokens():
     decoder = DECODERS["float64"]
     store = ContiguousStore(decoder.shape, 16)
-    with pytest.raises(InputError, match="behind tokens nobody named"):
+    with pytest.raises(InputError, match="starts after unknown tokens"):
         replay([Step((TokenSpan("a", [1], 2, slot=0),))], decoder, store)
     again = [Step((TokenSpan("a", [1, 2], 0, slot=0),)), Step((TokenSpan("a", [1, 3], 0, slot=0),))]
     with pytest.raises(InputError, match="other tokens than before"):

@@ -105,7 +105,7 @@ def test_a_case_of_no_known_engine_is_refused_by_name() -> None:
         parse_case({"name": "x", "engine": {"blocks": 4}}, "x.json")
 
 
-def test_a_case_whose_requests_do_not_run_at_once_is_refused() -> None:
+def test_case_with_requests_that_do_not_run_at_once_is_refused() -> None:
     """20 states, 3 for each running request."""
     engine = {"kind": "mamba", "max_mamba_cache_size": 20, "mamba_strategy": "no_buffer"}
     case = {

@@ -187,7 +187,7 @@ def test_searching_placements_against_a_byte_map(arena_class, policy, ops):
         assert dict(arena.live()) == model.sizes
 
 
-def test_a_hole_that_ends_where_the_search_goes_on_lies_behind_it():
+def test_next_fit_searches_a_hole_that_ends_at_the_rover_last():
     arena = NextFitArena(400)
     first, second, third = (arena.allocate(100).address for _ in range(3))
     arena.free(second)

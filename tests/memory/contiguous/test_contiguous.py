@@ -189,7 +189,7 @@ def play(allocator, seed, **options):
     chunk=st.sampled_from([7, 10**9]),
 )
 @settings(max_examples=8, deadline=None)
-def test_leaps_and_single_steps_keep_the_same_ledger(kind, options, seed, tokens, layout, chunk):
+def test_k_steps_and_single_steps_have_the_same_ledger(kind, options, seed, tokens, layout, chunk):
     """All requests that are not refused finish, the pool is empty again, and it does not matter in
     how many steps at a time."""
     tokens = max(tokens, 600 if _on_torch(kind, options) else 0)

@@ -184,7 +184,7 @@ def test_counts_are_kept_where_they_suffice(tables: Any) -> None:
 @pytest.mark.parametrize(
     "case", RECORDED[:: 1 if is_whole() else EVERY_SCHEDULE], ids=lambda case: case.stem
 )
-def test_recorded_schedules_come_out_where_blocks_are_counted(case: Path) -> None:
+def test_recorded_schedules_are_equal_with_counted_blocks(case: Path) -> None:
     asked: list[bool] = []
 
     def counted(memory: MemorySpec) -> bool:

@@ -68,7 +68,7 @@ def test_a_paused_session_keeps_its_content_for_its_time_to_live(
 
 
 @pytest.mark.parametrize(("pause_s", "found"), [(30, 128), (90, 0)])
-def test_only_who_comes_back_in_time_is_pinned_where_pauses_are_known(
+def test_known_pause_pins_only_sessions_that_return_within_the_ttl(
     tables: Any, pause_s: int, found: int
 ) -> None:
     requests = [

@@ -148,7 +148,7 @@ def test_a_scenario_uses_a_file_by_path(path: Path) -> None:
     )
 
 
-def test_what_lies_outside_is_said(path: Path) -> None:
+def test_steps_outside_the_measured_domain_are_noted(path: Path) -> None:
     time = Calibrated(file=str(path)).build(L40S_LLAMA)
     assert not time.outside_domain(StepShape((), 8, 800))
     assert time.outside_domain(StepShape((), 34, 3400))

@@ -146,7 +146,7 @@ def test_too_few_shapes_are_refused() -> None:
         fit(samples_of(HINGE)[:5])
 
 
-def test_the_domain_is_told_kind_by_kind() -> None:
+def test_calibration_domain_is_listed_by_kind_of_step() -> None:
     domain = fit(samples_of(HINGE), forms=["hinge"], resamples=2).domain
     inside = StepShape((), 16, 16_000, 2000)
     assert not domain.outside(inside)

@@ -61,7 +61,7 @@ def test_fp8_experts_of_a_pro_6000_take_what_its_bandwidth_says():
 @pytest.mark.parametrize(
     ("scale_ppm", "said"), [(10_000, "its bytes alone"), (100_000_000, "more than 20 times")]
 )
-def test_a_form_that_breaks_the_gate_is_told(scale_ppm, said):
+def test_step_time_outside_its_bounds_is_named(scale_ppm, said):
     hardware = Hardware(named_model("llama-3.1-8b"), named_device("h100"))
     form = STEP_TIMES.parse({"kind": "kernels"}, "step_time").build(hardware)
     host = form.host

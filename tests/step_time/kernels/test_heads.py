@@ -133,7 +133,7 @@ def test_fitted_rooflines_have_every_number_of_heads():
     assert heads_sheet(roofs, shape, ROOFS.decode, ALIKE) == roofs.sheet(shape, ROOFS.decode, ALIKE)
 
 
-def test_measured_heads_left_out_are_met_by_their_neighbours():
+def test_left_out_head_counts_are_predicted_from_neighbours():
     """Of every device, attention of 32 heads on 8: half of the times within 6 %."""
     errors = []
     for path in sorted((shipped_folder("calibration") / "kernels").glob("*.npz")):

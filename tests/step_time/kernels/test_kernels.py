@@ -118,7 +118,7 @@ def test_the_activation_is_read_and_written_once():
     assert _elementwise(kernels)(100) == pytest.approx(expected)
 
 
-def test_measured_points_are_met_to_the_picosecond():
+def test_measured_kernel_points_are_reproduced_to_the_picosecond():
     form = form_of("llama-3.1-8b", "h100", 1, "vllm")
     (sheet,) = form.decode
     for batch, line in zip(sheet.batches, sheet.lines, strict=True):

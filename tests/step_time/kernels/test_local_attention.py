@@ -60,7 +60,7 @@ def test_llama_4_has_layers_of_both_kinds(scout):
     assert [each.local_tokens for each in scout.prefill] == [0, 8192]
 
 
-def test_its_step_is_shorter_behind_the_end_of_a_chunk(scout):
+def test_decode_step_is_shorter_after_a_local_attention_chunk_ends(scout):
     last, first = (scout.step_ps(StepShape((), 32, 32 * each)) for each in (8192, 8193))
     assert first < last
     run = scout.decode_run(32, 32 * 8190)

@@ -138,7 +138,7 @@ curves = st.lists(st.integers(1, 10**6), min_size=1, max_size=40, unique=True).f
 
 @settings(deadline=None)
 @given(curves)
-def test_no_point_that_is_left_out_lies_far_off_the_line(curve):
+def test_dropped_kernel_points_are_close_to_the_interpolation(curve):
     kept = thinned(curve)
     line = np.interp(curve.x, kept.x, kept.us)
     assert np.abs(line / curve.us - 1).max() <= TOLERANCE + 1e-9
@@ -156,7 +156,7 @@ def work(shape, tokens):
 
 @settings(deadline=None)
 @given(grids, st.integers(512, 4096), st.integers(1024, 8192))
-def test_between_measured_shapes_a_time_lies_between_theirs(times, n, k):
+def test_time_between_measured_shapes_is_between_their_times(times, n, k):
     family = KernelFamily({shape: KernelLine((1.0, 64.0), (us, us)) for shape, us in times.items()})
     for shape, us in times.items():
         assert family.between(shape, work).at(1) == us

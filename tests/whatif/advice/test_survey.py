@@ -115,7 +115,7 @@ def test_arrivals_without_a_rate_have_no_headroom(tables: Any) -> None:
     assert surveyed(table).headroom is None
 
 
-def test_what_is_said_of_azures_conversations_holds_on_other_stretches() -> None:
+def test_advice_on_azure_conversations_holds_in_other_windows() -> None:
     public_trace("AzureLLMInferenceTrace_conv.csv")
     table, folder = load_tables("azure-conv", [])
     _, alone = paged_alone(table, folder)

@@ -283,7 +283,7 @@ def test_a_setting_is_tuned_by_the_rate_it_holds_out(busy: dict[str, Any]) -> No
     assert best.answer.interval.mean == max(means)
 
 
-def test_goodput_falls_behind_the_load(busy: dict[str, Any]) -> None:
+def test_goodput_is_below_the_offered_load(busy: dict[str, Any]) -> None:
     capacity = asked({**busy, "allocator": [{"kind": "paged"}]}, "ttft_s.p99=2")
     (answer,) = capacity.find(QUESTIONS["rate"], [None])
     shares = capacity.goodput(answer)
@@ -297,7 +297,7 @@ def test_goodput_falls_behind_the_load(busy: dict[str, Any]) -> None:
     assert shares[-1].within.mean == within
 
 
-def test_objectives_that_no_rate_keeps_are_told(busy: dict[str, Any]) -> None:
+def test_objectives_missed_at_every_rate_are_reported(busy: dict[str, Any]) -> None:
     capacity = asked({**busy, "allocator": [{"kind": "paged"}]}, "tpot_s.p50=0.000001")
     (answer,) = capacity.find(QUESTIONS["rate"], [None])
     assert isinstance(answer, CapacityAnswer)

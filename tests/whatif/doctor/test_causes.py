@@ -90,7 +90,7 @@ def test_a_queue_before_a_full_pool_waits_for_memory(tables: Any) -> None:
     assert waits.memory > 0.5
 
 
-def test_a_queue_behind_long_prompts_waits_for_the_step(tables: Any) -> None:
+def test_queue_after_long_prompts_waits_for_the_step_budget(tables: Any) -> None:
     waits = crowded(tables, 50_000, max_num_seqs=50, max_num_batched_tokens=64).waits
     assert waits.step == pytest.approx(waits.total)
     assert waits.step > 0.4

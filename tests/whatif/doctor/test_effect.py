@@ -45,7 +45,7 @@ def test_whoever_refuses_more_cures_nothing() -> None:
     assert not worse.helps
 
 
-def test_serving_who_was_refused_is_a_cure() -> None:
+def test_serving_refused_requests_counts_as_a_cure() -> None:
     better = effect(rows(1.0, 1.0, refused=40), rows(3.0, 3.0, hits=250))
     assert better.helps
     assert better.gain == 0.4

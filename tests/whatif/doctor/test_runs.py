@@ -89,7 +89,7 @@ def examined(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_a_run_that_was_simulated_is_met_and_its_limit_is_named(tmp_path: Path) -> None:
+def test_doctor_reproduces_a_simulated_run_and_names_its_cause(tmp_path: Path) -> None:
     answer = examined(str(record(tmp_path / "served")))
     beside = {each["name"]: each for each in answer["real"]}
     for name in ("prompt tokens found", "TTFT, mean", "TPOT, mean", "E2E, mean", "makespan"):

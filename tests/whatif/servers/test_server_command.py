@@ -116,7 +116,7 @@ def test_sglangs_own_share_of_the_device_needs_no_flag(
         ),
     ],
 )
-def test_tokens_of_sglangs_pool_are_those_beside_its_states(
+def test_sglang_max_total_tokens_exclude_the_state_pool(
     model: str, memory: dict[str, Any], flags: tuple[str, ...], tmp_path: Path
 ) -> None:
     states = {} if "mem_fraction_static" in memory else {"max_mamba_cache_size": 60}

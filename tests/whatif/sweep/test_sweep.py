@@ -111,7 +111,7 @@ def test_without_joblib_one_process_does_it(
 
 
 @pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
-def test_a_cluster_that_does_not_answer_is_told(
+def test_unreachable_cluster_is_reported(
     table: dict[str, Any], tmp_path: Path, backend: str, package: str
 ) -> None:
     pytest.importorskip(package, reason=f"{package} is not installed")
@@ -352,7 +352,7 @@ def test_a_setting_that_refuses_requests_is_not_called_the_best(
     )
 
 
-def test_settings_that_do_all_alike_stand_once(table: dict[str, Any], tmp_path: Path) -> None:
+def test_equal_settings_are_listed_once(table: dict[str, Any], tmp_path: Path) -> None:
     sweep = Sweep(table, tmp_path, [parse_axis("scheduler.max_num_seqs=64,128,256")])
     with SweepJournal(tmp_path / "out") as journal:
         frame = sweep.run(journal, BACKENDS.get("processes")(jobs=1))
@@ -382,7 +382,7 @@ def test_more_gpus_are_what_more_replicas_cost(table: dict[str, Any], tmp_path: 
 @pytest.mark.parametrize(
     "vary", ["scheduler.max_num_sqs=1,2", 'scheduler.max_num_seqs="x"', "model.name=nobody"]
 )
-def test_keys_that_no_setting_can_have_leave_nothing_behind(
+def test_sweep_of_invalid_keys_writes_nothing(
     vary: str, scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_run(*_: Any, **__: Any) -> None:
@@ -396,7 +396,9 @@ def test_keys_that_no_setting_can_have_leave_nothing_behind(
     assert not (tmp_path / "out").exists()
 
 
-def test_without_any_point_the_first_error_is_told(scenario: Path, tmp_path: Path) -> None:
+def test_sweep_without_a_finished_point_reports_the_first_error(
+    scenario: Path, tmp_path: Path
+) -> None:
     arguments = ["sweep", str(scenario), "--vary", "model.max_model_len=4096,8192"]
     done = CliRunner().invoke(app, [*arguments, "--jobs", "1", "--out", str(tmp_path / "out")])
     assert isinstance(done.exception, InputError)

@@ -153,7 +153,7 @@ class VllmOffloading(HostTierOptions):
         refuse_behind(behind[1:], "a file system", 2)
         if self.store_threshold >= 2:
             raise InputError(
-                "vLLM refuses a threshold where host memory has a tier behind it",
+                "vLLM refuses a threshold if another tier follows host memory",
                 where="tier.0.store_threshold",
                 value=self.store_threshold,
                 limit="below 2",

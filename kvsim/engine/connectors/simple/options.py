@@ -43,7 +43,7 @@ class VllmSimpleOffloading(HostTierOptions):
         blocks = int(self.kv_offloading_size * GIB) // (site.block_bytes * site.ranks)
         if blocks < 2:
             raise InputError(
-                "host memory holds no block beside the null block",
+                "host memory holds no block but the null block",
                 where="tier.0.kv_offloading_size",
                 value=f"{self.kv_offloading_size:g} GiB",
                 limit=f"at least {2 * site.block_bytes * site.ranks:,} bytes",

@@ -209,7 +209,7 @@ def never_starts(
     room.unpin(head)
     return Refusal(
         "it needs more slots of sliding windows at once than are ever free, and SGLang would let "
-        "it and all behind it wait for ever",
+        "it and all later ones wait for ever",
         _need(windows.window, tokens, rest, chunk, page),
         limit,
         "slots",
@@ -222,8 +222,8 @@ def _never_ends(room: PrefixRoom, head: Sequence, rest: int, page: int) -> Refus
     cache: `Ends.fit` refuses it alone.
     """
     return Refusal(
-        "it asks for all its tokens (ignore_eos), for which SGLang wants more room than there ever "
-        "is, and would let it and all behind it wait for ever",
+        "it asks for all its tokens (ignore_eos), more than SGLang ever has room for: it and all "
+        "later ones would wait for ever",
         ceil_div(head.num_tokens, page) * page + page + max(0, rest) + RESERVED_TOKENS,
         room.available_tokens() - 1,
         "tokens",

@@ -213,7 +213,7 @@ def test_a_resent_prompt_hits_to_its_last_unit_inside_a_block() -> None:
     assert hits == {None: [0, 0, 0], 16: [0, 224, 224], 32: [0, 224, 224]}
 
 
-def test_who_could_only_go_on_from_a_copy_without_room_is_turned_away() -> None:
+def test_request_without_room_for_its_copied_block_is_rejected() -> None:
     """Qwen3-Next in blocks of 544 tokens. A prompt of 600 takes two in full attention
     and up to two in each of three groups of states; sent again it hits inside the second block,
     which it needs beside a copy, in each group.

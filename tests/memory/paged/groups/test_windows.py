@@ -8,7 +8,7 @@ from kvsim.request import Request
 from kvsim.sequence import Sequence
 
 
-def test_a_sequence_that_was_passed_over_ripens_in_two_windows_at_one_time() -> None:
+def test_skipped_sequence_becomes_periodic_in_two_windows_at_once() -> None:
     """The longer window as it first joined, the shorter one as it joined two steps later."""
     windows = Windows([Reach(2), Reach(4)], [4, 4], 0)
     seq = Sequence(Request("r", 0, 1, 8), 0)
