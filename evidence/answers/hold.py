@@ -1,6 +1,6 @@
 """`python -m evidence.answers.hold`: do the answers of capacity, advise and doctor hold?
 
-Each is asked of so many random scenarios (`draw`, by seed). What it advises is then run on ten
+Each is asked of a number of random scenarios (`draw`, by seed). What it advises is then run on ten
 seeds that it has not used. No scenario is left out: where nothing is advised, that is the row.
 
     capacity   the load to copy: on how many of the ten seeds the objectives hold there

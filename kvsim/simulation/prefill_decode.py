@@ -237,8 +237,9 @@ class DisaggregatedRuns:
 
 
 def _with_all_ends(summary: RunSummary, recorder: Recorder) -> RunSummary:
-    """The summary up to the last output, where this ended at prefill behind the last step here:
-    requests of one token never reach a decode replica.
+    """The summary up to the last output.
+
+    This may come after the last decode step: requests of one token end on a prefill replica.
     """
     done = Departures.of(recorder)
     if not len(done.finish_ps) or int(done.finish_ps.max()) <= recorder.end_ps:

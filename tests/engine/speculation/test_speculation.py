@@ -133,7 +133,7 @@ def test_a_head_takes_memory_for_its_layer_and_hits_for_its_last_block(tables: A
         ({"acceptance_rate": None, "synthetic_acceptance_length": 4.5}, "at most 4"),
         ({"acceptance_rate": None, "acceptance_pattern": [4]}, "more than the 3"),
         ({"method": "draft_model"}, "needs model"),
-        ({"method": "mtp", "model": "opt-125m"}, "no model beside"),
+        ({"method": "mtp", "model": "opt-125m"}, "no model but"),
         ({"method": "ngram", "disable_lookahead_block_hashes": True}, "changes nothing"),
         ({"model": "no-such-model"}, "speculative_config.model"),
     ],
