@@ -8,7 +8,8 @@ queries meet keys and what is cached of a key; `recomputed` never caches, `cache
 import torch
 from torch import Tensor
 
-from kvsim.backend.transformer.decoder import EPSILON, Decoder
+from kvsim.backend.transformer.between import EPSILON
+from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.rope import rotate, turns
 
 NEVER = -torch.inf

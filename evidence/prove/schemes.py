@@ -21,7 +21,8 @@ from torch.nn.functional import rms_norm, silu
 from torch.utils.flop_counter import FlopCounterMode
 
 from kvsim.backend.shape import DTYPE_BYTES, Shape
-from kvsim.backend.transformer.decoder import EPSILON, Decoder
+from kvsim.backend.transformer.between import EPSILON
+from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.weights import LayerWeights
 
 

@@ -18,12 +18,36 @@ _NOT_LLAMA = {
 }
 
 
+# By the config's model_type: what a layer has beside what Llama's has.
+_BLOCKS = {
+    "": {"qkv_bias": False, "qk_norm": False},
+    "llama": {"qkv_bias": False, "qk_norm": False},
+    "mistral": {"qkv_bias": False, "qk_norm": False},
+    "qwen2": {"qkv_bias": True, "qk_norm": False},
+    "qwen3": {"qkv_bias": False, "qk_norm": True},
+}
+
+
+def block_of(kind: str, where: str) -> dict[str, bool]:
+    """qkv_bias and qk_norm of a model_type; InputError for one whose layers are others."""
+    if kind not in _BLOCKS:
+        raise InputError(
+            "the backend computes Llama-shaped decoders only: equal layers of full attention and "
+            "a gated feed-forward network",
+            where=where,
+            value=kind,
+            remedy=f"a model_type of: {', '.join(name for name in _BLOCKS if name)}",
+        )
+    return _BLOCKS[kind]
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A decoder of RMSNorm, RoPE, grouped-query attention and SwiGLU.
 
     hidden: width of the residual stream; intermediate: width of the SwiGLU; dtype: of weights,
-    activations and cache, one of float64, float32, bfloat16, float16.
+    activations and cache, one of float64, float32, bfloat16, float16. qkv_bias: queries, keys and
+    values have a bias (Qwen 2). qk_norm: each head's queries and keys are normed (Qwen 3).
     """
 
     layers: int
@@ -34,10 +58,12 @@ class Shape:
     intermediate: int
     vocab: int
     dtype: str = "float32"
+    qkv_bias: bool = False
+    qk_norm: bool = False
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if name != "dtype" and value < 1:
+            if name not in ("dtype", "qkv_bias", "qk_norm") and value < 1:
                 raise InputError("must be at least 1", where=f"shape.{name}", value=value)
         if self.dtype not in DTYPE_BYTES:
             raise InputError(
@@ -84,6 +110,14 @@ class Shape:
                 )
             return value
 
+        block = block_of(str(config.get("model_type") or "llama"), f"{where}: model_type")
+        if block["qkv_bias"] < bool(config.get("attention_bias")):
+            raise InputError(
+                "biases of all projections are not computed",
+                where=f"{where}: attention_bias",
+                value=True,
+                remedy="set it to false: step times hardly change",
+            )
         heads = need("num_attention_heads")
         hidden = need("hidden_size")
         return cls(
@@ -95,6 +129,7 @@ class Shape:
             intermediate=need("intermediate_size"),
             vocab=need("vocab_size"),
             dtype=dtype or str(config.get("dtype") or config.get("torch_dtype") or "float32"),
+            **block,
         )
 
     @property
@@ -118,6 +153,6 @@ class Shape:
         attention = self.hidden * self.head_dim * 2 * (self.heads + self.kv_heads)
         return self.layers * (attention + 3 * self.hidden * self.intermediate)
 
-    def as_dict(self) -> dict[str, int | str]:
+    def as_dict(self) -> dict[str, int | str | bool]:
         """The fields, and the KV bytes per token, for a file."""
         return {**asdict(self), "kv_bytes_per_token": self.kv_bytes_per_token}

@@ -50,5 +50,6 @@ class Setup:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
         """The setup from the result of `as_dict`, read from a file."""
-        shape = {each.name: record["shape"][each.name] for each in fields(Shape)}
+        known = record["shape"]
+        shape = {each.name: known[each.name] for each in fields(Shape) if each.name in known}
         return cls(**{**record, "shape": Shape(**shape)})

@@ -1,6 +1,6 @@
 """The backend's shape of a simulated model."""
 
-from kvsim.backend.shape import Shape
+from kvsim.backend.shape import Shape, block_of
 from kvsim.model import Attention, Dense, Model
 from kvsim.plumbing.errors import InputError
 
@@ -25,6 +25,7 @@ def llama_shape(model: Model, where: str = "--model") -> Shape:
             where=where,
             value=model.name,
         )
+    block = block_of(model.kind, where)
     return Shape(
         layers=model.num_layers,
         hidden=model.hidden_size,
@@ -34,4 +35,5 @@ def llama_shape(model: Model, where: str = "--model") -> Shape:
         intermediate=feed_forward.intermediate_size,
         vocab=model.vocab_size,
         dtype=model.torch_dtype,
+        **block,
     )

@@ -7,6 +7,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from kvsim.backend.shape import Shape
 from kvsim.backend.step import Batch
 from kvsim.backend.stores.store import TensorStore
+from kvsim.backend.transformer.rope import Turn, rotate, turns
 
 
 class GatherAttention:
@@ -16,10 +17,14 @@ class GatherAttention:
         self.shape = shape
         self.store = store
         self.batch = batch
+        self._turn: Turn | None = None
         self._masks: dict[tuple[int, int], Tensor] = {}
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """See `Attend`."""
+        if self._turn is None:
+            self._turn = turns(self.batch.positions, self.shape.head_dim, query.dtype)
+        query, key = rotate(query, self._turn), rotate(key, self._turn)
         self.store.write(layer, key, value)
         result = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         begin = self.batch.begin

@@ -1,16 +1,14 @@
-"""The decoder: RMSNorm, RoPE, grouped-query attention, SwiGLU, over a packed ragged batch."""
+"""The decoder: RMSNorm, grouped-query attention, SwiGLU, over a packed ragged batch."""
 
 from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, linear, rms_norm, silu
+from torch.nn.functional import embedding, linear, rms_norm
 
 from kvsim.backend.shape import Shape
-from kvsim.backend.transformer.rope import rotate, turns
+from kvsim.backend.transformer.between import EPSILON, Between, PlainBetween
 from kvsim.backend.transformer.weights import DecoderWeights, random_weights
-
-EPSILON = 1e-5
 
 
 class Attend(Protocol):
@@ -18,7 +16,8 @@ class Attend(Protocol):
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """query: [tokens, heads, head_dim]; key, value: [tokens, kv_heads, head_dim], of the new
-        tokens, rotated. Writes key and value to the cache; the result is shaped as query.
+        tokens. Turns query and key by their positions (RoPE), and writes key and value to the
+        cache; the result is shaped as query.
         """
         ...
 
@@ -34,23 +33,26 @@ class Decoder:
         self.dtype: torch.dtype = getattr(torch, shape.dtype)
         self.weights = random_weights(shape, device=device) if weights is None else weights
 
-    def hidden(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """The residual stream [tokens, hidden] after the last layer. int64 [tokens] each."""
+    def hidden(self, token_ids: Tensor, attend: Attend, between: Between | None = None) -> Tensor:
+        """The residual stream [tokens, hidden] behind the last layer; token_ids: int64 [tokens].
+        between: the work between products; by default in torch.
+        """
         shape, weights = self.shape, self.weights
+        work = between or PlainBetween()
         key_end = shape.heads + shape.kv_heads  # of the heads: queries, keys, then values
-        norm_shape = (shape.hidden,)
-        turn = turns(positions, shape.head_dim, self.dtype)
-        x = embedding(token_ids, weights.embedding)
+        stream, delta = embedding(token_ids, weights.embedding), None
         for index, layer in enumerate(weights.layers):
-            normed = rms_norm(x, norm_shape, layer.attention_norm, EPSILON)
-            qkv = linear(normed, layer.qkv).view(len(x), -1, shape.head_dim)
-            turned = rotate(qkv[:, :key_end], turn)
-            query, key, value = turned[:, : shape.heads], turned[:, shape.heads :], qkv[:, key_end:]
-            x = x + linear(attend(index, query, key, value).flatten(1), layer.output)
-            normed = rms_norm(x, norm_shape, layer.mlp_norm, EPSILON)
-            gate, up = linear(normed, layer.gate_up).chunk(2, dim=-1)
-            x = x + linear(silu(gate) * up, layer.down)
-        return x
+            stream, normed = work.add_norm(stream, delta, layer.attention_norm)
+            qkv = linear(normed, layer.qkv, layer.qkv_bias).view(len(stream), -1, shape.head_dim)
+            query, key = qkv[:, : shape.heads], qkv[:, shape.heads : key_end]
+            if layer.query_norm is not None and layer.key_norm is not None:
+                query = rms_norm(query, (shape.head_dim,), layer.query_norm, EPSILON)
+                key = rms_norm(key, (shape.head_dim,), layer.key_norm, EPSILON)
+            mixed = attend(index, query, key, qkv[:, key_end:])
+            delta = linear(mixed.flatten(1), layer.output)
+            stream, normed = work.add_norm(stream, delta, layer.mlp_norm)
+            delta = linear(work.gate(linear(normed, layer.gate_up)), layer.down)
+        return stream if delta is None else stream + delta
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [rows, vocab] of rows of the residual stream."""

@@ -17,6 +17,7 @@ from kvsim.backend.devices.staging import Array, Staging
 from kvsim.backend.shape import Shape
 from kvsim.backend.step import TokenSpan
 from kvsim.backend.stores.store import FixedPlaces, TensorStore
+from kvsim.backend.transformer.between import Between
 from kvsim.backend.transformer.decoder import Decoder
 from kvsim.backend.transformer.tiles import (
     KernelPlan,
@@ -72,6 +73,7 @@ class StepGraph:
         decoder: Decoder,
         store: TensorStore,
         launch: Launch,
+        between: Between,
         size: GraphSize,
         max_context: int,
         device: TorchDevice,
@@ -82,6 +84,7 @@ class StepGraph:
         self.size = size
         self._decoder = decoder
         self._launch = launch
+        self._between = between
         self._per_tile = tokens_a_tile(shape, decoding=False)
         spans = size.spans + 1  # the last is padding: rows and tiles without work are its
         self._staging = Staging(device, _bytes_of(size, store.place_bytes(max_context)))
@@ -114,7 +117,7 @@ class StepGraph:
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             return self._launch(shape, self._plan, self._places.address(layer), query, key, value)
 
-        hidden = self._decoder.hidden(self._token_ids, self._plan.positions, attend)
+        hidden = self._decoder.hidden(self._token_ids, attend, self._between)
         return self._decoder.logits(hidden[self._last])
 
     @torch.inference_mode()
@@ -172,10 +175,11 @@ class StepGraphs:
         decoder: Decoder,
         store: TensorStore,
         launch: Launch,
+        between: Between,
         max_context: int,
         device: TorchDevice,
     ) -> None:
-        self._parts = decoder, store, launch
+        self._parts = decoder, store, launch, between
         self._max_context = max_context
         self._device = device
         self._pool = device.graph_pool()

@@ -1,4 +1,4 @@
-"""The GPU kernels: ragged attention over paged or contiguous K and V, and the write before it.
+"""The GPU kernels of attention, ragged, over paged or contiguous K and V.
 
 One kernel serves decode, prefill, chunks and mixed steps, and all stores. A paged one goes through
 its block table, a contiguous one through one offset a sequence. Their times then differ by the
@@ -23,38 +23,6 @@ def _row_of(table, offset, span, position, ok, table_width, PAGE: tl.constexpr, 
         return (page.to(tl.int64) * PAGE + position % PAGE) * ROW
     # Buffers begin at multiples of at least 16 elements; the compiler cannot know.
     return tl.multiple_of(tl.load(offset + span), 16) + position.to(tl.int64) * ROW
-
-
-@triton.jit
-def write(
-    key,  # [tokens, kv_heads, head_dim], rows token_stride apart
-    value,
-    key_base,
-    value_base,
-    table,
-    key_offset,
-    value_offset,
-    token_span,  # int32 [tokens]
-    position,  # int64 [tokens]
-    key_stride,
-    value_stride,
-    table_width,
-    PAGE: tl.constexpr,
-    ROW: tl.constexpr,
-    ROW_PADDED: tl.constexpr,
-):
-    """One program a token: its K and V to where its span keeps them."""
-    token = tl.program_id(0).to(tl.int64)
-    span = tl.load(token_span + token)
-    at = tl.load(position + token).to(tl.int32)
-    element = tl.arange(0, ROW_PADDED)
-    inside = element < ROW
-    key_at = _row_of(table, key_offset, span, at, True, table_width, PAGE, ROW)
-    value_at = _row_of(table, value_offset, span, at, True, table_width, PAGE, ROW)
-    new_key = tl.load(key + token * key_stride + element, mask=inside)
-    new_value = tl.load(value + token * value_stride + element, mask=inside)
-    tl.store(key_base + key_at + element, new_key, mask=inside)
-    tl.store(value_base + value_at + element, new_value, mask=inside)
 
 
 @triton.jit

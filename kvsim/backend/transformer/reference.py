@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kvsim.backend.shape import Shape
 from kvsim.backend.stores.store import Address
+from kvsim.backend.transformer.rope import rotate, turns
 from kvsim.backend.transformer.tiles import KernelPlan
 
 
@@ -18,6 +19,8 @@ def launch(
     shape: Shape, plan: KernelPlan, address: Address, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
     """See `kvsim.backend.transformer.tiles.Launch`; not for a base that is not one pool."""
+    turn = turns(plan.positions, shape.head_dim, query.dtype)
+    query, key = rotate(query, turn), rotate(key, turn)
     keys, values = (
         _Side(base.reshape(-1, shape.kv_dim), address.table, offset, address.page)
         for base, offset in (

@@ -3,6 +3,7 @@
 D is head_dim; the half-split order of Llama checkpoints.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -18,11 +19,17 @@ class Turn(NamedTuple):
     sin: Tensor
 
 
+@lru_cache(maxsize=16)
+def frequencies(head_dim: int, dtype: torch.dtype, device: str) -> Tensor:
+    """Angles [head_dim / 2] of the pairs at position 1."""
+    pair = torch.arange(head_dim // 2, dtype=dtype, device=device)
+    return BASE ** (-2.0 * pair / head_dim)
+
+
 def turns(positions: Tensor, head_dim: int, dtype: torch.dtype) -> Turn:
     """The turns of `positions` (int64, any device); angles in float64 only where dtype asks."""
     exact = torch.float64 if dtype == torch.float64 else torch.float32
-    pair = torch.arange(head_dim // 2, dtype=exact, device=positions.device)
-    angle = positions.to(exact)[:, None] * BASE ** (-2.0 * pair / head_dim)
+    angle = positions.to(exact)[:, None] * frequencies(head_dim, exact, str(positions.device))
     return Turn(angle.cos().to(dtype)[:, None, :], angle.sin().to(dtype)[:, None, :])
 
 

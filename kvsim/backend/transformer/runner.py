@@ -15,6 +15,7 @@ from kvsim.backend.step import Batch, Move, TokenSpan
 from kvsim.backend.stores.store import TensorStore
 from kvsim.backend.transformer import reference
 from kvsim.backend.transformer.attention import GatherAttention
+from kvsim.backend.transformer.between import Between, FusedBetween, PlainBetween
 from kvsim.backend.transformer.decoder import Attend, Decoder
 from kvsim.backend.transformer.graphs import StepGraphs
 from kvsim.backend.transformer.tiles import MOST_SPLITS, KernelAttention, Launch
@@ -52,6 +53,7 @@ class DecoderRunner:
         self.graphs: StepGraphs | None = None
         self._device = device
         self._launch = launch_of(self.attention)
+        self._between = between_of(self.attention)
         if staging is None and device.pins and self._launch is not None:
             staging = Staging(device, STAGING_BYTES)
         self._staging = staging
@@ -63,7 +65,7 @@ class DecoderRunner:
         """
         if self._launch is not None and self.store.captures:
             self.graphs = StepGraphs(
-                self.decoder, self.store, self._launch, max_context, self._device
+                self.decoder, self.store, self._launch, self._between, max_context, self._device
             )
             self.graphs.capture(steps)
         return self
@@ -126,7 +128,7 @@ class DecoderRunner:
 
     def _hidden(self, prepared: PreparedStep) -> Tensor:
         batch, attend = prepared
-        return self.decoder.hidden(batch.token_ids, batch.positions, attend)
+        return self.decoder.hidden(batch.token_ids, attend, self._between)
 
     @torch.inference_mode()
     def _move(self, moves: Sequence[Move]) -> None:
@@ -150,6 +152,11 @@ def launch_of(kind: AttentionKind) -> Launch | None:
     from kvsim.backend.transformer import triton_attention
 
     return triton_attention.launch
+
+
+def between_of(kind: AttentionKind) -> Between:
+    """What goes with an attention between products: the GPU's kernels have fused ones beside."""
+    return FusedBetween() if kind == "triton" else PlainBetween()
 
 
 def attend_of(

@@ -5,7 +5,8 @@ from torch import Tensor
 
 from kvsim.backend.shape import Shape
 from kvsim.backend.stores.store import Address
-from kvsim.backend.transformer import kernel
+from kvsim.backend.transformer import fused, kernel
+from kvsim.backend.transformer.rope import frequencies
 from kvsim.backend.transformer.tiles import PREFILL_ROWS, KernelPlan, key_tile, power_of_two
 
 LOG2_E = 1.4426950408889634
@@ -19,7 +20,8 @@ def warps(rows: int) -> int:
 def launch(
     shape: Shape, plan: KernelPlan, address: Address, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """Write the new tokens' key and value, then attend; the result is dense and shaped as query.
+    """Turn query and key, write the new tokens' key and value, then attend; the result is dense and
+    shaped as query.
 
     query: [tokens, heads, head_dim]; key, value: [tokens, kv_heads, head_dim]; heads dense, any
     stride between tokens. Addresses lie on multiples of 16 elements.
@@ -32,9 +34,12 @@ def launch(
     key_offset = plan.positions if address.key_offset is None else address.key_offset
     value_offset = plan.positions if address.value_offset is None else address.value_offset
     result = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    kernel.write[(len(query),)](
+    rotated = torch.empty_like(result)
+    fused.rotate_write[(len(query),)](
+        query,
         key,
         value,
+        rotated,
         address.key,
         address.value,
         table,
@@ -42,16 +47,24 @@ def launch(
         value_offset,
         plan.token_span,
         plan.positions,
+        frequencies(dim, torch.float32, str(query.device)),
+        query.stride(0),
         key.stride(0),
         value.stride(0),
         width,
         PAGE=address.page,
+        HEADS=shape.heads,
+        HEADS_PADDED=power_of_two(shape.heads),
+        KV_HEADS=kv_heads,
+        KV_HEADS_PADDED=power_of_two(kv_heads),
+        DIM=dim,
+        HALF_PADDED=power_of_two(dim // 2),
         ROW=shape.kv_dim,
         ROW_PADDED=power_of_two(shape.kv_dim),
     )
     for tiles in plan.tiles:
         kernel.attend[(len(tiles.span), kv_heads, tiles.splits)](
-            query,
+            rotated,
             address.key,
             address.value,
             result,
@@ -67,7 +80,7 @@ def launch(
             tiles.span,
             tiles.token,
             dim**-0.5 * LOG2_E,
-            query.stride(0),
+            rotated.stride(0),
             width,
             PAGE=address.page,
             KV_HEADS=kv_heads,

@@ -13,7 +13,8 @@ class LayerWeights:
     """One layer. Matrices are [out, in]; qkv and gate_up are stacked, as served engines keep them.
 
     qkv: [(heads + 2 * kv_heads) * head_dim, hidden]; output: [hidden, heads * head_dim];
-    gate_up: [2 * intermediate, hidden]; down: [hidden, intermediate]; norms: [hidden].
+    gate_up: [2 * intermediate, hidden]; down: [hidden, intermediate]; norms: [hidden]. qkv_bias:
+    one number a row of qkv (Qwen 2); query_norm, key_norm: [head_dim] (Qwen 3); None without.
     """
 
     attention_norm: Tensor
@@ -22,6 +23,9 @@ class LayerWeights:
     mlp_norm: Tensor
     gate_up: Tensor
     down: Tensor
+    qkv_bias: Tensor | None = None
+    query_norm: Tensor | None = None
+    key_norm: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +47,27 @@ def random_weights(shape: Shape, seed: int = 0, device: str = "cpu") -> DecoderW
     dtype = getattr(torch, shape.dtype)
     generator = torch.Generator(device).manual_seed(seed)
 
+    qkv_rows = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+
     def matrix(rows: int, columns: int) -> Tensor:
         drawn = torch.empty(rows, columns, dtype=dtype, device=device)
         return drawn.normal_(0.0, columns**-0.5, generator=generator)
 
-    def norm() -> Tensor:
-        drawn = torch.empty(shape.hidden, dtype=dtype, device=device)
-        return drawn.normal_(1.0, 0.1, generator=generator)
+    def norm(width: int = shape.hidden, mean: float = 1.0) -> Tensor:
+        drawn = torch.empty(width, dtype=dtype, device=device)
+        return drawn.normal_(mean, 0.1, generator=generator)
 
     def layer() -> LayerWeights:
         return LayerWeights(
             attention_norm=norm(),
-            qkv=matrix((shape.heads + 2 * shape.kv_heads) * shape.head_dim, shape.hidden),
+            qkv=matrix(qkv_rows, shape.hidden),
             output=matrix(shape.hidden, shape.heads * shape.head_dim),
             mlp_norm=norm(),
             gate_up=matrix(2 * shape.intermediate, shape.hidden),
             down=matrix(shape.hidden, shape.intermediate),
+            qkv_bias=norm(qkv_rows, 0.0) if shape.qkv_bias else None,
+            query_norm=norm(shape.head_dim) if shape.qk_norm else None,
+            key_norm=norm(shape.head_dim) if shape.qk_norm else None,
         )
 
     return DecoderWeights(

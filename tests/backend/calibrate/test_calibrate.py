@@ -48,7 +48,18 @@ def test_the_backend_computes_the_models_of_the_catalogue_that_are_llamas():
     assert llama_shape(find_model("llama-3-8b", "float32").build()).kv_bytes_per_token == 262144
 
 
-@pytest.mark.parametrize("name", ["opt-13b", "falcon-7b", "gpt2"])
+def test_a_qwen_has_its_biases_and_norms():
+    assert llama_shape(find_model("qwen2.5-7b", None).build()).qkv_bias
+    assert llama_shape(find_model("qwen3-8b", None).build()).qk_norm
+    qwen = TINY | {"model_type": "qwen3"}
+    assert Shape.from_hf(qwen).qk_norm
+    with pytest.raises(InputError, match="biases of all projections"):
+        Shape.from_hf(qwen | {"attention_bias": True})
+    with pytest.raises(InputError, match="Llama-shaped decoders only"):
+        Shape.from_hf(TINY | {"model_type": "olmo2"})
+
+
+@pytest.mark.parametrize("name", ["opt-13b", "falcon-7b", "gpt2", "glm-4-9b"])
 def test_and_refuses_others(name):
     with pytest.raises(InputError, match="Llama-shaped decoders only"):
         llama_shape(find_model(name, None).build())

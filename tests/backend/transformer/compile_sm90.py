@@ -1,4 +1,4 @@
-"""Compile the attention kernel for sm_90 without a GPU; print registers and spills as JSON.
+"""Compile the kernels for sm_90 without a GPU; print registers and spills as JSON.
 
 Run as a program: the tests' own process may hold the kernels under Triton's interpreter.
 """
@@ -15,14 +15,19 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from kvsim.backend.shape import Shape
-from kvsim.backend.transformer import kernel
+from kvsim.backend.transformer import fused, kernel
 from kvsim.backend.transformer.tiles import DECODE_ROWS, PREFILL_ROWS, key_tile
 from kvsim.backend.transformer.triton_attention import warps
+from kvsim.backend.transformer.triton_between import GATE_BLOCK
+from kvsim.backend.transformer.triton_between import warps as row_warps
 
 # Pointers by what they point to; "e" is the model's own element. The rest are 32-bit integers.
 POINTERS = {
-    "e": ("query", "key", "value", "key_base", "value_base", "result"),
-    "fp32": ("part", "part_max", "part_sum"),
+    "e": (
+        *("query", "key", "value", "rotated", "key_base", "value_base", "result"),
+        *("stream", "delta", "weight", "total", "normed", "gate_up"),
+    ),
+    "fp32": ("part", "part_max", "part_sum", "frequency"),
     "i64": ("key_offset", "value_offset", "position"),
     "i32": (
         "table",
@@ -41,12 +46,21 @@ def compile_for(
     function: triton.JITFunction, element: str, head_dim: int, rows: int, splits: int, page: int
 ) -> dict:
     dtype = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[element]
-    shape = Shape(1, 4096, 32, 8, head_dim, 1, 1, dtype)
+    shape = Shape(1, 4096, 32, 8, head_dim, 14336, 1, dtype)
     every = {
         "PAGE": page,
         "ROW": shape.kv_dim,
         "ROW_PADDED": shape.kv_dim,
+        "HEADS": shape.heads,
+        "HEADS_PADDED": shape.heads,
         "KV_HEADS": shape.kv_heads,
+        "KV_HEADS_PADDED": shape.kv_heads,
+        "HALF_PADDED": head_dim // 2,
+        "HIDDEN": shape.hidden,
+        "HIDDEN_PADDED": shape.hidden,
+        "ADD": splits > 1,
+        "INNER": shape.intermediate,
+        "BLOCK": GATE_BLOCK,
         "GROUP": shape.group,
         "DIM": head_dim,
         "DIM_PADDED": head_dim,
@@ -64,7 +78,7 @@ def compile_for(
             return "constexpr"
         if name in TYPES:
             return "*" + (element if TYPES[name] == "e" else TYPES[name])
-        return "fp32" if name == "scale" else "i32"
+        return "fp32" if name in ("scale", "epsilon") else "i32"
 
     # What the launcher finds out by itself: torch's pointers and the strides are multiples of 16.
     aligned = {
@@ -74,9 +88,8 @@ def compile_for(
     }
     source = ASTSource(function, {name: type_of(name) for name in names}, constants, aligned)
     target = GPUTarget("cuda", 90, 32)
-    built = triton.compile(
-        source, target=target, options={"num_warps": warps(rows), "num_stages": 3}
-    )
+    num_warps = row_warps(shape.hidden) if function is fused.add_norm else warps(rows)
+    built = triton.compile(source, target=target, options={"num_warps": num_warps, "num_stages": 3})
     ptx = built.asm["ptx"]
     return {
         "kernel": function.__name__,
@@ -117,8 +130,13 @@ if __name__ == "__main__":
         (kernel.attend, "bf16", 128, PREFILL_ROWS, 4, 16),
         (kernel.attend, "fp16", 64, PREFILL_ROWS, 1, 16),
         (kernel.attend, "fp32", 128, DECODE_ROWS, 1, 16),
-        (kernel.write, "bf16", 128, DECODE_ROWS, 1, 16),
-        (kernel.write, "bf16", 128, DECODE_ROWS, 1, 0),
+        (fused.rotate_write, "bf16", 128, DECODE_ROWS, 1, 16),
+        (fused.rotate_write, "bf16", 128, DECODE_ROWS, 1, 0),
+        (fused.rotate_write, "fp32", 128, DECODE_ROWS, 1, 16),
+        (fused.add_norm, "bf16", 128, DECODE_ROWS, 1, 0),
+        (fused.add_norm, "bf16", 128, DECODE_ROWS, 2, 0),
+        (fused.add_norm, "fp32", 128, DECODE_ROWS, 2, 0),
+        (fused.gate, "bf16", 128, DECODE_ROWS, 1, 0),
         (kernel.combine, "bf16", 128, DECODE_ROWS, 8, 16),
         (kernel.combine, "bf16", 128, PREFILL_ROWS, 32, 16),
     ]

@@ -35,6 +35,28 @@ def test_kernels_agree_with_gathering_under_the_interpreter():
         assert error <= (5e-3 if "float16" in case else 1e-6), case
 
 
+TOLERANCES = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1.2e-2}  # by a dtype's last bit
+
+
+@pytest.mark.slow
+def test_fusions_are_right_and_a_layer_has_ten_launches():
+    done = run("interpret_between.py", TRITON_INTERPRET="1")
+    if "only 0-dimensional arrays can be converted" in done.stderr:
+        pytest.skip("this triton's interpreter cannot loop over tensors with numpy >= 2.4")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for case, error in found["errors"].items():
+        assert error <= TOLERANCES[case.rpartition(" ")[2]], case
+    assert {case.rpartition(" ")[0] for case in found["errors"]} == {
+        *("norm", "add_norm", "gate", "turned query", "cached key", "cached value"),
+        *("llama decoder", "qwen2 decoder", "qwen3 decoder"),
+    }
+    # Of a decode step whose keys are split: twenty before anything was fused.
+    llama = {"add_norm": 2, "linear": 4, "rotate_write": 1, "attend": 1, "combine": 1, "gate": 1}
+    assert found["launches"]["llama"] == found["launches"]["qwen2"] == llama
+    assert found["launches"]["qwen3"] == llama | {"rms_norm": 2}
+
+
 def test_kernels_compile_for_sm90_without_spills():
     done = run("compile_sm90.py")
     assert done.returncode == 0, done.stderr
