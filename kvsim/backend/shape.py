@@ -29,7 +29,7 @@ _BLOCKS = {
 
 
 def block_of(kind: str, where: str) -> dict[str, bool]:
-    """qkv_bias and qk_norm of a model_type; InputError for one whose layers are others."""
+    """qkv_bias and qk_norm of a model_type; InputError for layers of another form."""
     if kind not in _BLOCKS:
         raise InputError(
             "the backend computes Llama-shaped decoders only: equal layers of full attention and "

@@ -1,4 +1,4 @@
-"""What a decoder does between its products: in torch, or in the GPU's fused kernels."""
+"""The work of a decoder between its products: in torch, or in the GPU's fused kernels."""
 
 from typing import NamedTuple, Protocol
 

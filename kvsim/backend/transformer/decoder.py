@@ -34,7 +34,7 @@ class Decoder:
         self.weights = random_weights(shape, device=device) if weights is None else weights
 
     def hidden(self, token_ids: Tensor, attend: Attend, between: Between | None = None) -> Tensor:
-        """The residual stream [tokens, hidden] behind the last layer; token_ids: int64 [tokens].
+        """The residual stream [tokens, hidden] after the last layer; token_ids: int64 [tokens].
         between: the work between products; by default in torch.
         """
         shape, weights = self.shape, self.weights

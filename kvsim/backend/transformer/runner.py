@@ -155,7 +155,7 @@ def launch_of(kind: AttentionKind) -> Launch | None:
 
 
 def between_of(kind: AttentionKind) -> Between:
-    """What goes with an attention between products: the GPU's kernels have fused ones beside."""
+    """The work between products of an attention: fused kernels for the GPU's own, else torch."""
     return FusedBetween() if kind == "triton" else PlainBetween()
 
 

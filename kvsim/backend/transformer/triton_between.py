@@ -41,5 +41,5 @@ def gate(gate_up: Tensor) -> Tensor:
 
 
 def warps(row: int) -> int:
-    """Warps of a program that takes a row of so many elements."""
+    """Warps of a program that takes a row of this number of elements."""
     return 8 if row >= WIDE else 4
