@@ -108,8 +108,8 @@ class Speculation(NamedTuple):
 
     @property
     def redrafted_tokens(self) -> int:
-        """Of the tokens with valid slots, the last ones that chained modules may yet write again:
-        no hash covers them.
+        """Number of newest tokens with valid slots that chained modules may yet write again: no
+        hash covers them.
         """
         return max(0, self.prefill_lookahead - 1)
 

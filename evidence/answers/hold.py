@@ -51,7 +51,7 @@ class HeldAnswer(NamedTuple):
 
 
 def capacity_row(seed: int, requests: int, runner: TaskRunner) -> HeldAnswer:
-    """Of the load to copy."""
+    """Test of the load to copy."""
     table = drawn(seed, requests, closed_loops=True)
     objectives = complete([parse_objective(f"ttft_s.p99={SLO_S:g}")])
     asked = Capacity(table, Path(), objectives, runner, repeat=3, fresh=NUM_FRESH)
@@ -72,7 +72,7 @@ def _keeping(table: Table, runner: TaskRunner, objectives: Sequence[Any]) -> int
 
 
 def advise_row(seed: int, requests: int, runner: TaskRunner) -> HeldAnswer:
-    """Of the best setting, by the mean end-to-end time."""
+    """Test of the best setting, by the mean end-to-end time."""
     goal = goal_named(E2E)
     advice = Advisor(drawn(seed, requests), Path(), goal, runner, repeat=4).advise()
     if advice.reported is None:
@@ -84,7 +84,7 @@ def advise_row(seed: int, requests: int, runner: TaskRunner) -> HeldAnswer:
 
 
 def doctor_row(seed: int, requests: int, runner: TaskRunner) -> HeldAnswer:
-    """Of the cure, by the mean end-to-end time."""
+    """Test of the cure, by the mean end-to-end time."""
     subject = subject_of(drawn(seed, requests), Path(), None, 10 * requests, 1)
     doctor = Doctor(subject, runner)
     found = doctor.diagnose()

@@ -42,7 +42,7 @@ class StepRecorder(Observer):
         self._maker = StepMaker(self.vocab, self.store)
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
-        """Before the first plan: listen to the copies of its connector."""
+        """Listen to the copies of the connector, before the first plan."""
         if self._tier is None:
             self._tier = ReplayedCopies(scheduler)
             self.host_slots = self._tier.num_slots

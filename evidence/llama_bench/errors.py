@@ -50,7 +50,9 @@ class BenchSpeed(NamedTuple):
 
 
 class BenchErrors(NamedTuple):
-    """Of a group of rows: their number, the median error, the mean and the largest |error|."""
+    """Errors of a group of rows: their number, the median error, the mean and the largest
+    |error|.
+    """
 
     rows: int
     bias: float
@@ -98,7 +100,7 @@ def _prompt_ps(form: StepTime, tokens: int) -> int:
 
 
 def _generation_ps(form: StepTime, tokens: int) -> int:
-    """Tokens one by one."""
+    """Time in ps to generate `tokens` tokens one by one."""
     return sum(form.step_ps(StepShape((), 1, context)) for context in range(1, tokens + 1))
 
 

@@ -186,7 +186,7 @@ def _listed(words: list[str]) -> str | None:
 
 
 def _of_size(found: str, words: list[str], gigabytes: int, text: str) -> str:
-    """Of the kinds of `found` the one with so much memory; RefusalError if none is listed."""
+    """The kind of `found` with this much memory; RefusalError if none is listed."""
     bare = [word for word in words if not _GB.fullmatch(word)]
     for name in (found, _listed([*bare, f"{gigabytes}gb"])):
         if name is not None:

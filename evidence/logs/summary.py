@@ -9,7 +9,7 @@ from evidence.logs.outcome import Outcome
 
 
 class PoolErrors(NamedTuple):
-    """Of |error| over `rows` rows: numpy's linear quantiles; None without any."""
+    """Quantiles of |error| over `rows` rows: numpy's linear ones; None without any."""
 
     rows: int
     median: float | None

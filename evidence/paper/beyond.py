@@ -27,7 +27,7 @@ PUBLISHED = {
 
 
 def simulate(setting: Setting) -> dict[str, Means]:
-    """Every system's means."""
+    """Simulate every system's means."""
     return {
         name: mean_of(setting.watch(tables, setting.sharegpt, RATE_PER_S, setting.few))
         for name, tables in SYSTEMS.items()
@@ -35,7 +35,7 @@ def simulate(setting: Setting) -> dict[str, Means]:
 
 
 def checks(found: dict[str, Means]) -> Iterator[Check]:
-    """The cells, reported."""
+    """Checks that report the cells of the simulated figure."""
     for name, published in PUBLISHED.items():
         for cell, value, simulated in zip(CELLS, published, found[name].paper_view, strict=False):
             yield Check(

@@ -53,7 +53,7 @@ def orca(reserve: str, placement: str = "buddy") -> dict[str, Any]:
 
 
 def vllm(block_size: int = BLOCK_TOKENS) -> dict[str, Any]:
-    """The artifact's vLLM."""
+    """The scenario of the artifact's vLLM."""
     allocator = {"kind": "paged", "block_size": block_size, "enable_prefix_caching": False}
     return {"scheduler": {"kind": "vllm-v0"}, "allocator": [allocator]}
 

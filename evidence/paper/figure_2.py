@@ -39,7 +39,7 @@ def simulate(setting: Setting) -> Runs:
 
 
 def bars(runs: Runs) -> dict[str, list[tuple[float, float]]]:
-    """For each system the four cells: mean and standard deviation over streams, in per cent."""
+    """The four cells of each system: mean and standard deviation over streams, in per cent."""
     return {
         name: [(fmean(cell), stdev(cell)) for cell in cells_of(found)]
         for name, found in runs.items()

@@ -41,7 +41,7 @@ class PaperFindings:
 
     @property
     def held(self) -> list[Check]:
-        """Checks with a tolerance."""
+        """The checks with a tolerance."""
         return [check for check in self.checks if check.tolerance is not None]
 
     @property
@@ -50,7 +50,7 @@ class PaperFindings:
         return [check for check in self.checks if check.tolerance is None]
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON answer."""
+        """The answer for `--json`."""
         return {
             "seed": self.setting.seed,
             "lengths": self.lengths,

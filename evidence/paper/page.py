@@ -46,7 +46,7 @@ class Bar(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Bars under a heading."""
+    """A chart of bars with a heading."""
 
     title: str
     note: str

@@ -13,8 +13,8 @@ LATENCIES = ("ttft", "tpot")
 
 
 class PointErrors(NamedTuple):
-    """Of simulated / measured - 1 over n points: median_abs and mean_abs of its size, bias: its
-    median, p90_abs: nine in ten lie below.
+    """Errors simulated / measured - 1 over n points: median_abs and mean_abs of its size, bias: its
+    median, p90_abs: nine in ten are below it.
     """
 
     n: int
@@ -25,7 +25,7 @@ class PointErrors(NamedTuple):
 
     @classmethod
     def of(cls, errors: Sequence[float]) -> "PointErrors | None":
-        """None of no point."""
+        """Summarise errors; None if there are none."""
         if not errors:
             return None
         sizes = np.abs(errors)
@@ -39,7 +39,7 @@ class PointErrors(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Of one group of points.
+    """Totals of one group of points.
 
     rows: all of them; ran: those with an answer. tool: name of the tool.
     """

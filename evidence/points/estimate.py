@@ -30,11 +30,12 @@ PS_PER_MS = 1e9
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of one point, times in ms. kernels_ms: TPOT by kernels alone. prompts: computed by others for
-    each token of one. layers: of the model. experts: layers of experts, divided by the GPUs that
-    share them. shared: 1 where several GPUs share a layer's attention, else 0. overlapped: whether
-    a step is scheduled while the last one runs. kind, method, device, engine, version: as host.json
-    has them.
+    """Estimate for one point, times in ms.
+
+    kernels_ms: TPOT by kernels alone. prompts: computed by others for each token of one. layers: of
+    the model. experts: layers of experts, divided by the GPUs that share them. shared: 1 where
+    several GPUs share a layer's attention, else 0. overlapped: whether a step is scheduled while
+    the last one runs. kind, method, device, engine, version: as host.json has them.
     """
 
     point: Point
@@ -57,7 +58,7 @@ class Estimate:
         return {name: getattr(self, name) for name in LABELS}
 
     def tpot_ms(self, entry: Mapping[str, Any]) -> float:
-        """With the constants of an entry of host.json."""
+        """TPOT in ms with the constants of an entry of host.json."""
         host_us = entry["step_us"] + entry["layer_us"] * self.layers
         host_us += entry["sequence_us"] * self.clients + entry["prompts_us"] * self.prompts
         host_us += entry["experts_us"] * self.experts + entry["workers_us"] * self.shared
@@ -140,7 +141,7 @@ class Estimator:
 
 
 def estimates(path: Path) -> list[Estimate]:
-    """Of the table's fitting half; what is left out is written to stderr."""
+    """Estimates for the table's fitting half; what is left out is written to stderr."""
     estimator, points = Estimator(), []
     for point in read_points(path):
         if point.half != "fit" or point.mode != "agg" or point.backend not in ENGINES:

@@ -86,7 +86,7 @@ class Component(NamedTuple):
         return {name: value / 1000 for name, value in each.items()}
 
     def ms(self, constants: Constants) -> float:
-        """Simulated."""
+        """Simulated time in ms."""
         return self.kernels_ms + sum(
             constants.get(name, 0.0) * part for name, part in self.parts().items()
         )
@@ -116,7 +116,7 @@ def read(path: Path) -> list[Component]:
 
 
 def weights(rows: Sequence[Component]) -> Floats:
-    """Of each row: each server the same, no source more than MOST_SERVERS of them."""
+    """Weight of each row: each server the same, no source more than MOST_SERVERS of them."""
     servers = Counter((row.source, row.server) for row in rows)
     of_source = Counter(source for source, _ in servers)
     found: Floats = np.array([
@@ -160,7 +160,7 @@ def left_out(rows: Sequence[Component]) -> list[tuple[Component, float]]:
 
 
 def quantile(found: Iterable[tuple[Component, float]], part: float) -> float:
-    """Of measured / simulated, each source with the same weight."""
+    """Quantile of measured / simulated, each source with the same weight."""
     ordered = sorted(found, key=lambda each: each[1])
     sizes = Counter(row.source for row, _ in ordered)
     upto = np.cumsum([1 / sizes[row.source] for row, _ in ordered])

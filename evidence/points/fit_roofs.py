@@ -192,7 +192,7 @@ def _links(times: Links, left_out: str = "") -> list[dict[str, float]]:
 
 
 def _step_errors(device: Device, engine: str, fit: dict[str, Any]) -> Iterator[float]:
-    """Of the models that the device's tables have: fitted / tabulated - 1 of each step."""
+    """Errors fitted / tabulated - 1 of each step, for the models in the device's tables."""
     for name, tp in MODELS:
         tables = KernelTables(FOLDER / f"{device.name}-{engine}{SUFFIX}", None)
         both = (tables, RoofTables(device, engine, fit))

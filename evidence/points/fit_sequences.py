@@ -82,7 +82,7 @@ def differences(points: Sequence[Estimate]) -> list[MoreClients]:
 
 
 def quantile(found: Iterable[MoreClients], part: float) -> float:
-    """Of what a client takes, in us."""
+    """Quantile of the time of one more client, in us."""
     ordered = sorted(found, key=lambda each: each.client_us)
     sizes = Counter(each.server for each in ordered)
     weights = np.cumsum([each.share / max(LEAST, sizes[each.server]) for each in ordered])

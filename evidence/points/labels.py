@@ -41,7 +41,7 @@ def named_split(row: Point) -> str:
 
 
 def split_of(row: Point) -> Split:
-    """The split that ran."""
+    """The actual split of a row."""
     tp, copies = row.tp_size, row.attention_dp_size
     parts, whole = row.moe_tp_size, row.moe_ep_size
     if parts == whole > 1 and tp == parts * whole:

@@ -43,7 +43,7 @@ class PointOutcome(NamedTuple):
         return ttft / measured_ttft - 1, tpot / measured_tpot - 1
 
     def as_row(self) -> dict[str, Any]:
-        """For tables and JSON: labels, what was measured, what was simulated, errors."""
+        """A row for tables and JSON: labels, measurements, simulated numbers, errors."""
         row, split = self.row, split_of(self.row)
         errors = self.errors() or (None, None)
         ttft_ms, tpot_ms = self.simulated or (None, None)

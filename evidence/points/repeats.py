@@ -17,7 +17,8 @@ _ALIASES = {"DeepSeek-R1": "DeepSeek-V3"}  # one architecture
 
 
 class Spread(NamedTuple):
-    """Over configurations that were measured several times: largest / smallest - 1 of a latency.
+    """Spread over configurations that were measured several times: largest / smallest - 1 of a
+    latency.
 
     configurations: those with several rows. copies: rows beyond the first that repeat another
     one's measurement. measured_again: configurations with measurements that differ.
@@ -46,7 +47,7 @@ def repeats(rows: Iterable[Point]) -> list[list[Point]]:
 
 
 def spread(groups: Sequence[Sequence[Point]], latency: str) -> Spread:
-    """Of "ttft" or "tpot"."""
+    """The spread of "ttft" or "tpot"."""
     copies, apart = 0, list[float]()
     for rows in groups:
         values = sorted(getattr(row, f"silicon_{latency}_ms") for row in rows)

@@ -82,7 +82,9 @@ class Point(Options):
 
     @property
     def half(self) -> Half:
-        """For judging where the SHA-256 of the id begins with 0 to 7, else for fitting."""
+        """The half of the point: judging if the SHA-256 of its id begins with 0 to 7, else
+        fitting.
+        """
         return "judge" if sha256(self.id.encode()).digest()[0] < 0x80 else "fit"
 
     def clients(self, copies: int) -> int:

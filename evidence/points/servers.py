@@ -36,7 +36,9 @@ def _tables() -> dict[str, Any]:
 
 
 def benchmark_of(row: Point) -> Benchmark:
-    """By the beginning of the row's silicon_data_source; the last entry takes all others."""
+    """The benchmark by the beginning of the row's silicon_data_source; the last entry takes all
+    others.
+    """
     source = row.silicon_data_source.removeprefix("source_file=")
     entries: dict[str, dict[str, Any]] = _tables()["benchmark"]
     fits = (name for name, table in entries.items() if source.startswith(tuple(table["starts"])))

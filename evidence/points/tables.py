@@ -51,7 +51,7 @@ class Answer(NamedTuple):
 
     @classmethod
     def of(cls, outcomes: Sequence[PointOutcome]) -> "Answer":
-        """Of these outcomes."""
+        """The answer for these outcomes."""
         again = repeats(outcome.row for outcome in outcomes)
         return cls(
             totals(outcomes),
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The answer for `--json`."""
         return {
             "all": _plain(self.everything),
             "groups": {by: [_plain(each) for each in found] for by, found in self.groups.items()},
@@ -72,7 +72,7 @@ class Answer(NamedTuple):
         }
 
     def tables(self) -> list[PointTable]:
-        """All of it in text."""
+        """The whole answer as tables of text."""
         note = (
             "size of simulated / measured - 1: median, mean and 90th percentile; bias: the median "
             "with its sign; rows: those with an answer"

@@ -49,7 +49,7 @@ class Scheme(ABC):
     @staticmethod
     @abstractmethod
     def cost(shape: Shape, context: int) -> Cost:
-        """The formulas above."""
+        """The cost by the formulas above."""
 
     def remember(self, index: int, *new: Tensor) -> list[Tensor]:
         """Append rows to what layer `index` keeps; all of it."""
@@ -65,12 +65,12 @@ class Scheme(ABC):
         return sum(tensor.nbytes for tensors in self.kept.values() for tensor in tensors)
 
     def query(self, layer: LayerWeights, x: Tensor) -> Tensor:
-        """[new, kv_heads, group, head_dim]."""
+        """Queries, [new, kv_heads, group, head_dim]."""
         rows = layer.qkv[: self.shape.heads * self.shape.head_dim]
         return (x @ rows.T).view(len(x), self.shape.kv_heads, self.shape.group, -1)
 
     def key_value(self, layer: LayerWeights, x: Tensor) -> tuple[Tensor, Tensor]:
-        """[new, kv_heads, head_dim] each."""
+        """Keys and values, [new, kv_heads, head_dim] each."""
         rows = layer.qkv[self.shape.heads * self.shape.head_dim :]
         both = (x @ rows.T).view(len(x), 2, self.shape.kv_heads, -1)
         return both[:, 0], both[:, 1]
@@ -103,7 +103,7 @@ class NoCache(Scheme):
 
 
 class KeyValue(Scheme):
-    """The KV cache."""
+    """The plain KV cache."""
 
     name = "K and V"
 

@@ -62,7 +62,7 @@ class Rows(Observer):
                 return
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """Write the last row."""
 
     def memory(self, scheduler: Scheduler) -> dict[str, int]:
         """The pool's counts, in the engine's units."""

@@ -149,8 +149,9 @@ def swap(
 
 
 def compare_stores(shape: Shape, device: str, clock: StepClock, block_size: int) -> dict[str, Rows]:
-    """All of it, at sizes for the device: those that its free memory holds. On a CPU torch keeps to
-    one thread from here on: the clock sees no other.
+    """Compare the stores at sizes for the device: those that its free memory holds.
+
+    On a CPU torch keeps to one thread from here on: the clock sees no other.
     """
     on_gpu = device.startswith("cuda")
     if not on_gpu:

@@ -67,7 +67,7 @@ class Home:
         return sorted(set(found))
 
     def _name_device(self) -> None:
-        """By the catalogue's name where it has one."""
+        """Name the device by the catalogue's name if it has one."""
         from kvsim.device import named_device
 
         for path in sorted(self.session.glob("run-*/meta.json")):
@@ -85,7 +85,7 @@ class Home:
             self.device = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
     def _samples(self, stem: str) -> Any:
-        """As they were written when a round ended; without them, what the log holds."""
+        """The samples written when a round ended; without them, those of the log."""
         path = self.session / (stem + SAMPLES)
         if not path.exists():
             write_samples(path, samples_of_log(self.session / (stem + LOG)))

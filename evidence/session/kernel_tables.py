@@ -55,7 +55,7 @@ class TableCase(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Of its tensors, in bfloat16."""
+        """Bytes of its tensors, in bfloat16."""
         if self.kind == "gemm":
             n, k = self.shape
             return 2 * (n * k + self.x * (n + k))
@@ -122,7 +122,9 @@ def kernel_times(
 
 
 def verdict(times: Sequence[KernelTime]) -> dict[str, dict[str, float]]:
-    """By kind: points, the median of the ratios, and where a tenth is below and above."""
+    """Summary by kind: points, the median of the ratios, and the limits with a tenth below and
+    above.
+    """
     found = {}
     for kind in DTYPES:
         ratios = [time.ratio for time in times if time.kind == kind]
@@ -133,7 +135,7 @@ def verdict(times: Sequence[KernelTime]) -> dict[str, dict[str, float]]:
 
 
 def _seconds(works: Sequence[Callable[[], Tensor]], device: str, clock: StepClock) -> float:
-    """Of one of them, by their mean."""
+    """Seconds of one of the works, by their mean."""
     torch_device = device_of(device)
 
     def all_of_them() -> Tensor:

@@ -21,7 +21,7 @@ class Subject(NamedTuple):
     stores: tuple[StoreName, ...]
 
     def shape(self) -> Shape:
-        """As the backend computes it."""
+        """The shape as the backend computes it."""
         return Shape.from_hf(self.config)
 
     def write(self, folder: Path) -> Path:

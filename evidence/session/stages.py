@@ -33,12 +33,12 @@ HELD_OUT = "held-out.jsonl"
 
 
 def stages(plan: SessionPlan) -> list[SessionStage]:
-    """All of them, the most needed first."""
+    """All stages, the most needed first."""
     return _full(plan) if plan.calibrates else _short(plan)
 
 
 def _short(plan: SessionPlan) -> list[SessionStage]:
-    """By what they are worth, each within its minutes; fits are made at home."""
+    """The stages by their value, each within its minutes; fits are made at home."""
     (subject,) = plan.subjects
     found = [
         SessionStage("plan", 0.2, _plan, SIMULATOR, most_minutes=0.5),
@@ -307,7 +307,9 @@ def _observe(label: str, session: Session) -> dict[str, Any]:
 
 
 def _bytes_equal(steps: "list[ObservedStep]") -> dict[str, Any]:
-    """In how many steps torch's allocator had given out what the simulated one had."""
+    """Number of steps in which torch's allocator had the same bytes allocated as the
+    simulated one.
+    """
     equal = sum(step.store_allocated_bytes == step.allocated_bytes for step in steps)
     return {"bytes_as_simulated": f"{equal} of {len(steps)} steps"}
 

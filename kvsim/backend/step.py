@@ -47,8 +47,10 @@ class Copy(NamedTuple):
 
 
 class HostSwap(NamedTuple):
-    """Before the step, the first `slots` slots of a sequence go to host memory, or come back from
-    there. blocks, slot, capacity: its place on the device, as in `TokenSpan`.
+    """A swap before the step: the first `slots` slots of a sequence are copied to host memory, or
+    back from there.
+
+    blocks, slot, capacity: its place on the device, as in `TokenSpan`.
     """
 
     id: str
@@ -60,7 +62,7 @@ class HostSwap(NamedTuple):
 
 
 class TierCopy(NamedTuple):
-    """Before the step, whole blocks go to slots of the host's pool, or come back from there.
+    """A copy before the step: whole blocks to slots of the host's pool, or back from there.
 
     blocks, slots: as many of each; a slot holds one block.
     """

@@ -91,7 +91,7 @@ class Deployment(NamedTuple):
 
     @property
     def on_flashinfer(self) -> bool:
-        """Whether FlashInfer samples."""
+        """Whether sampling runs on FlashInfer."""
         if not self.has_flashinfer:
             return False
         asked = self.flashinfer_sampler

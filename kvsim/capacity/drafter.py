@@ -72,7 +72,7 @@ class Drafter(NamedTuple):
 
     @property
     def looks_up(self) -> bool:
-        """Whether no layer drafts."""
+        """Whether drafts are looked up in the text, without layers."""
         return self.speculation.rules.looks_up
 
     def weight_bytes(self, target: Model, tp: int) -> int:

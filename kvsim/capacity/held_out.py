@@ -45,7 +45,7 @@ class HeldOutError(NamedTuple):
 
 
 def expected_error(engine: str) -> HeldOutError:
-    """Of an engine's pools, sized by its flags."""
+    """The error of an engine's pools that are sized by its flags."""
     errors = sorted(abs(error) for error in ERRORS[engine])
     count = len(errors)
     return HeldOutError(errors[count // 2], errors[min(count - 1, count * 9 // 10)], count)

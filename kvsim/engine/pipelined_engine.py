@@ -15,8 +15,8 @@ from kvsim.step_time.stages import StageTimes
 
 
 class PipelinedEngine(Engine):
-    """Of the newest plan it knows whether there were requests, and whether sequences had ended
-    since the plan before.
+    """Tracks whether the newest plan had requests, and whether sequences have ended since the plan
+    before.
     """
 
     _requests: bool = False

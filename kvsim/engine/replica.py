@@ -84,7 +84,7 @@ class ReplicaSpec:
 
     @property
     def depth(self) -> int:
-        """Steps in flight."""
+        """Most steps in flight."""
         return self.stages + self.scheduler.depth - 1
 
     def with_connector(

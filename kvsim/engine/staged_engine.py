@@ -188,7 +188,7 @@ class StagedEngine(ConnectedEngine):
         self._held_up_ps += end_ps - unheld_ps
 
     def _token_ps(self) -> int:
-        """Until when the stages but the last wait for tokens of a step that the first one ran
+        """Time until which the stages but the last wait for tokens of a step that the first one ran
         num_stages before (`StepTimer`).
         """
         flying = self._in_flight

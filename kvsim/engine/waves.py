@@ -58,7 +58,7 @@ class Waves:
         env.process(self._run())
 
     def rouse(self) -> None:
-        """A request has come."""
+        """Wake the ranks: a request has come."""
         if self._wake is not None and not self._wake.triggered:
             self._wake.succeed()
 

@@ -105,7 +105,7 @@ def shown_values(table: dict[str, Any]) -> dict[str, Any]:
 def differing(
     table: dict[str, Any], ids: list[dict[str, Any]], values: list[Any]
 ) -> dict[str, Any]:
-    """Of widgets with these ids and values those that show something else than the tables hold."""
+    """Values of widgets that differ from the tables, by these ids."""
     shown = shown_values(table)
     return {
         name["key"]: read_value(name["form"], value)

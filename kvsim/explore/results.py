@@ -29,8 +29,10 @@ class ResultColumn(NamedTuple):
 
 
 def drawn(columns: Sequence[ResultColumn], dark: bool, *, preview: bool = False) -> list[Component]:
-    """All of it; the last column is the one that the controls belong to, those before are pinned.
-    Nothing of it was run: no columns. preview: the last column has the first requests alone. It has
+    """All components of the results; the last column is that of the controls, the earlier ones are
+    pinned.
+
+    Without columns nothing was run. preview: the last column has the first requests alone. It has
     no pages of address maps, and shows what the first screen holds: every part that a browser must
     build keeps the picture waiting.
     """

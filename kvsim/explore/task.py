@@ -43,7 +43,7 @@ class RunTask(NamedTuple):
 
     @property
     def num_points(self) -> int:
-        """Simulations."""
+        """Number of simulations."""
         return 1
 
     def do(self, tell: Tell, show: Show | None = None) -> dict[str, Any]:
@@ -93,11 +93,11 @@ class SweepTask(NamedTuple):
 
     @property
     def num_points(self) -> int:
-        """Simulations."""
+        """Number of simulations."""
         return len(self.values)
 
     def do(self, tell: Tell, show: Show | None = None) -> "list[CurvePoint]":
-        """A point a value."""
+        """Run the sweep: one point for each value."""
         return [self._point(index, tell) for index in range(len(self.values))]
 
     def _point(self, index: int, tell: Tell) -> "CurvePoint":

@@ -36,7 +36,7 @@ class PageVisit(NamedTuple):
 
     @classmethod
     def at(cls, query: str, context: PageContext) -> "PageVisit":
-        """Out of an address; InputError where it means none."""
+        """The visit of an address; InputError if the address is invalid."""
         pairs = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
         pins = [value for key, value in pairs if key == PIN][:MOST_PINS]
         for pin in pins:

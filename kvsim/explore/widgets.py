@@ -47,7 +47,7 @@ def labelled(name: str, widget: Component, hint: str = "") -> Component:
 
 
 def choice(key: str, names: Iterable[str], value: str | None, *, clear: bool = False) -> Component:
-    """One of some names."""
+    """A dropdown for one of some names."""
     known = list(dict.fromkeys([*names, *([value] if value else [])]))
     return dcc.Dropdown(
         id=identity(key, "text"),
@@ -94,7 +94,7 @@ def explained(options: type[Options]) -> Component:
 
 
 def _widget(key: str, annotation: Any, value: Any, default: Any) -> Component | None:
-    """None for what takes a table of its own."""
+    """The widget of a field; None for fields with a table of their own."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         kinds = next((each for each in arguments[1:] if isinstance(each, OneOf)), None)

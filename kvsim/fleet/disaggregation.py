@@ -93,7 +93,7 @@ class DisaggregationOptions(Options):
 
     @property
     def link_bytes_per_s(self) -> int:
-        """Of a port."""
+        """Bandwidth of a port."""
         return max(1, round(self.link_gb_per_s * GB))
 
     @property

@@ -57,7 +57,7 @@ class FleetMember(Protocol):
     def replicas(self) -> Sequence[RunningReplica]: ...
 
     def submit(self, request: Request) -> None:
-        """`request` comes now."""
+        """Submit `request` at the current time."""
         ...
 
     def cached_tokens(self, probe: KVSequence) -> int:

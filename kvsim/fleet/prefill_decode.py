@@ -42,7 +42,7 @@ class PrefillDecodePart(NamedTuple):
         return self.prefill.spec
 
     def build(self, env: EngineClock, hooks: MemberHooks) -> "PrefillDecode":
-        """All of them on this clock."""
+        """Build all replicas on this clock."""
         return PrefillDecode(env, self, hooks)
 
 

@@ -26,7 +26,7 @@ class Reports(ABC):
 
     @abstractmethod
     def joined(self) -> None:
-        """One replica more."""
+        """Add a replica."""
 
 
 class Written(Reports):

@@ -51,7 +51,7 @@ class Imported:
         return self.merged.contradictions
 
     def as_dict(self) -> dict[str, Any]:
-        """The account, as data."""
+        """The account of the import, as data."""
         requests = self.merged.requests
         return {
             "sources": [

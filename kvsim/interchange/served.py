@@ -28,7 +28,7 @@ class ServedScenario(NamedTuple):
 
     @property
     def capacity_bytes(self) -> int:
-        """Of the pool of one GPU."""
+        """Bytes of the pool of one GPU."""
         return int(self.scenario["provenance"]["pool"]["capacity_bytes"])
 
 

@@ -1,4 +1,4 @@
-"""On which device the KV of each layer lies: `-ngl` and `--tensor-split`."""
+"""Placement of each layer's KV on devices: `-ngl` and `--tensor-split`."""
 
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -79,7 +79,7 @@ class CacheSize(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """All of it."""
+        """Bytes of K and V."""
         return self.k_bytes + self.v_bytes
 
 
@@ -91,7 +91,7 @@ class CacheSizes(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Both together."""
+        """Bytes of both caches."""
         return self.base.num_bytes + (self.windowed.num_bytes if self.windowed else 0)
 
 

@@ -83,7 +83,7 @@ class Admission(NamedTuple):
 
 
 def _nothing_to_end() -> None:
-    """There is no copy."""
+    """Nothing: there is no copy to end."""
 
 
 class Growth(NamedTuple):

@@ -151,12 +151,12 @@ def course_of(
 
 
 def steady(source: int, target: int, unit_bytes: int, slope: int) -> tuple[Move, ...]:
-    """In each step `slope` units move from one class to another."""
+    """The move of `slope` units in each step from one class to another."""
     return ((source, target, unit_bytes, slope, 0, 0, 0),) if slope else ()
 
 
 def filling(token_bytes: int, slope: int) -> tuple[Move, ...]:
-    """In each step `slope` reserved slots become used."""
+    """The move of `slope` slots in each step from reserved to used."""
     return steady(RESERVED, USED, token_bytes, slope)
 
 

@@ -22,8 +22,10 @@ PLAIN = ("bf16", "bfloat16")
 
 
 class CompressedCaches(NamedTuple):
-    """Of one layer. window: of the newest tokens. compressed: of all, several as one; of keys, and
-    of an indexer's; readings: of these. states: of the held_tokens newest, not compressed yet.
+    """The caches of one layer.
+
+    window: of the newest tokens. compressed: of all, several as one; of keys, and of an indexer's;
+    readings: of these. states: of the held_tokens newest, not compressed yet.
     """
 
     window: OwnBlock

@@ -201,7 +201,9 @@ def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | str, tp: int) -> 
 
 
 def _compressed(mixer: CompressedAttention, kv_cache_dtype: str) -> Iterator[LayerCache]:
-    """In the order in which vLLM 0.33 registers them: the indexer's, the window, the others."""
+    """The caches of a mixer in the order in which vLLM 0.33 registers them: the indexer's, the
+    window, the others.
+    """
     blocks = compressed_caches(mixer, kv_cache_dtype)
     unread = Reading(0, 0)  # a state is read where tokens are compressed, not by attention
     pairs = [

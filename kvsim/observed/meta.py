@@ -38,7 +38,7 @@ class RunMeta(Options):
     @property
     @abstractmethod
     def engine(self) -> str:
-        """The engine in words."""
+        """The engine's name and version, in words."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ class Observation:
         return rows
 
     def ticks(self, tick_seconds: float) -> Iterator[Tick]:
-        """At each tick the last record before it; from the first record on, until all is over."""
+        """The last record before each tick, from the first record on, until the run has ended."""
         records, at = self.records, 0
         origin_ps, tick_ps = self.recorder.first_arrival_ps, ps_from_seconds(tick_seconds)
         first, last = (

@@ -94,7 +94,7 @@ class StepTiming(Options):
 
 
 class ObservedStep(StepTiming, ScheduledStep):
-    """One row of steps.csv."""
+    """A row of steps.csv."""
 
     def scheduled(self) -> ScheduledStep:
         """The scheduler's decisions in this step."""

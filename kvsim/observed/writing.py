@@ -124,7 +124,9 @@ def stream_lines(timed: Iterable[tuple[float, Request]], block_size: int) -> Ite
 
 
 def _csv(rows: Sequence[Options]) -> Callable[[Path], object]:
-    """At least one row, all of one class; columns that are empty in all rows are left out."""
+    """A writer of a CSV file of rows of one class, at least one; columns that are empty in all rows
+    are left out.
+    """
     tables = [row.model_dump(exclude_none=True) for row in rows]
     filled = set().union(*tables)
     columns = [name for name in type(rows[0]).model_fields if name in filled]

@@ -11,7 +11,7 @@ INTERRUPTED = 130  # the exit code for which shells report SIGINT
 
 
 def lean() -> None:
-    """For a process that runs one command; before numpy and pydantic are imported."""
+    """Set up a process that runs one command; called before numpy and pydantic are imported."""
     # numpy's library for matrices, of which there are none worth sharing out, keeps a thread for
     # each core that at first does nothing but turn: a tenth of a small run's time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

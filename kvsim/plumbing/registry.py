@@ -52,7 +52,7 @@ class Registry(Generic[T]):
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Kvsim's names."""
+        """The names that kvsim itself registers."""
         return tuple(self._own)
 
     def get(self, name: str, where: str | None = None, beside: tuple[str, ...] = ()) -> type[T]:

@@ -33,7 +33,7 @@ class BlisTraceV2(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By the table's columns, or the header's keys."""
+        """Recognised by the table's columns, or the header's keys."""
         if source.is_folder:
             return any(map(_is_table, source.path.glob("*.csv")))
         head = source.text.split("\n", 1)[0]

@@ -38,7 +38,7 @@ class DynamoTrace(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By the schema its records name."""
+        """Recognised by the schema its records name."""
         if source.is_folder:
             return bool(_files(source.path))
         return _is_record(source.first_record())

@@ -43,7 +43,7 @@ class GuideLLM(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By its benchmarks, which have requests by status."""
+        """Recognised by its benchmarks, which have requests by status."""
         if not source.has_keys("benchmarks"):
             return False
         benchmarks = source.document["benchmarks"]

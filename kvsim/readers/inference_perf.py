@@ -30,7 +30,7 @@ class InferencePerf(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By the keys of a summary, or of a request."""
+        """Recognised by the keys of a summary, or of a request."""
         if source.has_keys("load_summary", "successes"):
             return True
         rows = source.document

@@ -35,7 +35,7 @@ class LLMPerf(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By its keys, flat in a summary or of each request."""
+        """Recognised by its keys, flat in a summary or of each request."""
         value = source.document
         first = value[0] if isinstance(value, list) and value else value
         if not isinstance(first, dict):

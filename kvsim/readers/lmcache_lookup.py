@@ -23,7 +23,7 @@ class LMCacheLookup(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By the keys of a lookup."""
+        """Recognised by the keys of a lookup."""
         if source.is_folder:
             return any(source.path.glob(_PATTERN))
         return {"chunk_hashes", "chunk_size", "seq_len"} <= source.first_record().keys()

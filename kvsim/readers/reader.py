@@ -52,7 +52,9 @@ class Sniffed(NamedTuple):
         return self.path.is_dir()
 
     def string(self) -> str:
-        """All of it as text; what is not UTF-8 is replaced (logs hold anything)."""
+        """The whole file as text; bytes that are not UTF-8 are replaced (logs may contain
+        anything).
+        """
         return self.data.decode("utf-8", errors="replace")
 
     def object(self) -> dict[str, Any]:
@@ -156,7 +158,7 @@ def _document(data: bytes) -> Any:
 
 
 def _records(text: str) -> list[Any]:
-    """Of whole lines alone, at most ten."""
+    """The first JSON records, of whole lines alone, at most ten."""
     found = []
     for line in text.split("\n")[:11][:-1] or [text]:
         if not line.strip():

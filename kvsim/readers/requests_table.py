@@ -31,7 +31,7 @@ class RequestsTable(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By its columns: when, how long, and how fast."""
+        """Recognised by its columns: send times, lengths and latencies."""
         names = set(header_of(source.text.split("\n", 1)[0]))
         return all(names & set(some) for some in (_SENT, _PROMPT, _OUTPUT)) and any(
             set(pair) <= names for pair in (_AFTER, _CLOCK)

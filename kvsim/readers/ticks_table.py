@@ -17,13 +17,13 @@ class TicksTable(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By its columns."""
+        """Recognised by its columns."""
         head = source.text.split("\n", 1)[0]
         return has_columns(head, ("t", "running")) or has_columns(head, ("t", "kv_cache_pct"))
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """A sample a row."""
+        """Read one gauge sample from each row."""
         text = read_text(source.path)
         samples = tuple(
             _sample(Tick.parse(cells, f"{text.name}, line {line}")) for line, cells in records(text)

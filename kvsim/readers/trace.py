@@ -38,7 +38,7 @@ class RecordedTrace(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By the trace formats' own signs."""
+        """Recognised by the trace formats' own signs."""
         lines = source.text.splitlines()
         return bool(lines) and any(TRACE_FORMATS.get(name).sniff(lines) for name in TRACE_FORMATS)
 

@@ -77,7 +77,7 @@ def compare_results(results: Sequence[ResultSummary]) -> Comparison:
 
 
 def _by_label(result: ResultSummary) -> dict[str, RunSummary]:
-    """By label, the fleet or run that served all requests; then the replicas of fleets."""
+    """Runs by label: the fleet or run that served all requests; then the replicas of fleets."""
     found: dict[str, RunSummary] = {}
     for run in (*(result.fleets or ()), *result.runs):
         found.setdefault(run.label, run)

@@ -14,13 +14,13 @@ def finished(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 def queue_s(requests: pd.DataFrame) -> Floats:
-    """From arrival to the first step that took the request in."""
+    """Queueing time in s, from arrival to the first step that took the request in."""
     done = finished(requests)
     return latency.queue(_column(done, "arrival_ps"), _column(done, "scheduled_ps")) / PS_PER_S
 
 
 def ttft_s(requests: pd.DataFrame) -> Floats:
-    """Time to first token."""
+    """Time to first token in s."""
     done = finished(requests)
     return latency.ttft(_column(done, "arrival_ps"), _column(done, "first_token_ps")) / PS_PER_S
 

@@ -148,7 +148,7 @@ def _alone(run: RunSummary) -> list[str]:
 
 
 def _median_wait(run: RunSummary) -> float | None:
-    """For the first token; of prompts alone for their results."""
+    """Median time to the first token in s; of prefill replicas, to the end of the prompt."""
     return run.e2e_s.p50 if run.ttft_s.p50 is None else run.ttft_s.p50
 
 

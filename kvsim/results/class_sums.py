@@ -46,7 +46,9 @@ def class_sums(series: Integers, moves: Integers, kinds: Sequence[Moved], before
 
 
 def weighted_sums(values: Integers, weights: Sequence[Integers]) -> list[list[int]]:
-    """Of (n, k) values >= 0 and (n,) weights >= 0: for each of these k sums of value * weight."""
+    """Weighted sums of (n, k) values >= 0: for each of the (n,) weights >= 0 the k sums of value *
+    weight.
+    """
     sums = [[0] * values.shape[1] for _ in weights]
     for at in range(0, len(values), MOST_ROWS):
         part = slice(at, at + MOST_ROWS)
@@ -60,7 +62,7 @@ def weighted_sums(values: Integers, weights: Sequence[Integers]) -> list[list[in
 
 
 def _limbs(values: Integers) -> list[Floats]:
-    """From the lowest on, as many as the largest value has."""
+    """Limbs of the values, from the lowest on, as many as the largest value has."""
     top = int(values.max(initial=0)).bit_length()
     used = -(-top // LIMB_BITS)
     return [
@@ -69,7 +71,7 @@ def _limbs(values: Integers) -> list[Floats]:
 
 
 def moved_sums(moves: Integers, num_kinds: int) -> tuple[list[int], list[int]]:
-    """Of (n, MOVE_COLUMNS) moves, for each kind its units times ps, and times steps."""
+    """Sums of (n, MOVE_COLUMNS) moves: for each kind its units times ps, and times steps."""
     sums = [0] * num_kinds, [0] * num_kinds
     for at in range(0, len(moves), MOST_MOVES):
         part = moves[at : at + MOST_MOVES]

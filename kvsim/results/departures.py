@@ -15,8 +15,8 @@ Times = NDArray[np.int64]
 
 
 class Departures(NamedTuple):
-    """Of n finished sequences, (n,) each: when they arrived, were first scheduled, had their first
-    and last token, in ps; and their output tokens.
+    """Times in ps of n finished sequences, (n,) each: arrival, first scheduling, first and last
+    token; and their output tokens.
     """
 
     arrival_ps: Times

@@ -20,12 +20,12 @@ Floats = NDArray[np.float64]
 
 
 def queue(arrival: Moments, scheduled: Moments) -> Moments:
-    """From arrival to first admission."""
+    """Queueing time, from arrival to first admission."""
     return scheduled - arrival
 
 
 def ttft(arrival: Moments, first_token: Moments) -> Moments:
-    """Time to first token."""
+    """Time to first token, from arrival."""
     return first_token - arrival
 
 
@@ -42,7 +42,7 @@ def mean_gap(first_token: Moments, last_token: Moments, output_tokens: NDArray[n
 
 
 def e2e(arrival: Moments, last_token: Moments) -> Moments:
-    """End to end."""
+    """End-to-end latency, from arrival to the last token."""
     return last_token - arrival
 
 

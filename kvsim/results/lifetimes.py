@@ -1,4 +1,4 @@
-"""From when to when each replica of a fleet was there, where they start, die and are removed."""
+"""Lifetimes of a fleet's replicas, and how they start, die and are removed."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

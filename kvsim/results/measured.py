@@ -17,7 +17,7 @@ _PLAIN = ("makespan_s", "requests_per_s", "output_tokens_per_s", "running_mean",
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MeasuredRequests(SummaryPart):
-    """Requests that were answered."""
+    """Numbers of answered and failed requests."""
 
     finished: Count
 

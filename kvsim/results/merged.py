@@ -61,7 +61,7 @@ class Pool:
 
     @cached_property
     def moments(self) -> NDArray[np.int64]:
-        """Of the marks: when sequences came or left."""
+        """Times of the marks, when sequences came or left."""
         marks = np.frombuffer(self.recorder.marks, dtype=np.int64)
         found: NDArray[np.int64] = self.recorder.rows()[marks, 0]
         return found
@@ -71,7 +71,8 @@ class Pool:
         return self._with_empty(self.recorder.time_sum, self.end_ps)
 
     def before(self, moment_ps: int) -> tuple[list[int], int]:
-        """Up to the last mark that is not after moment_ps: bytes * ps of each class, and of all.
+        """Bytes * ps of each class, and of all, up to the last mark that is not after moment_ps.
+
         Before the first and after the last of its rows nothing moves, and any moment is a mark.
         """
         own = self.recorder.rows()
@@ -114,7 +115,7 @@ class Pool:
         return found
 
     def parts_at(self, edges: NDArray[np.int64], held: "array[int]") -> NDArray[np.int64]:
-        """Of a part of a class, bytes in the first step of the row that holds each edge."""
+        """Bytes of a part of a class in the first step of the row that contains each edge."""
         place = np.searchsorted(self.rows[:, 0], edges[:-1], "right") - 1
         row = self.numbers[place]
         values = np.append(np.array(held, dtype=np.int64), 0)

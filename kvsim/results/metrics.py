@@ -116,7 +116,7 @@ def _offloading(totals: "RunTotals") -> "TiersSummary":
 
 
 def _gaps_between_tokens(recorder: Recorder) -> LatencySummary:
-    """Of all gaps between output tokens, in seconds; None where there is none."""
+    """Summary of all gaps between output tokens, in seconds; None if there are none."""
     gaps = TokenGaps(recorder.gaps, recorder.late_gaps)
     if not gaps.num:
         return LatencySummary.of({})

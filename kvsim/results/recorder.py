@@ -94,8 +94,8 @@ class Recorder:
         saved_bytes: int = 0,
         parts: Parts = NO_PARTS,
     ) -> None:
-        """From start_ps on, `steps` steps lasted first_ps, first_ps + growth_ps, ...; the ledger
-        was `usage` in the first and changed by `course`.
+        """Record `steps` steps from start_ps on, which lasted first_ps, first_ps + growth_ps, ...;
+        the ledger was `usage` in the first and changed by `course`.
 
         steps = 0: first_ps without a step. saved_bytes: by sharing, all the while; parts: of the
         ledger, in the first.
@@ -242,7 +242,7 @@ class Recorder:
 
     @property
     def makespan_ps(self) -> int:
-        """From the first arrival to the end of the last step."""
+        """Time in ps from the first arrival to the end of the last step."""
         return self.end_ps - self.first_arrival_ps if self.steps else 0
 
     def arrived(self, now_ps: int) -> None:

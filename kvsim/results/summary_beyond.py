@@ -30,7 +30,7 @@ class TransferSummary(SummaryPart):
 
     @classmethod
     def together(cls, parts: Sequence["TransferSummary"]) -> "TransferSummary | None":
-        """Of several deployments side by side; None without any."""
+        """Sum the transfers of several deployments; None without any."""
         if len(parts) < 2:
             return parts[0] if parts else None
         count = sum(each.transfers for each in parts)
@@ -131,7 +131,7 @@ class TiersSummary(SummaryPart):
 
     @classmethod
     def together(cls, parts: Sequence["TiersSummary"]) -> "TiersSummary | None":
-        """Of several replicas with tiers of their own; None without any."""
+        """Sum the tiers of several replicas, each with its own; None without any."""
         if len(parts) < 2:
             return parts[0] if parts else None
         waits = sum(each.loads_awaited for each in parts)

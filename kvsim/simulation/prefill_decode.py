@@ -171,7 +171,7 @@ class DisaggregatedRuns:
         return sum(gpus * count for gpus, count in zip(self.side_gpus, counts, strict=True))
 
     def part(self, at: int) -> PrefillDecodePart:
-        """Both kinds of replicas under the allocator at this place."""
+        """The prefill and decode replicas with the allocator at index `at`."""
         options, sides = self._options, self._sides[at]
         prefill, decode = (
             DeploymentSide(

@@ -19,12 +19,12 @@ class DraftingTime(Protocol):
     """The time to propose the drafts of a step."""
 
     def draft_ps(self, shape: StepShape) -> int:
-        """After a step of this shape, in ps."""
+        """Drafting time in ps after a step of this shape."""
         ...
 
 
 class MeasuredDrafting:
-    """So long after every step that computes anything."""
+    """A constant time after every step that computes anything."""
 
     def __init__(self, step_ps: int) -> None:
         self._step_ps = step_ps

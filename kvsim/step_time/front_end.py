@@ -41,8 +41,9 @@ def _fitted() -> list[dict[str, Any]]:
 
 
 def front_end(engine: str | None, kind: str, *, tuned: bool = True) -> FrontEnd | None:
-    """Of an engine that serves a model of this model_type; None where none was fitted. tuned:
-    whether it is that of a published benchmark, with its client; else that of default flags.
+    """The front end of an engine that serves a model of this model_type; None if none was fitted.
+
+    tuned: whether it is that of a published benchmark, with its client; else that of default flags.
     """
     entries = [each for each in _fitted() if each["engine"] == engine]
     usual = [each for each in entries if each.get("flags") == "default"]
@@ -73,8 +74,10 @@ class FrontEndOptions(Options):
         return self.clients or int(getattr(arrivals, "num_users", 1))
 
     def of(self, engine: str | None, kind: str, *, tuned: bool = False) -> FrontEnd:
-        """In front of this engine with a model of this model_type; InputError where it was not
-        fitted and is not given in full. tuned: see `front_end`.
+        """The front end of this engine with a model of this model_type; InputError if it was not
+        fitted and is not given in full.
+
+        tuned: see `front_end`.
         """
         given = [getattr(self, name) for name in FrontEnd._fields]
         fitted = front_end(engine, kind, tuned=tuned)

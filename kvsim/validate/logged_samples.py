@@ -72,7 +72,7 @@ def steps_of(path: Path) -> SampleSet:
 def _iterations(
     steps: Sequence[LoggedStep], pool: int | None, notes: list[str]
 ) -> Iterator[SampleRow]:
-    """Of vLLM's lines."""
+    """Sample rows of vLLM's lines."""
     lines = [step for step in steps if step.line == "iteration" and not step.dummy]
     ranks = Counter(step.rank for step in lines)
     if not lines:
@@ -128,7 +128,7 @@ def _check_overlap(lines: Sequence[LoggedStep]) -> None:
 
 
 def _sglang(steps: Sequence[LoggedStep], notes: list[str]) -> Iterator[SampleRow]:
-    """Of SGLang's lines."""
+    """Sample rows of SGLang's lines."""
     changed = 0
     for before, step in pairwise(step for step in steps if step.line != "iteration"):
         rate, running = step.tokens_per_s, step.decode_requests or 0

@@ -56,7 +56,7 @@ def table_of(group: KVGroup) -> tuple[object, ...]:
 
 
 def dealt(layers: int, part: int, parts: int) -> int:
-    """Of `layers` layers, dealt out in turn, those of a part."""
+    """Number of `layers` layers that part number `part` of `parts` gets, dealt round-robin."""
     return (layers - part + parts - 1) // parts
 
 

@@ -81,7 +81,7 @@ class Sizes:
         return ceil_div(units * self.unit, self.blocks[g])
 
     def cacheable(self, tokens: int, block_size: int, *, drops: bool) -> int:
-        """Of `tokens` computed tokens, those that may be cached in blocks of block_size tokens.
+        """Number of `tokens` computed tokens that may be cached in blocks of block_size tokens.
 
         They end at the last place where a hit can end, or one block later where hits lose their
         last one.

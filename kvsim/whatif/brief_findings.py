@@ -47,7 +47,7 @@ def print_brief_findings(findings: Findings, console: "Console", *, draws: bool)
 
 
 def _print_table(table: FindingsTable, room: int, console: "Console") -> None:
-    """As many rows as fit; a line of the table counts the others."""
+    """Print as many rows as fit; a line of the table counts the others."""
     left = table.rows if table.terminal_rows is None else table.rows[: table.terminal_rows]
     for most in range(len(left), 0, -1):
         hidden = len(table.rows) - most

@@ -38,7 +38,7 @@ class TaskRunner:
 
     @property
     def num_runs(self) -> int:
-        """Simulations run so far."""
+        """Number of simulations run so far."""
         return len(self._known)
 
     def run(self, tasks: Sequence[Task]) -> list[TaskOutcome]:

@@ -93,7 +93,7 @@ def _names(rows: Sequence[Whisker]) -> list[str]:
 
 
 def _cut(rows: Sequence[Whisker], left: float, right: float) -> Iterator[dict[str, Any]]:
-    """At the edge that an interval crosses: an arrow, and where the interval ends."""
+    """Marks at the edge that an interval crosses: an arrow, and the interval's end."""
     for place, row in enumerate(rows):
         ends = (
             (row.low < left, left, "left", f"\N{LEFTWARDS ARROW} to {numbers.figures(row.low)}"),

@@ -41,7 +41,7 @@ class Grid(Options):
         return self
 
     def points(self) -> tuple[Sequence[float], Sequence[float]]:
-        """(probabilities, quantiles)."""
+        """The grid's points: (probabilities, quantiles)."""
         if self.name is not None:
             return grids.named(self.name, "workload grid")
         even = np.linspace(0, 1, len(self.quantiles)).tolist()

@@ -32,14 +32,14 @@ class ArrivalStatistics(NamedTuple):
 
 
 def length_statistics(tokens: list[int]) -> LengthStatistics:
-    """Of one or more lengths."""
+    """Statistics of one or more lengths."""
     values = np.array(tokens, dtype=np.float64)
     p50, p90, p99 = np.percentile(values, [50, 90, 99]).tolist()
     return LengthStatistics(float(values.mean()), p50, p90, p99, float(values.max()))
 
 
 def arrival_statistics(trace: Trace) -> ArrivalStatistics | None:
-    """Of the rows that have a time of their own; None if fewer than two have."""
+    """Statistics of the rows that have a time of their own; None if fewer than two have."""
     times = _times(trace)
     if len(times) < 2:
         return None

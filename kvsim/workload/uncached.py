@@ -1,4 +1,4 @@
-"""Any workload as a server without a KV cache meets it: every token computes all before it."""
+"""Any workload on a server without a KV cache: every token computes all before it."""
 
 from collections.abc import Iterator
 

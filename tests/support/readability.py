@@ -3,8 +3,8 @@
 It reads README, CHANGELOG, CONTRIBUTING, the pages of docs/, reports/ and calibration/, and the
 help of all commands. Of the code it reads the docstrings of kvsim/ and evidence/, the messages of
 their errors and the names of tests. It fails on a sentence of more than MOST_WORDS words, on words
-that only this project knows, and on a docstring that begins with a pronoun. Reports of recipes are
-output, and are not read.
+that only this project knows, and on a docstring that begins without a noun or verb. Reports of
+recipes are output, and are not read.
 """
 
 import ast
@@ -39,7 +39,10 @@ _PRIVATE = re.compile(rf"\b({'|'.join(PRIVATE)})\b", flags=re.IGNORECASE)
 _PRIVATE_IN_CODE = re.compile(
     rf"\b({'|'.join((*PRIVATE, *PRIVATE_IN_CODE))})\b(?!:)", flags=re.IGNORECASE
 )
-_PRONOUN = re.compile(r"(?:It|Its|They|Those|These|This|That|What|Who|Whose|Where|Which)\b")
+# A docstring that begins so has no noun: a pronoun, or the "of" of what the name says.
+_NO_NOUN = re.compile(
+    r"(?:It|Its|They|Those|These|This|That|What|Who|Whose|Where|Which|By|Of|As|From|To|On|With)\b"
+)
 # An error message (`what; got value; limit; remedy`) in a table ends at each semicolon, too.
 _ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[:;])\s+(?=[A-Z`(\[0-9]|kvsim|CODE|got |limit )")
 _WORD = re.compile(r"[A-Za-z0-9$%][\w'.,%/-]*")
@@ -77,9 +80,9 @@ def complaints(text: str, private: re.Pattern[str] = _PRIVATE) -> Iterator[str]:
 def complaints_of_code(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """What is wrong in the docstrings and messages of a module, with the line."""
     for line, text in code_texts.docstrings(tree):
-        pronoun = _PRONOUN.match(text)
-        if pronoun:
-            yield line, f"{pronoun[0]} begins a docstring: name the thing, or say what it does"
+        begins = _NO_NOUN.match(text)
+        if begins:
+            yield line, f"{begins[0]} begins a docstring: name the thing, or say what it does"
         for paragraph in code_texts.paragraphs(text):
             yield from ((line, found) for found in complaints(paragraph, _PRIVATE_IN_CODE))
     for line, text in code_texts.messages(tree):

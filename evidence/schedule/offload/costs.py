@@ -27,7 +27,7 @@ class CopyCost(Options):
 
 
 class DiskCost(Options):
-    """Of a file system: one copy a chunk; lookup: ticks for one key."""
+    """Cost of a file system's copies: one copy a chunk; lookup: ticks for one key."""
 
     read: CopyCost
     write: CopyCost

@@ -148,5 +148,5 @@ class TransferParams(Options):
 
     @property
     def limits(self) -> tuple[int | None, int | None]:
-        """Both, in this order."""
+        """The limits on loaded and on stored tokens."""
         return self.max_load_tokens, self.max_offload_tokens

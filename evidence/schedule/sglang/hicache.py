@@ -78,7 +78,7 @@ class HicacheSettings(Options):
 
 
 class HicacheCase(SglangSchedule):
-    """Such a schedule."""
+    """A schedule of SGLang's with host memory."""
 
     hicache: HicacheSettings
     cost: HicacheCost

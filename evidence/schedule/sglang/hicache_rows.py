@@ -113,7 +113,7 @@ class HicacheRows(SglangRows):
         return row
 
     def close(self) -> None:
-        """Nothing comes any more: what came after the last batch."""
+        """Write the events after the last batch."""
         scheduler = self._scheduler
         if scheduler is not None:
             row = self._bare(scheduler, "none", scheduler.copies.now_ps)

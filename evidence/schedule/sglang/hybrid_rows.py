@@ -13,7 +13,7 @@ from kvsim.sequence import Sequence
 
 
 class HybridRows(SglangRows):
-    """As over one pool, and what the second one has."""
+    """The rows of one pool, with columns for the second one."""
 
     def __init__(self, by_step: deque[tuple[int, list[Request]]]) -> None:
         super().__init__(by_step)

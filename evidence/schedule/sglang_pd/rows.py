@@ -102,7 +102,7 @@ class SideRows(SglangRows):
         self.rows.append(row)
 
     def end(self) -> None:
-        """Nothing comes any more: what moved since the last row has a row of its own."""
+        """Write a row of the transfers since the last one."""
         if self._last is not None and (any(self._moved.values()) or self._aborted):
             self._idle_row(self._last, self._last_ps, "none")
 

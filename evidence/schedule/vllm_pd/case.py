@@ -195,7 +195,7 @@ class PairReplay:
         )
 
     def rows(self) -> list[Row]:
-        """The rows of both."""
+        """The rows of both engines."""
         self._env.run()
         return [{"side": side, **row} for side in SIDES for row in self._rows[side].rows]
 

@@ -1,1 +1,1 @@
-"""From measured steps to a calibration file, compared with steps of a simulated run."""
+"""Calibration: measured steps to a calibration file, compared with steps of a simulated run."""

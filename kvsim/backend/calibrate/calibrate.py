@@ -1,4 +1,4 @@
-"""From a model and a device to a calibration file: measure, fit, serve, hold out."""
+"""Calibration of a model on a device: measure, fit, serve, hold out."""
 
 import hashlib
 import json
@@ -53,7 +53,7 @@ def trace_steps(limits: GridLimits, count: int, seed: int) -> list[StepPlan]:
 
 
 def _with_pace(plans: list[StepPlan], device: str) -> list[StepPlan]:
-    """On a CPU the step that tells its pace is measured with the others, and again and again."""
+    """Add the pace step on a CPU: it is measured with the others, and again and again."""
     return plans if device.startswith("cuda") else [*plans, PACE_PLAN]
 
 

@@ -72,7 +72,7 @@ class _PoolMemory(KvMemory):
         return cast("AbstractContextManager[object]", torch.cuda.use_mem_pool(self._pool))
 
     def count(self, held_bytes: int) -> MemoryCount:
-        """By the allocator's own list of segments and blocks."""
+        """Count the memory from torch's own list of segments and blocks."""
         requested = allocated = reserved = 0
         for segment in torch.cuda.memory_snapshot(self._pool.id):  # type: ignore[no-untyped-call]
             reserved += int(segment["total_size"])

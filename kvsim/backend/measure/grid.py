@@ -20,7 +20,7 @@ class StepPlan(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """decode, prefill or mixed."""
+        """The kind of the step: decode, prefill or mixed."""
         if not self.chunks:
             return "decode"
         return "mixed" if self.contexts else "prefill"
@@ -37,8 +37,8 @@ class StepPlan(NamedTuple):
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
-        """From {"chunks": [[new, prior], ...], "contexts": [...], "source"?}; ValueError if that
-        is no step.
+        """Read a step from {"chunks": [[new, prior], ...], "contexts": [...], "source"?};
+        ValueError if it is none.
         """
         chunks = tuple(
             (_tokens(new, 1), _tokens(prior, 0)) for new, prior in record.get("chunks", ())
@@ -59,7 +59,7 @@ class GridLimits:
     pool_tokens: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For a file."""
+        """The limits as a dict, for a file."""
         return asdict(self)
 
 

@@ -30,7 +30,9 @@ class Watch:
         self._wall_ns, self._cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
 
     def facts(self) -> Facts:
-        """Of the device; `load` before and after, and on a CPU how much of a core the thread had.
+        """Facts of the device; `load` before and after, and on a CPU how much of a core the thread
+        had.
+
         On a GPU clocks are read under load.
         """
         facts = self.before | {"load_after": _load()}
@@ -99,7 +101,7 @@ def _load() -> list[float]:
 
 
 def software_facts(device: str) -> Facts:
-    """Versions of what ran."""
+    """Versions of the software."""
     facts: Facts = {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -135,7 +137,7 @@ def _under_load(device: str) -> Facts:
 
 
 def _nvidia_smi(uuid: str) -> Facts:
-    """Of the GPU that torch uses, whichever number nvidia-smi gives it."""
+    """nvidia-smi's facts on the GPU that torch uses, whichever number nvidia-smi gives it."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return {}

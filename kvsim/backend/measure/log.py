@@ -109,7 +109,7 @@ class Log:
         self._append({"facts": facts})
 
     def note(self, row: TimingRow) -> None:
-        """Keep a timing."""
+        """Add a timing to the log."""
         self.rows.append(row)
         plan = row.plan._asdict()
         self._append({"timing": row.timing._asdict(), "round": row.turn, "plan": plan})
@@ -125,7 +125,7 @@ class Log:
         self._append({"sentinel": timing._asdict()})
 
     def note_ceilings(self, ceilings: dict[str, Any]) -> None:
-        """Keep the ceilings."""
+        """Add the ceilings to the log."""
         self.ceilings = ceilings
         self._append({"ceilings": ceilings})
 

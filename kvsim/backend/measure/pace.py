@@ -43,7 +43,7 @@ class Pace:
         self._found: list[float] = []
 
     def take(self) -> None:
-        """Time it now."""
+        """Time the pace step once more."""
         self._found.append(self._clock.time(lambda: self._runner.step(self._spans)).seconds)
 
     @property

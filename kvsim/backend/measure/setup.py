@@ -44,7 +44,7 @@ class Setup:
         return wanted and self.kind != "gather"
 
     def as_dict(self) -> dict[str, Any]:
-        """For a file."""
+        """The setup as a dict, for a file."""
         return {**asdict(self), "shape": self.shape.as_dict()}
 
     @classmethod

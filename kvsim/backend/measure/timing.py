@@ -25,7 +25,7 @@ class StepClock(Protocol):
     warm_ups: int
 
     def time(self, work: Callable[[], object]) -> Timing:
-        """Warm up, then repeat."""
+        """Time `work`: warm up, then repeat."""
         ...
 
 

@@ -24,7 +24,7 @@ class RunClock(ABC):
 
     @abstractmethod
     def wait_until(self, then_ps: int) -> None:
-        """Nothing is to be done before `then_ps`."""
+        """Sleep until `then_ps`."""
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

@@ -101,7 +101,7 @@ class RealTimeEngine:
             self._progress(self._total - self._missing, self._total)
 
     def _wait(self, clock: RunClock) -> None:
-        """Nothing can be computed before the next arrival."""
+        """Wait for the next arrival, since nothing can be computed before."""
         if self._coming:
             clock.wait_until(self._coming[0][0])
         elif self._missing:

@@ -41,7 +41,7 @@ class FixedPlaces(Protocol):
         """Span `index` of the step is `span`; on the device with the next `Staging.send`."""
 
     def address(self, layer: int) -> Address:
-        """As `TensorStore.address`."""
+        """The address of a layer, as `TensorStore.address`."""
         ...
 
 

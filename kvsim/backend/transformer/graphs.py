@@ -189,7 +189,7 @@ class StepGraphs:
 
     @property
     def num_captured(self) -> int:
-        """Sizes that are here."""
+        """Number of captured sizes."""
         return len(self._graphs)
 
     def capture(self, steps: Iterable[Iterable[int]]) -> None:

@@ -121,7 +121,9 @@ class DecoderRunner:
 
     @torch.inference_mode()
     def all_logits(self, spans: Sequence[TokenSpan]) -> list[Tensor]:
-        """As `step`, with the logits [new tokens, vocab] of every token, span by span."""
+        """Run a step as `step`, with the logits [new tokens, vocab] of every token, span
+        by span.
+        """
         prepared = self.prepare(spans)
         logits = self.decoder.logits(self._hidden(prepared))
         return [logits[first:end] for first, end in pairwise(prepared.batch.begin)]

@@ -11,7 +11,7 @@ from kvsim.capacity.stage import Stage
 
 
 class Items(NamedTuple):
-    """Bytes on one GPU."""
+    """Items of memory, in bytes on one GPU."""
 
     weights: int
     activation: int

@@ -33,7 +33,7 @@ def weight_bytes(deployment: Deployment, stage: Stage) -> int:
 
 
 def _held(deployment: Deployment, stage: Stage) -> int:
-    """As the checkpoint stores them, where its headers are known."""
+    """Bytes of the weights: as the checkpoint stores them, if its headers are known."""
     model, tp = deployment.model, deployment.tp
     if model.stored is not None:
         shards, at, count = deployment.expert_shards, stage.start, len(stage.layers)

@@ -1,4 +1,4 @@
-"""From layers to groups and blocks, as vLLM 0.33.0 plans a KV cache at its start.
+"""Plan of a KV cache: from layers to groups and blocks, as vLLM 0.33.0 does at its start.
 
     caches of layers -> groups of layers (`kvsim.vllm.grouping`, `packed`) -> CachePlan (`plan`)
 

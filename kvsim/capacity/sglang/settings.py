@@ -45,7 +45,7 @@ class SglangSettings(Options):
 
     @property
     def rules(self) -> SglangRules:
-        """Of the version."""
+        """The rules of the version."""
         return sglang_version(self.engine_version)
 
     def states_a_request(self, *, alone: bool) -> int:

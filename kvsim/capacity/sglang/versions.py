@@ -79,7 +79,7 @@ class SglangRules:
 
     @property
     def since(self) -> tuple[int, ...]:
-        """The first release."""
+        """The first release with these rules, as numbers."""
         return _release(self.name)
 
     def tier_of(self, device_mib: float) -> Tier:

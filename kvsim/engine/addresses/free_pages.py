@@ -59,7 +59,7 @@ class FreePages:
         return at, middle if first and end - middle >= num else first
 
     def give(self, first: int, num: int) -> None:
-        """Pages come back."""
+        """Free a run of pages."""
         self.num += num
         runs, end = self._runs, first + num
         at = bisect_left(runs, (first, end))

@@ -101,7 +101,9 @@ class DeviceBlocks(Protocol):
         ...
 
     def junction_tokens(self, seq: Sequence) -> int:
-        """After how many tokens others were seen to part from a sequence; 0: nowhere."""
+        """The shared-prefix boundary of a sequence: tokens after which others diverged from it; 0:
+        none.
+        """
         ...
 
     def take_named_states(self) -> dict[Sequence, list[NamedState]]:
@@ -224,8 +226,10 @@ class Connector(ABC):
         """The output of the step returned, at now_ps, in which `report` was polled."""
 
     def quiet_steps(self, step: Decided, limit: int) -> int:
-        """For how many more steps, at most `limit`, that only decode as this one does nothing of
-        the connector changes. Asked only while it is not `busy` and nobody waits.
+        """Number of further steps, at most `limit`, that decode as this one and change nothing of
+        the connector.
+
+        Asked only while it is not `busy` and nobody waits.
         """
         return 0
 

@@ -9,10 +9,12 @@ TO_HOST, FROM_HOST = "device to host", "host to device"
 
 
 class TierTotals(NamedTuple):
-    """Of one tier. capacity_bytes: of all ranks together; None: no limit. stored_bytes,
-    loaded_bytes: into it and out of it, by each tensor-parallel rank, of a pipeline by all stages.
-    store_busy_ps, load_busy_ps: how long its copies moved, in sum. failed_stores: offers that found
-    no room. copies: what moved over its links, by the link's name.
+    """Totals of one tier.
+
+    capacity_bytes: of all ranks together; None: no limit. stored_bytes, loaded_bytes: into it and
+    out of it, by each tensor-parallel rank, of a pipeline by all stages. store_busy_ps,
+    load_busy_ps: how long its copies moved, in sum. failed_stores: offers that found no room.
+    copies: what moved over its links, by the link's name.
     """
 
     kind: str
@@ -41,7 +43,7 @@ class TierTotals(NamedTuple):
 
 
 class RunTotals(NamedTuple):
-    """Of all tiers.
+    """Totals of all tiers.
 
     hit_tokens: tokens found in the tiers and not on the device, for sequences that started for the
     first time. awaited_hit_tokens: those of sequences that waited for their load. num_waits,
@@ -62,7 +64,7 @@ class RunTotals(NamedTuple):
 
     @classmethod
     def together(cls, parts: "Sequence[RunTotals | None]") -> "RunTotals | None":
-        """Of several replicas, each with tiers of its own; None without any."""
+        """Sum the totals of several replicas, each with tiers of its own; None without any."""
         found = [each for each in parts if each is not None]
         if not found:
             return None

@@ -35,11 +35,11 @@ class LookupDeadlines:
         self._expired.add(seq)
 
     def expired(self, seq: Sequence) -> bool:
-        """Whether that is so."""
+        """Whether the lookup's deadline has passed for `seq`."""
         return seq in self._expired
 
     def forget(self, seq: Sequence) -> None:
-        """`seq` is admitted."""
+        """Drop the deadline of an admitted `seq`."""
         self._ends.pop(seq, None)
         self._expired.discard(seq)
 

@@ -65,7 +65,7 @@ class Storage:
 
     @property
     def servers(self) -> tuple[StorageServer, StorageServer, StorageServer]:
-        """For queries, reads and writes."""
+        """The servers for queries, reads and writes."""
         return self._queries, self._reads, self._writes
 
     @property
@@ -143,7 +143,7 @@ class Storage:
         self._contents.serve(now_ps)
 
     def close(self) -> None:
-        """The engine has died."""
+        """Release the contents of an engine that has died."""
         self._contents.left(self)
 
     # --- to the storage ---------------------------------------------------------------------------

@@ -9,13 +9,13 @@ class StorageTimes(Protocol):
     """Duration of storage operations by their number of pages."""
 
     def query_ps(self, pages: int) -> int:
-        """To ask which of them are there."""
+        """Time in ps of a query for `pages` pages."""
 
     def read_ps(self, pages: int) -> int:
-        """To read them into host memory."""
+        """Time in ps to read `pages` pages into host memory."""
 
     def store_ps(self, pages: int) -> int:
-        """To write them."""
+        """Time in ps to write `pages` pages."""
 
 
 class StorageSpeed(NamedTuple):
@@ -27,7 +27,7 @@ class StorageSpeed(NamedTuple):
     page_bytes: int
 
     def query_ps(self, pages: int) -> int:
-        """A call without content."""
+        """Time in ps of a query: a call without content."""
         return self.latency_ps
 
     def read_ps(self, pages: int) -> int:

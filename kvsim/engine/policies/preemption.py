@@ -33,11 +33,11 @@ class Preemption:
 
     @abstractmethod
     def drop(self, seq: Sequence) -> None:
-        """`seq` has finished."""
+        """Drop the swapped state of a finished `seq`."""
 
 
 class Recompute(Preemption):
-    """Nothing is kept: it is computed again."""
+    """Recomputation: nothing of a preempted sequence is stored."""
 
     def kept_tokens(self, seq: Sequence) -> int:
         return 0

@@ -20,7 +20,7 @@ class WaitingQueue(Protocol):
         ...
 
     def add(self, seq: Sequence) -> None:
-        """A new sequence waits."""
+        """Add a new sequence."""
         ...
 
     def put_back(self, seq: Sequence) -> None:
@@ -37,7 +37,7 @@ class WaitingQueue(Protocol):
 
 
 class FcfsQueue:
-    """In order of arrival; a preempted sequence goes back to the front."""
+    """Queue in order of arrival; a preempted sequence goes back to the front."""
 
     def __init__(self) -> None:
         self._waiting: deque[Sequence] = deque()
@@ -68,7 +68,7 @@ def priority_key(seq: Sequence) -> tuple[int, int, str]:
 
 
 class PriorityQueue:
-    """By (priority, arrival, id); lower first, preempted ones among the others."""
+    """Queue by (priority, arrival, id); lower first, preempted ones among the others."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, str, Sequence]] = []

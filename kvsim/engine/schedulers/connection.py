@@ -52,7 +52,7 @@ class Connection:
         connector.attach(self.device)
 
     def begin(self) -> None:
-        """A schedule() begins."""
+        """Reset the lists of this schedule()."""
         if self.connects:
             self.loads, self.put_off, self.found = [], [], []
             self.device.decided = None
@@ -100,7 +100,7 @@ class Connection:
         return True
 
     def quiet_steps(self, plan: Plan, running: tuple[Sequence, ...], limit: int) -> int:
-        """For how many more steps that decode as `plan` does nothing of the connector changes."""
+        """Number of further steps that decode as `plan` and change nothing of the connector."""
         if self.connector.busy or self.kept:
             return 0
         return self.connector.quiet_steps(Decided(plan, running, running, (), ()), limit)

@@ -571,7 +571,7 @@ class ContinuousScheduler(Scheduler):
         return sum(sum(self.connection.blocks.held_blocks(seq)) for seq in self._unfreed)
 
     def check_stuck(self) -> None:
-        """Nothing will happen any more; InputError if a request is there."""
+        """InputError if a request is left when nothing can happen any more."""
         there = [*self.running, *self.connection.queues.in_turn]
         first = there[0] if there else self.waiting.head
         if first is not None:

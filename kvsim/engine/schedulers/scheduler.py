@@ -265,7 +265,9 @@ class Scheduler:
         return not plan.finishing and (not plan.chunks or self.waiting.head is None)
 
     def enable_lockstep(self, depth: int) -> None:
-        """Before the first step: let all verify drafts in lockstep, `depth` steps in flight."""
+        """Let all sequences verify drafts in lockstep, `depth` steps in flight; called before the
+        first step.
+        """
 
     def repeat(self, plan: Plan, steps: int) -> Course:
         """Schedule `steps` more steps of `plan` (one if it has drafts); returns the course."""

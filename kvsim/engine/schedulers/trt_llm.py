@@ -64,7 +64,9 @@ class TrtLlmScheduler(WholePromptScheduler):
         self._no_evict = no_evict
 
     def refusal(self, request: Request) -> Refusal | None:
-        """Also of requests that declare more than the pool holds, or less than their output."""
+        """Refuse a request as the base class, or if it declares more than the pool holds, or less
+        than its output.
+        """
         if self._no_evict:
             declared = self._declared_slots(request) - request.prompt_tokens + 1
             if declared < request.output_tokens:

@@ -47,7 +47,7 @@ class HoldingQueues:
             self.failed[seq] = 0
 
     def add(self, seq: Sequence) -> None:
-        """A new sequence waits."""
+        """Add a new sequence."""
         self.waiting.add(seq)
 
     def put_back(self, seq: Sequence) -> None:
@@ -55,7 +55,7 @@ class HoldingQueues:
         self.waiting.put_back(seq)
 
     def pop(self) -> Sequence:
-        """Take the head out."""
+        """Take the head out of the queue."""
         seq, self._chosen = self._chosen, None
         return seq or self.waiting.pop()
 
@@ -98,7 +98,8 @@ class HoldingQueues:
         return self.ready[seq]
 
     def check_deadlock(self) -> None:
-        """Nothing runs, loads or will be freed; InputError if a sequence owns or owned blocks.
+        """InputError if nothing runs or loads, and a sequence holds blocks that will never be
+        freed.
 
         The first of them has no room, and the later ones hold theirs until it starts.
         """

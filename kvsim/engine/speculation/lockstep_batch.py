@@ -97,7 +97,7 @@ class LockstepBatch(DecodeBatch):
     # --- members --------------------------------------------------------------------------------
 
     def members(self) -> list[Sequence]:
-        """All of them."""
+        """All members, in order of joining."""
         return list(self._members)
 
     def join(self, seq: Sequence, num_tokens: int) -> None:

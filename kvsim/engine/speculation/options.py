@@ -86,7 +86,7 @@ class SpeculativeConfig(Options):
 
     @property
     def speculation(self) -> Speculation:
-        """The noun."""
+        """The `Speculation` of these options."""
         ahead = not self.disable_lookahead_block_hashes
         return Speculation(self.method, self.num_speculative_tokens, ahead)
 
@@ -97,7 +97,7 @@ class SpeculativeConfig(Options):
         return DrawnAcceptance(self._rates(), seed)
 
     def _rates(self) -> tuple[float, ...]:
-        """By position, the chance that a draft and all before it are accepted."""
+        """Probability by position that a draft and all before it are accepted."""
         tokens = self.num_speculative_tokens
         if self.synthetic_acceptance_rates is not None:
             return self.synthetic_acceptance_rates

@@ -152,7 +152,7 @@ class Verifier:
         return NextStep(chunk, returned, known)
 
     def take(self, step: ScheduledChunk) -> None:
-        """The step is scheduled."""
+        """Apply a scheduled verification."""
         seq = step.seq
         drafting: Drafting = seq.drafting
         drafting.num_verified += step.drafts > 0

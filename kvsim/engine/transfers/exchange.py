@@ -30,7 +30,7 @@ class Port:
 
     @property
     def now_ps(self) -> int:
-        """The time."""
+        """The current time."""
         return cast("int", self._env.now)
 
     def wake_at(self, at_ps: int, unless: Callable[[], bool] | None = None) -> None:
@@ -140,7 +140,9 @@ class Exchange:
         return self._transfers.setdefault(name, Transfer())
 
     def allocate(self, transfer: Transfer, cached_tokens: int, at_ps: int) -> None:
-        """At at_ps a decode engine has room for a prompt, and has `cached_tokens` of it already."""
+        """Allocate a prompt on a decode engine at at_ps; `cached_tokens` of it are there
+        already.
+        """
         transfer.sent_tokens = cached_tokens
         transfer.allocated_ps = at_ps + self._delays.notice_ps
         if transfer.prefill is not None:

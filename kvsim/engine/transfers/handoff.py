@@ -70,7 +70,7 @@ class Handoff(ABC):
 
     @abstractmethod
     def connect(self, prefill: list[Engine], decode: list[Engine]) -> None:
-        """All engines are there."""
+        """Connect all engines."""
 
     @abstractmethod
     def submit(self, request: Request, prefill: int, decode: int) -> None:

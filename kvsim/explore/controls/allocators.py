@@ -14,7 +14,7 @@ ADD, REMOVE = "add", "remove"
 
 
 class Allocators(Control):
-    """A card an allocator."""
+    """One card for each allocator."""
 
     title: ClassVar[str] = "Allocators"
     is_open: ClassVar[bool] = True

@@ -45,7 +45,7 @@ def _numbers(table: Any, path: str) -> Iterator[tuple[str, float]]:
 
 
 def _slider(key: str, value: float, *, whole: bool) -> Component:
-    """From next to nothing to several times as much, in steps of a round width."""
+    """A slider from nearly zero to several times the value, in steps of a round width."""
     decade = 10.0 ** floor(log10(value))
     top = 5 * decade if value <= 2 * decade else 20 * decade
     step = max(1.0, decade / 10) if whole else decade / 10

@@ -9,7 +9,7 @@ from kvsim.explore.widgets import labelled, typed
 
 
 class Seed(Control):
-    """One number."""
+    """The seed's number field."""
 
     title: ClassVar[str] = "Seed"
 

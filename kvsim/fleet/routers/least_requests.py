@@ -15,7 +15,7 @@ class LeastRequests(TyingOptions):
 
 
 class LeastRequestsRouter(Router):
-    """Compares open requests."""
+    """Chooses the replica with the fewest open requests."""
 
     def decide(self, request: RoutedRequest, now_ps: int) -> Decision:
         tied = self.least_open()

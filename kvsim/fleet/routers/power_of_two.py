@@ -47,7 +47,7 @@ class PowerOfTwo(RouterOptions):
 
 
 class PowerOfTwoRouter(Router):
-    """Draws two different replicas."""
+    """Draws two different replicas, and takes the less loaded one."""
 
     def __init__(self, num_replicas: int, seed: int, *, reported: bool) -> None:
         super().__init__(num_replicas, seed=seed)

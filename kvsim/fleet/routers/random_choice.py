@@ -12,7 +12,7 @@ class RandomChoice(RouterOptions):
 
 
 class RandomRouter(Router):
-    """Draws each time."""
+    """Draws a replica for each request."""
 
     def decide(self, request: RoutedRequest, now_ps: int) -> Decision:
         return Decision(self.alive[self.random.randrange(len(self.alive))], "draw")

@@ -16,7 +16,7 @@ class BlockIndex:
         self._ttl_ps = ttl_ps
 
     def joined(self) -> None:
-        """One replica more."""
+        """Add a replica."""
         self._held.append(set())
         self._guessed.append({})
 
@@ -26,7 +26,7 @@ class BlockIndex:
         self._guessed[replica].clear()
 
     def stored(self, replica: int, blocks: Iterable[int]) -> None:
-        """A replica has these."""
+        """Record that a replica has these blocks."""
         self._held[replica].update(blocks)
 
     def removed(self, replica: int, blocks: Iterable[int]) -> None:
@@ -66,7 +66,7 @@ class LruIndex:
         self._servers: dict[int, set[int]] = {}
 
     def joined(self) -> None:
-        """One server more."""
+        """Add a server."""
         self._newest.append(OrderedDict())
 
     def clear(self, server: int) -> None:

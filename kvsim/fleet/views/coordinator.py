@@ -53,7 +53,7 @@ class Coordinator:
         self._waits_since_ps = now_ps
 
     def joined(self) -> None:
-        """One rank more."""
+        """Add a rank."""
         self._counts.append((0, 0, 0.0))
 
     @property

@@ -14,7 +14,7 @@ class LateBlocks:
         self._due: deque[tuple[int, int, Sequence[int]]] = deque()
 
     def joined(self) -> None:
-        """One replica more."""
+        """Add a replica."""
         self._unheard.append({})
 
     def sent(self, id: str, replica: int, blocks: Sequence[int]) -> None:

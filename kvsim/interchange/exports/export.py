@@ -31,7 +31,7 @@ class Exported(NamedTuple):
 
     @property
     def replicas(self) -> "list[Exported]":
-        """Each replica by itself."""
+        """Each replica as an export of its own."""
         return [Exported(self.scenario, run) for run in (self.run, *self.others)]
 
     @property
@@ -85,12 +85,12 @@ class Answered(NamedTuple):
 
     @property
     def ttft_s(self) -> Floats:
-        """From arrival to the first token."""
+        """Time in s from arrival to the first token."""
         return self.first_token_s - self.arrival_s
 
     @property
     def e2e_s(self) -> Floats:
-        """From arrival to the last token."""
+        """Time in s from arrival to the last token."""
         return self.finish_s - self.arrival_s
 
     @property

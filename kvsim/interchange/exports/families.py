@@ -159,8 +159,9 @@ class _Pool(NamedTuple):
 
 
 def _pool(exported: Exported, block_size: int) -> _Pool:
-    """As the engine would print it, by the plan of its cache; plain blocks where that is of another
-    block size than the allocator's.
+    """The pool as the engine would print it, by the plan of its cache.
+
+    Plain blocks count if the plan has another block size than the allocator.
     """
     plan = exported.scenario.get("provenance", {}).get("pool", {})
     if plan.get("block_size") == block_size and plan.get("engine_num_gpu_blocks"):

@@ -117,7 +117,7 @@ def _comment(text: str) -> str:
 
 
 def _told(server: ServedScenario) -> Iterator[str]:
-    """Of this server, what no flag says."""
+    """Remarks on settings of this server that no flag sets."""
     tables, scheduler = server.scenario, server.scheduler
     schedules = str(scheduler.get("semantics", f"vllm-{NEWEST.name}")).removeprefix("vllm-")
     for key, version in (
@@ -204,7 +204,7 @@ def _switch(name: str, on: bool) -> str:
 
 
 def _folded(words: list[str]) -> str:
-    """A line a flag."""
+    """A command folded to one line for each flag."""
     lines, line = [], " ".join(shlex.quote(word) for word in words[:3])
     for word in words[3:]:
         if word.startswith("--"):

@@ -155,7 +155,9 @@ def _busy(samples: Sequence[GaugeSample], gap: int) -> Iterator[tuple[int, int]]
 
 
 def _judged(samples: Sequence[GaugeSample], client: Client, shift: int, gap: int) -> Placed | None:
-    """None where too few of the samples lie in the benchmark, or nothing runs in them."""
+    """The placement at this shift; None if too few samples are within the benchmark, or nothing
+    runs in them.
+    """
     kept = inside(samples, client, shift)
     if not any(each.running for _, each in kept):
         return None

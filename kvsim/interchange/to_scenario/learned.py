@@ -66,7 +66,9 @@ class _MeasuredTrial(NamedTuple):
 def learned(
     table: Mapping[str, Any], lines: Sequence[str] | None, measured: MeasuredSummary | None
 ) -> Learned | None:
-    """Of the scenario's server, from what was measured of its workload; None where nothing tells.
+    """Learn corrections for the scenario's server from the measurements of its workload; None
+    without any.
+
     lines: of the workload's trace file. InputError where the scenario cannot be simulated.
     """
     if measured is None or "workload" not in table or "fleet" in table:

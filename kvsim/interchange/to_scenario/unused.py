@@ -10,7 +10,10 @@ from kvsim.readers.description import ServerSettings
 def without_unused(
     settings: ServerSettings, served: ServedModel, notes: list[str]
 ) -> tuple[ServerSettings, ServedModel]:
-    """Both without the settings that decide nothing for this model. A note names each."""
+    """The settings and the model without settings that change nothing for this model.
+
+    A note names each.
+    """
     if served.model is None or served.options is None:
         return settings, served
     kinds = {group.kind for group in served.options.layout(served.model).groups}

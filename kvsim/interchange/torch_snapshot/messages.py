@@ -33,7 +33,7 @@ def failures_of(text: str) -> list[OutOfMemory]:
 
 
 def _newer(match: re.Match[str], text: str) -> OutOfMemory | None:
-    """None for a message without its end."""
+    """Parse a message of newer versions; None if its end is missing."""
     rest = text[match.end() : match.end() + _REST].partition(SIGN)[0]
     unallocated = _UNALLOCATED.search(rest)
     if unallocated is None:

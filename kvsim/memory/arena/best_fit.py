@@ -14,7 +14,7 @@ class BestFit(HoleOptions):
 
 
 class BestFitArena(HoleArena):
-    """Holes, the tightest first."""
+    """A hole arena that takes the tightest hole."""
 
     def _choose(self, size: int) -> int:
         return self._by_size[bisect_left(self._by_size, (size, -1))][1]

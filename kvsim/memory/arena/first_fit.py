@@ -14,7 +14,7 @@ class FirstFit(HoleOptions):
 
 
 class FirstFitArena(HoleArena):
-    """Holes, the lowest first."""
+    """A hole arena that takes the lowest hole."""
 
     def _choose(self, size: int) -> int:
         sizes = self._size

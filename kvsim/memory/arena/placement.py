@@ -50,7 +50,7 @@ class ArenaListener(Protocol):
         """
 
     def restored(self, version: int) -> None:
-        """Nothing that happened after the arena had this version has happened."""
+        """Undo all events after the arena had this version."""
 
 
 class Arena(ABC):
@@ -106,7 +106,7 @@ class Arena(ABC):
 
     @abstractmethod
     def _place(self, size: int) -> Placement | None:
-        """`allocate` without the books."""
+        """`allocate` without accounting."""
 
     @abstractmethod
     def _displace(self, address: int) -> int:

@@ -18,7 +18,7 @@ from kvsim.plumbing.units import ceil_div
 
 
 class ExpandableArena(TorchCachingArena):
-    """As its parent, on address ranges instead of device allocations."""
+    """The parent's allocator on address ranges instead of device allocations."""
 
     expandable = True
 
@@ -124,7 +124,9 @@ class ExpandableArena(TorchCachingArena):
         return self.clone()._take(rounded) is not None
 
     def _largest_new(self) -> int:
-        """By bisection over the sizes of the large pool, then over those of the small one."""
+        """Largest new allocation in bytes, by bisection over the sizes of the large pool, then over
+        those of the small one.
+        """
         for low, high in ((SMALL_SIZE, self._limit), (0, SMALL_SIZE)):
             fitting, most = low // MIN_BLOCK, high // MIN_BLOCK
             while fitting < most:

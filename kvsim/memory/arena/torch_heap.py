@@ -93,13 +93,13 @@ class Heap:
         return found if found and found.segment == block.segment else None
 
     def write(self, block: Block) -> None:
-        """Enter a block."""
+        """Add a block."""
         self.blocks[block.address] = block
         self._ending[block.end] = block.address
         self.pools[self.segments[block.segment].small].add(block)
 
     def strike(self, block: Block) -> None:
-        """Take a block out."""
+        """Remove a block."""
         del self.blocks[block.address]
         del self._ending[block.end]
         self.pools[self.segments[block.segment].small].remove(block)

@@ -236,7 +236,7 @@ class CellField:
         self.head = min(self.head, min(emptied, default=self.size))
 
     def keep(self, seq: int) -> None:
-        """All other sequences leave."""
+        """Remove all sequences but `seq`."""
         for other in [other for other in self.held if other != seq]:
             self.remove(other, 0, OPEN)
 

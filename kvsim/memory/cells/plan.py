@@ -32,12 +32,12 @@ class CellPlan(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """All cells."""
+        """Bytes of all cells."""
         each = self.cells * self.token_bytes + self.window_cells * self.window_bytes
         return each * self.buffers
 
     def cache(self) -> CellCache:
-        """The empty cache."""
+        """An empty cache of this plan."""
         if self.defrag_thold is not None:
             return OlderCache(self.cells, self.n_ubatch, self.layers, self.defrag_thold)
         base = Cache(self.cells, self.buffers, LayerCost(self.layers, self.token_bytes))

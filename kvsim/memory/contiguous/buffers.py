@@ -213,7 +213,9 @@ class Contiguous(Allocator):
         return Place(address=buffer.regions[0], slots=buffer.asked)
 
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
-        """By the buffer that would hold them; that it needs both to grow is not counted."""
+        """Slots missing in the buffer that would hold `tokens`; that a growth needs both buffers is
+        not counted.
+        """
         return max(0, self._slots_for(seq, tokens) - self.granted_tokens(seq))
 
     def sequence_bytes(self, tokens: int) -> int:

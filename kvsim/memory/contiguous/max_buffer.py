@@ -47,7 +47,7 @@ class MaxBuffer(AllocatorOptions):
 
 
 class MaxBufferAllocator(Contiguous):
-    """Buffers that never grow."""
+    """Allocator with buffers that never grow."""
 
     def __init__(self, options: MaxBuffer, memory: MemorySpec) -> None:
         super().__init__(memory, options.placement.build(memory))

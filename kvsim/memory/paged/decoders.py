@@ -94,7 +94,7 @@ class Filling:
 
     @property
     def num(self) -> int:
-        """Number of them."""
+        """Number of decoding sequences."""
         return self._cohorts.num
 
     def join(self, seq: Sequence, table: Table) -> None:

@@ -103,7 +103,7 @@ class FreeQueue:
         extent.sooner, extent.later = last, ring
 
     def remove(self, extent: Extent) -> None:
-        """Take an extent out."""
+        """Remove an extent."""
         sooner, later = extent.sooner, extent.later
         assert sooner is not None
         assert later is not None

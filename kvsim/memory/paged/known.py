@@ -161,8 +161,8 @@ class KnownContent:
             self._succeed(name, end - count, end)
 
     def _succeed(self, name: int, first: int, end: int) -> None:
-        """After the evicted ones, lookups of the keys from `first` to `end` find the oldest blocks
-        that are left.
+        """Let lookups of the keys from `first` to `end` find the oldest remaining blocks, after an
+        eviction.
         """
         for extent in self._younger.get(name, ()):
             if extent.key < end and extent.end > first:

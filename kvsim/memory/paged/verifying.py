@@ -184,7 +184,7 @@ class VerifyingMembers:
             self._cover(table, tokens, tokens + 1, in_step=False)
 
     def _cover(self, table: Table, tokens: int, known: int, *, in_step: bool = True) -> None:
-        """See `PrefixCache.cover`."""
+        """Cache full blocks as `PrefixCache.cover`."""
         if known >= table.cover_at:
             self._cache.cover(table, tokens, known, in_step=in_step)
 

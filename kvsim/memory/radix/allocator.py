@@ -348,7 +348,7 @@ class RadixAllocator(Allocator, PrefixRoom):
         return self.second.steps_alike(self._decoders.steps_within(pages, limit))
 
     def steps_without_copies(self, limit: int) -> int:
-        """For how many decode steps, at most `limit`, nothing is written to make room."""
+        """Number of decode steps, at most `limit`, for which nothing is written to make room."""
         if not self._writes_back or not self.tree.evictable:
             return limit
         return self._steps_without_eviction(limit)

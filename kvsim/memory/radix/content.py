@@ -22,7 +22,7 @@ class Content:
         self._ends = list(accumulate(length for _, length in few))
 
     def token(self, at: int) -> int:
-        """The token there."""
+        """The token at `at`."""
         index = bisect_right(self._ends, at)
         return self._starts[index] + at - (self._ends[index - 1] if index else 0)
 

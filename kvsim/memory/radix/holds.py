@@ -58,7 +58,7 @@ class Slots:
         self.reset()
 
     def reset(self) -> None:
-        """Nothing is known of it but its content: it waits to be matched."""
+        """Reset a sequence that waits to be matched: nothing is known but its content."""
         self.mark = 0
         self.holds_part = False
         self.agreed = 0

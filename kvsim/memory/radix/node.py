@@ -136,7 +136,7 @@ class NodeKeeper(Protocol):
     """Is notified of new, split and evicted nodes, and of their locks."""
 
     def filed(self, node: Node) -> None:
-        """A new leaf."""
+        """Note a new leaf."""
 
     def brought(self, node: Node, owner: str) -> None:
         """A node known in another tier gets slots again, requested by `owner`."""
@@ -148,4 +148,4 @@ class NodeKeeper(Protocol):
         """The node got its first lock or lost its last one."""
 
     def forgotten(self, node: Node) -> None:
-        """The node is evicted."""
+        """Note the eviction of a node."""

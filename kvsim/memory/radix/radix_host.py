@@ -28,7 +28,7 @@ class RadixHost:
 
     @property
     def used(self) -> int:
-        """Tokens that are taken."""
+        """Number of tokens in use."""
         return self.tokens - self.free
 
     def add_copy(self, node: Node) -> None:

@@ -100,7 +100,7 @@ class SecondMemory:
         return tokens
 
     def take(self, tokens: int) -> None:
-        """`tokens` slots were allocated."""
+        """Note that `tokens` slots were allocated."""
         return
 
     def fits(self, slots: Slots, tokens: int) -> bool:
@@ -116,7 +116,7 @@ class SecondMemory:
         return True
 
     def steps_alike(self, limit: int) -> int:
-        """For how many decode steps, at most `limit`, there is room for their states."""
+        """Number of decode steps, at most `limit`, with room for their states."""
         return limit
 
     # --- the life of a sequence ----------------------------------------------------------------
@@ -134,7 +134,7 @@ class SecondMemory:
         return
 
     def admitted(self, slots: Slots) -> None:
-        """A sequence was admitted."""
+        """Note that a sequence was admitted."""
         return
 
     def grown(self, slots: Slots, begin: int, end: int) -> None:

@@ -140,7 +140,7 @@ class SecondPool:
         self.free += units
 
     def forgotten(self, node: Node) -> None:
-        """`node` leaves the tree."""
+        """Drop the content of a `node` that leaves the tree."""
         if node.link is not None:
             self.drop(node)
 
@@ -193,7 +193,7 @@ class SecondPool:
 
 
 class NoSecondPool(SecondPool):
-    """There is none."""
+    """The second pool of a tree without one."""
 
     cuts_prompts: ClassVar[bool] = True
 

@@ -1,4 +1,6 @@
-"""At which tokens a state can be kept aside (managers/schedule_batch.py, runtime_context.py)."""
+"""Token counts at which a state can be checkpointed (managers/schedule_batch.py,
+runtime_context.py).
+"""
 
 from math import lcm
 

@@ -31,12 +31,12 @@ class Tensor(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """How many."""
+        """Number of elements."""
         return prod(self.shape)
 
     @property
     def num_bytes(self) -> int:
-        """As stored."""
+        """Bytes as stored."""
         return (self.elements * BITS[self.dtype] + 7) // 8
 
 

@@ -62,7 +62,7 @@ class LayerBytes(NamedTuple):
     whole: int = 0
 
     def on_one(self, tp: int, expert_shards: int, kv_heads: int) -> int:
-        """Of one GPU. kv_heads: of a layer; more GPUs than that hold the same ones."""
+        """Bytes on one GPU. kv_heads: of a layer; more GPUs than that hold the same ones."""
         shared = self.split // tp + self.keys_values // min(tp, max(kv_heads, 1))
         return shared + self.experts // expert_shards + self.whole
 
@@ -91,7 +91,8 @@ class StoredWeights:
         towers: bool = True,
         expert_padding: float = 1.0,
     ) -> int:
-        """Of one GPU of a stage with `count` layers from `start` on (None: all the rest).
+        """Bytes on one GPU of a stage with `count` layers from `start` on (None: all the rest).
+
         expert_shards: GPUs that share the experts (None: tp). expert_padding: how many times their
         bytes the kernels of the experts take.
         """
@@ -110,11 +111,11 @@ class StoredWeights:
         return total
 
     def without_towers(self) -> "StoredWeights":
-        """The text decoder's alone."""
+        """The weights of the text decoder alone."""
         return replace(self, towers=LayerBytes())
 
     def drafting_bytes(self, tp: int, expert_shards: int | None = None) -> int | None:
-        """Of one GPU: the modules that draft; None where the checkpoint has none."""
+        """Bytes of the draft modules on one GPU; None if the checkpoint has none."""
         if self.drafting == LayerBytes():
             return None
         return self.drafting.on_one(tp, expert_shards or tp, max(self.kv_heads, default=1))
@@ -171,7 +172,7 @@ def _served_bytes(name: str, tensor: Tensor, torch_dtype: str) -> int:
 
 
 def _table_bytes(size: int, tensor: Tensor) -> int:
-    """With its rows padded."""
+    """Bytes of a table with its rows padded."""
     rows = tensor.shape[0] if tensor.shape else 1
     return size * VOCABULARY_ROWS * ceil_div(rows, VOCABULARY_ROWS) // max(rows, 1)
 

@@ -7,10 +7,10 @@ from kvsim.model.weights import Weights
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Nothing: no weights, no work, no cache (Nemotron-H's layers have one part each)."""
+    """An absent part, without weights, work or cache (Nemotron-H's layers have one part each)."""
 
     def weights(self, hidden: int, tp: int) -> Weights:
-        """None."""
+        """No weights."""
         return Weights()
 
     def active(self, hidden: int) -> int:

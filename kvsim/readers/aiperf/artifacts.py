@@ -45,7 +45,7 @@ class AIPerfArtifacts(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By the names of its files, or by the keys of one."""
+        """Recognised by the names of its files, or by the keys of one."""
         if source.is_folder:
             return any((source.path / name).is_file() for name in (RECORDS, SUMMARY))
         first = source.first_record()

@@ -19,7 +19,7 @@ PROGRAM = Program(
 
 
 class LlamaCommand(CommandSource):
-    """`llama-server -m MODEL.gguf --flags`."""
+    """A command `llama-server -m MODEL.gguf --flags`."""
 
     what = "a llama-server command line"
     program = PROGRAM

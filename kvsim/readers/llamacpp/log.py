@@ -93,7 +93,7 @@ class LlamaLog(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By lines that only this program prints."""
+        """Recognised by lines that only this program prints."""
         return source.document is None and source.holds(
             "llama_context: n_ctx",
             "llama_kv_cache: size =",

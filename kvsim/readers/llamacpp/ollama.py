@@ -22,7 +22,7 @@ _RUN = re.compile(r"\bollama run ([\w./:-]+)")
 
 
 class OllamaEnvironment(Source):
-    """OLLAMA_NUM_PARALLEL, OLLAMA_CONTEXT_LENGTH and OLLAMA_KV_CACHE_TYPE."""
+    """The variables OLLAMA_NUM_PARALLEL, OLLAMA_CONTEXT_LENGTH and OLLAMA_KV_CACHE_TYPE."""
 
     rank = ASKED_FOR
     what = "Ollama's environment"
@@ -30,7 +30,7 @@ class OllamaEnvironment(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By its variables, unless its llama-server's log is there too."""
+        """Recognised by its variables, unless its llama-server's log is there too."""
         return (
             source.document is None
             and not source.holds("llama_context:")

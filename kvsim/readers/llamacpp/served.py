@@ -51,7 +51,7 @@ class LlamaAnswer(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By the keys of the answer."""
+        """Recognised by the keys of the answer."""
         return bool(_slots_of(source)) or source.has_keys("total_slots", "model_path")
 
     @classmethod
@@ -87,7 +87,7 @@ class LlamaMetrics(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By the names of its metrics."""
+        """Recognised by the names of its metrics."""
         return source.document is None and source.text.lstrip().startswith(
             ("# HELP llamacpp:", "# TYPE llamacpp:", "llamacpp:")
         )

@@ -16,7 +16,7 @@ class CommandSource(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By the command, unless a log quotes it."""
+        """Recognised by the command, unless a log quotes it."""
         return (
             source.document is None
             and not (cls.quoting and source.holds(*cls.quoting))

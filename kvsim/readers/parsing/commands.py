@@ -104,8 +104,8 @@ class Program(NamedTuple):
     def _of_one_line(
         self, text: str, where: str, given: Mapping[str, str], fault: InputError | None
     ) -> "list[_Command]":
-        """Of a text that is no script as a whole: the line with the command, and those that its
-        end goes on in.
+        """The commands of a text that is no script as a whole: the line with the command, and its
+        continuation lines.
         """
         lines = text.splitlines()
         start = next(at for at, line in enumerate(lines) if self._starts(line))
@@ -197,7 +197,7 @@ class Program(NamedTuple):
 
 
 def _remarks(script: shell.ShellScript, used: Collection[str]) -> list[str]:
-    """On values that a run of the script may have otherwise."""
+    """Remarks on values that a run of the script may have otherwise."""
     return [
         f"${name} = {value}: {why}"
         for name, (why, value) in sorted(script.assumed.items())

@@ -124,7 +124,9 @@ def _container(table: Mapping[str, Any], given: Mapping[str, str]) -> Container:
 
 
 def _environment(value: Any, given: Mapping[str, str]) -> dict[str, str | None]:
-    """Of Kubernetes a list of tables, of compose a mapping or a list of `NAME=VALUE`."""
+    """Environment variables: in Kubernetes a list of tables, in compose a mapping or a list of
+    `NAME=VALUE`.
+    """
     if isinstance(value, dict):
         return {str(key): None if each is None else _interpolated(str(each), given)
                 for key, each in value.items()}  # fmt: skip

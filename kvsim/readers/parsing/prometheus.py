@@ -21,7 +21,7 @@ _ESCAPED = {"n": "\n"}
 
 
 class Metric(NamedTuple):
-    """One sample line."""
+    """One sample of a metric."""
 
     name: str
     labels: dict[str, str]

@@ -23,7 +23,7 @@ def statistics(
 
 
 def seconds_of_ms(milliseconds: float) -> float:
-    """Seconds."""
+    """Convert milliseconds to seconds."""
     return milliseconds / 1000
 
 

@@ -85,7 +85,7 @@ def _trial(name: str, row: RunRow) -> Trial:
 
 
 def _pool_tokens(row: RunRow, model: str, tp: int) -> int:
-    """As logged; else what its GiB hold of the model's KV cache."""
+    """Tokens of the pool: as logged, else those that its GiB hold of the model's KV cache."""
     if "kv_cache_tokens" in row.cells:
         return round(row.number("kv_cache_tokens"))
     layout = named_model(model, row.where).kv_layout(tensor_parallel_size=tp)

@@ -83,7 +83,7 @@ def take(found: dict[str, Any], pairs: dict[str, Any], where: str) -> None:
 
 
 def split_attention(found: dict[str, Any], where: str, *, resolved: bool) -> None:
-    """For a server with copies of the attention on its GPUs: convert its settings into those of one
+    """Convert the settings of a server with copies of the attention on its GPUs into those of one
     copy, as SGLang 0.5.23 does.
 
     Such a server has attn_dp_size, or dp_size with enable_dp_attention. resolved: whether the

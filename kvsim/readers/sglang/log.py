@@ -52,7 +52,7 @@ class SGLangLog(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By lines that only this engine prints."""
+        """Recognised by lines that only this engine prints."""
         return source.document is None and source.holds(*_SIGNS)
 
     @classmethod

@@ -62,7 +62,7 @@ class SGLangMetrics(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By a line that begins with SGLang's prefix."""
+        """Recognised by a line that begins with SGLang's prefix."""
         begins = source.data[: len(_PREFIX)] == _PREFIX.encode()
         return source.document is None and (
             begins or source.holds("\nsglang:", "# HELP sglang:", "# TYPE sglang:")

@@ -43,7 +43,7 @@ class TrtLlmConfig(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By its keys that no other tool has."""
+        """Recognised by its keys that no other tool has."""
         if source.is_folder or source.document is not None or "\0" in source.text:
             return False
         if not source.holds(_KV, *_OWN) or PROGRAM.stands_in(source.text):

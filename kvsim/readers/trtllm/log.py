@@ -53,7 +53,7 @@ class TrtLlmLog(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By the prefix of its lines."""
+        """Recognised by the prefix of its lines."""
         return source.document is None and source.holds("[TensorRT-LLM][", "[TRT-LLM] [")
 
     @classmethod

@@ -26,7 +26,7 @@ ONLINE_QUANTIZATIONS = {"fp8": "fp8", "fp8_per_tensor": "fp8", "fp8_per_block": 
 
 
 def fraction(value: Any) -> float:
-    """A number."""
+    """Parse a number."""
     return float(str(value))
 
 
@@ -46,12 +46,12 @@ def dtype(value: Any) -> str:
 
 
 def text(value: Any) -> str:
-    """Words."""
+    """Parse a text."""
     return str(value).strip()
 
 
 def kv_dtype(value: Any) -> str:
-    """By kvsim's names."""
+    """Parse a cache dtype, by kvsim's names."""
     name = dtype(value)
     return KV_DTYPES.get(name, name)
 
@@ -199,5 +199,5 @@ def quantization_notes(asked: Mapping[str, Any]) -> list[str]:
 
 
 def _first(value: Any) -> Any:
-    """Of a list, such as several served names, the first."""
+    """The first element of a list, such as several served names."""
     return value[0] if isinstance(value, list | tuple) and value else value

@@ -28,7 +28,7 @@ _STATS = {"median": "p50", **{name: name for name in ("mean", "p50", "p90", "p95
 
 
 class VllmBenchResult(Source):
-    """One run."""
+    """The result of one run of vllm bench serve."""
 
     rank = CLIENT
     what = "a result of `vllm bench serve`"
@@ -37,7 +37,7 @@ class VllmBenchResult(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By keys that every version writes; `--append-result` writes a run a line."""
+        """Recognised by keys that every version writes; `--append-result` writes a run a line."""
         first = source.document or source.first_record()
         first = first[0] if isinstance(first, list) else first
         return (

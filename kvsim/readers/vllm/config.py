@@ -28,7 +28,7 @@ class VllmConfig(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By its keys, of which some are vLLM's own."""
+        """Recognised by its keys, some of which are vLLM's own."""
         if source.is_folder or source.document is not None or "\0" in source.text:
             return False
         if _HELM.search(source.text):

@@ -28,7 +28,7 @@ class KvEvents(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By the events' tags near its beginning."""
+        """Recognised by the events' tags near its beginning."""
         return any(sign in source.data[: 1 << 16] for sign in _SIGNS) and (
             source.document is not None or bool(source.records) or _is_binary(source.data)
         )

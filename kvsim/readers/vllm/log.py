@@ -93,7 +93,7 @@ class VllmLog(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By lines that only this engine prints."""
+        """Recognised by lines that only this engine prints."""
         return source.document is None and source.holds(*_SIGNS)
 
     @classmethod

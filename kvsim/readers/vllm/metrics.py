@@ -23,7 +23,7 @@ class VllmMetricsScrape(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By a line that begins with vLLM's prefix."""
+        """Recognised by a line that begins with vLLM's prefix."""
         begins = source.data[:5] == b"vllm:"
         return source.document is None and (
             begins or source.holds("\nvllm:", "# HELP vllm:", "# TYPE vllm:")

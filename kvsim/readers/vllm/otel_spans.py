@@ -33,7 +33,7 @@ class OtelSpans(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By OTLP's outermost key."""
+        """Recognised by OTLP's outermost key."""
         return source.has_keys("resourceSpans") or "resourceSpans" in source.first_record()
 
     @classmethod

@@ -30,7 +30,7 @@ class SettingsJson(Source):
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
-        """By its keys, of which some are vLLM's own."""
+        """Recognised by its keys, some of which are vLLM's own."""
         value = source.document
         first = value[0] if isinstance(value, list) and value else value
         if not isinstance(first, dict) or "model" not in first or "kvsim" in first:

@@ -16,7 +16,7 @@ class Csv(Form):
     """One row a run, one column a number of its summary, by its path: `ttft_s.p50`."""
 
     def make(self, result: Result) -> bytes:
-        """UTF-8 with a heading."""
+        """The table as CSV: UTF-8 with a heading."""
         rows = [dict(_leaves(run.summary)) for run in result.runs]
         columns = dict.fromkeys(name for row in rows for name in row)
         text = io.StringIO()

@@ -19,7 +19,7 @@ class Markdown(Form):
     """Words, key numbers, the mean of the pool, and the scenario."""
 
     def make(self, result: Result) -> bytes:
-        """GitHub's Markdown, in UTF-8."""
+        """The report as GitHub's Markdown, in UTF-8."""
         runs = [run.summary for run in result.runs]
         heads = ["", *(escaped(named(run.label)) for run in result.runs)]
         measures = shown(list(MEASURES), runs)

@@ -10,7 +10,7 @@ class Html(Form):
     """One file that opens offline."""
 
     def make(self, result: Result) -> bytes:
-        """The page, in UTF-8."""
+        """The HTML page, in UTF-8."""
         return make_page(result).encode()
 
 

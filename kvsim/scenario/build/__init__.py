@@ -1,1 +1,3 @@
-"""From the tables of a scenario to the parts of a replica: pool, stages, step time, tiers."""
+"""Construction of a replica's parts from the tables of a scenario: pool, stages, step
+time, tiers.
+"""

@@ -67,8 +67,10 @@ class Domain(Options):
         return any(value > _reach(box[name]) for name, value in values.items())
 
     def steps_in_domain(self, num_decode: int, context_tokens: int) -> int | None:
-        """For how many steps a decode batch stays inside, or outside: its context grows by
-        num_decode a step, the first at context_tokens. None: for ever.
+        """Number of steps for which a decode batch stays inside, or outside: its context grows by
+        num_decode a step, the first at context_tokens.
+
+        None: for ever.
         """
         box = self.ranges.get("decode")
         if box is None:

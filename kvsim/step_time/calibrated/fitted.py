@@ -25,7 +25,7 @@ class Errors(Options):
 
     @classmethod
     def of(cls, errors: Sequence[float]) -> "Errors":
-        """Of a non-empty list of relative errors."""
+        """Summarise a non-empty list of relative errors."""
         size = np.abs(errors)
         p50, p90 = np.percentile(size, [50, 90])
         figures = (size.mean(), p50, p90, size.max(), np.mean(errors))

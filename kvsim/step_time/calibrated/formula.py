@@ -47,7 +47,7 @@ class Terms(Options):
     prefill_context_token_ps: Ps = 0
 
     def scaled(self, correction: Correction) -> "Terms":
-        """Every term scaled."""
+        """The terms, each scaled by the correction."""
         return Terms(**{name: correction.scaled(ps) for name, ps in self})
 
 

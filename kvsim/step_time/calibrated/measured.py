@@ -29,7 +29,7 @@ class SampleParts(NamedTuple):
 
 
 def parts_of(rows: Sequence[SampleRow], where: str) -> SampleParts:
-    """By their source; InputError where nothing is left to fit."""
+    """Split the rows by source; InputError if none are left to fit."""
     found = SampleParts(
         [row.sample() for row in rows if row.source != HELD_OUT],
         [row.sample() for row in rows if row.source == HELD_OUT],

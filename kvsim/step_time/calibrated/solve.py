@@ -21,7 +21,7 @@ class Normal(NamedTuple):
 
     @classmethod
     def of(cls, columns: Floats, target: Floats, weights: Floats) -> "Normal":
-        """From regressors [n, p], target [n] and weights [n] >= 0."""
+        """The normal equations of regressors [n, p], target [n] and weights [n] >= 0."""
         weighted = columns * weights[:, None]
         return cls(weighted.T @ columns, weighted.T @ target)
 

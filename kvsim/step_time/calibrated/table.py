@@ -46,7 +46,7 @@ class BrokenLine(TokenCost):
 
     @classmethod
     def candidates(cls, tokens: "Tokens") -> Iterator[Candidate]:
-        """Up to 36 knots at the samples' own token counts, spread by rank."""
+        """Yield candidates with up to 36 knots at the samples' own token counts, spread by rank."""
         unique = np.unique(tokens)
         if len(unique) < 2:
             return

@@ -37,7 +37,7 @@ class Steps(NamedTuple):
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> "Steps":
-        """From a non-empty list."""
+        """The columns of a non-empty list of samples."""
         shapes = [sample.shape for sample in samples]
         groups: dict[object, int] = {}
         group = [groups.setdefault((s.chunks, s.num_decode), len(groups)) for s in shapes]

@@ -18,12 +18,12 @@ EXPERTS: dict[str, tuple[str, ...]] = {
 
 
 def plain_dtypes(model: Model) -> tuple[str, ...]:
-    """Of what is not quantised; nothing where it was not measured."""
+    """Dtypes of what is not quantised; none if it was not measured."""
     return PLAIN.get(model.torch_dtype, (model.torch_dtype,))
 
 
 def linear_dtypes(model: Model) -> tuple[str, ...]:
-    """Of matrices; published checkpoints of experts in fp8 are scaled by blocks."""
+    """Dtypes of matrices; published checkpoints of experts in fp8 are scaled by blocks."""
     form = model.weight_format
     if form.linear_bits >= 16:
         return plain_dtypes(model)
@@ -35,13 +35,13 @@ def linear_dtypes(model: Model) -> tuple[str, ...]:
 
 
 def mixer_dtypes(model: Model) -> tuple[str, ...]:
-    """Of the matrices of attention and recurrence."""
+    """Dtypes of the matrices of attention and recurrence."""
     bits = model.weight_format.mixer_bits
     return plain_dtypes(model) if bits is not None and bits >= 16 else linear_dtypes(model)
 
 
 def expert_dtypes(model: Model) -> tuple[str, ...]:
-    """Of routed experts."""
+    """Dtypes of routed experts."""
     form = model.weight_format
     if form.expert_bits >= 16:
         return plain_dtypes(model)

@@ -38,8 +38,10 @@ def spread(latency: str) -> tuple[float, float]:
 
 
 def expected_error(latency: str, regime: str) -> ExpectedError | None:
-    """Of "tpot" or "ttft" in a regime; None where no point of it was judged. latency "left_out": of
-    TPOT, regime "device" or "model", by what the host's part is borrowed over.
+    """The expected error of "tpot" or "ttft" in a regime; None if no point of it was judged.
+
+    latency "left_out": of TPOT, regime "device" or "model", by what the host's part is borrowed
+    over.
     """
     found = json.loads(EXPECTED_FILE.read_text("utf-8"))[latency].get(regime)
     return None if found is None else ExpectedError(*found)

@@ -9,13 +9,13 @@ SAME_EXPERTS = ((0, 1, 2, 3), (2, 3), ())  # of the measured shapes: the model's
 
 
 def dense_costs(kernels: Kernels, part: Dense, count: int) -> list[tuple[float, Cost]]:
-    """Of `count` layers on one GPU."""
+    """Costs of `count` layers on one GPU."""
     return _network(kernels, part.intermediate_size, part.gated, count)
 
 
 def expert_costs(kernels: Kernels, part: Experts, count: int) -> list[tuple[float, Cost]]:
-    """Of `count` layers on one GPU: the router, shared experts, and the routed ones with the tokens
-    of all copies of the attention.
+    """Costs of `count` layers on one GPU: the router, shared experts, and the routed ones with the
+    tokens of all copies of the attention.
     """
     hidden, split = kernels.model.hidden_size, kernels.split
     plain = plain_dtypes(kernels.model)

@@ -74,7 +74,7 @@ def fault(
 
 
 def _starts_us(model: Model, hardware: Hardware) -> float:
-    """Of the collectives of a step, among all GPUs that share it."""
+    """Start latency in us of a step's collectives, among all GPUs that share it."""
     gpus = hardware.tensor_parallel_size * hardware.data_parallel_size
     if gpus == 1:
         return 0.0

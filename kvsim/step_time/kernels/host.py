@@ -59,8 +59,10 @@ def _entries() -> list[dict[str, Any]]:
 
 
 def host_cost(engine: str, version: str | None, device: Device, model: Model) -> HostCost | None:
-    """Of this server among those that were tuned and measured, with the same model; None where it
-    is not among them. version: None for the newest that is tabulated.
+    """The host's cost of this server, if it is among the tuned and measured ones with the same
+    model; else None.
+
+    version: None for the newest that is tabulated.
     """
     labels = {
         "engine": engine,

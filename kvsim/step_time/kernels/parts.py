@@ -150,7 +150,7 @@ class Kernels:
         return -(-gpus // self.device.gpus_per_node)
 
     def _wire(self, gpus: int, share: float, measured: list[KernelFamily]) -> Cost:
-        """By the link's bandwidth, with the measured latency of `gpus` GPUs, or of the most.
+        """Cost by the link's bandwidth, with the measured latency of `gpus` GPUs, or of the most.
 
         Over several servers by the ports of each to the network, if these are slower.
         """

@@ -11,7 +11,10 @@ START_US = 3.0  # of such a kernel
 
 
 def recurrence_parts(kernels: Kernels, mixer: Recurrence, count: int) -> LayerKernels:
-    """Of `count` layers on one GPU. Its projections count as one matrix product in and one out."""
+    """Kernels of `count` recurrent layers on one GPU.
+
+    Its projections count as one matrix product in and one out.
+    """
     tp, hidden = kernels.split.tp, kernels.model.hidden_size
     dtypes = mixer_dtypes(kernels.model)
     outwards = mixer.linear_params // hidden // 3  # the widths of in and out are 2 : 1, or nearly

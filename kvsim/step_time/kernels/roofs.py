@@ -61,7 +61,9 @@ class FittedRoofs(Roofs):
 
     @classmethod
     def of(cls, device: Device, kind: str, dtype: str, constants: Sequence[float]) -> Self:
-        """With the fitted constants of a kind and dtype, in the order of the fields."""
+        """The roofs of a device with the fitted constants of a kind and dtype, in the order of the
+        fields.
+        """
         arithmetic, _, cache_dtype = dtype.partition("/")
         plain = kind in BY_CACHE or arithmetic in PLAIN
         start_us, memory, compute, knee = constants

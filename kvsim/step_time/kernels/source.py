@@ -27,7 +27,7 @@ class KernelSource(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """Of the tables distilled from it."""
+        """File name of the tables distilled from it."""
         return f"{self.device}-{self.engine}{SUFFIX}"
 
 
@@ -54,8 +54,10 @@ def opened(source: Path) -> Iterator[Path]:
 
 
 def sources(folder: Path, device: str | None) -> list[KernelSource]:
-    """Of every device below `folder` that kvsim knows and every engine; device: its name where
-    `folder` is one device's own, as `[device]` has it. InputError where there is nothing.
+    """The sources of every engine and every known device below `folder`; device: its name if
+    `folder` is one device's own, as in `[device]`.
+
+    InputError where there is nothing.
     """
     if device is not None and Path(device).name != device:
         raise InputError("not the name of a device", where="--device", value=device)

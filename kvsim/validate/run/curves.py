@@ -22,7 +22,7 @@ SERIES = ("running", "waiting", "kv_cache_usage")
 
 
 class Curves(NamedTuple):
-    """Both logs at the recorded ticks t (s): of SERIES those that were recorded.
+    """Both logs at the recorded ticks t (s): those of SERIES that were recorded.
 
     Usage is in fractions, and only of a pool of known size.
 
@@ -118,7 +118,7 @@ def _recorded(run: ObservedRun) -> dict[str, Floats]:
 
 
 def clock_ahead(run: ObservedRun) -> float:
-    """By how much the logger's clock is ahead (s), from the recording alone.
+    """Seconds by which the logger's clock is ahead, from the recording alone.
 
     Running plus waiting are the requests taken from the input queue and not yet finished, which the
     requests' own times give too. The result is the offset at which the two agree best, up to a tick

@@ -26,14 +26,14 @@ Interval = tuple[float, float]
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """Of the mean of at least one value, drawn again with replacement."""
+    """Bootstrap interval of the mean of at least one value."""
     data = np.asarray(values)
     return ends([float(data[drawn].mean()) for drawn in _draws(len(data))])
 
 
 def latency_intervals(run: ObservedRun, replay: Replay, which: list[int]) -> dict[str, Interval]:
-    """Of the relative errors of the mean ttft_s, tpot_s and e2e_s: requests drawn again, each with
-    its recorded and its simulated time.
+    """Bootstrap intervals of the relative errors of the mean ttft_s, tpot_s and e2e_s: requests are
+    drawn again, each with its recorded and its simulated time.
     """
     simulated = request_times(run, simulated_times(replay), which)
     found = {}
@@ -48,8 +48,8 @@ def latency_intervals(run: ObservedRun, replay: Replay, which: list[int]) -> dic
 def ratio_interval(
     parts: Sequence[float], others: Sequence[float], wholes: Sequence[float]
 ) -> Interval:
-    """Of sum(parts) / sum(wholes) - sum(others) / sum(wholes): members drawn again, each with all
-    three of its numbers.
+    """Bootstrap interval of sum(parts) / sum(wholes) - sum(others) / sum(wholes): members are drawn
+    again, each with all three numbers.
     """
     first, second, whole = (np.asarray(each, dtype=float) for each in (parts, others, wholes))
     draws = _draws(len(whole))

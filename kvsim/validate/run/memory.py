@@ -12,7 +12,7 @@ from kvsim.validate.run.replay import Held
 
 
 class MemoryErrors(NamedTuple):
-    """Of the share of the pool that is taken, over the time of both runs, in fractions of the pool.
+    """Errors of the pool's use over the time of both runs, in fractions of the pool.
 
     mean_absolute, largest: of the difference at equal times; the means and peaks on both sides.
     """
@@ -38,7 +38,9 @@ def recorded_held(run: ObservedRun) -> list[Held]:
 
 
 def memory_errors(recorded: list[Held], simulated: tuple[Held, ...]) -> MemoryErrors:
-    """Both are step functions, empty before they begin and after they end; integrated exactly."""
+    """Exact integrals of the difference of two step functions, empty before they begin and after
+    they end.
+    """
     times = np.unique([moment.time_ps for moment in (*recorded, *simulated)])
     lengths = np.diff(times)
     before, after = (_at(moments, times) for moments in (recorded, simulated))

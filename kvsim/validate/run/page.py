@@ -206,7 +206,9 @@ def _latency_table(comparison: RunComparison, which: str) -> TextTable:
 
 
 def _time(name: str, value_s: float) -> str:
-    """In one unit a row: milliseconds for gaps between tokens, seconds for all else."""
+    """A time in one unit for each row: milliseconds for gaps between tokens, seconds for
+    all else.
+    """
     return f"{figures(1e3 * value_s)} ms" if name == "tpot_s" else f"{figures(value_s)} s"
 
 

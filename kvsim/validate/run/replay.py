@@ -18,7 +18,7 @@ from kvsim.step_time.form import Measured, StepTime
 
 
 class Held(NamedTuple):
-    """From this moment on so much of the pool is taken, as a fraction."""
+    """The fraction of the pool in use from this moment on."""
 
     time_ps: int
     usage: float

@@ -41,7 +41,7 @@ class LockStep(NamedTuple):
     difference: StepDifference | None
 
     def summary(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The summary for `--json`."""
         return {
             "steps": len(self.recorded),
             "equal": len(self.shapes),
@@ -98,7 +98,7 @@ class StepErrors(NamedTuple):
     total: float
 
     def summary(self) -> dict[str, Any]:
-        """For `--json`; fractions."""
+        """The summary for `--json`; fractions."""
         kinds = {
             kind: errors.model_dump() | {f"{name}_95": span for name, span in spans.items()}
             for (kind, errors), spans in zip(
@@ -109,7 +109,7 @@ class StepErrors(NamedTuple):
 
 
 def step_errors(found: LockStep, step_time: StepTime) -> StepErrors:
-    """Of the steps that were decided as recorded, at least one."""
+    """Errors of the steps with decisions as recorded, at least one."""
     errors: list[float] = []
     simulated_s = recorded_s = 0.0
     for step, shape, stall_ps in zip(found.recorded, found.shapes, found.stalls_ps, strict=False):

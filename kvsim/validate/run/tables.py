@@ -26,7 +26,7 @@ class TextTable(NamedTuple):
 
 
 def signed(fraction: float) -> str:
-    """In per cent with its sign; what rounds to nothing has none."""
+    """A fraction as signed per cent; zero after rounding has no sign."""
     text = f"{100 * fraction:+.1f} %"
     return "0.0 %" if text in ("+0.0 %", "-0.0 %") else text
 

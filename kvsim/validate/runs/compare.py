@@ -36,7 +36,7 @@ class Compared(NamedTuple):
         }
 
     def summary(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The summary for `--json`."""
         trial = self.trial
         return {
             "collection": self.collection,
@@ -60,8 +60,9 @@ class Compared(NamedTuple):
 def compare_trials(
     folders: Sequence[Path], options: StepTimeOptions, progress: Progress | None = None
 ) -> list[Compared]:
-    """All of them with these step times of their model, device and engine. progress: called with
-    each name, and which of how many it is.
+    """Compare all trials with these step times of their model, device and engine.
+
+    progress: called with each name, and which of how many it is.
     """
     compared, found = [], list(read_runs(folders))
     for at, (collection, trial) in enumerate(found, 1):

@@ -17,7 +17,10 @@ _HELD = ("used", "reserved", "overprovisioned", "rounding")
 
 
 def simulate_trial(trial: Trial, step_time: StepTime) -> dict[str, float]:
-    """All of FIGURES. InputError if the recorded pool could not have served a request."""
+    """Simulate a trial for all of FIGURES.
+
+    InputError if the recorded pool could not have served a request.
+    """
     spec = replace(trial.meta.serving(trial.requests).replica_spec(), max_steps=None)
     recorder = Recorder(spec.capacity_bytes)
     stream = Stream(trial.requests, max_concurrency=trial.max_in_flight)

@@ -59,7 +59,7 @@ class Advisor:
         self.replicates = replicates(self.table, folder, repeat)
 
     def advise(self) -> Advice:
-        """All five steps."""
+        """Run all five steps."""
         scenario = Scenario.from_table(self.table, self.folder)
         simulation = Simulation(scenario)
         self._check_today()
@@ -214,8 +214,8 @@ class Advisor:
     def _confirmed(
         self, found: Sequence[Change]
     ) -> tuple[list[Change], Table, Ratio | None, dict[str, Ratio]]:
-        """As many of these changes, from the first, as gain on replicates that nothing has seen;
-        the tables with them, and what they gain there.
+        """The first of these changes that gain on unused replicates, as many as do; the tables with
+        them, and their gain there.
         """
         taken = list(found)
         while taken:
@@ -232,7 +232,7 @@ class Advisor:
     def _ratios(
         self, base: Table, other: Table, on: Sequence[Replicate], level: float = CONFIDENCE
     ) -> tuple[Ratio | None, dict[str, Ratio], int]:
-        """Of the goal, of the other numbers, and how many requests more are refused."""
+        """Ratios of the goal and of the other numbers, and how many requests more are refused."""
         first, second = self.trials.rows(base, on), self.trials.rows(other, on)
         found = ratios(first, second, (self.goal.name, *ALSO), level)
         goal = found.pop(self.goal.name, None)

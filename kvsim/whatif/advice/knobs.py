@@ -105,8 +105,10 @@ def _size_of(tiers: list[dict[str, Any]] | None) -> str:
 
 
 def _evictions(simulation: Simulation) -> list[dict[str, str] | None]:
-    """None first: an engine that has another policy may be better off with its own. Nothing, where
-    there is no prefix cache or no content that it could find.
+    """Eviction policies to try, None first: an engine that has another policy may be better off
+    with its own.
+
+    None at all without a prefix cache, or without content that it could find.
     """
     caches = getattr(simulation.scenario.allocator[0], "enable_prefix_caching", False)
     if not caches or all(r.prompt_runs is None and r.n == 1 for r in simulation.stream.requests):
@@ -128,7 +130,7 @@ def _retentions(simulation: Simulation) -> list[int | str]:
 
 
 def _shares(simulation: Simulation) -> list[float]:
-    """Only where the device's share sizes the pool."""
+    """Shares to try, only if the device's share sizes the pool."""
     memory = simulation.scenario.memory
     sized = any(getattr(memory, way) is not None for way in WAYS[1:])
     return [] if sized else list(SHARES)

@@ -59,7 +59,7 @@ class Survey:
             return None  # such a server cannot be
 
     def _headroom(self, table: Table) -> Headroom | None:
-        """By bisection over rates, on all replicates of the search at once."""
+        """Load headroom by bisection over rates, on all replicates of the search at once."""
         seen: dict[float, LoadReading] = {}
 
         def free(factor: float) -> bool:
@@ -76,7 +76,9 @@ class Survey:
         return Headroom(bracket.kept or 1.0, edge, fmean(rates) * edge, seen.get(bracket.lost or 0))
 
     def _least_pool(self, table: Table) -> LeastPool | None:
-        """By bisection over pools below this one; None where the first tried below does worse."""
+        """The least pool by bisection over pools below this one; None if the first one tried does
+        worse.
+        """
         pool = QUESTIONS["pool"]
         today = self._pool_tokens(table)
 

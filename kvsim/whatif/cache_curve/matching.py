@@ -1,4 +1,4 @@
-"""In what units a pool matches prefixes, and what of a stream that leaves to be found."""
+"""Units in which a pool matches prefixes, and the hits that they allow in a stream."""
 
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ class Matching(NamedTuple):
 
 
 def matching(simulation: Simulation, paged: Paged) -> Matching:
-    """As `paged` plans the scenario's model."""
+    """The matching of the scenario's model as `paged` plans it."""
     asked = block = end = paged.block_size
     states = False
     rules = simulation.replica_spec(paged).scheduler.block_rules

@@ -52,7 +52,7 @@ def _by_arrival(runs: Iterable[Run]) -> Sequence[Request]:
 
 
 def _runs(simulation: Simulation) -> Sequence[Run]:
-    """Of the first allocator, one an engine."""
+    """Runs of the first allocator, one an engine."""
     options, label = simulation.scenario.allocator[0], simulation.labels[0]
     if simulation.fleet is None:
         return (simulation.run(options, label),)

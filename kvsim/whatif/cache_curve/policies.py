@@ -69,7 +69,7 @@ class PolicyTask(NamedTuple):
     folder: str
 
     def rows(self) -> tuple[PolicyRun]:
-        """The run."""
+        """The run, as one row."""
         simulation = Simulation(Scenario.from_table(self.table, Path(self.folder)))
         return (policy_run(simulation, _under(simulation, self.key), self.key),)
 

@@ -14,8 +14,9 @@ from kvsim.whatif.notes import noted
 def pool_sentence(
     answer: CapacityAnswer, objectives: Sequence[Objective], most: CapacityAnswer | None, unit: str
 ) -> str:
-    """Of one allocator at one rate. most: the rate it holds out with any pool, where no pool keeps
-    the objectives.
+    """The sentence on one allocator at one rate.
+
+    most: the rate it holds out with any pool, where no pool keeps the objectives.
     """
     rate = answer.rate_per_s
     at = answer.subject.label + ("" if rate is None else f" at {figures(rate)} {unit}")
@@ -78,7 +79,7 @@ def fresh_sentence(label: str, fresh: FreshLoad | None, unit: str, seeds: int) -
 
 
 def notes_on(answers: Sequence[CapacityAnswer]) -> list[str]:
-    """On the runs just inside the edges."""
+    """Notes on the runs just inside the edges."""
     edges = [edge for answer in answers for edge in answer.edges]
     return noted([edge.inside for edge in edges if edge.inside is not None])
 

@@ -30,8 +30,10 @@ class ReplicaKey(NamedTuple):
 
 
 def replica_keys(table: Table, folder: Path) -> tuple[ReplicaKey, ...]:
-    """Both kinds of [disaggregation], else the replicas of [fleet], which has one without that
-    table. InputError for a fleet of groups.
+    """Keys of both kinds of [disaggregation], else of the replicas of [fleet], which is one without
+    that table.
+
+    InputError for a fleet of groups.
     """
     simulation: Simulation = prepared(table, folder)
     fleet, apart = simulation.scenario.fleet, simulation.scenario.disaggregation

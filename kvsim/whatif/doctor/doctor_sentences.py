@@ -74,7 +74,9 @@ def suspicions(diagnosis: Diagnosis) -> list[str]:
 
 
 def _slower(diagnosis: Diagnosis) -> str | None:
-    """By how much the real server is slower than simulated, where step times do not explain it."""
+    """The sentence on how much slower the real server is than simulated, if step times do not
+    explain it.
+    """
     for each in diagnosis.subject.beside:
         if each.name in TIMES and each.real and each.real > BEYOND * each.simulated:
             times = numbers.times(each.real / each.simulated)

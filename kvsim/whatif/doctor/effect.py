@@ -94,7 +94,7 @@ def _rises(of: Ratio | None) -> bool:
 
 
 def effect_of(first: Sequence[Row], second: Sequence[Row], level: float = CONFIDENCE) -> Effect:
-    """Of the second rows against the first, on the same replicates in the same order."""
+    """The effect of the second rows against the first, on the same replicates in the same order."""
     count = len(first)
     hits = sum(_hit_share(b) - _hit_share(a) for a, b in zip(first, second, strict=True))
     submitted = sum(int(row["requests.submitted"]) for row in first)

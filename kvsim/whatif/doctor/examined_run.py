@@ -162,7 +162,7 @@ class ExaminedRun:
 
     @property
     def preempted(self) -> tuple[Preempted, ...]:
-        """All preemptions, in order."""
+        """All preemptions of the run, in order."""
         return tuple(self.watch.preempted)
 
     @property

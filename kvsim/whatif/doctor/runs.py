@@ -47,7 +47,7 @@ class RunRefused(NamedTuple):
 
 
 class StreamLimits(NamedTuple):
-    """Of what is examined of a stream, as of `shortened`."""
+    """Limits on the examined part of a stream, as of `shortened`."""
 
     most_requests: int
     stretches: int

@@ -11,9 +11,10 @@ from kvsim.whatif.watch import QueueWaits
 
 
 class Spent(NamedTuple):
-    """Of one setting, over replicates. Means and p99 of latencies in seconds are geometric means,
-    so that the ratio of two settings is the printed effect; None where a run has none. waits:
-    means of the shares.
+    """Times of one setting, over replicates.
+
+    Means and p99 of latencies in seconds are geometric means, so that the ratio of two settings is
+    the printed effect; None where a run has none. waits: means of the shares.
     """
 
     replicates: int
@@ -27,7 +28,7 @@ class Spent(NamedTuple):
 
 
 def spent(rows: Sequence[Row]) -> Spent:
-    """From the rows of runs that have the causes of waiting."""
+    """Means over the rows of runs with recorded causes of waiting."""
     tails = [name.replace(".mean", ".p99") for name in (E2E, TTFT, TPOT)]
     e2e, ttft, tpot, *p99 = (
         _geometric([row.get(name) for row in rows]) for name in (E2E, TTFT, TPOT, *tails)

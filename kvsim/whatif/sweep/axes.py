@@ -24,8 +24,10 @@ _MOST_VALUES = 100_000
 
 
 class Axis(NamedTuple):
-    """Keys that vary together. rows: their values, one tuple a step. notes: of values that are not
-    evenly far apart although a range was asked for.
+    """Keys that vary together.
+
+    rows: their values, one tuple a step. notes: on values that are not evenly spaced although a
+    range was asked for.
     """
 
     keys: tuple[str, ...]
@@ -107,7 +109,7 @@ def _range(text: str, where: str) -> list[Any] | None:
 
 
 def _rounded(text: str, values: list[Any]) -> str | None:
-    """What rounding to integers did to a range: in words, where its steps are not equal."""
+    """The note on a range rounded to integers, if its steps are not equal."""
     match = _RANGE.fullmatch(text)
     if match is None or match[4] is not None or not all(type(value) is int for value in values):
         return None

@@ -59,7 +59,7 @@ class SweepSetting:
 
     @property
     def refused(self) -> int:
-        """Requests, over all seeds."""
+        """Refused requests, over all seeds."""
         return sum(int(row["requests"]["rejected"]) for row in self.rows)
 
     @property

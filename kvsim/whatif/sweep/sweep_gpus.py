@@ -21,7 +21,7 @@ def with_gpus(settings: Sequence[SweepSetting], sweep: Sweep) -> list[SweepSetti
 
 
 def _gpus(setting: SweepSetting, sweep: Sweep) -> float | None:
-    """Of a fleet the mean over its makespan, for replicas may come and go."""
+    """GPUs of a setting; of a fleet the mean over its makespan, since replicas may come and go."""
     found = [_of_fleet(row) for row in setting.rows]
     known = [each for each in found if each is not None]
     if len(known) == len(found):

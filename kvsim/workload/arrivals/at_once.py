@@ -6,8 +6,8 @@ from kvsim.workload.arrivals.process import ArrivalOptions, Schedule
 
 
 class AtOnce(ArrivalOptions):
-    """All at time 0."""
+    """All requests arrive at time 0."""
 
     def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
-        """Zeros; draws nothing."""
+        """A schedule of zeros; draws nothing."""
         return Schedule(np.zeros(count, dtype=np.int64))

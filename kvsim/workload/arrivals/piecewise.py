@@ -11,7 +11,7 @@ from kvsim.workload.arrivals.process import LONGEST_S, ArrivalOptions, Schedule,
 
 
 class RatePiece(Options):
-    """rate_per_s for duration_s seconds."""
+    """A rate of rate_per_s for duration_s seconds."""
 
     duration_s: PositiveFloat
     rate_per_s: NonNegativeFloat

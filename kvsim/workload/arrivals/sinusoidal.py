@@ -17,7 +17,7 @@ class Sinusoidal(ArrivalOptions):
     period_s: PositiveFloat = 86_400.0
 
     def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
-        """By time change: the integral of the rate is inverted by bisection."""
+        """Schedule by time change: the integral of the rate is inverted by bisection."""
         target = np.cumsum(rng.standard_exponential(count)) / self.rate_per_s
         low, high = np.maximum(target - self._swing(), 0), target.copy()
         for _ in range(60):

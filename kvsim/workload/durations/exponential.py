@@ -8,7 +8,7 @@ from kvsim.workload.durations.distribution import DurationOptions
 
 
 class ExponentialDuration(DurationOptions):
-    """Exponential with mean `mean_s`."""
+    """Exponential durations with mean `mean_s`."""
 
     mean_s: NonNegativeFloat
 

@@ -8,7 +8,7 @@ from kvsim.workload.durations.distribution import DurationOptions
 
 
 class FixedDuration(DurationOptions):
-    """Always `seconds`."""
+    """Durations of always `seconds`."""
 
     seconds: NonNegativeFloat
 

@@ -9,7 +9,7 @@ from kvsim.workload.lengths.distribution import LengthOptions, Lengths
 
 
 class FixedLength(LengthOptions):
-    """Always `tokens`."""
+    """Lengths of always `tokens`."""
 
     tokens: PositiveInt
 

@@ -4,8 +4,8 @@ from kvsim.workload.max_tokens.policy import MaxTokensOptions
 
 
 class Exact(MaxTokensOptions):
-    """max_tokens equals the output."""
+    """Policy: max_tokens equals the output's length."""
 
     def declared(self, output_tokens: int) -> int:
-        """The output's own length."""
+        """The output's own length, as max_tokens."""
         return output_tokens

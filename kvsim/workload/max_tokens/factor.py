@@ -14,5 +14,5 @@ class Factor(MaxTokensOptions):
     factor: Annotated[float, Field(ge=1)] = 2.0
 
     def declared(self, output_tokens: int) -> int:
-        """ceil(output_tokens * factor)."""
+        """max_tokens: ceil(output_tokens * factor)."""
         return math.ceil(output_tokens * self.factor)

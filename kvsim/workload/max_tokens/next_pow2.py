@@ -7,5 +7,5 @@ class NextPowerOfTwo(MaxTokensOptions):
     """max_tokens is the least power of two that is not below the output."""
 
     def declared(self, output_tokens: int) -> int:
-        """2 ** ceil(log2(output_tokens))."""
+        """max_tokens: 2 ** ceil(log2(output_tokens))."""
         return 1 << (output_tokens - 1).bit_length()

@@ -7,5 +7,5 @@ class Undeclared(MaxTokensOptions):
     """No max_tokens in the request."""
 
     def declared(self, output_tokens: int) -> None:
-        """None, always."""
+        """No max_tokens, always None."""
         return

@@ -39,14 +39,14 @@ class AgentSessions(HashedFormat):
 
     @classmethod
     def sniff(cls, lines: list[str]) -> bool:
-        """By an object that holds requests."""
+        """Recognised by an object that holds requests."""
         head = "".join(lines[:20])
         return (
             lines[0].lstrip().startswith("{") and '"requests"' in head and '"in"' in "".join(lines)
         )
 
     def read(self, text: Text) -> UncheckedRows:
-        """Session by session."""
+        """Read the rows session by session."""
         return UncheckedRows(self._rows(text))
 
     def write(self, trace: Trace) -> Iterator[str]:

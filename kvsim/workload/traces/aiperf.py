@@ -39,7 +39,7 @@ class AIPerfTrace(HashedFormat):
         )
 
     def read(self, text: Text) -> UncheckedRows:
-        """One record a line."""
+        """Read one record from each line."""
         return UncheckedRows(_rows(text, self.hash_block_tokens))
 
     def write(self, trace: Trace) -> Iterator[str]:

@@ -29,7 +29,7 @@ class Azure(TraceFormat):
 
     @classmethod
     def sniff(cls, lines: list[str]) -> bool:
-        """By its header."""
+        """Recognised by its header."""
         return has_columns(lines[0], COLUMNS)
 
     def read(self, text: Text) -> UncheckedRows:
@@ -40,7 +40,7 @@ class Azure(TraceFormat):
         return UncheckedRows(_rows(text, clock, zero), zero)
 
     def write(self, trace: Trace) -> Iterator[str]:
-        """On the trace's wall clock, or from 1970 on where it has none."""
+        """Write times on the trace's wall clock, or from 1970 on if it has none."""
         origin_ps = trace.origin_ps or 0
         yield ",".join(COLUMNS)
         for row in trace.rows:
@@ -64,7 +64,7 @@ class _Clock:
         self._days: dict[tuple[str, str | None], int] = {}
 
     def ps(self, line: Line) -> int:
-        """Picoseconds since 1970."""
+        """Time of a line in picoseconds since 1970."""
         clock = line.values[COLUMNS[0]]
         match = CLOCK.fullmatch(clock)
         if match is None:

@@ -34,7 +34,7 @@ class BurstGPT(CsvFormat):
         )
 
     def write(self, trace: Trace) -> Iterator[str]:
-        """With the session columns of later releases where the trace has sessions."""
+        """Write with the session columns of later releases if the trace has sessions."""
         grouped = any(row.session is not None for row in trace.rows)
         extra = [SESSION, ELAPSED] if grouped else []
         yield one_line([COLUMNS[0], *extra, *COLUMNS[1:]])

@@ -12,5 +12,5 @@ class Mooncake(MooncakeFields):
 
     @classmethod
     def sniff(cls, lines: list[str]) -> bool:
-        """By its keys, whatever the block size: a wrong one is then found by its row."""
+        """Recognised by its keys, whatever the block size: a wrong one is then found by its row."""
         return bool(looks_like(lines))

@@ -25,11 +25,11 @@ class MooncakeFields(HashedFormat):
     example = KEYS
 
     def read(self, text: Text) -> UncheckedRows:
-        """One record a line."""
+        """Read one record from each line."""
         return UncheckedRows(self._rows(text))
 
     def write(self, trace: Trace) -> Iterator[str]:
-        """One record a line."""
+        """Write one record to each line."""
         for row in trace.rows:
             assert row.arrival_ps is not None
             at = decimal_text(row.arrival_ps, PS_PER_MS)

@@ -30,7 +30,7 @@ class QwenBailian(HashedFormat):
 
     @classmethod
     def sniff(cls, lines: list[str]) -> bool:
-        """By its keys."""
+        """Recognised by its keys."""
         records = first_objects(lines)
         return bool(records) and all(set(KEYS) <= set(record) for record in records)
 

@@ -13,6 +13,8 @@ class TimedTrace(MooncakeFields):
 
     @classmethod
     def sniff(cls, lines: list[str]) -> bool:
-        """By its keys, and a number of ids that blocks of 16 explain and blocks of 512 do not."""
+        """Recognised by its keys, and a number of ids that fits blocks of 16 and not blocks
+        of 512.
+        """
         records = looks_like(lines)
         return bool(records) and fits(records, 16) and not fits(records, 512)

@@ -16,7 +16,7 @@ LENGTHS = ("num_prefill_tokens", "num_decode_tokens")
 
 
 class Vidur(CsvFormat):
-    """With or without arrivals; further columns are ignored."""
+    """Vidur's CSV, with or without arrivals; further columns are ignored."""
 
     columns, optional = LENGTHS, (TIME,)
     needs = frozenset()

@@ -29,7 +29,7 @@ class HostChunk:
 
     @property
     def key(self) -> int:
-        """Of its content."""
+        """The key of its content."""
         return self.content.key
 
     @property

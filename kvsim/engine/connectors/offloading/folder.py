@@ -32,7 +32,7 @@ class Folder:
 
     @property
     def num_files(self) -> int:
-        """Files so far."""
+        """Number of files written so far."""
         return len(self._written_ps)
 
     def has(self, key: int, now_ps: int) -> bool:

@@ -124,7 +124,7 @@ class HostPool:
             missed.update(new)
 
     def _access(self, seq: Sequence, contents: list[ChunkContent], reused: list[int]) -> None:
-        """Also if no room is found for some of it."""
+        """Record accesses of a sequence, even if no room is found for some of the contents."""
         of = self._of(seq)
         new = [content for content in contents if content.key not in of.contents]
         if new:
@@ -190,6 +190,6 @@ class HostPool:
         self.pinned -= not chunk.pins
 
     def finished(self, seq: Sequence) -> None:
-        """A sequence is done."""
+        """Forget the accesses of a finished sequence."""
         of = self._accesses.pop(seq, None) or Accesses()
         self.policy.finished(seq, of.tail_first, of.stored - of.reused, of.reused)

@@ -71,7 +71,7 @@ class Jobs:
         waits: bool = False,
         skipped: int = 0,
     ) -> CopyJob:
-        """A new copy."""
+        """Create a copy job."""
         job = CopyJob(
             self._made,
             seq,
@@ -111,7 +111,7 @@ class Jobs:
         return {number for block in blocks for number in self._guards.get(block, ())}
 
     def ended(self, number: int) -> CopyJob:
-        """A copy is reported."""
+        """Remove a reported copy job."""
         job = self._jobs.pop(number)
         own = self._of[job.seq]
         del own[number]

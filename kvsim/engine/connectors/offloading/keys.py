@@ -16,11 +16,11 @@ class ChunkKeys:
         self._runs: dict[Sequence, dict[int, KeyRuns]] = {}
 
     def key(self, seq: Sequence, group: int, place: int) -> int:
-        """Of the chunk at this place."""
+        """The key of the chunk at this place."""
         return self._of(seq, self._chunk_tokens[group]).at(place) * self._num + group
 
     def listed(self, seq: Sequence, group: int, start: int, end: int) -> list[int]:
-        """Of the chunks from place `start` to `end`."""
+        """The keys of the chunks from place `start` to `end`."""
         keys = self._of(seq, self._chunk_tokens[group]).listed(start, end)
         return [key * self._num + group for key in keys]
 

@@ -69,7 +69,7 @@ class VllmOffloading(HostTierOptions):
         return True
 
     def chunk_bytes(self, site: TierSite) -> int:
-        """Of a slot of host memory, for all ranks."""
+        """Bytes of a slot of host memory, for all ranks."""
         num_bytes = site.block_bytes * site.ranks * self.blocks_per_chunk
         return ceil_div(num_bytes, OS_PAGE_BYTES) * OS_PAGE_BYTES
 

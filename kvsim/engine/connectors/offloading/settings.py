@@ -31,7 +31,7 @@ class OffloadedGroup(NamedTuple):
         return self.block_tokens * self.chunk_blocks
 
     def chunks_to_store(self, tokens: int, prompt_tokens: int, *, done: bool) -> int:
-        """Of the chunks of `tokens` tokens, those that nothing will write again."""
+        """Number of chunks among `tokens` tokens that nothing will write again."""
         num = tokens // self.chunk_tokens
         return max(0, num - 1) if self.drafts and tokens > prompt_tokens and not done else num
 

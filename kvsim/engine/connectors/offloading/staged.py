@@ -31,15 +31,17 @@ class StagedConnector(OffloadingConnector):
             worker.give(made, self._loads, flush)
 
     def launch_on(self, stage: int, now_ps: int, compute_ps: int) -> int:
-        """As `launch`, of one stage."""
+        """Launch copies before a step as `launch`, on one stage."""
         return self._workers[stage].launch(now_ps, compute_ps)
 
     def launched_on(self, stage: int, end_ps: int) -> None:
-        """As `launched`, of one stage."""
+        """Launch copies after a step as `launched`, on one stage."""
         self._workers[stage].launched(end_ps)
 
     def poll_stages(self, times_ps: list[int]) -> Report:
-        """As `poll`, at one time for each stage: the copies that all stages have reported now."""
+        """Poll the stages as `poll`, each at its own time: the copies that all stages have reported
+        now.
+        """
         seen: dict[int, None] = {}
         for stage, now_ps in enumerate(times_ps):
             for number in self._workers[stage].ended(now_ps):

@@ -155,7 +155,7 @@ class Stores:
         return job
 
     def _most(self, seq: Sequence, tokens: int) -> int:
-        """Of `tokens` tokens, the number that may be stored."""
+        """Number of the first `tokens` tokens that may be stored."""
         if self._settings.prompt_only:
             tokens = min(tokens, seq.prompt_tokens)
         most = self._settings.limit_of(seq)[1]

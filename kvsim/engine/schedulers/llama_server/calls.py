@@ -21,7 +21,7 @@ class Calls:
         self.on_call = on_call
 
     def decode(self, runs: Sequence[TokenRun]) -> int:
-        """Place a batch."""
+        """Decode a batch: place its tokens in cells."""
         code = self.cache.decode(runs)
         self.on_call("decode", {"batch": runs, "rc": code})
         return code
@@ -32,7 +32,7 @@ class Calls:
         self.on_call("seq_rm", {"a": [seq, p0, p1]})
 
     def shift(self, seq: int, p0: int, p1: int, delta: int) -> None:
-        """Positions [p0, p1) move."""
+        """Shift positions [p0, p1) of a sequence by `delta`."""
         self.cache.shift(seq, p0, p1, delta)
         self.on_call("seq_add", {"a": [seq, p0, p1, delta]})
 

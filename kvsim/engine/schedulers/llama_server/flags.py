@@ -40,7 +40,7 @@ class SlotFlags(Options):
 
     @property
     def num_slots(self) -> int:
-        """How many there are."""
+        """Number of slots."""
         return self.n_parallel or AUTO_SLOTS
 
     @property

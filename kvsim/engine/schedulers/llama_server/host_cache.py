@@ -19,7 +19,7 @@ class Entry:
 
     @property
     def num_bytes(self) -> int:
-        """Of host memory."""
+        """Bytes of the entry in host memory."""
         return self.state.num_bytes + sum(each.state.num_bytes for each in self.checkpoints)
 
 
@@ -36,7 +36,7 @@ class HostCache:
 
     @property
     def num_bytes(self) -> int:
-        """All that it holds."""
+        """Bytes of all entries."""
         return sum(entry.num_bytes for entry in self.entries)
 
     def takes(self, tokens: list[int], num_bytes: int) -> bool:
@@ -83,7 +83,7 @@ class HostCache:
         return best
 
     def settle(self) -> None:
-        """After a prompt was offered or stored: the oldest go while it holds too much."""
+        """Evict the oldest entries over the limits, after a prompt was offered or stored."""
         limit, most = self.limit_bytes, self._context_tokens
         while limit is not None and self.entries and self.num_bytes > limit:
             self._drop_oldest()

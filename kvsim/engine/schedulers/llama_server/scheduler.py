@@ -25,7 +25,7 @@ from kvsim.sequence import Sequence
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LlamaServerScheduler(Scheduler):
-    """server: slots and queue."""
+    """Scheduler of llama-server. server: slots and queue."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ class SlotServer:
 
     @property
     def idle(self) -> bool:
-        """Nothing to do."""
+        """Whether no request is queued or running."""
         return not self.queue and not any(slot.running for slot in self.slots)
 
     # --- assignment of slots ----------------------------------------------------------------------
@@ -137,7 +137,7 @@ class SlotServer:
                     self._clear(other)
 
     def _clear(self, slot: Slot) -> None:
-        """A slot holds nothing."""
+        """Empty a slot."""
         self._calls.remove(slot.number, -1)
         slot.tokens, slot.checkpoints = [], []
 

@@ -121,7 +121,9 @@ class DecodingScheduler(Scheduler):
         return True
 
     def _room_made(self) -> None:
-        """There is room for the next token of each that decodes, and none of it is taken."""
+        """Hook: there is room for the next token of each decoding request, and none is
+        taken yet.
+        """
 
     def _retract_until_it_fits(self, plan: Plan) -> None:
         """Retract one, and more until the next token of those left fits. They stay in the order in
@@ -156,7 +158,7 @@ class DecodingScheduler(Scheduler):
         self._take_memory(seq, plan, lost=lost)
 
     def _end_with_error(self, seq: Sequence, plan: Plan, why: str) -> None:
-        """There is no memory for `seq`, which ends with this error and does not wait again."""
+        """End `seq` with this error for lack of memory; it does not wait again."""
         self._take_memory(seq, plan, lost=self._in_flight.has_token_of(seq))
         plan.preempted.remove(seq)
         seq.num_preemptions -= 1

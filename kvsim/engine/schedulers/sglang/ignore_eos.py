@@ -24,7 +24,7 @@ class Span(NamedTuple):
 
 
 def span(seq: Sequence, max_new_tokens: int, outputs: int, ratio: float) -> Span:
-    """Of `seq`, which has put out `outputs` tokens and may put out max_new_tokens."""
+    """The span of `seq`, which has generated `outputs` tokens and may generate max_new_tokens."""
     share = 1.0 if seq.request.ignore_eos else ratio
     return Span(max_new_tokens * share - outputs, seq.prompt_tokens + outputs)
 

@@ -103,7 +103,7 @@ class Outputs:
         self.all_counts = 0
 
     def add(self, seq: Sequence, max_new_tokens: int) -> None:
-        """`seq` has come."""
+        """Add a new `seq`."""
         self.wishes[seq] = max_new_tokens
         self.all_counts += seq.request.ignore_eos
 
@@ -181,5 +181,5 @@ class NewTokenRatio:
         self.value = min(1.0, (outputs + RETRACT_STEPS * num) / (max_new_tokens + 1))
 
     def idle(self) -> None:
-        """Nothing waits or runs."""
+        """Reset the ratio, as nothing waits or runs."""
         self.value = self._initial

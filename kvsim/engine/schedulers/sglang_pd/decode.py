@@ -311,7 +311,7 @@ class SglangDecodeScheduler(DecodingScheduler):
         return sum(self._paged(seq.prompt_tokens + seq.num_outputs - 1) for seq in retracted)
 
     def _abort(self, seq: Sequence, plan: Plan, why: str) -> None:
-        """There is no memory for `seq`, which ends with an error."""
+        """End `seq` with an error for lack of memory."""
         plan.rejoined = [other for other in plan.rejoined if other is not seq]
         self._end_with_error(seq, plan, why)
         self.moves.failed.append(seq.id)

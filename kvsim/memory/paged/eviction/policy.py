@@ -23,7 +23,7 @@ class FreeContent(Protocol):
     def __len__(self) -> int: ...
 
     def keys(self) -> KeysView[int]:
-        """The blocks."""
+        """Iterate over the blocks."""
         ...
 
     def popitem(self, last: bool = True) -> tuple[int, None]:

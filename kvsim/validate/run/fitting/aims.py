@@ -61,7 +61,7 @@ class Aim(NamedTuple):
         return kept
 
     def noise(self, simulated: Floats) -> float:
-        """Of the miss over all entries."""
+        """The noise of the miss over all entries."""
         apart = simulated - self.recorded
         batches = int(len(apart) ** 0.5)
         if batches < 2:
@@ -108,8 +108,10 @@ class Aims:
     def _by_request(
         self, scheduled_s: list[float], first_token_s: list[float], last_token_s: list[float]
     ) -> dict[str, Floats]:
-        """From admission (from arrival, if that is not recorded) to the first token, which but for
-        queues is steps; and the gap between tokens.
+        """Times by request: from admission (from arrival, if that is not recorded) to the first
+        token, and the gap between tokens.
+
+        The former is steps, but for queues.
         """
         which = self._parts.first
         times = request_times(self._run, (first_token_s, last_token_s), which)

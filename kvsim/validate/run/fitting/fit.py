@@ -41,7 +41,7 @@ class RunFit(NamedTuple):
     warnings: tuple[str, ...]
 
     def summary(self) -> dict[str, Any]:
-        """For `--json`; times in seconds."""
+        """The summary for `--json`; times in seconds."""
         return {
             "form": self.form,
             "requests": self.requests,

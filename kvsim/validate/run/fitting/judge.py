@@ -32,7 +32,7 @@ class Judged(NamedTuple):
         return float(self.squares.mean())
 
     def summary(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The summary for `--json`."""
         return {"form": self.form, "score": self.score, "held_out": self.held_out}
 
 

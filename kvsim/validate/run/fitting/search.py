@@ -46,7 +46,7 @@ class FittedNumbers(NamedTuple):
         return here, (np.array(there) - here).T / self.step
 
     def better(self, aims: Aims, weights: list[Floats], noise: Floats) -> Floats:
-        """By how much the numbers would move to meet the aims over these entries alone."""
+        """The change of the numbers that would meet the aims over these entries alone."""
         from scipy.optimize import lsq_linear
 
         misses, slopes = self.line(aims, weights)
@@ -103,5 +103,5 @@ def search(
 
 
 def noises(aims: Aims, simulated: list[Floats]) -> Floats:
-    """Of each aim's miss over all entries."""
+    """The noise of each aim's miss over all entries."""
     return np.array([aim.noise(own) for aim, own in zip(aims.found, simulated, strict=True)])

@@ -21,7 +21,7 @@ class Cure:
     caution: str = ""
 
     def put(self, table: Table) -> Table:
-        """The tables cured."""
+        """The tables with the cure applied."""
         for key, value in self.changes.items():
             table = with_value(table, key, value, "doctor")
         return table

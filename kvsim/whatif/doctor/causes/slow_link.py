@@ -84,7 +84,7 @@ def _fast(table: Table) -> Cure:
 
 
 def _without(table: Table) -> tuple[Cure, ...]:
-    """Fewer tiers, and none."""
+    """Cures with fewer tiers, and with none."""
     tiers = table.get("tier", ())
     if tiers:
         cures = [Cure({"tier": None}, "no --kv-offloading-size")]
