@@ -124,6 +124,12 @@ class DeviceBlocks(Protocol):
         """Number of tokens of a sequence that the scheduler has: prompt and returned output."""
         ...
 
+    def steps_below(self, seq: Sequence, tokens: int) -> int:
+        """Number of further steps that only decode and are scheduled while fewer than `tokens`
+        token ids of a running sequence have returned.
+        """
+        ...
+
     def returned_tokens(self, seq: Sequence) -> int:
         """Slots of a sequence before the step being scheduled, without those of outputs that have
         not returned.

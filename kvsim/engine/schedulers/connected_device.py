@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from kvsim.engine.decode_batch import DecodeBatch
 from kvsim.engine.plan import Plan
+from kvsim.engine.speculation.lockstep_batch import LockstepBatch
 from kvsim.memory.loading import FreeBlock, HeldBlock, HoldingPromise, LoadingPromise, NamedState
 from kvsim.plumbing.errors import InvariantError
 from kvsim.sequence import Sequence
@@ -32,21 +33,41 @@ class ConnectedDevice:
         self._prior: dict[Sequence, int] = {}
         self._ends: dict[Sequence, int] = {}  # of steps that verify drafts
         self._held: dict[Sequence, list[int]] = {}  # blocks before the step, with drafts
+        self._members: LockstepBatch | None = None  # sequences that verify drafts as a batch
 
     def scheduled(self, plan: Plan, stepping: dict[Sequence, int]) -> None:
         """A step is decided. stepping: its sequences, each with the tokens that it puts out."""
         self._now = stepping
-        self._ends = {c.seq: c.prior_tokens + c.new_tokens for c in plan.chunks if c.drafts}
-        self._prior = {chunk.seq: chunk.prior_tokens for chunk in plan.chunks}
+        chunks = plan.chunks
+        if plan.num_drafts and self._members is not None:
+            chunks = [*chunks, *self._members.in_flight[-1].left]
+        self._ends = {c.seq: c.prior_tokens + c.new_tokens for c in chunks if c.drafts}
+        self._prior = {chunk.seq: chunk.prior_tokens for chunk in chunks}
 
     def note_tables(self, plan: Plan) -> None:
         """Record this step's block tables: later steps append blocks for drafts to them."""
         for chunk in plan.chunks:
             self._held[chunk.seq] = self._blocks.held_blocks(chunk.seq)
+        self.note_turns()
 
     def forget(self, seq: Sequence) -> None:
         """Drop a sequence that holds no blocks any more."""
         self._held.pop(seq, None)
+
+    def verifies_as_batch(self, batch: LockstepBatch) -> None:
+        """Members of `batch` verify without chunks of their own."""
+        self._members, batch.turned = batch, []
+
+    def note_turns(self) -> None:
+        """Record the block tables of members that had a turn."""
+        if self._members is not None and self._members.turned:
+            for seq in self._members.turned:
+                self._held[seq] = self._blocks.held_blocks(seq)
+            self._members.turned.clear()
+
+    def _last_step(self, seq: Sequence) -> tuple[int, int] | None:
+        """See `LockstepBatch`."""
+        return None if self._members is None else self._members.last_step(seq)
 
     def held_before(self, seq: Sequence) -> list[int] | None:
         """Blocks by layer group that a sequence had before the step being scheduled; None: as many
@@ -56,6 +77,9 @@ class ConnectedDevice:
 
     def computed_tokens(self, seq: Sequence) -> int:
         """Slots of a sequence, those of the step being scheduled and all its drafts included."""
+        last = self._last_step(seq)
+        if last is not None and self._members is not None:
+            return last[0] + self._members.step_tokens
         end = self._ends.get(seq)
         return self._computed_tokens(seq) if end is None else end
 
@@ -76,12 +100,24 @@ class ConnectedDevice:
 
     def known_tokens(self, seq: Sequence) -> int:
         """Tokens of the prompt, and of outputs that have returned."""
+        last = self._last_step(seq)
+        if last is not None:
+            return last[0] + 1  # one is sampled, and has not been computed
         slots = self._batch.slots
         outputs = slots(seq) - seq.prompt_tokens + 1 if seq.decoding else seq.num_outputs
         unreturned = self._now.get(seq, 0) + self._in_flight(seq)
         return seq.prompt_tokens + outputs - unreturned
 
+    def steps_below(self, seq: Sequence, tokens: int) -> int:
+        last = self._last_step(seq)
+        if last is None or self._members is None:
+            return max(0, tokens - self.known_tokens(seq) - 1)
+        return max(0, self._members.steps_below(seq, tokens - 1))
+
     def returned_tokens(self, seq: Sequence) -> int:
+        last = self._last_step(seq)
+        if last is not None:
+            return last[0]
         if seq not in self._now:
             return self.computed_tokens(seq)
         before = self._prior.get(seq, self.computed_tokens(seq) - 1)

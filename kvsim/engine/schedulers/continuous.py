@@ -126,6 +126,8 @@ class ContinuousScheduler(Scheduler):
     def _outputs(self, plan: Plan) -> dict[Sequence, int]:
         """Sequences of this step, in running order, each with the tokens that it puts out."""
         outputs = {chunk.seq: chunk.num_outputs for chunk in plan.chunks}
+        if self.runs is not None and plan.num_drafts:
+            outputs |= self.runs.batch.outputs()
         passed_over, ends = set(plan.passed_over), set(plan.finishing)
         found: dict[Sequence, int] = {}
         for seq in self.running:
@@ -473,16 +475,21 @@ class ContinuousScheduler(Scheduler):
         )
 
     def enable_lockstep(self, depth: int) -> None:
-        if not self._drafts or self._staged or self.connection.connects:
+        connects = self.connection.connects
+        if not self._drafts or self._staged or (connects and depth > 1):
             return
         self.runs = draft_runs(self, self.knobs, lags=depth > 1)
         if self.runs is not None:
             self.batch = self.runs.batch
+            if connects:
+                self.connection.device.verifies_as_batch(self.runs.batch)
 
     def repeat(self, plan: Plan, steps: int) -> Course:
         course = super().repeat(plan, steps)
         if self.runs is not None:
             plan.decode_slots = self.runs.batch.new_slots
+            if self.connection.connects:
+                self.connection.device.note_turns()
         return course
 
     def step_returned(self) -> None:

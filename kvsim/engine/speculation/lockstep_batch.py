@@ -10,6 +10,7 @@ Under asynchronous scheduling all drafts of the step in flight are assumed to be
 sequence reaches the end of the context sooner.
 """
 
+from bisect import bisect_left
 from collections import deque
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -57,7 +58,8 @@ class LockstepBatch(DecodeBatch):
 
     tables: the members' block tables. last_start_tokens: a sequence believed to have more slots has
     no room for all drafts before the end of the context. lags: a step is scheduled before the one
-    before it has returned. new_slots: those that became valid by the last step.
+    before it has returned. new_slots: those that became valid by the last step. turned: members
+    that had a turn, for whoever takes them out; None: nobody does. step_tokens: of a member.
     """
 
     def __init__(
@@ -73,6 +75,8 @@ class LockstepBatch(DecodeBatch):
         self.tables = tables
         self.new_slots = 0
         self.in_flight: deque[StepInFlight] = deque()
+        self.turned: list[Sequence] | None = None
+        self.step_tokens = 1 + drafts
         self._drafts = drafts
         self._last_start = last_start_tokens
         self._lags = lags
@@ -93,6 +97,31 @@ class LockstepBatch(DecodeBatch):
     def slots(self, seq: Sequence) -> int:
         member = self._members[seq]
         return member.slots[self.clock - member.since]
+
+    def last_step(self, seq: Sequence) -> tuple[int, int] | None:
+        """A member's slots before and after its newest step; None if it has had none as one."""
+        member = self._members.get(seq)
+        done = 0 if member is None else self.clock - member.since
+        if member is None or not done:
+            return None
+        return member.slots[done - 1], member.slots[done]
+
+    def outputs(self) -> dict[Sequence, int]:
+        """Tokens that the newest step puts out for each of its sequences."""
+        found = {chunk.seq: chunk.num_outputs for chunk in self.in_flight[-1].left}
+        for seq, member in self._members.items():
+            done = self.clock - member.since
+            if done:
+                found[seq] = member.slots[done] - member.slots[done - 1]
+        return found
+
+    def steps_below(self, seq: Sequence, slots: int) -> int:
+        """Number of a member's further steps before which it has fewer than `slots` slots. It has
+        had a step.
+        """
+        member = self._members[seq]
+        done = self.clock - member.since
+        return bisect_left(member.slots, slots, done) - done
 
     # --- members --------------------------------------------------------------------------------
 
@@ -199,7 +228,10 @@ class LockstepBatch(DecodeBatch):
 
     def take(self, seq: Sequence) -> bool:
         """The turn of one of these; False: no room, nothing changed."""
-        return self.tables.take(seq)
+        took = self.tables.take(seq)
+        if took and self.turned is not None:
+            self.turned.append(seq)
+        return took
 
     def step(self) -> None:
         """All verify their drafts once; members that needed blocks have them."""

@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 from support.scenarios import conversations, run
 
+from kvsim.engine.replica import assemble
 from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
 
 HOST = {"kind": "vllm-offloading", "kv_offloading_size": 8.0}
 EAGLE = {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7}
@@ -33,6 +36,24 @@ def test_runs_of_steps_give_the_numbers_of_single_steps(
     assert together.simulated() == singly.simulated()
     assert together.prefix_cache.host_hit_tokens
     assert together.requests.finished == 48
+
+
+def test_a_run_of_steps_costs_few_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sequences verify as a batch, and the connector says for how many steps it has nothing to
+    do.
+    """
+    scenario = Scenario.from_table(tables())
+    made = Simulation(scenario)
+    replica = assemble(made.replica_spec(scenario.allocator[0]), made.stream, made.step_time)
+    step, events = replica.env.step, []
+
+    def counted() -> None:
+        events.append(replica.env.now)
+        step()
+
+    monkeypatch.setattr(replica.env, "step", counted)
+    replica.run()
+    assert len(events) < replica.recorder.steps / 2
 
 
 def test_a_hit_in_host_memory_loses_the_drafters_last_chunk() -> None:

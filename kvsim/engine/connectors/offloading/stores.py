@@ -268,5 +268,5 @@ class Stores:
                 if watched:
                     end = (known // group.block_tokens + 1) * group.block_tokens
                 if end <= most:
-                    limit = min(limit, max(0, end - known - 1))
+                    limit = min(limit, device.steps_below(seq, end))
         return limit
