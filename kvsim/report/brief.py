@@ -4,6 +4,7 @@ It fits a terminal of 24 lines and 80 columns; `kvsim.report.terminal` prints ev
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kvsim.report import numbers
@@ -15,6 +16,7 @@ from kvsim.report.measures import MEASURES, Measure, best, shown
 from kvsim.report.names import called
 from kvsim.report.remarks import remarks
 from kvsim.report.screen import LINES, height, print_plain
+from kvsim.report.turn_words import tier_room, turn_lines
 from kvsim.report.words import paragraphs, wasted
 from kvsim.results.result import Result
 from kvsim.results.summary import RunSummary
@@ -38,6 +40,7 @@ _DOWN = (
     "ttft_p99",
     "tpot_p50",
 )
+_MOST_TURN_LINES = 3
 _MOST_ACROSS = 5  # runs that stand side by side
 _TABLE_HEAD = 2  # the names of the columns, and the rule below
 _ONE_REMARK = 1  # or the line that counts them
@@ -58,7 +61,8 @@ def print_brief(result: Result, console: "Console", scenario: str) -> None:
     """
     runs: Sequence[RunSummary] = result.fleets or [run.summary for run in result.runs]
     head = answer(result) or paragraphs(result)[0]
-    pool, after = list(_pool(runs)), [*_limits(runs), *_next(result, scenario)]
+    pool = [*_pool(runs), *islice(turn_lines(result), _MOST_TURN_LINES), *tier_room(result)]
+    after = [*_limits(runs), *_next(result, scenario)]
     room = LINES - sum(height(line, console) for line in (head, "", *pool, *after))
     print_plain(console, head, "")
     for table in _tables(result, runs, console.width, room - _TABLE_HEAD - _ONE_REMARK):

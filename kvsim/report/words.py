@@ -16,6 +16,7 @@ from kvsim.report.names import called, listed
 from kvsim.report.special import special
 from kvsim.report.tier_words import behind_device
 from kvsim.report.transfers import served, transferred
+from kvsim.report.turn_words import tier_room, turn_lines
 from kvsim.results.result import Result
 from kvsim.results.summary import RunSummary
 
@@ -47,7 +48,7 @@ _PARTS = (
 
 
 def paragraphs(result: Result) -> list[str]:
-    """One to eight paragraphs for a reader new to the numbers."""
+    """One to nine paragraphs for a reader new to the numbers."""
     if result.fleets:
         from kvsim.report.fleet_words import fleet_paragraphs  # few results have a fleet
 
@@ -61,7 +62,8 @@ def paragraphs(result: Result) -> list[str]:
         costs(runs),
         drafted(runs),
         special(runs),
-        behind_device(runs),
+        [*behind_device(runs), *tier_room(result)],
+        [f"{each[0].upper()}{each[1:]}." for each in turn_lines(result)],
         transferred(every),
         _limit(runs),
     ]

@@ -1,0 +1,61 @@
+"""Hits by turn of a conversation, and what a tier has room for, in words."""
+
+from collections.abc import Iterator
+
+from kvsim.report import numbers
+from kvsim.report.names import called
+from kvsim.results.result import Result, Run
+from kvsim.results.turns import hits_by_turn, mean_conversation_tokens
+
+MOST_TURNS = 16  # that a line has room for
+ALL_RANKS = ("vllm-offloading", "vllm-simple-offloading")  # one size for all ranks together
+EACH_RANK = ("lmcache",)
+
+
+def turn_lines(result: Result) -> Iterator[str]:
+    """One line a run whose conversations found something: `hits by turn: 0, 50, 67 %`."""
+    for run in () if result.fleets else result.runs:  # turns of a conversation visit replicas
+        if not run.summary.prefix_cache.hit_tokens or not _has_rows(run):
+            continue
+        turns = hits_by_turn(run.columns("requests"))
+        if turns:
+            shares = ", ".join(f"{100 * each.share:.0f}" for each in turns[:MOST_TURNS])
+            more = f" (the first {MOST_TURNS} of {len(turns)})" if len(turns) > MOST_TURNS else ""
+            who = f" ({called(run.label)})" if len(result.runs) > 1 else ""
+            yield f"hits by turn{who}: {shares} %{more}"
+
+
+def tier_room(result: Result) -> Iterator[str]:
+    """What the tiers of each run have room for, in tokens and in conversations."""
+    for run in () if result.fleets else result.runs:
+        found = run.summary.offloading
+        for tier in found.tiers if found is not None else ():
+            tokens = _tokens(result, run, tier.kind, tier.capacity_bytes)
+            if not tokens:
+                continue
+            size = numbers.size(tier.capacity_bytes)
+            room = f"{numbers.plural(tokens, 'token')}{_held(run, tokens)}"
+            yield f"{tier.kind} ({size}) has room for {room}."
+
+
+def _has_rows(run: Run) -> bool:
+    """Whether the rows of its requests are at hand; of a summary alone they are not."""
+    return run.recorder is not None or "requests" in run.tables
+
+
+def _tokens(result: Result, run: Run, kind: str, capacity_bytes: int | None) -> int | None:
+    """None where a tier has no limit, or its size is of something else than all tokens' KV."""
+    memory = run.summary.memory
+    ranks = int(result.scenario["model"].get("tensor_parallel_size") or 1)
+    if kind not in ALL_RANKS + EACH_RANK or not capacity_bytes or not memory.capacity_tokens:
+        return None
+    token_bytes = memory.capacity_bytes // memory.capacity_tokens
+    return capacity_bytes // (token_bytes * (ranks if kind in ALL_RANKS else 1))
+
+
+def _held(run: Run, tokens: int) -> str:
+    mean = mean_conversation_tokens(run.columns("requests")) if _has_rows(run) else None
+    if not mean:
+        return ""
+    some = numbers.figures(tokens / mean)
+    return f": {some} conversations of {mean:,.0f} tokens, the mean at their end"
