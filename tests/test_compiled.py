@@ -68,7 +68,7 @@ def test_an_edited_source_is_run_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
     assert not compiled.counts(digests)
 
 
-def test_what_is_compiled_for_another_python_does_not_count(
+def test_modules_compiled_for_another_python_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(compiled.SWITCH, raising=False)
@@ -77,7 +77,7 @@ def test_what_is_compiled_for_another_python_does_not_count(
     assert not compiled.counts(tmp_path / "compiled.sha256")
 
 
-def test_sources_are_found_past_what_is_compiled(tmp_path: Path) -> None:
+def test_sources_are_importable_with_compiled_modules_present(tmp_path: Path) -> None:
     (tmp_path / "part.py").write_text("")
     (tmp_path / "part.so").write_text("")
     spec = compiled.Sources().find_spec("kvsim.part", [str(tmp_path)])
@@ -146,7 +146,7 @@ print(recorder.shares(), recorder.running_mean(), recorder.window_steps, recorde
 """
 
 
-def test_a_recorder_of_a_window_books_whatever_form_it_has() -> None:
+def test_window_recorder_works_compiled_and_interpreted() -> None:
     compiled_too = os.environ.get(compiled.SWITCH) != "0" and compiled.counts(DIGESTS)
     for switch in ("0", "1") if compiled_too else ("0",):
         command = [sys.executable, "-c", WINDOW]

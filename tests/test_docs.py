@@ -131,7 +131,7 @@ def test_links_of_the_documentation_lead_somewhere() -> None:
             assert (source.parent / target).exists(), f"{source.name}: {target}"
 
 
-def test_how_it_works_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_how_it_works_page_prints_its_output(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "how-it-works.md").read_text()
     pairs = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, flags=re.DOTALL)
     assert len(pairs) == len(blocks(text, "python")) == 3
@@ -141,7 +141,7 @@ def test_how_it_works_prints_what_it_says(capsys: pytest.CaptureFixture[str]) ->
         assert capsys.readouterr().out == printed
 
 
-def test_the_page_on_tiers_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tiers_page_prints_its_output(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "tiers.md").read_text()
     names: dict[str, object] = {}
     for code, printed in zip(blocks(text, "python"), blocks(text, "text"), strict=True):
@@ -180,7 +180,7 @@ MEASURED = list(printing((ROOT / "docs" / "tiers-measured.md").read_text()))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(len(MEASURED)))
-def test_the_page_on_measured_tiers_prints_what_it_says(
+def test_measured_tiers_page_prints_its_output(
     part: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, printed = MEASURED[part]
@@ -207,7 +207,7 @@ def sections(text: str) -> list[str]:
     [*sections(ANSWERS), *sections(SPLIT)],
     ids=lambda section: section.partition("\n")[0],
 )
-def test_the_answers_are_what_the_commands_print(
+def test_answers_page_equals_the_commands_output(
     section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for scenario in blocks(section, "toml"):

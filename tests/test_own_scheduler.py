@@ -54,7 +54,7 @@ def test_faults_point_at_it(tables: Any, scheduler: Any, words: str) -> None:
         Scenario.from_table(tables(allocator=[{"kind": "radix", "scheduler": scheduler}]))
 
 
-def test_what_is_assumed_of_silent_requests_is_noted(tables: Any) -> None:
+def test_requests_without_max_tokens_are_noted(tables: Any) -> None:
     made = tables(allocator=[{"kind": "radix", "scheduler": "sglang"}])
     silent = [Request("r0", 0, 10, 5)]
     (note,) = kvsim.simulate(made, silent).scenario["provenance"]["notes"]

@@ -58,7 +58,9 @@ def test_a_scenario_that_can_be_read_is_accepted(seed: int) -> None:
         (["workload"], "kind", "traces"),
     ],
 )
-def test_what_a_scenario_refuses_is_marked(place: list[str | int], key: str, value: object) -> None:
+def test_schema_marks_values_that_a_scenario_refuses(
+    place: list[str | int], key: str, value: object
+) -> None:
     table = tomllib.loads((ROOT / "workloads" / "chat.toml").read_text())
     table.setdefault("scheduler", {"kind": "continuous"})
     inner = table

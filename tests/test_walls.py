@@ -81,7 +81,7 @@ def test_vllm_rules_import_no_simulation_modules() -> None:
 
 
 @pytest.mark.parametrize("lower", ["engine", "results"])
-def test_what_runs_and_records_knows_nothing_above_it(lower: str) -> None:
+def test_engine_and_results_import_nothing_above_them(lower: str) -> None:
     for path in (PACKAGE / lower).rglob("*.py"):
         for name in imports(path):
             parts = name.split(".")
@@ -95,13 +95,13 @@ def test_all_tables_of_the_terminal_have_one_style() -> None:
     assert {path.relative_to(PACKAGE).as_posix() for path in makers} == {"report/whole_words.py"}
 
 
-def test_an_observed_run_is_read_without_what_recorded_it() -> None:
+def test_observed_imports_no_backend() -> None:
     for path in (PACKAGE / "observed").rglob("*.py"):
         for name in imports(path):
             assert not name.startswith(("kvsim.backend", "kvsim.validate", "kvsim.commands")), path
 
 
-def test_readers_know_nothing_of_what_is_made_from_their_files() -> None:
+def test_readers_import_nothing_of_the_interchange() -> None:
     above = {"interchange", "backend", *ABOVE}
     for lower, forbidden in (("readers", above), ("observed", {"readers", "interchange"})):
         for path in (PACKAGE / lower).rglob("*.py"):
@@ -149,7 +149,7 @@ BARE = (
 
 
 @pytest.mark.parametrize("part", BARE)
-def test_what_measures_needs_torch_numpy_and_the_standard_library_alone(part: str) -> None:
+def test_backend_imports_torch_numpy_and_standard_library_alone(part: str) -> None:
     """On a machine with a GPU and nothing else: no pydantic, no simulator."""
     root = ROOT / part.replace(".", "/")
     files = sorted(root.rglob("*.py")) or [root.with_suffix(".py")]
@@ -274,7 +274,7 @@ def declared(*extras: str) -> set[str]:
     return {re.split(r"[^\w.-]", line)[0].lower().replace("-", "_") for line in asked}
 
 
-def test_the_tests_import_only_what_make_test_installs() -> None:
+def test_tests_import_only_packages_of_make_test() -> None:
     """A module that happens to lie in a founder's environment is missing on a fresh machine."""
     command = (ROOT / "Makefile").read_text()
     assert f"EXTRAS := {','.join(INSTALLED)}\n" in command
@@ -285,7 +285,7 @@ def test_the_tests_import_only_what_make_test_installs() -> None:
             assert COMES_WITH.get(top, top) in known, f"{path.name} imports {top}: add it to `test`"
 
 
-def test_the_simulator_imports_only_what_it_declares() -> None:
+def test_kvsim_imports_only_declared_dependencies() -> None:
     optional = (*extras.EXTRAS.values(), "gpu")
     known = {*declared(*optional), *sys.stdlib_module_names, "kvsim", "evidence"}
     for path in FILES + EVIDENCE:

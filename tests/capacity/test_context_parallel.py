@@ -65,7 +65,9 @@ def test_a_run_has_the_pool_that_is_sized(tables: Any, shared: int) -> None:
     [{"allocator": [{"kind": "max-buffer"}]}, {"model": {"name": "gpt-oss-20b"}}],
     ids=["buffers", "windows"],
 )
-def test_what_shares_no_tokens_is_refused(tables: Any, other: dict[str, Any]) -> None:
+def test_decode_context_parallelism_that_vllm_refuses_is_refused(
+    tables: Any, other: dict[str, Any]
+) -> None:
     made = scenario(tables, 8, **{key: value for key, value in other.items() if key != "model"})
     made["model"] = {**made["model"], **other.get("model", {})}
     with pytest.raises(InputError, match="decode_context_parallel_size"):

@@ -14,7 +14,7 @@ from kvsim.request import Request
 ENGINES = {"vllm": ("paged", "continuous"), "sglang": ("radix", "sglang")}
 
 
-def test_models_are_simulated_unless_they_are_sized_alone(tables: Any) -> None:
+def test_models_are_simulated_unless_coverage_says_sized_only(tables: Any) -> None:
     requests = [Request("r", 0, 100, 10)]
     for name in model_names():
         for engine, coverage in covered(named_model(name)).items():
@@ -139,7 +139,7 @@ def test_kv_cache_tokens_cap_the_pool_of_mem_fraction_static(
         ({"kv_cache_bytes": 1 << 34}, {"page_size": 16}, "without buffers only"),
     ],
 )
-def test_what_sglang_refuses_of_states_alone(
+def test_sglang_options_for_models_of_states_alone_are_refused(
     tables: Any, memory: dict[str, Any], allocator: dict[str, Any], words: str
 ) -> None:
     made = tables(

@@ -175,7 +175,7 @@ def test_towers_as_counted_in_vllm_s_own_classes(model, peak, kept):
     assert activation_bytes(it, whole(it)) / GIB == pytest.approx(peak + 0.05, rel=0.005)
 
 
-def test_what_a_tower_takes_by_stage_gpus_runner_and_step():
+def test_vision_tower_memory_depends_on_stage_gpus_runner_and_step():
     it = deployment("qwen3-vl-8b", "0.33")
     first, last = stages(it.model.layers, 2)
     assert peak_bytes(it, first) == peak_bytes(it, whole(it)) > 0
@@ -255,7 +255,7 @@ def test_layers_left_over_go_to_the_stages_before_the_last(count, sizes):
     assert all(not stage.first for stage in found[1:])
 
 
-def test_stages_hold_the_whole_model_between_them():
+def test_pipeline_stages_sum_to_the_whole_model():
     it = deployment("llama-3.1-8b")
     parts = [weight_bytes(it, stage) for stage in stages(it.model.layers, 4)]
     assert it.model.rotary_elements == it.model.max_position_embeddings * 128
@@ -341,7 +341,7 @@ def test_a_first_start_holds_a_copy_of_the_embedding():
         )
 
 
-def test_what_a_pool_may_be_off_by():
+def test_pool_error_bound_covers_nine_of_ten_logs():
     found = expected_error("vllm")
     errors = sorted(abs(error) for error in ERRORS["vllm"])
     assert sum(error <= found.most for error in errors) >= 0.9 * found.logs

@@ -28,9 +28,7 @@ from kvsim.sequence import Sequence
     block_size=st.sampled_from([1, 4, 16]),
     initial=st.sampled_from([1, 8, 40]),
 )
-def test_the_closed_forms_are_what_the_allocators_admit(
-    kind, tokens, capacity, block_size, initial
-):
+def test_closed_forms_equal_the_admitted_sequences(kind, tokens, capacity, block_size, initial):
     caches = [LayerCache("full", 10)]
     layout = grouped(caches)
     table = {"kind": kind}
@@ -82,7 +80,7 @@ FILLED = [
 
 
 @pytest.mark.parametrize(("model", "drafter", "tokens"), FILLED)
-def test_what_is_said_to_fit_fills_a_simulated_pool(model, drafter, tokens):
+def test_fitting_sequences_fill_a_simulated_pool(model, drafter, tokens):
     """Three sequences that grow to `tokens` tokens at the same time run to their ends in a pool
     that holds three; in one with a block less, somebody gives way.
     """

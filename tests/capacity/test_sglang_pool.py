@@ -40,7 +40,7 @@ def sized(name: str, device: str, tp: int = 1, **flags: Any) -> SglangPool:
     return size_sglang(options.build(), named_device(device), options, settings)
 
 
-def test_deepseek_on_eight_h200_holds_what_was_observed() -> None:
+def test_deepseek_on_eight_h200_has_the_observed_pool() -> None:
     """DeepSeek-R1 in fp8, TP 8, fraction 0.82: some 509,000 tokens were observed
     (github.com/ai-dynamo/aisimulate/pull/263).
     """
@@ -143,7 +143,7 @@ def test_without_a_cache_the_requests_size_windows_and_states() -> None:
         ("gpt-oss-20b", {"swa_full_tokens_ratio": 0.00005}, "holds no request"),
     ],
 )
-def test_what_is_not_followed_is_refused_by_name(
+def test_unsupported_sglang_settings_are_refused_by_name(
     name: str, flags: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
@@ -169,7 +169,7 @@ def test_chunks_of_local_attention_are_windows() -> None:
     ]
 
 
-def test_windows_of_models_without_a_pool_for_them_are_kept_whole() -> None:
+def test_windows_without_a_pool_count_as_full_attention() -> None:
     pool = sized("gemma-3-27b", "h200", mem_fraction_static=0.8)
     assert pool.pools.window_tokens is None
     assert pool.pools.kv_bytes == pool.pools.tokens * (425_984 + 81_920)
@@ -205,7 +205,7 @@ def test_a_scenario_takes_its_pool_and_its_schedulers_flags(tables: Any) -> None
         ("qwen3.5-27b", {"disable_radix_cache": True}, {"disable_radix_cache": True}),
     ],
 )
-def test_two_pools_are_simulated_as_they_are_sized(
+def test_simulated_sglang_pools_have_the_computed_sizes(
     tables: Any, name: str, flags: dict[str, Any], allocator: dict[str, Any]
 ) -> None:
     of_four = {"name": name, "max_model_len": 8192, "tensor_parallel_size": 4}
@@ -294,7 +294,7 @@ def test_the_command_takes_one_engines_options(flags: list[str], words: str) -> 
     assert words in str(said.exception) + said.output
 
 
-def test_the_command_says_what_the_server_would() -> None:
+def test_memory_command_prints_the_sglang_servers_figures() -> None:
     flags = ["--device", "h100", "--mem-fraction-static", "0.85", "--page-size", "64"]
     said = CliRunner().invoke(app, ["memory", "gpt-oss-20b", *flags])
     assert said.exit_code == 0, said.output

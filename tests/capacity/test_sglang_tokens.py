@@ -69,7 +69,7 @@ def test_a_scenario_has_that_pool_too() -> None:
 
 
 @pytest.mark.parametrize(("model", "share"), [("gemma-3-1b", 1.0), ("llama-4-scout", 0.85)])
-def test_layers_count_as_sglang_keeps_them(model: str, share: float) -> None:
+def test_max_total_tokens_weighs_layers_as_sglang(model: str, share: float) -> None:
     """Gemma 3's windows are kept whole. Llama 4's 36 layers with chunks have 0.8 tokens of the 12
     others each: (12 + 0.8 * 36) / 48.
     """

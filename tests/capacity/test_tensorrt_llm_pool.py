@@ -103,7 +103,7 @@ def test_a_scenario_runs_on_it(tables: Any) -> None:
     ],
     ids=str,
 )
-def test_what_it_does_not_follow_is_refused(
+def test_unsupported_tensorrt_llm_settings_are_refused(
     tables: Any, more: dict[str, dict[str, Any]], words: str
 ) -> None:
     model = {"name": "llama-3.1-8b", **more.get("model", {})}

@@ -173,7 +173,7 @@ def test_a_factor_by_phase_and_a_constant_are_found_over_kernels(tmp_path: Path)
         (["--engine", "vllm"], "give --step-time kernels too"),
     ],
 )
-def test_what_cannot_be_fitted_over_kernels_is_one_line(
+def test_unfittable_samples_over_kernels_are_a_one_line_error(
     tmp_path: Path, options: list[str], fault: str
 ) -> None:
     samples = measured_steps(tmp_path / "steps.csv", 20)

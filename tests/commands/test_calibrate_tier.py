@@ -90,7 +90,9 @@ def test_the_tables_run_in_a_scenario(tmp_path: Path) -> None:
         (["--block-size", "1000000"], "no room for copies of one block"),
     ],
 )
-def test_what_cannot_be_measured_is_named(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_calibrate_tier_names_unmeasurable_arguments(
+    arguments: list[str], words: str, tmp_path: Path
+) -> None:
     out = tmp_path / "tier.toml"
     given = ["calibrate", "tier", "--model", str(config(tmp_path)), "--out", str(out)]
     done = CliRunner().invoke(app, [*given, "--most-mib", "1", *arguments])

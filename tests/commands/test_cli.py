@@ -159,9 +159,7 @@ def test_a_request_that_can_never_fit_is_refused_by_name(scenario: Path) -> None
         assert counts["finished"] + counts["rejected"] == counts["submitted"]
 
 
-def test_a_run_that_serves_nobody_is_a_fault_of_its_scenario(
-    scenario: Path, tmp_path: Path
-) -> None:
+def test_run_without_a_served_request_exits_with_2(scenario: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = kvsim("run", scenario, "--set", "memory.kv_cache_tokens=64", "--out", out)
     assert done.returncode == 2

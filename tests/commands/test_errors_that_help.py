@@ -139,7 +139,7 @@ def test_a_trace_is_no_scenario(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("run", "x.toml", "--out", ""), ("compare", "--by=")])
-def test_a_variable_that_nobody_set_is_no_folder(
+def test_empty_folder_variable_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["kvsim", *arguments])
@@ -249,7 +249,7 @@ def test_a_table_that_is_missing_is_missing_in_a_file(
 
 
 @pytest.mark.parametrize("command", [["run"], ["capacity", "--slo=ttft_s.p99=2"]], ids=str)
-def test_a_scenario_without_requests_says_where_they_come_from(
+def test_scenario_without_requests_names_their_sources(
     command: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

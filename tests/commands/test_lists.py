@@ -51,7 +51,7 @@ def test_a_slice_of_a_gpu_is_shown_by_its_name() -> None:
     assert "named as h100-3g.40gb" in " ".join(told("devices").split())
 
 
-def test_models_say_what_a_simulation_has_of_them() -> None:
+def test_models_command_lists_coverage_by_engine() -> None:
     (model,) = json.loads(told("models", "deepseek-v4-pro-base", "--json"))["models"]
     assert model["coverage"]["vllm"]["level"] == "exact"
     assert model["coverage"]["sglang"]["level"] == "approximate"

@@ -238,7 +238,7 @@ def test_a_run_has_the_blocks_that_are_printed(alignment, block):
         ("qwen3.5-35b-a3b", "0.28", "not of this version"),
     ],
 )
-def test_what_cannot_write_states_out_is_refused(model, version, told):
+def test_prefill_checkpoints_of_models_without_them_are_refused(model, version, told):
     with pytest.raises(InputError, match=told):
         ask(
             *(model, "--device", "h200", "--engine-version", version, "--max-model-len", 8192),
@@ -246,7 +246,7 @@ def test_what_cannot_write_states_out_is_refused(model, version, told):
         )
 
 
-def test_what_a_run_does_otherwise_is_said():
+def test_memory_command_notes_differences_of_kvsim_run():
     """Llama 4's chunks are counted as given back."""
     given = ("--device", "h200", "--tensor-parallel-size", 8, "--max-model-len", 65536)
     words = " ".join(ask("llama-4-scout", *given).split())

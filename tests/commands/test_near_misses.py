@@ -32,7 +32,7 @@ def said(*words: str) -> str:
         ("--num-gpu-blocks", "1K", "1024"),
     ],
 )
-def test_counts_are_read_as_vllm_reads_them(flag: str, short: str, long: str) -> None:
+def test_counts_with_suffixes_are_read_as_by_vllm(flag: str, short: str, long: str) -> None:
     assert said(*POOL, flag, short, "--json") == said(*POOL, flag, long, "--json")
     assert "no count" in said(*POOL, flag, "0")
 

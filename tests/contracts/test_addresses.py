@@ -126,7 +126,7 @@ def check_map(scenario: dict[str, Any], requests: Iterable[Request]) -> None:
 
 
 @pytest.mark.parametrize("allocator", ALLOCATOR_TABLES, ids=str)
-def test_the_map_is_what_the_tables_say(allocator: dict[str, Any]) -> None:
+def test_address_map_equals_the_block_tables(allocator: dict[str, Any]) -> None:
     """It is empty where every free page is as good as any other: there is nothing to draw."""
     if not has_places(allocator):
         check_empty(allocator)

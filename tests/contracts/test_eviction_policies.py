@@ -130,7 +130,7 @@ def test_a_policy_hears_of_all_content_that_is_given_up(
 
 @STIRRED
 @given(requests=returning(), scheduler=st.sampled_from(UNDER))
-def test_lru_is_what_the_pool_does_where_nothing_is_said(
+def test_default_eviction_policy_is_lru(
     tables: Any, requests: list[Request], scheduler: dict[str, Any]
 ) -> None:
     table = made(tables, "lru", scheduler, 1024)
@@ -138,7 +138,7 @@ def test_lru_is_what_the_pool_does_where_nothing_is_said(
     assert outcome(table, requests, None) == outcome(silent, requests, None)
 
 
-def test_they_forget_differently(tables: Any) -> None:
+def test_eviction_policies_evict_different_content(tables: Any) -> None:
     """A short and urgent prompt that came three times, in a session, and comes again after a flood
     of long ones that come once: only by when it was used last is it the first to go.
     """

@@ -112,7 +112,7 @@ def test_a_lookup_that_finds_nothing_and_may_holds_up_no_request(
     assert outcome(table, requests[:1], None) == outcome(table, requests[:1], 1)
 
 
-def test_a_second_memory_serves_what_the_first_forgot(tables: Any) -> None:
+def test_host_memory_serves_content_evicted_from_the_device(tables: Any) -> None:
     """One user after the other asks anew about a document that the device could not keep."""
     documents = [
         Request(
@@ -157,7 +157,7 @@ def test_a_second_memory_serves_what_the_first_forgot(tables: Any) -> None:
         ({"enable_hierarchical_cache": True, "scheduler": {"kind": "vllm-v0"}}, "only SGLang's"),
     ],
 )
-def test_what_would_change_nothing_is_refused(tables: Any, cache: Any, fault: str) -> None:
+def test_hicache_options_without_effect_are_refused(tables: Any, cache: Any, fault: str) -> None:
     table = tables(allocator=[{"kind": "radix", **cache}], scheduler={"kind": "sglang"}, model=OPT)
     with pytest.raises(InputError, match=fault):
         Simulation(Scenario.from_table(table), [])

@@ -48,7 +48,7 @@ def test_images_need_the_tower_that_sees() -> None:
         kvsim.simulate(blind)
 
 
-def test_what_decides_something_is_taken() -> None:
+def test_model_keys_with_an_effect_are_accepted() -> None:
     experts = {"name": "deepseek-v2-lite", "max_model_len": 4096, "enable_expert_parallel": True}
     ran(experts | {"tensor_parallel_size": 2})
     ran({"name": "qwen3.5-4b", "max_model_len": 4096, "mamba_ssm_cache_dtype": "bfloat16"})

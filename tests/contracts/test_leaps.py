@@ -39,7 +39,7 @@ def test_runs_of_k_steps_equal_single_steps(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(requests=streams())
-def test_they_do_under_every_victim_rule(
+def test_k_steps_equal_single_steps_under_every_victim_rule(
     tables: Any, scheduler: Any, requests: list[Request]
 ) -> None:
     for allocator in ALLOCATOR_TABLES[0], {"kind": "doubling", "initial_tokens": 32}:

@@ -62,7 +62,7 @@ def test_the_datasheets(name, gigabytes, bandwidth, tflops):
 
 
 @pytest.mark.parametrize("written", ["H100", "NVIDIA H100", "h100_sxm5_80gb"])
-def test_names_as_people_write_them(written):
+def test_device_names_are_matched_in_common_spellings(written):
     assert named_device(written) == named_device("h100")
 
 
@@ -87,7 +87,7 @@ def test_names_as_people_write_them(written):
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000"),
     ],
 )
-def test_names_as_torch_says_them(torch_name, name):
+def test_device_names_of_torch_are_matched(torch_name, name):
     assert named_device(torch_name).name == name
 
 

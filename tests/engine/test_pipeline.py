@@ -64,7 +64,7 @@ def test_micro_batches_pass_the_stages_in_order() -> None:
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
-def test_as_many_micro_batches_as_stages_hide_each_other(tables: Any, stages: int) -> None:
+def test_throughput_is_full_with_one_micro_batch_per_stage(tables: Any, stages: int) -> None:
     """One sequence uses one stage at a time. As many sequences as stages, each of which fills the
     token budget with its prompt, take little longer than one: a step later for each.
     """
@@ -295,7 +295,7 @@ def test_the_pool_is_that_of_the_stage_with_the_fewest_blocks() -> None:
         ),
     ],
 )
-def test_what_is_simulated_on_one_stage_alone_is_refused(
+def test_features_of_one_stage_are_refused_over_stages(
     tables: Any, parts: dict[str, Any], said: str
 ) -> None:
     made = staged(tables, 2, **{"allocator": [{"kind": "paged"}], **parts})

@@ -13,7 +13,7 @@ from kvsim.request import Request
 STEP = {"kind": "linear", "base_us": 8000}
 
 
-def test_an_idle_engine_has_nobody_waiting(tables: Any) -> None:
+def test_idle_engine_has_no_waiting_requests(tables: Any) -> None:
     # b comes 3 ms into a's second step of 8 ms and waits 5 ms for the next; c finds nobody.
     requests = [
         Request("a", 0, 10, 4),

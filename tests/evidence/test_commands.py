@@ -13,7 +13,7 @@ CHECKOUT = Path(kvsim.__file__).parents[1]
 
 
 @pytest.mark.skipif(not (CHECKOUT / "evidence").is_dir(), reason="kvsim is installed, no checkout")
-def test_they_run_from_any_folder_where_a_checkout_is_installed_in_place(tmp_path: Path) -> None:
+def test_validate_commands_run_from_any_folder_with_an_editable_install(tmp_path: Path) -> None:
     """As an editable install does: kvsim is found, the folder that it lies in is not."""
     code = f"""
 import importlib.util, sys

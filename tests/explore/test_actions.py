@@ -106,7 +106,7 @@ def test_turning() -> None:
     [{"allocator.2.block_size": 0}, {"seed": "x"}, {"model.max_model_len": -1},
      {"allocator.1.label": "paged", "allocator.2.label": "paged"}],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_and_changes_nothing(changes: dict[str, Any]) -> None:
+def test_invalid_change_is_refused_and_changes_nothing(changes: dict[str, Any]) -> None:
     before = visit()
     with pytest.raises(InputError):
         actions.turn(before, DESK, changes)
@@ -148,7 +148,7 @@ def test_pins() -> None:
 
 
 @pytest.mark.parametrize("stop", STOPS)
-def test_what_a_stop_says_to_try_can_be_tried(stop: str) -> None:
+def test_suggestions_of_a_tour_stop_can_be_applied(stop: str) -> None:
     here = actions.begin(visit(), DESK, f"tour:{stop}")
     for index in range(len(find_stop(stop).tries)):
         tried = actions.attempt(here, DESK, index)

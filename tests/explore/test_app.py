@@ -47,7 +47,7 @@ def client() -> Any:
     return made
 
 
-def test_the_page_and_its_parts_name_no_other_machine(client: Any) -> None:
+def test_explorer_page_loads_nothing_from_other_hosts(client: Any) -> None:
     page = client.get("/")
     assert page.status_code == 200
     policy = page.headers["Content-Security-Policy"]
@@ -93,7 +93,7 @@ def test_a_figure_in_the_dark() -> None:
     assert themed(json.dumps(figure), dark=False) == figure
 
 
-def test_without_dash_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explore_without_dash_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import kvsim.plumbing.extras as module
 
     monkeypatch.setattr(module, "find_spec", lambda name: None)
@@ -164,7 +164,7 @@ def test_the_printed_address_opens_the_page_and_no_other_does() -> None:
         thread.join(30)
 
 
-def test_the_server_starts_without_what_only_its_workers_need() -> None:
+def test_explorer_server_starts_without_worker_imports() -> None:
     from subprocess import run
 
     code = (

@@ -143,7 +143,7 @@ def test_a_cancelled_run_stops(opened: Any) -> None:
     assert opened.execute_script(NUMBERS) == before  # what was there stands
 
 
-def test_what_cannot_be_is_said_in_a_line(opened: Any) -> None:
+def test_invalid_value_is_shown_as_one_line(opened: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
     box = opened.find_element("xpath", "//label[@data-key='block_size']//input")

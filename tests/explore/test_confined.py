@@ -56,7 +56,7 @@ def test_an_address_names_no_file_outside(points: Any, setting: str, path: str, 
 
 
 @pytest.mark.parametrize("setting", PATHS)
-def test_what_is_wrong_in_a_file_is_not_quoted(points: Any, setting: str) -> None:
+def test_error_of_a_file_quotes_nothing_of_it(points: Any, setting: str) -> None:
     """Whatever reads it, by whatever error; kvsim run in a terminal says the rest."""
     base = points["mine"]
     table = _put(base, setting % "inside.csv")
@@ -69,7 +69,7 @@ def test_what_is_wrong_in_a_file_is_not_quoted(points: Any, setting: str) -> Non
     assert "kvsim run" in words or "inside.csv" not in str(caught.value)
 
 
-def test_a_callback_checks_what_the_browser_kept(points: Any) -> None:
+def test_callback_checks_the_browsers_stored_state(points: Any) -> None:
     """Its store is the visitor's to change."""
     context = PageContext(points, WorkerPool(0), "mine")
     table = _put(points["mine"], PATHS[0] % "/etc/passwd")
@@ -93,7 +93,7 @@ def test_much_is_simulated_only_when_run_is_pressed() -> None:
     assert pool.ask("a", "s", sweep).state == "failed"
 
 
-def test_what_nobody_pressed_run_for_ends_after_a_while_and_within_its_memory(
+def test_unrequested_job_ends_at_its_time_and_memory_limits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker_pool, "MOST_SECONDS", 2.0)

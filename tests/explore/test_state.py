@@ -90,7 +90,7 @@ def test_a_changed_state_comes_back_from_its_address(
     assert back.state.key == visit.state.key
 
 
-def test_settings_are_what_kvsim_run_takes() -> None:
+def test_page_settings_equal_set_arguments_of_kvsim_run() -> None:
     table = dict(started(STARTING_POINTS["chat"]).table)
     table["memory"] = {"gpu_memory_utilization": 0.5}
     table["scheduler"] = {**table["scheduler"], "max_num_seqs": 7}
@@ -113,7 +113,7 @@ def test_settings_are_what_kvsim_run_takes() -> None:
         "from=chat&pin=from%3Dnothing",
     ],
 )
-def test_an_address_that_means_nothing_is_refused_in_one_line(query: str) -> None:
+def test_invalid_page_address_is_a_one_line_error(query: str) -> None:
     with pytest.raises(InputError) as error:
         PageVisit.at(query, DESK)
     assert "\n" not in str(error.value)

@@ -25,7 +25,7 @@ def test_seven_stops_that_say_something() -> None:
     assert all(stop.title and stop.text and stop.look for stop in stops)
 
 
-def test_what_the_stops_say(results: dict[str, Result]) -> None:
+def test_tour_texts_agree_with_their_runs(results: dict[str, Result]) -> None:
     rate = "output_tokens_per_s"
     none = results["no-cache"]
     assert number(none, "no cache", "requests", "finished") > 60_000

@@ -55,7 +55,7 @@ def plain(runs: Any) -> list[dict[str, Any]]:
     return [{k: v for k, v in run.items() if k != "wall_s"} for run in runs]
 
 
-def test_an_answer_is_what_kvsim_run_gives_and_its_saved_scenario_gives_it_again(
+def test_explorer_answer_equals_kvsim_run_and_its_saved_scenario(
     workers: WorkerPool,
 ) -> None:
     workers.ask("me", "small", RunTask(SMALL, Path(), SMALL))

@@ -215,9 +215,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
 """
 
 
-def test_a_disk_that_fills_while_results_are_written_loses_none_of_them(
-    scenario: Path, tmp_path: Path
-) -> None:
+def test_full_disk_leaves_earlier_results_intact(scenario: Path, tmp_path: Path) -> None:
     """A limit on the size of files stands for the end of the disk: the same error, on any file."""
     out = tmp_path / "out"
     done = kvsim("run", scenario, "--out", out, "--json", before=FULL)
@@ -283,7 +281,7 @@ def test_a_read_only_folder_is_seen_before_the_work() -> None:
         subprocess.run(command(AS_NOBODY, folder), capture_output=True, check=True)
 
 
-def test_what_is_no_folder_is_seen_before_the_work(tmp_path: Path) -> None:
+def test_output_path_that_is_no_folder_is_refused_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="not a folder"):
         check_writable(tmp_path / "file" / "out")

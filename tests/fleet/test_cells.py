@@ -103,7 +103,7 @@ def test_every_backend_gives_the_same_numbers(kind: str) -> None:
         ({"cells": 2}, {"max_concurrency": 8}, "limit of requests in flight"),
     ],
 )
-def test_what_cells_cannot_have_is_refused(
+def test_fleet_cells_with_shared_features_are_refused(
     fleet: dict[str, Any], workload: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=words):

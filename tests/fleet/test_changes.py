@@ -55,7 +55,7 @@ def test_requests_of_a_dead_replica_are_served_elsewhere_once(kind: str) -> None
 
 
 @pytest.mark.parametrize("changes", ENGINES, ids=lambda each: ",".join(map(str, each)) or "paged")
-def test_every_engine_can_die(changes: dict[str, Any]) -> None:
+def test_failed_replicas_of_every_engine_lose_no_request(changes: dict[str, Any]) -> None:
     found = result({"replicas": 2, "failure": FAILURES[:1]}, **changes)
     assert found.fleets[0].requests.finished == len(ids(found)) == len(set(ids(found)))
 
@@ -74,7 +74,7 @@ def test_gpus_count_from_the_start_to_the_end_of_a_replica() -> None:
     assert sum(fleet.memory.time_mean.values()) == pytest.approx(1)
 
 
-def test_what_no_replica_can_take_is_refused() -> None:
+def test_request_too_long_for_every_replica_is_rejected() -> None:
     found = result({"replicas": 1, "failure": [{"at_s": 5, "replica": 0}]})
     counts = found.fleets[0].requests
     assert counts.rejected
@@ -175,7 +175,7 @@ def test_scaling_down_waits_for_the_most_that_was_wanted() -> None:
         ({"autoscaler": "hpa"}, r"queue"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(fleet: dict[str, Any], said: str) -> None:
+def test_invalid_fleet_changes_are_refused_by_name(fleet: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=f"(?s){said}"):
         result(fleet)
 

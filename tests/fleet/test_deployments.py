@@ -45,9 +45,7 @@ def some(count: int) -> list[Request]:
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_one_of_them_is_the_deployment_alone_and_steps_may_be_single(
-    tables: Any, engine: str, data: Any
-) -> None:
+def test_fleet_of_one_pd_deployment_equals_it_alone(tables: Any, engine: str, data: Any) -> None:
     requests = data.draw(streams())
     kind = data.draw(st.sampled_from(["round-robin", "least-requests", "dynamo-kv"]))
     apart = {"router": {"kind": kind}}
@@ -63,7 +61,7 @@ def test_one_of_them_is_the_deployment_alone_and_steps_may_be_single(
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", ROUTERS.own)
-def test_every_router_chooses_among_deployments_and_within_them(
+def test_every_router_routes_among_and_within_deployments(
     tables: Any, engine: str, kind: str
 ) -> None:
     router = {"router": {"kind": kind}}

@@ -39,14 +39,14 @@ def replayed(router: str | dict[str, Any], blocks: int, replicas: int = 4) -> tu
     return fleet.prefix_cache.hit_tokens / prompts, fleet.ttft_s.mean * 1e3
 
 
-def test_round_robin_reuses_what_every_fourth_request_finds() -> None:
+def test_round_robin_over_four_replicas_has_the_recorded_reuse() -> None:
     reuse, ttft_ms = replayed("round-robin", 400_000)
     assert reuse == pytest.approx(0.195509, abs=5e-7)
     assert ttft_ms == pytest.approx(446.54, rel=0.10)
 
 
 @pytest.mark.parametrize(("replicas", "share"), [(1, 0.373380), (2, 0.275877), (8, 0.138957)])
-def test_more_replicas_in_turn_reuse_less(replicas: int, share: float) -> None:
+def test_round_robin_over_more_replicas_reuses_less(replicas: int, share: float) -> None:
     """llm-d-planner#16: what scaling out costs in hits, to six digits."""
     assert replayed("round-robin", 400_000, replicas)[0] == pytest.approx(share, abs=5e-7)
 

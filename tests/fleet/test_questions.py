@@ -47,7 +47,7 @@ def of(router: Any, replicas: int, requests: list[Request], **fleet: Any) -> Res
     ("router", "shares"),
     [("vllm-dp", (0.0, 27.8, 46.2, 64.8)), ("consistent-hash", (60.0, 77.8, 84.6, 90.5))],
 )
-def test_what_rotated_ties_cost_chats(router: str, shares: tuple[float, ...]) -> None:
+def test_rotating_ties_lower_prefix_reuse_of_chats(router: str, shares: tuple[float, ...]) -> None:
     """vllm#52463: reuse of 4, 8, 12 and 20 turns over 4 ranks, against one rank for each chat."""
     for num_turns, share in zip((4, 8, 12, 20), shares, strict=True):
         cache = of(router, 4, chats(num_turns)).fleets[0].prefix_cache

@@ -216,7 +216,9 @@ def test_contents_are_compared_and_cut_as_lists_of_ids(
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(0, 2))))
-def test_the_tree_counts_what_each_worker_has(texts: list[tuple[list[int], int]]) -> None:
+def test_sglang_router_tree_sizes_are_distinct_prefixes_by_worker(
+    texts: list[tuple[list[int], int]],
+) -> None:
     """Its sizes are the distinct prefixes sent to each worker; the match is the longest sent."""
     tree, prefixes = TextTree(), [set[tuple[int, ...]]() for _ in range(3)]
     for text, worker in texts:
@@ -260,7 +262,7 @@ def test_the_processes_of_vllms_front_end_share_the_ranks() -> None:
     assert chosen == [0, 2, 1, 3, 2, 0, 3, 1]  # the second front end begins in the middle
 
 
-def test_a_manual_router_keeps_conversations_and_spreads_them() -> None:
+def test_manual_router_pins_conversations_and_spreads_new_ones() -> None:
     router = router_of("manual", assignment="min_group")
     replica = {}
     for number in range(60):

@@ -142,6 +142,6 @@ def test_a_sweep_sees_the_whole_fleet() -> None:
         ({"replicas": 2, "objectives": {"ttft_ms": 5}}, "objectives"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(fleet: dict[str, Any], said: str) -> None:
+def test_invalid_fleet_is_refused_by_name(fleet: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=f"(?s){said}"):
         simulate(table(fleet))

@@ -148,7 +148,7 @@ def test_a_group_has_tiers_of_its_own() -> None:
         ),
     ],
 )
-def test_what_cannot_be_shared_is_refused(table: dict[str, Any], says: str) -> None:
+def test_tiers_that_cannot_be_shared_are_refused(table: dict[str, Any], says: str) -> None:
     if table["fleet"] is None:
         del table["fleet"]
     with pytest.raises(InputError) as error:
@@ -200,7 +200,7 @@ def test_a_later_look_of_one_engine_ends_the_jobs_of_all_in_their_order() -> Non
     assert [job.end_ps for job in first.reports(20)] == [8, 10, 16]
 
 
-def test_what_a_dying_engine_was_writing_is_lost() -> None:
+def test_files_in_write_of_a_dying_engine_are_lost() -> None:
     folder = Folder()
     dying, other = disk(folder), disk(folder)
     dying.submit(seq("a"), chunks(1, 2), 0, read=False)
@@ -211,7 +211,7 @@ def test_what_a_dying_engine_was_writing_is_lost() -> None:
     assert not dying.reports(100)
 
 
-def test_files_outlive_the_replica_that_wrote_them() -> None:
+def test_shared_files_remain_after_their_writer_dies() -> None:
     """The second replica serves all after the first has died, and finds what that has written."""
     runs = ((0, PROMPT),)
     stream = Stream.of(

@@ -41,7 +41,7 @@ def waves(result: Result) -> WavesSummary:
     return found
 
 
-def test_a_wave_goes_on_until_ranks_agree_that_nobody_has_work() -> None:
+def test_dp_wave_runs_until_the_ranks_synchronise_without_work() -> None:
     """Five steps with a token, then dummy steps up to the sixteenth; rank 1 has nothing in any."""
     result, ends = served([Request("a", 0, 10, 5)], 2, TOGETHER)
     assert ends == {"a": (0, 20 + 4 * 10)}
@@ -110,6 +110,6 @@ def test_conversations_of_all_ranks_are_served_and_take_longer() -> None:
         ({"fleet": {"router": TOGETHER, "failure": [{"at_s": 1, "replica": 0}]}}, "die alone"),
     ],
 )
-def test_what_cannot_step_together_is_refused(tables: dict[str, Any], words: str) -> None:
+def test_unsupported_dp_lockstep_is_refused(tables: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         served([Request("a", 0, 10, 5)], 2, TOGETHER, **tables)

@@ -41,7 +41,7 @@ def test_a_file_is_read_and_damaged_is_read_or_refused_in_one_line(name: str) ->
 
 
 @pytest.mark.parametrize("path", sorted(CORPUS.rglob("*/*")), ids=lambda path: str(path.name))
-def test_what_once_broke_a_reader_is_read_or_refused(path: Path, tmp_path: Path) -> None:
+def test_recorded_fuzz_failures_are_read_or_refused(path: Path, tmp_path: Path) -> None:
     target = TARGETS[path.parent.name]
     target.prepare(tmp_path)
     read(target, tmp_path, path.read_bytes())

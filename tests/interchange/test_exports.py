@@ -88,7 +88,7 @@ def imported(path: Path, tmp_path: Path) -> Imported:
 # --- metrics ----------------------------------------------------------------------------------
 
 
-def test_a_scrape_counts_what_the_summary_counts(exported: Exported) -> None:
+def test_exported_scrape_equals_the_summarys_counts(exported: Exported) -> None:
     families = {each.name: each for each in prometheus(text_of("vllm-metrics", exported))}
     summary = exported.run.summary
 
@@ -139,7 +139,7 @@ CHOSEN_BY = ("job", "instance", "model_name", "engine")  # the dashboards' varia
 
 
 @pytest.mark.parametrize("asked", ASKED)
-def test_what_the_engines_dashboards_ask_for_is_there(asked: str, exported: Exported) -> None:
+def test_export_has_all_metrics_of_vllms_dashboards(asked: str, exported: Exported) -> None:
     name, _, rest = asked.partition("{")
     wanted = dict([rest.rstrip("}").replace('"', "").split("=")]) if rest else {}
     for form in ("vllm-metrics", "openmetrics"):
@@ -226,7 +226,9 @@ def test_a_scrape_of_layers_of_two_kinds_is_the_same_pool(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("form", ["vllm-bench", "aiperf"])
-def test_requests_come_back_as_they_were(form: str, exported: Exported, tmp_path: Path) -> None:
+def test_exported_requests_are_imported_unchanged(
+    form: str, exported: Exported, tmp_path: Path
+) -> None:
     made = imported(write_all(form, exported, tmp_path / form), tmp_path)
     assert made.recording is not None
     again = ObservedRun.read(tmp_path / "again.run")
@@ -245,7 +247,7 @@ def test_requests_come_back_as_they_were(form: str, exported: Exported, tmp_path
     assert [row.output_tokens for row in again.rows] == table["output_tokens"].tolist()
 
 
-def test_what_clients_measure_is_the_summary(exported: Exported, tmp_path: Path) -> None:
+def test_exported_client_results_equal_the_summary(exported: Exported, tmp_path: Path) -> None:
     write_all("vllm-bench", exported, tmp_path)
     write_all("aiperf", exported, tmp_path)
     for name in ("bench.json", "profile_export_aiperf.json"):
@@ -333,7 +335,7 @@ def test_the_command_line_of_a_scenario_makes_it_again(
     memory=st.sampled_from([{"num_gpu_blocks": 160}, {"gpu_memory_utilization": 0.8}]),
     tensor_parallel_size=st.sampled_from([1, 2, 4]),
 )
-def test_flags_come_back_as_the_options_they_were(
+def test_exported_flags_are_imported_as_the_same_options(
     scheduler: dict[str, Any],
     allocator: dict[str, Any],
     memory: dict[str, Any],
@@ -407,7 +409,7 @@ def test_gpus_that_share_a_model_are_flags_of_the_command(tmp_path: Path) -> Non
         ("allocator", {"sharing": "copy-on-write"}, "allocator.sharing"),
     ],
 )
-def test_what_vllm_has_no_flag_for_is_refused(
+def test_setting_without_a_vllm_flag_is_refused(
     table: str, changes: dict[str, Any], where: str, exported: Exported
 ) -> None:
     changed = dict(exported.scenario)
@@ -564,7 +566,7 @@ def test_drafts_and_retention_are_flags_too(exported: Exported) -> None:
     assert """--speculative-config '{"method": "mtp", "num_speculative_tokens": 2}'""" in text
 
 
-def test_what_no_engine_does_is_refused(simulation: Simulation) -> None:
+def test_export_of_an_allocator_without_an_engine_is_refused(simulation: Simulation) -> None:
     run = simulation.run(simulation.scenario.allocator[1], "max-buffer")
     exported = Exported(simulation.resolved(), run)
     with pytest.raises(InputError, match=r"no such allocator; got max-buffer; --allocator 'paged'"):

@@ -102,7 +102,7 @@ def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
     assert "notes.txt" in " ".join(found.notes)
 
 
-def test_what_contradicts_is_listed_and_the_engine_is_believed(tmp_path: Path) -> None:
+def test_contradicting_sources_are_listed_and_the_engine_log_wins(tmp_path: Path) -> None:
     command = write(tmp_path / "serve.sh", "vllm serve facebook/opt-125m --block-size 32\n")
     found = imported(tmp_path, command, SAMPLES["vllm-metrics"](tmp_path), gpu="h100")
     (contradiction,) = found.contradictions
@@ -128,7 +128,7 @@ def test_other_engines_get_their_own_schedulers(tmp_path: Path) -> None:
     assert trt["memory"] == {"num_gpu_blocks": 220_480 // 64}
 
 
-def test_what_is_assumed_of_another_engine_is_its_own_default(tmp_path: Path) -> None:
+def test_assumed_settings_of_sglang_are_its_own_defaults(tmp_path: Path) -> None:
     """SGLang's default chunk goes by the GPU's memory: 4,096 tokens on an L40S, where an API
     server of vLLM has 2,048.
     """
@@ -160,7 +160,7 @@ def test_what_is_assumed_of_another_engine_is_its_own_default(tmp_path: Path) ->
         ),
     ],
 )
-def test_what_the_version_of_another_engine_changes_is_said(
+def test_import_notes_settings_that_depend_on_the_version(
     tmp_path: Path, image: str, command: str, told: list[str]
 ) -> None:
     line = f"docker run --gpus all {image} {command} facebook/opt-125m"
@@ -171,7 +171,7 @@ def test_what_the_version_of_another_engine_changes_is_said(
 
 
 @pytest.mark.parametrize("missing", ["gpu", "model"])
-def test_what_no_source_names_has_to_be_given(missing: str, tmp_path: Path) -> None:
+def test_import_without_a_model_or_gpu_asks_for_it(missing: str, tmp_path: Path) -> None:
     given = {key: value for key, value in OPT.items() if key != missing}
     with pytest.raises(InputError, match="no source names"):
         imported(tmp_path, SAMPLES["trtllm-log"](tmp_path), **given)
@@ -243,7 +243,7 @@ def test_a_summary_alone_becomes_a_load_of_the_same_means(tmp_path: Path) -> Non
     assert not made.recording.served
 
 
-def test_what_was_measured_is_an_observed_run(tmp_path: Path) -> None:
+def test_imported_measurements_are_an_observed_run(tmp_path: Path) -> None:
     made = imported(tmp_path, SAMPLES["vllm-bench"](tmp_path), gpu="h100")
     assert made.recording is not None
     run = ObservedRun.read(tmp_path / "made.run")
@@ -392,7 +392,7 @@ def test_a_concurrency_of_next_to_nothing_makes_no_length_without_end() -> None:
 
 
 @pytest.mark.skipif(not LOGS.is_dir(), reason="KVSIM_STARTUP_LOGS_DIR has no logs")
-def test_the_tokens_of_real_logs_are_the_gibibytes_they_print() -> None:
+def test_tokens_and_gibibytes_of_real_logs_agree() -> None:
     with (LOGS / "startup-logs.csv").open(newline="") as file:
         told = {row["id"]: row for row in csv.DictReader(file)}
     parts = re.split(r"^## (log\d+) .*$", (LOGS / "excerpts.txt").read_text(), flags=re.MULTILINE)
@@ -527,7 +527,7 @@ def test_a_real_file_of_each_tool_is_imported(
         )
 
 
-def test_the_command_says_what_it_did(tmp_path: Path) -> None:
+def test_import_command_prints_its_account(tmp_path: Path) -> None:
     source = SAMPLES["vllm-bench"](tmp_path)
     out = tmp_path / "made.toml"
     arguments = ["import", str(source), "--device", "h100", "--out", str(out)]
@@ -634,7 +634,7 @@ NGRAM = '{"method": "ngram", "num_speculative_tokens": 2}'
         ("llama-3.1-8b", f" --kv-transfer-config '{SIMPLE}'", False, "it has a KV tier"),
     ],
 )
-def test_pipeline_stages_are_imported_where_a_run_knows_them(
+def test_pipeline_stages_are_imported_if_a_run_supports_them(
     tmp_path: Path, model: str, flags: str, staged: bool, assumed: str | None
 ) -> None:
     command = f"vllm serve {model} --pipeline-parallel-size 2 --max-model-len 4096{flags}\n"

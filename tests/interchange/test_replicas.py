@@ -132,7 +132,7 @@ def test_engines_of_one_scrape_are_ranks_of_one_server(tmp_path: Path) -> None:
         (', "--no-async-scheduling", "--enable-expert-parallel"', True),
     ],
 )
-def test_ranks_of_a_mixture_of_experts_share_them_and_step_together(
+def test_imported_moe_ranks_share_experts_and_step_together(
     tmp_path: Path, flags: str, lockstep: bool
 ) -> None:
     given = {"gpu": "h200", "model": "qwen3-30b-a3b"}

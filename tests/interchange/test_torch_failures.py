@@ -50,7 +50,7 @@ def run(path, *options):
     return answer.output
 
 
-def test_a_log_s_errors_as_torch_words_them(tmp_path):
+def test_out_of_memory_messages_of_torch_are_parsed(tmp_path):
     path = tmp_path / "server.log"
     path.write_text(f"INFO start\n{VLLM_37428}\nINFO\n{OLDER}\n{VLLM_10637}\n")
     whole, older, part = read_torch_memory(path).failures
@@ -88,7 +88,7 @@ def test_memory_stats_have_no_pieces(tmp_path):
         ("{", "not JSON"),
     ],
 )
-def test_what_tells_nothing_is_refused(content, message, tmp_path):
+def test_torch_memory_file_without_figures_is_refused(content, message, tmp_path):
     path = tmp_path / "file"
     path.write_text(content)
     with pytest.raises(InputError, match=message):

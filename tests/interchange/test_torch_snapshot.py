@@ -73,7 +73,7 @@ def written(recorder, folder):
 )
 @given(ops=OPS)
 @settings(max_examples=25, deadline=None)
-def test_a_snapshot_says_what_the_arena_knows_and_torch_reads_it(arena_of, ops, tmp_path_factory):
+def test_torch_snapshot_agrees_with_the_arena_and_torch_reads_it(arena_of, ops, tmp_path_factory):
     viz = pytest.importorskip("torch.cuda._memory_viz")
     arena = arena_of()
     recorder = SnapshotRecorder(arena)
@@ -123,7 +123,7 @@ def test_replaying_a_trace_leads_to_the_same_levels(ops, tmp_path_factory):
         assert ledger is None or ledger.peak_requested == peak
 
 
-def test_a_replay_says_what_is_wrong_with_its_input():
+def test_torch_replay_names_faults_of_its_input():
     def run(*operations):
         return list(replay(operations, TorchCachingArena(30 * MIB)))
 
@@ -161,7 +161,7 @@ def test_a_doubling_run_names_its_owners_and_times(tmp_path):
     assert {entry["frames"][0]["name"] for entry in trace[1:]} == {"chat-7"}
 
 
-def test_what_a_failed_concatenation_undid_is_not_in_the_trace():
+def test_undone_allocations_are_not_in_the_snapshot_trace():
     layout = KVLayout((KVGroup("full", 4, 4096),))
     options = ALLOCATORS.get("concatenation").parse({"placement": "first-fit"}, "allocator")
     allocator = options.build(MemorySpec(53 * 4096, layout, 128, 10**12))

@@ -74,7 +74,7 @@ def test_a_tier_that_is_not_vllms_has_no_flags() -> None:
         list(flags_of([{"kind": "lmcache", "max_local_cpu_size": 1.0}]))
 
 
-def test_what_is_not_simulated_is_noted() -> None:
+def test_unsupported_settings_are_noted() -> None:
     tiers, notes = tiers_of(None, {"kv_connector": "LMCacheMPConnector"})
     assert not tiers
     assert "LMCacheMPConnector" in notes[0]

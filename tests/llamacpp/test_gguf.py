@@ -57,7 +57,9 @@ def gemma(tmp_path: Path) -> Path:
     ("tokens", "slots", "mib"),
     [(4096, 1, 27), (4096, 2, 42), (4096, 4, 72), (4096, 8, 72), (8192, 1, 39), (8192, 2, 54)],
 )
-def test_gemma_270m_is_what_users_measured(gemma: Path, tokens: int, slots: int, mib: int) -> None:
+def test_gemma_270m_cache_has_the_size_users_measured(
+    gemma: Path, tokens: int, slots: int, mib: int
+) -> None:
     """unslothai/unsloth#5225."""
     found = sized(gemma, "--ctx-size", str(tokens), "--parallel", str(slots))
     assert found["kv_bytes"] == mib << 20
@@ -119,7 +121,7 @@ def test_which_layers_keep_a_window_and_which_keep_nothing() -> None:
         model_of({"general.architecture": "gemma3"}, "x")
 
 
-def test_layers_lie_where_they_are_computed() -> None:
+def test_kv_of_layers_is_on_the_device_that_computes_them() -> None:
     model = model_of(header("llama", attention__sliding_window=0), "x")
     settings = ContextSettings(4096, kv_unified=True)
     context = context_of(settings)

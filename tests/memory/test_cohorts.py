@@ -41,7 +41,7 @@ def test_affordable_steps_are_the_most_that_free_blocks_allow(
 
 @settings(max_examples=200, deadline=None)
 @given(size=st.integers(1, 8), bases=BASES, clock=st.integers(0, 30), steps=st.integers(0, 30))
-def test_blocks_start_where_they_do_step_by_step(
+def test_cohorts_start_blocks_as_single_steps_do(
     size: int, bases: list[int], clock: int, steps: int
 ) -> None:
     found = [(t, len(cohort)) for t, cohort in made(size, bases).block_starts(clock, steps)]

@@ -50,7 +50,7 @@ def scenario(allocator: dict[str, Any], scheduler: dict[str, Any], steps: int | 
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS, ids=lambda table: "-".join(map(str, table)))
-def test_a_window_of_what_is_held_is_used(allocator: dict[str, Any]) -> None:
+def test_only_slots_inside_the_window_are_used(allocator: dict[str, Any]) -> None:
     """A prompt in chunks of 96 and 400 outputs: full attention uses every slot n, a window those
     that the step at hand attends to, its own new ones and 127 before them.
     """

@@ -73,7 +73,7 @@ def numbers(replica: Replica, leave_out: str = "") -> Any:
 )
 @given(requests=streams(), tokens=st.sampled_from([1024, 1536, 4096]))
 @unless_thrashing
-def test_the_paged_allocator_does_what_it_does(
+def test_sharing_allocator_equals_the_paged_one_row_for_row(
     tables: Any, scheduler: dict[str, Any], requests: list[Request], tokens: int
 ) -> None:
     """Row for row, to the picosecond; vLLM's null block is metadata, which it has not."""

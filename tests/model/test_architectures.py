@@ -70,7 +70,7 @@ def check_architecture(kind):
 
 
 @pytest.mark.parametrize("kind", ["deepseek_v41", "rwkv", "t5", "minimax_text_01", "acme"])
-def test_what_is_not_understood_is_refused_by_name(kind):
+def test_unknown_model_type_is_refused_by_name(kind):
     with pytest.raises(InputError, match=f"not understood; got model_type '{kind}'"):
         model(kind)
 
@@ -208,7 +208,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize(("kind", "changes", "params"), COUNTED)
-def test_parameters_as_transformers_counts_them(kind, changes, params):
+def test_parameter_counts_equal_transformers(kind, changes, params):
     found = Model.from_hf({"model_type": kind, **SIZES[kind], **changes})
     assert found.num_params == pytest.approx(params, rel=5e-5)
 
@@ -239,7 +239,7 @@ def test_falcon_mamba_is_as_wide_as_it_says():
     assert narrow.layers[0].mixer.conv_width == CONFIG["intermediate_size"]
 
 
-def test_an_outer_table_gives_what_the_inner_leaves_out():
+def test_outer_config_fills_keys_missing_in_the_text_config():
     found = Model.from_hf(
         {
             "model_type": "mistral3",

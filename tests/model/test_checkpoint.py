@@ -79,7 +79,7 @@ def layer_bytes(tp, shards):
 
 
 @pytest.mark.parametrize(("tp", "dp"), [(1, 1), (2, 1), (4, 1), (1, 4)])
-def test_what_each_gpu_gets(checkpoint, tp, dp):
+def test_checkpoint_bytes_are_split_over_gpus(checkpoint, tp, dp):
     """Keys and values of two heads are on every second GPU once more; tables have 128 rows."""
     model = Model.from_hf(checkpoint)
     tables = 2 * 2 * 128 * HIDDEN // tp

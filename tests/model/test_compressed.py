@@ -39,7 +39,7 @@ def test_parameters_as_published():
     assert base.weight_bytes() / 1e9 == pytest.approx(285.7, abs=0.1)
 
 
-def test_parameters_as_transformers_counts_them():
+def test_parameter_counts_equal_transformers():
     """The same shapes with layer_types, as transformers 5.23 writes them: 284,325,869,015."""
     kinds = ["heavily_compressed_attention", "compressed_sparse_attention"]
     model = Model.from_hf(
@@ -113,7 +113,7 @@ def test_groups_of_the_larger_model():
 @pytest.mark.parametrize("name", ["deepseek-v4-flash", "deepseek-v4-pro"])
 @pytest.mark.parametrize("dtype", ["fp8", "bfloat16"])
 @pytest.mark.parametrize("version", ["0.25", "0.26", "0.33"])
-def test_what_is_sized_is_simulated(name, dtype, version):
+def test_deepseek_v4_pool_has_the_same_groups_in_memory_and_run(name, dtype, version):
     """The same groups and bytes from the layers of a plan and from the layout of a run, whose
     bytes of a token are those of its groups.
     """
@@ -140,7 +140,7 @@ def test_options_that_would_change_nothing_are_refused(given):
         kvsim.simulate(tables, [Request("r", 0, 100, 4)])
 
 
-def test_a_step_reads_what_is_picked():
+def test_deepseek_v4_step_reads_only_indexed_keys():
     """Beyond 512 picked keys of 4 tokens each, a longer context adds keys of the indexer and of the
     layers of 128 to one, and nothing else.
     """
@@ -155,7 +155,7 @@ def test_a_step_reads_what_is_picked():
     assert ends[1] - ends[0] == 10_000 * unpicked
 
 
-def test_a_refused_start_of_0_22():
+def test_vllm_0_22_refuses_to_start_deepseek_v4_in_a_small_pool():
     """github.com/vllm-project/vllm/issues/44376: 30,000 tokens need 6.66 GiB, and 5.44 GiB are
     enough for 13,528 (16,384 tokens a step reproduce both).
     """

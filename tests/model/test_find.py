@@ -56,7 +56,7 @@ CONFIG = {
         ("Qwen2.5-7B (4 bit, 5.20 GiB of weights)", "qwen2.5-7b", None),
     ],
 )
-def test_what_names_say(written, base, scheme):
+def test_repository_names_give_model_and_quantisation(written, base, scheme):
     assert read_name(written, known_names()) == (base, scheme)
 
 
@@ -99,7 +99,7 @@ def test_copies_that_leave_recurrence_alone():
     assert whole.weight_format.mixer_bits is None
 
 
-def test_modelopt_s_mixed_bits_take_what_their_repositories_have():
+def test_modelopt_mixed_precision_has_the_repositories_size():
     """21.9 and 23.4 GB (github.com/noonghunna/club-3090), a drafting layer in 16 bits among them:
     a layer like the target's last one, and a matrix of two hidden states to one.
     """
@@ -123,7 +123,7 @@ def test_qwen_s_own_fp8_converts_recurrence_too():
 @pytest.mark.parametrize(
     ("name", "yes"), [("a/b", True), ("Qwen/Qwen3-8B", True), ("a/b/c", False), ("qwen3-8b", False)]
 )
-def test_what_a_repository_is(name, yes):
+def test_repository_names_are_recognised(name, yes):
     assert is_repository(name) is yes
 
 
@@ -225,7 +225,7 @@ def test_a_repository_is_fetched_once_and_found_again_without_a_network(host, tm
         ("bare/Cool-1B", "has no config.json"),
     ],
 )
-def test_what_the_host_refuses_is_said(host, tmp_path, name, words):
+def test_refusal_of_the_hub_is_reported(host, tmp_path, name, words):
     answer = ask(name, tmp_path, f"http://127.0.0.1:{host.server_port}")
     assert answer.returncode == 2
     assert words in answer.stderr

@@ -94,7 +94,7 @@ def test_bytes_of_a_token(config: dict[str, object], expected: dict[str, int]) -
     assert per_token(SMALL | config) == expected
 
 
-def test_what_a_block_of_a_search_may_be() -> None:
+def test_invalid_block_configs_are_refused() -> None:
     blocks = [{"attention": {"replace_with_linear": True}, "ffn": {"ffn_mult": 1.0}}] * 4
     with pytest.raises(InputError, match=r"block_configs\[0\].attention"):
         Model.from_hf(SMALL | {"model_type": "nemotron-nas", "block_configs": blocks})

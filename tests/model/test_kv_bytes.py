@@ -41,7 +41,7 @@ def test_the_published_table(name, kib):
         ("gemma-3-27b", 1024, 80, 416, 416),
     ],
 )
-def test_windows_cap_what_a_sequence_keeps(name, window, full_kib, sliding_kib, cap_mib):
+def test_windows_cap_the_kv_bytes_of_a_sequence(name, window, full_kib, sliding_kib, cap_mib):
     layout = named_model(name).kv_layout()
     groups = {group.kind: group for group in layout.groups}
     sliding = groups["sliding"]

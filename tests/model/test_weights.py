@@ -152,7 +152,7 @@ def test_weight_bytes():
     assert named_model("gpt-oss-120b").weight_bytes() / 1e9 == pytest.approx(65.3, abs=0.1)
 
 
-def test_weights_split_over_gpus_but_for_what_is_replicated():
+def test_weights_are_split_over_gpus_except_replicated_ones():
     model = named_model("llama-3-70b")
     norms = 80 * 2 * 8192 + 8192
     assert model.weights(4).total == (model.num_params - norms) // 4 + norms

@@ -40,7 +40,7 @@ def decoded(values: Any) -> list[float]:
     return list(values)
 
 
-def test_the_notebook_is_kept_without_what_a_run_leaves() -> None:
+def test_notebook_is_stored_without_outputs() -> None:
     for cell in json.loads(NOTEBOOK.read_text())["cells"]:
         assert not cell.get("outputs")
         assert cell.get("execution_count") is None

@@ -70,7 +70,7 @@ def test_numbers_that_64_bits_or_arithmetic_cannot_hold(
     assert len(message) < 400
 
 
-def test_numbers_within_bounds_are_as_they_were() -> None:
+def test_numbers_within_bounds_are_unchanged() -> None:
     table = {"name": "a", "count": (1 << 63) - 1, "rate": 1e-30, "inner": {"rates": [0.0, 1e30]}}
     assert Outer.parse(table, "").model_dump(exclude_defaults=True)["count"] == (1 << 63) - 1
 

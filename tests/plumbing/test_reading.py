@@ -31,12 +31,12 @@ from kvsim.plumbing.reading.files import Text
         (b"\xff", "UTF-8"),
     ],
 )
-def test_what_is_no_json_says_why(text: str | bytes, why: str) -> None:
+def test_invalid_json_names_its_fault(text: str | bytes, why: str) -> None:
     with pytest.raises(json_text.JsonError, match=why):
         json_text.loads(text)
 
 
-def test_json_reads_what_json_is() -> None:
+def test_valid_json_is_read() -> None:
     assert json_text.loads("[" * 64 + "]" * 64) == json_text.loads("[" * 64 + "]" * 64)
     assert json_text.loads("[9223372036854775807, -9223372036854775807]")[0] == 2**63 - 1
     assert json_text.loads('"\\ud83d\\ude00"') == "\U0001f600"
@@ -60,7 +60,7 @@ def test_json_reads_what_json_is() -> None:
         ("x", "Expected"),
     ],
 )
-def test_what_is_no_toml_says_why(text: str, why: str, tmp_path: Path) -> None:
+def test_invalid_toml_names_its_fault(text: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(toml_text.TomlError, match=why):
         toml_text.loads(text)
     (tmp_path / "a.toml").write_text(text)
@@ -113,7 +113,7 @@ def test_a_small_file_asks_for_little_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_what_does_not_say_how_long_it_is_is_read_to_its_end(tmp_path: Path) -> None:
+def test_pipe_of_unknown_length_is_read_to_its_end_or_limit(tmp_path: Path) -> None:
     pipe, sent = tmp_path / "pipe", bytes(3 * files.CHUNK_BYTES)
     os.mkfifo(pipe)
     for most, read in ((len(sent), True), (len(sent) - 1, False)):

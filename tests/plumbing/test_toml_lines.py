@@ -88,9 +88,7 @@ def test_an_error_names_file_line_and_label(tmp_path: Path, old: str, new: str, 
         ('"opt-125m"', '"opt-125"', ":3: model.name: unknown model"),
     ],
 )
-def test_an_error_of_a_sound_scenario_that_cannot_run_names_them_too(
-    tmp_path: Path, old: str, new: str, words: str
-) -> None:
+def test_build_error_names_file_and_line(tmp_path: Path, old: str, new: str, words: str) -> None:
     path = tmp_path / "own.toml"
     path.write_text(TEXT.replace(old, new))
     with pytest.raises(InputError) as caught:

@@ -92,7 +92,7 @@ def test_a_flag_of_some_models_is_in_their_scenario(served: str, wanted: dict[st
     assert not any("not read" in note for note in found.reads[0].description.notes)
 
 
-def test_what_a_flag_does_not_do_is_said() -> None:
+def test_flags_that_change_nothing_are_noted() -> None:
     cases = {
         "--quantization awq": "types are those of the model's config",
         "--max-loras 8": "do nothing without --enable-lora",
@@ -411,13 +411,13 @@ def test_tensorrts_limit_of_tokens_is_the_pool_and_said_to_be(tmp_path: Path) ->
     ["vllm", "vllm ", "sglang serve", "trtllm-serve", "docker run x", "python a.py",
      f"{SGLANG}", "trtllm-serve --max_batch_size many", "vllm serve --max-model-len $LEN x"],
 )  # fmt: skip
-def test_what_is_no_command_is_a_sentence(line: str) -> None:
+def test_invalid_command_line_is_a_one_line_error(line: str) -> None:
     with pytest.raises(InputError) as raised:
         imported(line)
     assert len(str(raised.value)) > 20
 
 
-def test_a_name_counts_before_what_is_found() -> None:
+def test_explicit_reader_name_overrides_detection() -> None:
     assert "vllm-config" in READERS
     (read,) = read_sources(["docker run lmsysorg/sglang:v0.5.1 sglang serve a/b --tp 2"], [])
     assert (read.format, read.description.settings.tensor_parallel_size) == ("sglang-command", 2)
@@ -484,7 +484,7 @@ def test_a_flag_that_is_nearly_another_is_named_and_its_start_is_read() -> None:
     )
 
 
-def test_a_start_of_several_flags_is_none_of_them() -> None:
+def test_ambiguous_flag_prefix_is_not_matched() -> None:
     found = imported(f"{VLLM} --max-num 64").reads[0].description
     assert found.settings.max_num_seqs is None
     assert any("--max-num" in note for note in found.notes)

@@ -83,7 +83,7 @@ STRICT = ("kv-events", "ticks-table")
 
 
 @pytest.mark.parametrize("form", PUT)
-def test_what_no_reader_knows_is_named(form: str, tmp_path: Path) -> None:
+def test_unknown_keys_lines_and_columns_are_named(form: str, tmp_path: Path) -> None:
     path = SAMPLES[form](tmp_path)
     (before,) = read_sources([str(path)], [])
     path.write_text(PUT[form](path.read_text()))
@@ -102,7 +102,7 @@ def test_every_reader_is_in_this_test() -> None:
     assert {*PUT, *STRICT} == set(SAMPLES)
 
 
-def test_the_ledger_names_what_nobody_took_in_two_classes() -> None:
+def test_unread_entries_are_noted_in_two_classes() -> None:
     ledger = SourceLedger()
     ledger.there("keys", "", ["read", "max_num_seqs", "colour"])
     ledger.there("keys", "inner", ["kvCacheDtype", "name"])

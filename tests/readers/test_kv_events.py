@@ -107,9 +107,7 @@ def test_cached_blocks_are_separate_by_layer_group_and_medium() -> None:
         (True, 344, "3aea6b429ed96b342ec7ebaabd71c2a7f382a66cbbb7d308056c98c5fa764693"),
     ],
 )
-def test_the_writer_of_these_tests_writes_what_vllm_writes(
-    maps: bool, size: int, digest: str
-) -> None:
+def test_writer_of_kv_events_writes_vllms_bytes(maps: bool, size: int, digest: str) -> None:
     """One batch as the structs of the wheels encode it: arrays of 0.22.0, maps of 0.33.0."""
     make, stored, removed, cleared = structs(maps=maps)
     hashes = [b"h" * 32, b"i" * 32]

@@ -65,7 +65,7 @@ def test_ollama_pays_for_a_buffer_of_each_parallel_request(tmp_path: Path) -> No
     assert read.description.settings.n_ctx == 655_360  # ollama/ollama#10735
 
 
-def test_what_is_not_simulated_is_noted() -> None:
+def test_unsupported_settings_are_noted() -> None:
     found = imported("llama-server -m opt-125m.gguf -c 512 -ctk q8_0 -ngl 10 -md small.gguf")
     (read,) = found.reads
     notes = " ".join(read.description.notes)

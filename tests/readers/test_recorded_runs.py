@@ -84,7 +84,7 @@ def test_a_client_with_room_sends_at_its_times() -> None:
     assert waits == pytest.approx(free)
 
 
-def test_what_came_before_the_first_gave_up_is_compared(tmp_path: Path) -> None:
+def test_requests_before_the_first_failure_are_compared(tmp_path: Path) -> None:
     blis_training(tmp_path)
     ((_, found),) = read_runs([tmp_path])
     assert len(found.requests) == 167 == len(found.counted or ()) + 1  # until 330.5 s
@@ -111,7 +111,7 @@ def test_prompts_come_again_as_their_lengths_do(tmp_path: Path) -> None:
     )
 
 
-def test_repeats_are_averaged_and_what_the_engine_lacks_is_left_out(tmp_path: Path) -> None:
+def test_repeated_runs_are_averaged_and_unsupported_ones_left_out(tmp_path: Path) -> None:
     for maker in (inferencex, rate_stages):
         (tmp_path / maker.__name__).mkdir()
         maker(tmp_path / maker.__name__)
@@ -173,7 +173,7 @@ def test_the_command(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_one_line(
+def test_damaged_collection_is_a_one_line_error(
     tmp_path: Path, spoil: Callable[[Path], object], options: list[str], fault: str
 ) -> None:
     residency(tmp_path)

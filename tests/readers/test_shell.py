@@ -60,7 +60,7 @@ def imported(folder: Path, text: str, **given: object) -> Imported:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_flags_are_read_wherever_they_stand(tmp_path: Path, form: str) -> None:
+def test_flags_are_read_from_scripts_manifests_and_yaml(tmp_path: Path, form: str) -> None:
     settings = imported(tmp_path, FORMS[form]).merged.settings
     found = (settings.model, settings.max_model_len, settings.max_num_seqs, settings.kv_cache_dtype)
     assert found == ("facebook/opt-125m", 512, 7, "fp8")
@@ -71,7 +71,7 @@ def test_flags_are_read_wherever_they_stand(tmp_path: Path, form: str) -> None:
     ["vllm serve $MODEL --max-model-len $LEN", "services:\n  a:\n    image: vllm/vllm-openai:v1\n"
      "    command: --model ${MODEL} --max-model-len $LEN\n"],
 )  # fmt: skip
-def test_what_has_no_value_is_asked_for_by_name_and_options_fill_it(
+def test_unset_variables_are_asked_for_by_name_and_filled_by_options(
     tmp_path: Path, text: str
 ) -> None:
     with pytest.raises(InputError, match=r"\$MODEL \(model\), \$LEN \(max_model_len\)") as raised:
@@ -137,7 +137,7 @@ def test_keys_of_yaml_are_flags_and_the_unknown_ones_are_named(tmp_path: Path) -
     assert "--some-new-key, --stream-interval" in said
 
 
-def test_lmcache_of_helm_values_is_a_tier_and_what_is_not_read_is_named(tmp_path: Path) -> None:
+def test_lmcache_in_helm_values_becomes_a_tier(tmp_path: Path) -> None:
     made = imported(
         tmp_path,
         "servingEngineSpec:\n  modelSpec:\n  - modelURL: facebook/opt-125m\n    lmcacheConfig:\n"

@@ -86,7 +86,7 @@ def test_a_sample_is_of_one_format_alone(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", tuple(SOURCES))
-def test_a_sample_gives_what_its_reader_says(name: str, tmp_path: Path) -> None:
+def test_samples_contain_only_the_parts_their_reader_declares(name: str, tmp_path: Path) -> None:
     found = described(name, tmp_path)
     rows = found.requests.rows if found.requests else ()
     held = {
@@ -97,7 +97,7 @@ def test_a_sample_gives_what_its_reader_says(name: str, tmp_path: Path) -> None:
     assert {part for part, here in held.items() if here} <= SOURCES[name].gives
 
 
-def test_the_documentation_says_what_each_reader_gives() -> None:
+def test_importing_page_lists_the_parts_of_each_reader() -> None:
     page = (Path(__file__).parents[2] / "docs" / "importing.md").read_text()
     told = re.findall(r"^\| (`[^|]*`) \|[^|]*\| ((?:\w+, )*\w+):", page, flags=re.MULTILINE)
     gives = {name: set(parts.split(", ")) for names, parts in told for name in names.split(", ")}
@@ -144,7 +144,7 @@ def test_a_damaged_file_is_one_line(name: str, tmp_path: Path, data: st.DataObje
 # --- formats ----------------------------------------------------------------------------------
 
 
-def test_a_command_line_keeps_what_it_says_of_memory(tmp_path: Path) -> None:
+def test_command_line_memory_flags_become_settings(tmp_path: Path) -> None:
     found = described("vllm-command", tmp_path)
     assert found.settings.reported() == {
         "engine": "vllm",
@@ -261,7 +261,7 @@ def test_a_log_tells_settings_and_gauges(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not LOGS.is_dir(), reason="KVSIM_STARTUP_LOGS_DIR has no logs")
-def test_real_logs_say_what_was_read_off_them() -> None:
+def test_figures_of_real_logs_equal_those_read_by_people() -> None:
     """Excerpts of 69 logs of vLLM 0.6 to 0.33, and what people read off each."""
     with (LOGS / "startup-logs.csv").open(newline="") as file:
         told = {row["id"]: row for row in csv.DictReader(file)}
@@ -299,7 +299,9 @@ def _in_json(key: str) -> Callable[[str], str]:
     ],
     ids=["ansi", "ray", "kubernetes", "systemd", "compose", "crlf", "docker", "json"],
 )
-def test_what_carries_a_log_changes_nothing(carried: Callable[[str], str], tmp_path: Path) -> None:
+def test_log_is_read_equally_with_any_line_prefix(
+    carried: Callable[[str], str], tmp_path: Path
+) -> None:
     path = SAMPLES["vllm-log"](tmp_path)
     (plain,) = read_sources([str(path)], [])
     path.write_text("".join(f"{carried(line)}\n" for line in path.read_text().splitlines()))
@@ -361,7 +363,7 @@ def test_a_log_of_two_starts_is_that_of_the_last(tmp_path: Path) -> None:
     assert "2 starts" in read.description.notes[0]
 
 
-def test_a_scrape_tells_the_pool_and_what_happened(tmp_path: Path) -> None:
+def test_vllm_scrape_gives_pool_and_counters(tmp_path: Path) -> None:
     found = described("vllm-metrics", tmp_path)
     assert found.settings.num_gpu_blocks == 4000
     assert found.settings.max_model_len == 2048  # tokens over concurrency
@@ -588,7 +590,7 @@ def test_tensorrts_profile_tells_the_device_the_weights_and_the_share(tmp_path: 
     assert (found.free_gpu_memory_fraction, found.kv_cache_tokens) == (0.8999999761581421, 86_720)
 
 
-def test_a_table_of_requests_from_when_they_were_really_sent(tmp_path: Path) -> None:
+def test_request_table_counts_latency_from_the_real_send_time(tmp_path: Path) -> None:
     found = described("requests-table", tmp_path)
     assert found.requests is not None
     (row,) = found.requests.rows

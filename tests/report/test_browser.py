@@ -147,7 +147,7 @@ def test_a_click_marks_a_request_in_every_figure(opened: Any, traced: Result) ->
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
-def test_the_map_says_what_the_table_says(opened: Any, traced: Result, index: int) -> None:
+def test_address_map_tooltip_equals_the_table(opened: Any, traced: Result, index: int) -> None:
     opened.execute_script(
         "const s = document.querySelector('#map select'); s.value = arguments[0];"
         "s.dispatchEvent(new Event('change'))", str(index),

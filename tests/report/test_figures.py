@@ -70,7 +70,7 @@ def test_texts_of_users_are_plain(text, shown):
     assert plain(text) == shown
 
 
-def test_what_happened_is_drawn_once(traced):
+def test_events_are_drawn_once(traced):
     plot = FIGURES.get("events")().draw(traced)
     panels = {note.text: index for index, note in enumerate(plot.layout.annotations)}
     traces = len(traced.runs)

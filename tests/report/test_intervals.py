@@ -77,7 +77,9 @@ def samples(values: np.ndarray, count: int) -> list[list[float]]:
 @pytest.mark.parametrize("count", [3, 5, 10])
 @pytest.mark.parametrize("quantile", [None, 0.5, 0.99])
 @pytest.mark.parametrize("load", [0.5, 0.9, 1.0])
-def test_times_hold_their_geometric_mean(load: float, quantile: float | None, count: int) -> None:
+def test_interval_of_times_contains_their_geometric_mean(
+    load: float, quantile: float | None, count: int
+) -> None:
     values = waits(load, quantile)
     true = math.exp(np.log(values).mean())
     found = [mean_interval(each, times=True) for each in samples(values, count)]

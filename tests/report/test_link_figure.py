@@ -24,7 +24,7 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("behind", BEHIND)
-def test_the_lines_hold_what_the_links_carried_over_the_run(behind: str, tmp_path: Path) -> None:
+def test_link_figure_lines_sum_to_the_moved_bytes(behind: str, tmp_path: Path) -> None:
     result = kvsim.simulate(SESSIONS | BEHIND[behind])
     run = result.runs[0]
     copies = run.table("links")

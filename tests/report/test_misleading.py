@@ -106,7 +106,7 @@ def test_a_sweep_of_loads_names_a_setting_and_runs_nothing_twice(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", recipes())
-def test_every_recipe_asks_what_its_report_answers(name: str) -> None:
+def test_every_recipe_has_a_question_that_its_report_answers(name: str) -> None:
     question = Scenario.load(name).question
     assert question is not None
     assert question.text.endswith(("?", ")"))

@@ -30,7 +30,7 @@ def test_percent_never_rounds_something_to_nothing_or_to_all(fraction, text):
     [(0, "0 s"), (0.34, "340 ms"), (4.567, "4.57 s"), (95, "95.0 s"), (737, "12.3 min"),
      (9000, "2.50 h"), (2.5e-6, "2.50 µs"), (1e-9, "0.001 µs"), (None, "–")],
 )  # fmt: skip
-def test_times_in_the_unit_that_suits_them(value, text):
+def test_times_are_printed_in_a_suitable_unit(value, text):
     assert numbers.seconds(value) == text
 
 

@@ -67,7 +67,7 @@ def test_the_page_loads_nothing_and_tells_the_browser_so(result):
     assert not re.search(r"https?://|@import|url\(", page)
 
 
-def test_what_the_dots_mean_is_said_where_there_are_any(result):
+def test_page_explains_dots_if_it_has_any(result):
     text = " ".join("".join(read(make_page(result)).text).split())
     assert "A dot marks the best value" in text
     alone = make_page(Result(result.scenario, result.runs[:1]))
@@ -96,7 +96,7 @@ def test_every_figure_of_a_traced_result_is_on_the_page(traced, treed):
         assert f'data-figure="figure-{name}"' in page
 
 
-def test_what_cannot_be_drawn_is_said(odd_result):
+def test_page_names_figures_without_data(odd_result):
     page = make_page(odd_result)
     for name in FIGURES:
         figure = FIGURES.get(name)()
@@ -124,7 +124,7 @@ def test_the_same_result_makes_the_same_page(result):
     assert make_page(result) == make_page(result)
 
 
-def test_what_was_left_out_is_said_at_the_top(result):
+def test_page_lists_dropped_requests_at_the_top(result):
     page = make_page(result)
     assert "Requests: clipped 2 of 120 prompts to 900 tokens." in page
     assert page.index("Requests: clipped") < page.index('id="numbers"')
@@ -149,7 +149,7 @@ def test_each_figure_of_classes_has_the_key_to_its_own_colours(traced):
         assert set(named) == traces & {look.name for look in LOOKS}
 
 
-def test_the_key_of_the_first_figure_leaves_out_what_cannot_be_seen(traced):
+def test_legend_of_the_first_figure_omits_invisible_classes(traced):
     part = make_page(traced)
     part = part[part.index('<section id="shares">') : part.index('class="cards"')]
     named = re.findall(r'class="swatch(?: hatched)?" style="[^"]*"></i>([a-z]+)<', part)
@@ -225,7 +225,7 @@ def unpacked(text):
 
 
 @given(st.lists(st.integers(0, 2**32 - 1)))
-def test_numbers_come_back_as_they_were_packed(values):
+def test_packed_numbers_are_unpacked_unchanged(values):
     assert unpacked(packed(np.array(values, dtype=np.int64))).tolist() == values
     ascending = sorted(values)
     steps = unpacked(packed_differences(np.array(ascending)))

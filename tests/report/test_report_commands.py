@@ -72,14 +72,14 @@ def test_report_writes_elsewhere_if_asked(call, folders, tmp_path):
     assert (folders[0] / store.REPORT).read_text() == "<html>"
 
 
-def test_report_of_no_result_says_what_is_missing(call, tmp_path):
+def test_report_of_a_folder_without_a_result_names_the_missing_file(call, tmp_path):
     answer = call("report", tmp_path)
     assert isinstance(answer.exception, InputError)
     assert "summary.json is missing" in str(answer.exception)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_compare_shows_what_differs_and_by_how_much(call, folders):
+def test_compare_prints_differing_keys_and_changes(call, folders):
     answer = call("compare", *folders)
     assert answer.exit_code == 0
     assert "allocator.2.block_size" in answer.stdout
@@ -252,7 +252,7 @@ def test_a_change_that_reads_as_none_is_not_judged(call, against):
     assert "+0.0 %" in said
 
 
-def test_compare_tells_what_the_runs_must_be_read_with(call, against):
+def test_compare_prints_the_notes_of_runs(call, against):
     def change(scenario, summary):
         summary["notes"] = [{"about": "saturated", "text": "The queue grew."}]
         summary["makespan_s"] *= 2

@@ -38,7 +38,7 @@ def test_a_spike_narrower_than_a_bucket_is_kept():
     assert thinned.low.min() == 1
 
 
-def test_time_that_nobody_recorded_is_zero():
+def test_unrecorded_time_is_drawn_as_zero():
     frame = pd.DataFrame(
         {"start_ps": [0, 3 * 10**12], "end_ps": [10**12, 4 * 10**12],
          "a_bytes": [5, 7], "a_end_bytes": [5, 7]}

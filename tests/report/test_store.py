@@ -41,7 +41,7 @@ def test_a_result_comes_back_as_it_was(tmp_path, odd_result):
             assert now.requests[name].dtype == "int64"
 
 
-def test_parts_of_classes_come_back_for_the_runs_that_have_them(tmp_path, tables):
+def test_ledger_parts_are_stored_only_for_runs_that_have_them(tmp_path, tables):
     """A pool that says why it caches beside one that does not cache, and one that does not say."""
     kinds = [{"kind": "paged", "label": "p"}, {"kind": "radix", "label": "r"}]
     kinds.append({"kind": "max-buffer", "label": "m"})

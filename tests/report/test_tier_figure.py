@@ -41,7 +41,7 @@ def test_hits_over_time_and_the_key_number_count_the_same_hits() -> None:
     assert "tiers too" in MEASURES["hits"].meaning
 
 
-def test_what_arrives_comes_from_a_tier_as_well() -> None:
+def test_meaning_of_arriving_names_tiers_too() -> None:
     """Once it was explained by decode engines alone, in runs that have none."""
     (arriving,) = (look for look in PART_LOOKS if look.name == "arriving")
     assert "tier behind the device" in arriving.meaning

@@ -124,7 +124,7 @@ def test_labels_of_several_words_stand_in_quotes():
     ]
 
 
-def test_remarks_name_the_runs_they_are_true_of():
+def test_remarks_name_their_runs():
     cold = {"about": "prefix-cache", "text": "The cache found nothing."}
     result = Result(
         {"provenance": {"notes": ["left out 3 of 9 turns"]}},
@@ -183,11 +183,11 @@ def test_runs_within_a_twentieth_are_called_equal():
         ({"swapped_bytes": 1 << 30}, "x swapped 1.00 GiB of KV to the host and back."),
     ],
 )
-def test_what_a_run_paid(other, sentence):
+def test_sentences_name_preemptions_copies_and_recomputation(other, sentence):
     assert say(run("x", 9.0, 1.0, {"used": 0.9}, **other))[-1] == sentence
 
 
-def test_what_all_refused_is_said_once():
+def test_refusals_common_to_all_runs_are_one_sentence():
     refused = {"requests": {"submitted": 9, "finished": 7, "rejected": 2}}
     a, b = (run(label, 9.0, 1.0, {"used": 0.9}, **refused) for label in "ab")
     assert say(a, b)[-1] == "Each refused 2 requests that could never fit."

@@ -29,7 +29,7 @@ def test_limit_counts_requests_with_latency_within_it() -> None:
     assert within(done, {"e2e_s": 0.005, "ttft_s": 0.00099}) == 0
 
 
-def test_prompts_alone_and_single_tokens_keep_limits_of_what_they_lack() -> None:
+def test_requests_without_a_latency_meet_its_limit() -> None:
     alone, single = done_of([0, 0]), done_of([1, 1])
     assert [within(alone, {name: 1e-9}) for name in LIMITS_S] == [2, 2, 2, 0]
     assert [within(single, {name: 1e-9}) for name in LIMITS_S] == [2, 0, 2, 0]

@@ -19,7 +19,7 @@ CHATS = {
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_fleet_has_what_its_replicas_have(tables: Any, apart: bool) -> None:
+def test_fleet_numbers_are_sums_of_its_replicas(tables: Any, apart: bool) -> None:
     made = tables(
         allocator=[{"kind": "paged"}],
         memory={"kv_cache_tokens": 1024},

@@ -23,7 +23,7 @@ def test_time_before_the_first_arrival_is_not_booked(start_ps: int, booked_ps: i
     assert sum(recorder.time_sum) == booked_ps * CAPACITY
 
 
-def test_what_ends_before_the_first_arrival_is_nothing() -> None:
+def test_time_before_the_first_arrival_is_not_recorded() -> None:
     recorder = Recorder(CAPACITY)
     recorder.first_arrival_ps = 50
     idle(recorder, 0, 50)

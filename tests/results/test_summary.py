@@ -86,7 +86,7 @@ def test_a_result_on_disk_is_the_summary_key_for_key(tmp_path, tables):
         (("window",), 4, "runs.0.window: not a table; got 4"),
     ],
 )
-def test_what_is_wrong_with_a_stored_number_is_said_in_a_line(path, value, said):
+def test_invalid_stored_number_is_a_one_line_error(path, value, said):
     run = run_summary({}).as_json()
     place = run
     for key in path[:-1]:

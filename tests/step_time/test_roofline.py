@@ -119,7 +119,7 @@ def test_known_decode_steps():
     )
 
 
-def test_experts_are_read_as_tokens_meet_them():
+def test_expert_weights_are_read_by_routed_tokens():
     """One token of Mixtral reads 2 of 8 experts; a thousand tokens read all."""
     form = FORMS["mixtral-8x7b", "h200", 2]
     (miss, all_ps), shared_ps = form.experts[0], form.weights_ps
@@ -137,7 +137,7 @@ def test_an_fp8_cache_halves_the_context_term():
 
 
 @given(forms, st.integers(0, 64), st.integers(1, 3000), st.lists(chunks, max_size=3))
-def test_a_correction_adds_what_it_says(form, num_decode, extra, prefill):
+def test_correction_scales_and_shifts_the_roofline(form, num_decode, extra, prefill):
     shape = StepShape(tuple(prefill), num_decode, num_decode * extra)
     tokens = num_decode + shape.prefill_tokens
     assert form.corrected(NONE) == form

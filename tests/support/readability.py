@@ -43,6 +43,7 @@ _PRIVATE_IN_CODE = re.compile(
 _NO_NOUN = re.compile(
     r"(?:It|Its|They|Those|These|This|That|What|Who|Whose|Where|Which|By|Of|As|From|To|On|With)\b"
 )
+_NO_SUBJECT = re.compile(r"\b(what|whatever|nobody|somebody)\b")
 # An error message (`what; got value; limit; remedy`) in a table ends at each semicolon, too.
 _ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[:;])\s+(?=[A-Z`(\[0-9]|kvsim|CODE|got |limit )")
 _WORD = re.compile(r"[A-Za-z0-9$%][\w'.,%/-]*")
@@ -92,6 +93,8 @@ def complaints_of_code(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def complaints_of_tests(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """What is wrong in the names of a module's tests, with the line."""
     for line, name in code_texts.names_of_tests(tree):
+        if _NO_SUBJECT.search(name):
+            yield line, "a test's name says condition and outcome, not what, who or nobody"
         yield from ((line, found) for found in complaints(name, _PRIVATE_IN_CODE))
 
 

@@ -69,7 +69,7 @@ def test_sglangs_lines_are_read():
     assert (second.prefill_tokens, second.cached_tokens, second.time_s) == (700, 3, 2.0)
 
 
-def test_what_tells_no_steps_time_is_left_out_and_said(tmp_path):
+def test_log_lines_without_a_step_time_are_left_out_with_a_note(tmp_path):
     usage = ", GPU KV cache usage: 4.0%"
     lines = [
         step(1, running=20, ms=10, more=usage),

@@ -78,7 +78,7 @@ def test_costs_add_up_to_the_ideal(allocator: Any) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_buffers_of_the_maximum_cost_what_their_tails_would_hold() -> None:
+def test_unused_tails_of_maximum_buffers_cost_concurrency() -> None:
     """Four buffers of 1,024 slots, where each request needs 128: eight times as many fit."""
     found = attributed(burst(64), {"kind": "max-buffer"})
     assert found.actual.running == 4
@@ -90,7 +90,7 @@ def test_buffers_of_the_maximum_cost_what_their_tails_would_hold() -> None:
     assert by_class["overprovisioned",].gpus == pytest.approx(7)
 
 
-def test_rounding_is_what_buddies_add() -> None:
+def test_buddy_rounding_halves_the_concurrency() -> None:
     """257 slots asked, 512 granted: eight fit in 4,096, and fifteen without rounding."""
     found = attributed(
         burst(120, 200, 57),
@@ -103,7 +103,7 @@ def test_rounding_is_what_buddies_add() -> None:
     assert costs["rounding",] == 15 - 8
 
 
-def test_memory_that_nobody_waits_for_costs_nothing() -> None:
+def test_waste_costs_nothing_without_waiting_requests() -> None:
     apart = [Request(f"r{index}", index * 10**12, 64, 64) for index in range(5)]
     found = attributed(apart, {"kind": "max-buffer", "placement": "buddy"})
     assert all(cost.running == 0 and cost.tokens_per_s == 0 for cost in found.costs)
@@ -115,7 +115,7 @@ def test_memory_that_nobody_waits_for_costs_nothing() -> None:
     freed=st.lists(st.integers(0, 29), max_size=20),
     model=st.sampled_from([None, Buddy(unit_tokens=16)]),
 )
-def test_a_compacting_pool_places_whatever_is_free(
+def test_compacting_pool_places_any_region_up_to_its_free_bytes(
     sizes: list[int], freed: list[int], model: PlacementOptions | None
 ) -> None:
     arena = Compacting(rounded_as=model).build(SPEC)
@@ -135,7 +135,7 @@ def test_a_compacting_pool_places_whatever_is_free(
         assert arena.free_bytes == 1600 - sum(granted for _, granted in live)
 
 
-def test_a_compacting_pool_lets_regions_grow_where_they_stand() -> None:
+def test_compacting_pool_extends_regions_in_place() -> None:
     arena = Compacting().build(SPEC)
     first, second = arena.allocate(800), arena.allocate(700)
     assert first is not None

@@ -71,7 +71,7 @@ def test_several_kinds_of_engines_are_refused_before_any_run(
 
 
 @pytest.mark.parametrize("arguments", [["speculation"], ["cache", "--policies"]])
-def test_what_looks_into_one_engine_refuses_a_fleet(
+def test_commands_on_one_engine_refuse_a_fleet(
     arguments: list[str], tables: Any, tmp_path: Path
 ) -> None:
     scenario = written(fleet(tables), tmp_path)
@@ -117,7 +117,7 @@ def test_the_reasons_to_wait_of_a_fleet_are_those_of_its_replicas(tables: Any) -
     assert found.total == pytest.approx(whole, rel=1e-6)
 
 
-def test_advice_on_a_fleet_says_what_binds_in_it(tables: Any, tmp_path: Path) -> None:
+def test_advice_on_a_fleet_names_its_bottleneck(tables: Any, tmp_path: Path) -> None:
     table = fleet(tables, scheduler={"kind": "continuous", "max_num_seqs": 2})
     table["workload"]["num_requests"] = 90
     arguments = ["advise", written(table, tmp_path), "--repeat", "3", "--jobs", "1", "--json"]
@@ -163,7 +163,7 @@ def test_each_replica_has_a_cache_of_its_own_prompts(tables: Any, tmp_path: Path
     assert size["lru"] > 0
 
 
-def test_an_engine_alone_is_no_replica(tables: Any) -> None:
+def test_single_engine_is_not_examined_as_a_replica(tables: Any) -> None:
     simulation = Simulation(Scenario.from_table(chats(tables)))
     case = ExaminedRun(chats(tables), Path())
     watched, _ = busiest(simulation, case.allocator, "paged", case._watch)

@@ -58,7 +58,7 @@ def printed(thing: Any, width: int) -> str:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_every_letter_is_there_whatever_the_width(width: int) -> None:
+def test_findings_lose_no_letter_at_any_width(width: int) -> None:
     text = printed(terminal_table(FindingsTable("Changes", "", HEADS, ROWS)), width)
     wanted = " ".join(["Changes", *HEADS, *(cell for row in ROWS for cell in row)])
     letters = Counter(text) - Counter(" \n─" * len(text))
@@ -115,7 +115,7 @@ def test_the_page_begins_with_the_verdict_the_command_and_the_figure() -> None:
     assert "| 8 | 3 s | 9 s |" in markdown
 
 
-def test_data_is_plain_whatever_it_was_made_of() -> None:
+def test_findings_as_data_are_plain_types() -> None:
     found = as_data({"of": Ratio(0.1, 0.0, 0.2), "names": ("a", "b"), "none": None})
     ratio = {"mean": 0.1, "low": 0.0, "high": 0.2}
     assert found == {"of": ratio, "names": ["a", "b"], "none": None}

@@ -39,7 +39,7 @@ def test_dropped_requests_and_useless_caches_are_noted(tables: Any) -> None:
     assert "left out" in line
 
 
-def test_a_cache_that_gives_up_what_prompts_have_in_common_is_not_said_to_have_had_nothing(
+def test_note_on_zero_hits_names_evicted_shared_prefixes(
     tables: Any,
 ) -> None:
     workload = {

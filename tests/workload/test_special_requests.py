@@ -151,7 +151,7 @@ def _tokens(runs: TokenRuns | None) -> list[int]:
     return [start + at for start, length in runs or () for at in range(length)]
 
 
-def test_a_trace_has_items_and_adapters_and_keeps_them(tmp_path: Path) -> None:
+def test_trace_items_and_adapters_survive_writing(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text("\n".join(RECORDS) + "\n")
     table = {"kind": "trace", "path": str(path), "prompts_alone": True}

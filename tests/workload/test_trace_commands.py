@@ -144,7 +144,7 @@ def test_formats_are_listed() -> None:
     assert all(name in run("traces", "formats") for name in names)
 
 
-def test_convert_writes_another_format_and_says_what_is_lost(moon: Path, tmp_path: Path) -> None:
+def test_convert_writes_another_format_and_lists_lost_columns(moon: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(
         app, ["convert", str(moon), str(tmp_path / "x.csv"), "--to", "vidur", "--rate-scale", "2"]
     )
@@ -157,7 +157,7 @@ def test_convert_writes_another_format_and_says_what_is_lost(moon: Path, tmp_pat
     )
 
 
-def test_convert_refuses_what_a_format_cannot_carry(tmp_path: Path) -> None:
+def test_convert_refuses_rows_a_format_cannot_hold(tmp_path: Path) -> None:
     lengths = tmp_path / "lengths.csv"
     lengths.write_text("num_prefill_tokens,num_decode_tokens\n1,2\n")
     destination = tmp_path / "out"

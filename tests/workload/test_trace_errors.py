@@ -147,7 +147,7 @@ def test_a_follower_takes_the_place_of_a_dropped_row(tmp_path: Path) -> None:
     assert (second.follows, second.delay_ps) == (first.id, 5 * 10**9)
 
 
-def test_sorting_puts_rows_in_order_and_counts_them(tmp_path: Path) -> None:
+def test_sorted_rows_are_counted_in_a_note(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(BURST + "5,m,1,1,2,l\n9,m,2,1,3,l\n6,m,3,1,4,l\n9,m,4,1,5,l\n")
     assert "line 4" in str(fault_of(path))

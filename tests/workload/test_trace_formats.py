@@ -87,7 +87,9 @@ def bare(rows: list[TraceRow]) -> list[TraceRow]:
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_a_format_reads_what_it_writes(name: str, data: st.DataObject, tmp_path: Path) -> None:
+def test_trace_formats_read_their_own_output(
+    name: str, data: st.DataObject, tmp_path: Path
+) -> None:
     trace = data.draw(traces(name))
     lines, lost = convert(trace, name)
     assert lost == []
@@ -248,7 +250,7 @@ def test_burstgpt_columns_are_found_by_name(tmp_path: Path) -> None:
     assert row.arrival_ps == 19_440_110 * 10**12
 
 
-def test_what_formats_carry_is_what_they_write() -> None:
+def test_trace_formats_write_the_columns_they_declare() -> None:
     row = TraceRow(1, 0, 600, 5, (1, 2), "r1", "s")
     later = TraceRow(2, None, 700, 5, (1, 3), "r2", "s", "r1", 10**9)
     trace = Trace("t", "aiperf", [row, later], 512)

@@ -244,7 +244,7 @@ def test_a_trace_becomes_runs_of_its_blocks(folder: Path) -> None:
     ]  # fmt: skip
 
 
-def test_cuts_say_what_they_touched(folder: Path) -> None:
+def test_limits_report_the_requests_they_changed(folder: Path) -> None:
     def cut(**options: Any) -> tuple[list[int], str]:
         made = stream(example("trace", **options), folder)
         return [r.prompt_tokens for r in made.requests], made.notes[0]
@@ -349,7 +349,7 @@ def test_without_a_cache_every_token_computes_all_before_it(folder: Path) -> Non
         assert (first.after, first.think_ps) == (request.after, request.think_ps)
 
 
-def test_beams_come_step_by_step_and_share_what_they_go_on_from(folder: Path) -> None:
+def test_beam_requests_arrive_step_by_step_and_share_prefixes(folder: Path) -> None:
     whole = stream(EXAMPLES["beams"]["of"], folder)
     beams = stream(example("beams"), folder)
     assert len(beams.requests) == sum(1 + 3 * (r.output_tokens - 1) for r in whole.requests)
@@ -384,7 +384,9 @@ def test_beams_come_step_by_step_and_share_what_they_go_on_from(folder: Path) ->
     [{"n": 2}, {"max_tokens": "exact"}, {"of": {**EXAMPLES["uncached"]["of"], "n": 2}},
      {"of": {"kind": "uncached", **EXAMPLES["uncached"]}}],
 )  # fmt: skip
-def test_what_means_nothing_without_a_cache_is_refused(changes: Any, folder: Path) -> None:
+def test_options_without_meaning_in_uncached_workloads_are_refused(
+    changes: Any, folder: Path
+) -> None:
     with pytest.raises(InputError):
         stream(example("uncached", **changes), folder)
 

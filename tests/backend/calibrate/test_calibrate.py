@@ -208,7 +208,7 @@ def test_the_command_measures_fits_and_leaves_one_file(tmp_path, monkeypatch):
         (["--model", "nope", "--out", "x.json"], "unknown model"),
     ],
 )
-def test_what_is_missing_or_wrong_is_named(options, words):
+def test_calibrate_names_missing_and_wrong_arguments(options, words):
     done = CliRunner().invoke(app, ["calibrate", *options])
     assert isinstance(done.exception, InputError)
     assert words in str(done.exception)

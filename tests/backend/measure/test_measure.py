@@ -125,7 +125,7 @@ def test_cpu_time_does_not_count_waiting():
     assert working.n >= 3
 
 
-def test_samples_are_what_the_fit_reads(tmp_path):
+def test_measured_samples_are_readable_by_the_fit(tmp_path):
     path = tmp_path / "samples.jsonl"
     measured = measure(Setup(SHAPE, rounds=2, block_size=4), PLANS, tmp_path / "log.jsonl")
     write_samples(path, measured)
@@ -224,7 +224,7 @@ class Full(Bench):
         return super().work(plan)
 
 
-def test_what_the_device_has_no_memory_for_is_dropped_and_listed(tmp_path, monkeypatch):
+def test_steps_too_large_for_device_memory_are_dropped_and_listed(tmp_path, monkeypatch):
     path = tmp_path / "log.jsonl"
     setup = Setup(SHAPE, rounds=2, block_size=4)
     plans = [*PLANS, StepPlan((), (5000,))]
@@ -317,7 +317,7 @@ def test_a_bad_step_is_refused_in_one_line(tmp_path, line):
         read_plans(steps)
 
 
-def test_the_command_on_a_bare_machine_names_what_is_wrong(tmp_path):
+def test_command_without_torch_names_the_fault(tmp_path):
     command = [sys.executable, "-m", "evidence.session.measure", tmp_path / "none.json"]
     done = subprocess.run(
         [*command, "--out", tmp_path / "samples.jsonl"], cwd=ROOT, capture_output=True, text=True

@@ -159,7 +159,7 @@ def test_clocks_go_forward(made):
     assert run.ticks[-1].running == run.ticks[-1].waiting == 0
 
 
-def test_what_was_written_is_what_is_read(made):
+def test_observed_run_is_read_as_written(made):
     _, folder, (observation, meta) = made
     run = ObservedRun.read(folder)
     assert run.meta == meta
@@ -243,7 +243,7 @@ def test_swapped_sequences_go_to_host_memory_and_come_back(path, tmp_path, monke
     assert found.ok, found
 
 
-def test_followers_come_after_those_they_follow(path, tmp_path):
+def test_follow_up_requests_arrive_after_their_predecessor(path, tmp_path):
     table = loaded(path, "paged").model_dump(mode="json", exclude_none=True)
     table["workload"] = {
         "kind": "sessions",
@@ -342,7 +342,7 @@ def test_the_command_runs_by_the_wall_clock(path, tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_observed_is_one_line(path, tmp_path, options, words):
+def test_unsupported_observation_is_a_one_line_error(path, tmp_path, options, words):
     done = CliRunner().invoke(app, ["observe", str(path), "--out", str(tmp_path / "x"), *options])
     assert isinstance(done.exception, InputError)
     assert "\n" not in str(done.exception)

@@ -42,7 +42,7 @@ def test_simulated_allocators_drive_real_attention(name):
     assert found.ok, found
 
 
-def test_what_the_replays_hold():
+def test_replayed_steps_contain_hits_swaps_and_forks():
     _, paged = replay_run(small_run(PAGED["paged"]), DECODER)
     hits = [prefix for step in paged.steps for prefix in step.prefixes.values() if prefix]
     seen, resumed = {}, 0
@@ -56,7 +56,7 @@ def test_what_the_replays_hold():
 
 
 @pytest.mark.parametrize("name", PREEMPTING)
-def test_what_was_swapped_comes_back_as_it_was(name):
+def test_swapped_kv_returns_unchanged(name):
     found, recorder = replay_run(small_run(PREEMPTING[name], scheduler=SWAPPING), DECODER)
     assert found.ok, found
     swaps = [move for step in recorder.steps for move in step.moves if isinstance(move, HostSwap)]
@@ -82,7 +82,7 @@ def test_a_buffer_of_its_own_leaves_the_device_and_comes_back_in_another():
     assert store.host.copied_bytes > 0
 
 
-def test_a_replay_that_loses_what_was_swapped_is_found_out(monkeypatch):
+def test_replay_that_loses_swapped_kv_fails(monkeypatch):
     monkeypatch.setattr(PagedStore, "scatter", lambda *_: None)
     found, _ = replay_run(
         small_run(PAGED["paged without prefix cache"], scheduler=SWAPPING), DECODER
@@ -98,7 +98,7 @@ def test_a_replay_that_loses_what_was_swapped_is_found_out(monkeypatch):
     policy=st.sampled_from(["lru", "arc"]),
     sync=st.booleans(),
 )
-def test_blocks_come_back_from_host_memory_as_they_were(
+def test_blocks_return_unchanged_from_host_memory(
     seed, blocks_per_chunk, max_num_seqs, policy, sync
 ):
     tier = HOST_MEMORY | {
@@ -130,7 +130,7 @@ def test_a_tier_that_no_store_has_is_refused():
         replay_run(small_run(PAGED["paged"], tier=tier), DECODER)
 
 
-def test_chunks_of_lmcache_come_back_as_they_were():
+def test_lmcache_chunks_return_unchanged():
     tier = {"kind": "lmcache", "max_local_cpu_size": 0.1875, "chunk_size": 8}
     found, _ = replay_run(small_run(PAGED["paged"], tier=tier), DECODER)
     assert found.ok, found
@@ -172,7 +172,7 @@ def test_copies_are_put_in_an_order_that_loses_nothing():
         assert in_order(list(given_order)) == (chain[2], chain[1], chain[0])
 
 
-def test_what_no_store_can_keep_is_refused():
+def test_allocator_without_a_torch_store_is_refused():
     with pytest.raises(InputError, match="no backend store keeps memory in this way"):
         replay_run(small_run({"kind": "concatenation"}), DECODER)
     leaping = small_run(PAGED["paged"]).scenario.model_copy(update={"max_steps": None})

@@ -45,7 +45,7 @@ def test_shape_of_a_config(tmp_path):
         ({"head_dim": 7}, "even"),
     ],
 )
-def test_what_is_no_llama_is_refused(change, words):
+def test_config_of_another_architecture_than_llama_is_refused(change, words):
     with pytest.raises(InputError, match=words):
         Shape.from_hf(LLAMA_3_8B | change)
 

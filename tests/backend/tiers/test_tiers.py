@@ -53,7 +53,7 @@ def test_loaded_blocks_give_the_same_logits(through_files: bool, tmp_path: Path)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=10, unique=True), st.integers(0, 99))
-def test_any_slots_give_back_what_any_blocks_had(slots: list[int], seed: int) -> None:
+def test_host_slots_return_the_kv_of_any_blocks(slots: list[int], seed: int) -> None:
     store = PagedStore(SHAPE, 12, BLOCK_SIZE)
     store.pool.fill(seed)
     order = torch.randperm(12, generator=torch.Generator().manual_seed(seed)).tolist()

@@ -94,7 +94,7 @@ def test_a_size_holds_its_step_and_is_found_again(news):
     assert GraphSize.holding(SHAPE, sorted(news)) == size
 
 
-def test_the_block_that_is_nobodys_is_refused_in_a_captured_step():
+def test_null_block_in_a_captured_step_is_refused():
     runner = runner_of("paged").with_graphs(LONGEST, [[1]])
     with pytest.raises(InvariantError, match="nobody's"):
         runner.step([TokenSpan("a", [1], 0, blocks=[0])])
@@ -116,7 +116,7 @@ def test_a_context_beyond_the_tables_of_the_graphs_runs_launch_by_launch():
     assert (runner.graphs.num_replayed, runner.graphs.num_eager) == (1, 1)
 
 
-def test_staging_brings_all_of_it_at_once_and_what_is_too_large_by_itself():
+def test_staging_copies_small_arrays_together_and_large_ones_alone():
     staging = Staging(device_of("cpu"), 64)
     here, there = staging.reserve((3,), np.int32)
     here[...] = (1, 2, 3)

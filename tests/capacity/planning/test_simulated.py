@@ -39,7 +39,7 @@ def check_by_layer(caches, serving, drafter=()):
     assert plan.bytes_per_block == max(group.bytes for group in groups)
 
 
-def test_every_model_of_the_catalogue():
+def test_planned_blocks_equal_a_count_by_layer_for_every_catalogue_model():
     seen = 0
     for name in model_names():
         caches = ModelOptions(name=name).build().kv_caches("auto")

@@ -184,12 +184,14 @@ def test_drafts_over_stages_have_host_memory() -> None:
     ],
     ids=["files", "simple", "lmcache", "drafts", "unlike stages"],
 )
-def test_what_is_not_simulated_over_stages_is_refused(changes: dict[str, Any], where: str) -> None:
+def test_unsupported_tier_options_over_stages_are_refused(
+    changes: dict[str, Any], where: str
+) -> None:
     refuses(staged() | changes, where)
 
 
 @pytest.mark.parametrize("stages", [1, 2])
-def test_recurrent_states_alone_come_back_where_the_device_keeps_them(stages: int) -> None:
+def test_recurrent_states_hit_in_host_memory_if_the_device_caches_them(stages: int) -> None:
     table = staged(stages)
     table["model"]["name"] = "falcon-mamba-7b"
     table["memory"] = {"kv_cache_bytes": 300_000_000}

@@ -46,7 +46,7 @@ def test_runs_of_steps_give_the_numbers_of_single_steps(name: str) -> None:
     check_single_steps(table)
 
 
-def test_they_do_where_a_tier_stores_for_ever() -> None:
+def test_k_steps_equal_single_steps_while_a_tier_stores_in_each_step() -> None:
     """More than host memory has room for: few and short, since each step stores."""
     room = {"lazy_offload": True, "kv_offloading_size": 0.25}
     small = {"num_sessions": 4, "turns": {"kind": "fixed", "tokens": 4}}
@@ -113,7 +113,7 @@ def test_the_time_saved_counts_waits_for_the_answers_of_lookups() -> None:
     assert offloading.loads_awaited == 48
 
 
-def test_what_the_device_forgot_is_found_in_host_memory() -> None:
+def test_content_evicted_from_the_device_hits_in_host_memory() -> None:
     without, behind = run(tables()), run(tables([HOST]))
     offloading = behind.offloading
     assert without.offloading is None
@@ -142,7 +142,7 @@ def test_a_slow_link_takes_longer_than_computing() -> None:
     assert (slow.ttft_s.mean or 0) > (run(tables()).ttft_s.mean or 0) > (fast.ttft_s.mean or 0)
 
 
-def test_files_keep_what_host_memory_gives_up() -> None:
+def test_content_evicted_from_host_memory_hits_in_files() -> None:
     small = HOST | {"kv_offloading_size": 0.5}
     alone, behind = run(tables([small])), run(tables([small, FILES]))
     assert (behind.prefix_cache.host_hit_tokens or 0) > (alone.prefix_cache.host_hit_tokens or 0)
@@ -194,7 +194,9 @@ PAIR = {"prefill": {"replicas": 1}, "decode": {"replicas": 1}}
         ),
     ],
 )
-def test_what_no_engine_has_is_refused_in_one_line(changes: dict[str, Any], where: str) -> None:
+def test_tier_combinations_of_no_engine_are_a_one_line_error(
+    changes: dict[str, Any], where: str
+) -> None:
     refuses(tables() | changes, where)
 
 

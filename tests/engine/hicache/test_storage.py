@@ -69,7 +69,7 @@ class Bench:
             self.begin(now_ps)
 
 
-def test_what_found_no_room_is_not_asked_for_again() -> None:
+def test_pages_without_host_room_are_not_queried_again() -> None:
     """Nine passes on, the storage is taken to have what it had; no more than that is read."""
     bench = Bench("wait_complete")
     tree, seq = bench.pool.tree, bench.seqs[1]
@@ -127,7 +127,7 @@ def test_the_late_answer_of_a_lookup_that_was_cut_ends_the_next_one(late: bool, 
     assert seq in bench.storage.lookups
 
 
-def test_room_of_what_was_not_read_is_free_only_after_the_answers_of_its_pass() -> None:
+def test_room_of_unread_pages_is_freed_after_the_passs_answers() -> None:
     bench = Bench("best_effort")
     tree, (first, second) = bench.pool.tree, bench.seqs
     content = bench.pool.slots(first).content

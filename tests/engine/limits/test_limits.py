@@ -241,7 +241,7 @@ def test_adapters_share_no_blocks_and_wait_for_a_slot(tables: Any) -> None:
         ),
     ],
 )
-def test_what_is_not_served_is_refused_before_the_run(
+def test_unsupported_request_kind_is_refused_before_the_run(
     tables: Any, scheduler: Any, request_: Request, named: str
 ) -> None:
     allocator = "radix" if scheduler["kind"] == "sglang" else "paged"

@@ -116,7 +116,7 @@ def test_windows_are_not_swapped(tables: Any) -> None:
         )
 
 
-def test_what_cannot_be_combined_is_refused_before_anything_runs(tables: Any) -> None:
+def test_unsupported_swap_combination_is_refused_before_any_run(tables: Any) -> None:
     """The first allocator of the scenario could run, the second could not."""
     made = tables(
         model={"name": "gemma-3-1b"},

@@ -59,9 +59,7 @@ def test_a_prompt_no_step_can_take_is_refused_by_name(tables: Any) -> None:
 
 
 @pytest.mark.parametrize("reserve", ["model-max", "pow2", "exact"])
-def test_buffers_of_orca_are_never_preempted_and_batch_what_the_law_says(
-    tables: Any, reserve: str
-) -> None:
+def test_orca_buffers_are_never_preempted_and_batch_by_the_law(tables: Any, reserve: str) -> None:
     """A saturated first-come batch has each request for one step a token: so the mean over steps of
     tokens per running sequence is sum over requests of (prompt + i, i < output) / sum of outputs,
     whatever the allocator.

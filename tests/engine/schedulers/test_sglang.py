@@ -32,7 +32,7 @@ from kvsim.simulation import Simulation
     ],
     ids=str,
 )
-def test_what_it_does_not_have_is_refused(tables: Any, wrong: dict[str, Any]) -> None:
+def test_options_unknown_to_sglang_are_refused(tables: Any, wrong: dict[str, Any]) -> None:
     made = tables(allocator=[{"kind": "radix"}], scheduler={"kind": "sglang", **wrong})
     with pytest.raises(InputError, match=next(reversed(wrong))):
         kvsim.simulate(made, [Request("r", 0, 4, 4)])
@@ -91,7 +91,7 @@ def test_new_token_ratio_decays_over_600_steps_and_resets_when_idle() -> None:
     assert ratio.value == 0.7
 
 
-def test_a_wish_is_cut_to_what_fits_alone() -> None:
+def test_max_new_tokens_is_cut_to_the_pool() -> None:
     limits = Limits(pool=1000, context=65536, page=1)
     wish = Request("wish", 0, 300, 20, max_tokens=100_000)
     assert limits.max_new_tokens(wish) == 698
@@ -135,7 +135,7 @@ def test_declared_tokens_hold_requests_back_though_none_are_put_out(
     assert shares[2000]["used"] < shares[20]["used"] / 2
 
 
-def test_one_that_ends_after_all_others_is_put_before_the_last_of_them() -> None:
+def test_request_that_ends_last_is_inserted_before_the_last() -> None:
     ends = Ends(Span(5, 10), [Span(9, 20)])
     ends.add(Span(30, 1))
     assert [each.to_come for each in ends._spans] == [5, 30, 9]
@@ -220,7 +220,7 @@ def test_every_token_but_the_first_follows_a_gap(
     st.lists(st.floats(0, 40), max_size=6),
     st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60), st.integers(0, 150)), max_size=5),
 )
-def test_what_is_held_back_is_summed_only_where_it_decides(
+def test_reserved_tokens_are_summed_lazily(
     available: int, held: list[float], charges: list[tuple[int, int, int]]
 ) -> None:
     summed: list[float] = []
@@ -404,7 +404,7 @@ def test_whole_prompts_have_no_limit_in_flight() -> None:
     assert chunks.max_in_flight_tokens(chunks.depth) == chunks.depth * 64
 
 
-def test_whole_prompts_need_no_chunk_that_holds_a_page(tables: Any) -> None:
+def test_unchunked_prompt_is_computed_in_one_step(tables: Any) -> None:
     scheduler = {"kind": "sglang", "chunked_prefill_size": -1, "disable_overlap_schedule": True}
     table = tables(
         allocator=[{"kind": "radix", "page_size": 16}],
@@ -416,7 +416,7 @@ def test_whole_prompts_need_no_chunk_that_holds_a_page(tables: Any) -> None:
 
 
 @pytest.mark.parametrize("later", [[], [Request("later", 10**9, 40, 4)]])
-def test_a_prompt_that_waits_for_windows_nobody_holds_is_an_error(
+def test_prompt_waiting_for_windows_that_never_free_is_an_error(
     tables: Any, later: list[Request]
 ) -> None:
     """SGLang leaves it until room comes (schedule_policy.py, `add_chunked_req`): for ever."""

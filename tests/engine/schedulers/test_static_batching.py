@@ -50,7 +50,7 @@ def test_a_member_that_is_done_keeps_its_slot(tables: Any) -> None:
     assert memory["used"] == pytest.approx((10 + 10 + 5) / 1024)
 
 
-def test_a_batch_is_what_memory_admits(tables: Any) -> None:
+def test_static_batch_size_is_limited_by_memory(tables: Any) -> None:
     requests = [Request(f"r{index}", 0, 10, 3) for index in range(5)]
     found = run(tables, requests, scheduler={"kind": "static"})
     assert sorted(ends_ms(found).values()) == [3, 3, 3, 3, 6]

@@ -32,14 +32,14 @@ def finish_steps(found: Any) -> list[float]:
 THREE = [Request(name, 0, 32, 33, max_tokens=64) for name in "abc"]
 
 
-def test_no_evict_starts_what_can_end_as_declared(tables: Any) -> None:
+def test_no_evict_starts_requests_that_can_reach_max_tokens(tables: Any) -> None:
     found = run(tables, "guaranteed-no-evict", THREE)
     # 6 blocks declared by a, 6 by b: 12 > 10, so they run one after the other.
     assert finish_steps(found) == [33, 66, 99]
     assert found.summary["preemptions"] == 0
 
 
-def test_no_evict_counts_what_is_still_missing(tables: Any) -> None:
+def test_no_evict_counts_the_tokens_still_missing(tables: Any) -> None:
     declared = [Request(name, 0, 32, 33, max_tokens=33) for name in "abc"]
     found = run(tables, "guaranteed-no-evict", declared)
     # 4 blocks each: two run together, the third after them.
@@ -72,7 +72,7 @@ def test_an_output_beyond_its_declaration_is_refused(tables: Any) -> None:
 
 
 @pytest.mark.parametrize("allocator", ["paged", "doubling", "max-buffer", "concatenation"])
-def test_nobody_is_paused_without_need(tables: Any, allocator: str) -> None:
+def test_max_utilization_pauses_no_request_without_need(tables: Any, allocator: str) -> None:
     requests = [
         Request(f"{i}", i * STEP_PS // 3, 20 + 7 * i % 50, 1 + 11 * i % 60, max_tokens=60)
         for i in range(40)
@@ -89,7 +89,7 @@ def test_nobody_is_paused_without_need(tables: Any, allocator: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["guaranteed-no-evict", "max-utilization"])
-def test_what_must_be_free_is_not_what_is_asked_for(tables: Any, policy: str) -> None:
+def test_no_evict_headroom_is_not_overprovisioned(tables: Any, policy: str) -> None:
     """A tensor as long as its tokens stays so, however much the policy wants free beside it."""
     made = tables(
         memory={"kv_cache_tokens": 2048},

@@ -82,7 +82,7 @@ def test_drafts_that_are_never_accepted_cost_time_and_slots_alone(tables: Any) -
     assert memory["used"] < plain.summary["memory"]["time_mean"]["used"] * 1.001
 
 
-def test_what_is_accepted_follows_the_rates(tables: Any) -> None:
+def test_accepted_drafts_follow_the_acceptance_rates(tables: Any) -> None:
     rates = (0.8, 0.5, 0.1)
     draws = DrawnAcceptance(rates, 7).of(Sequence(Request("a", 0, 1, 200_000), 0))
     shares = [np.mean(np.array(draws) > place) for place in range(3)]
@@ -138,7 +138,9 @@ def test_a_head_takes_memory_for_its_layer_and_hits_for_its_last_block(tables: A
         ({"model": "no-such-model"}, "speculative_config.model"),
     ],
 )
-def test_what_cannot_be_is_one_line(tables: Any, change: dict[str, Any], words: str) -> None:
+def test_invalid_speculative_config_is_a_one_line_error(
+    tables: Any, change: dict[str, Any], words: str
+) -> None:
     config = {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7} | change
     config = {key: value for key, value in config.items() if value is not None}
     with pytest.raises(InputError, match=words) as caught:

@@ -162,7 +162,7 @@ def test_a_first_token_comes_after_prefill_and_transfer(tables: Any, engine: str
     assert (np.diff(decode.requests.arrival_ps) == 500 * PS_PER_MS).all()  # not when decode saw it
 
 
-def test_what_waits_to_be_read_and_what_arrives_have_names(tables: Any) -> None:
+def test_prompts_held_for_transfer_and_arriving_ones_are_ledger_parts(tables: Any) -> None:
     """Over a slow link prompts lie on both sides, on one used and on the other reserved."""
     requests = [Request(f"r{i}", 0, 320, 40) for i in range(8)]
     for engine in ("vllm", "sglang"):
@@ -355,7 +355,7 @@ def test_slow_link_rejects_requests_past_waiting_timeout(tables: Any) -> None:
         ({"decode": {"replicas": 0}}, r"disaggregation\.decode\.replicas"),
     ],
 )
-def test_what_cannot_be_deployed_is_refused_by_name(
+def test_unsupported_disaggregation_is_refused_by_name(
     tables: Any, apart: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InputError, match=said):

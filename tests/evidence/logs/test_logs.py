@@ -197,7 +197,7 @@ def test_a_server_s_pool_from_its_settings(tmp_path):
         ({"block_size": "1000000000000"}, "unknown", "less than one block"),
     ],
 )
-def test_what_is_not_sized_says_why(tmp_path, changes, state, reason):
+def test_log_row_that_is_not_sized_has_a_reason(tmp_path, changes, state, reason):
     found = outcome(tmp_path, **changes)
     assert found.state == state
     assert reason in found.reason
@@ -332,7 +332,7 @@ def test_bad_cells_are_named(tmp_path, changes, message):
         read_rows(table(tmp_path / "logs.csv", ROW | changes))
 
 
-def test_what_is_no_table_of_logs(tmp_path):
+def test_file_without_log_columns_is_refused(tmp_path):
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="columns are missing"):
         read_rows(tmp_path / "other.csv")

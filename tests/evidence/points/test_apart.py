@@ -74,7 +74,7 @@ def test_its_answer_is_that_of_the_whole_deployment(tmp_path):
     assert group.group == "2 of TP 1 + 1 of TP 2" == outcome.as_row()["split"]
 
 
-def test_clients_are_those_of_all_decode_servers_where_nobody_counted_them(tmp_path):
+def test_uncounted_clients_are_those_of_all_decode_servers(tmp_path):
     (point,) = read(tmp_path, APART | {"silicon_data_source": "/a.csv"})
     assert prepare(point, "roofline").table["workload"]["arrivals"]["num_users"] == 8
 
@@ -87,7 +87,7 @@ def test_clients_are_those_of_all_decode_servers_where_nobody_counted_them(tmp_p
         ({"backend": "trtllm"}, "backend"),
     ],
 )
-def test_what_is_not_simulated_is_refused_by_name(tmp_path, changes, said):
+def test_point_that_is_not_simulated_has_a_reason(tmp_path, changes, said):
     (outcome,) = simulate_points(read(tmp_path, APART | changes), "roofline", jobs=1)
     assert outcome.simulated is None
     assert said in outcome.refused

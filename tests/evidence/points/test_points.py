@@ -129,7 +129,7 @@ def test_a_scenario_has_the_benchmark_s_clients_lengths_and_flags():
 @pytest.mark.parametrize(
     "changes", [{"backend": "other"}, {"mode": "disagg"}, {"pp_size": "2"}, {"precision": "fp3"}]
 )
-def test_what_is_not_simulated_is_refused_by_name(changes):
+def test_point_that_is_not_simulated_has_a_reason(changes):
     ((outcome),) = simulate_points([row(**changes)], "roofline", jobs=1)
     assert outcome.simulated is None
     (key, value), *_ = changes.items()
@@ -138,7 +138,7 @@ def test_what_is_not_simulated_is_refused_by_name(changes):
     assert totals([outcome]).ran == 0
 
 
-def test_points_are_what_their_scenarios_give():
+def test_point_outcomes_equal_their_scenarios_runs():
     rows = [row(), row(id="two", silicon_tpot_ms="15"), row(id="three", **SGLANG)]
     outcomes = simulate_points(rows, "roofline", jobs=1)
     assert [outcome.row for outcome in outcomes] == rows
@@ -211,7 +211,7 @@ def test_judging_half_is_reported_in_totals_alone(tmp_path):
     assert answers["all"]["all"]["ran"] == 2
 
 
-def test_the_command_prints_tables_and_refuses_what_no_row_has(tmp_path):
+def test_points_command_prints_tables_and_refuses_unknown_filters(tmp_path):
     path = table(tmp_path / "points.csv", ROW, ROW | {"id": "two", "pp_size": "2"})
     result = run(path, "--step-time", "roofline")
     assert result.exit_code == 0, result.output

@@ -46,7 +46,7 @@ def test_over_random_schedules(kind, seed):
     assert replay(steps, decoder, store_of(kind, decoder.shape, "cpu")).error <= 1e-13
 
 
-def test_random_schedules_hold_what_they_promise():
+def test_random_schedules_contain_copies_hits_and_forks():
     # Otherwise equality would prove little.
     steps = list(random_steps("paged", 0, steps=200))
     spans = [span for step in steps for span in step["seqs"]]
@@ -89,7 +89,7 @@ def test_two_sequences_that_share_a_block_are_caught():
     assert error([0, 1]) > 0.01
 
 
-def test_memory_nobody_wrote_does_not_pass_for_a_small_error():
+def test_reading_unwritten_memory_yields_a_nan_error():
     decoder = DECODERS["float64"]
     steps = [{"seqs": [{"id": "a", "tokens": [3], "start": 2, "slot": 0, "prefix": [1, 2]}]}]
     found = replay(steps, decoder, ContiguousStore(decoder.shape, 8))

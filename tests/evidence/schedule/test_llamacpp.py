@@ -38,7 +38,7 @@ def test_all_recordings_are_there() -> None:
         ([["restore", 0, "x"]], "nothing was saved under this name"),
     ],
 )
-def test_what_is_no_operation_is_refused_by_its_number(ops: list, fault: str) -> None:
+def test_invalid_cell_operation_is_refused_by_its_number(ops: list, fault: str) -> None:
     table = {"name": "x", "kind": "cells", "model": "tiny-llama", "settings": {"n_ctx": 256}}
     with pytest.raises(InputError, match=fault):
         parse_case({**table, "ops": ops}, "x.json").simulated([])

@@ -14,7 +14,7 @@ def test_the_same_step_is_timed_on_both_kinds_of_memory():
     assert row["contiguous_s"] > 0
 
 
-def test_growing_moves_what_the_shape_says():
+def test_growing_buffer_copies_the_bytes_of_its_tokens():
     rows = growth(SHAPE, "cpu", CpuClock(0.01), (64, 65536))
     assert [row["bytes"] for row in rows] == [
         tokens * SHAPE.kv_bytes_per_token for tokens in (64, 65536)

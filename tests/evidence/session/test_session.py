@@ -184,7 +184,7 @@ def test_the_short_plan_fits_its_quarter_of_an_hour():
     ]  # fmt: skip
 
 
-def test_a_measurement_that_runs_out_of_time_keeps_what_it_has(tmp_path, here):
+def test_measurement_out_of_time_keeps_its_samples(tmp_path, here):
     name = "measure tinier paged"
     assert run(tmp_path, "--stage", name, "--minutes", "0") == 0
     assert "what it has is kept" in Journal.open(tmp_path).entries[name]["why"]
@@ -196,7 +196,7 @@ def test_a_measurement_that_runs_out_of_time_keeps_what_it_has(tmp_path, here):
     assert len(log.read_text().splitlines()) > lines
 
 
-def test_what_is_missing_or_fails_is_said_and_the_rest_goes_on(tmp_path, here, monkeypatch):
+def test_missing_or_failing_stage_is_reported_and_later_stages_run(tmp_path, here, monkeypatch):
     found = stages(STAND_IN)
     broken = found[0]._replace(run=lambda session: 1 // 0)
     missing = found[1]._replace(needs=("no_such_package",))

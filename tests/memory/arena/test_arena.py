@@ -321,7 +321,7 @@ def test_a_pool_below_one_torch_segment_is_refused():
 
 
 @pytest.mark.parametrize("rounded_as", [None, FirstFit()])
-def test_what_is_packed_takes_the_last_byte(rounded_as):
+def test_packed_regions_fill_the_pool_to_the_last_byte(rounded_as):
     arena = Compacting(rounded_as=rounded_as).build(spec())
     half = spec().capacity_bytes // 2
     first, second = arena.allocate(half), arena.allocate(arena.free_bytes)

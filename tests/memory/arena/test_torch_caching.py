@@ -127,7 +127,7 @@ def test_expandable_blocks_before_unmapped_space_are_spared():
     assert arena_of(200).allocate(2 * MIB).address == 0
 
 
-def test_expandable_blocks_before_a_region_count_as_they_are():
+def test_expandable_blocks_before_a_region_cannot_grow():
     """However large the region behind them: it is none that they could grow into."""
     arena = arena_of(200, ExpandableArena)
     small, _, large, _ = (arena.allocate(size * MIB).address for size in (3, 20, 5, 2))
@@ -160,7 +160,7 @@ SIZES = st.sampled_from(
 
 @given(ops=st.lists(st.tuples(st.booleans(), SIZES, st.integers(0, 50)), max_size=60))
 @settings(max_examples=150, deadline=None)
-def test_what_fits_follows_from_segments_and_blocks(ops):
+def test_torch_allocator_fits_follow_from_segments_and_blocks(ops):
     """`fits` recomputed from the public picture: a cached block of the pool, or room on the device
     once every segment without an allocation has gone back."""
     arena = arena_of(90)

@@ -27,7 +27,7 @@ OPERATIONS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(operations=OPERATIONS, window=st.sampled_from([0, 0, 5, 16]), size=st.integers(8, 64))
-def test_a_field_is_what_a_naive_one_is(operations: list, window: int, size: int) -> None:
+def test_cell_field_equals_a_naive_model(operations: list, window: int, size: int) -> None:
     field, naive = CellField(size, window), NaiveField(size, window)
     for name, *arguments in operations:
         if name == "decode":

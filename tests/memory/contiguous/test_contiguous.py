@@ -228,7 +228,7 @@ def test_every_variant_is_played_under_pressure(kind, options):
     layout=st.sampled_from([PLAIN, MIXED]),
 )
 @settings(max_examples=15, deadline=None)
-def test_what_is_not_refused_finishes_alone(kind, options, tokens, prompt, output, layout):
+def test_accepted_request_finishes_alone(kind, options, tokens, prompt, output, layout):
     """...by preempting itself if need be, at most once a buffer; what is refused could not."""
     tokens = tokens if _on_torch(kind, options) else tokens // 20
     try:
@@ -267,7 +267,7 @@ def test_refusals_give_value_limit_and_remedy():
     assert doubling.refusal(Request("a", 0, 100, 29)) is None
 
 
-def test_what_fills_the_pool_to_the_last_byte_finds_its_place():
+def test_request_of_exactly_the_free_bytes_is_placed():
     """A head that waits for another reason leaves the rest idle, neither short nor in holes."""
     allocator = build("max-buffer", 100, reserve="exact")
     assert admit(allocator, sequence(50, 10))
@@ -280,7 +280,7 @@ def test_what_fills_the_pool_to_the_last_byte_finds_its_place():
 
 
 @pytest.mark.parametrize("kind", ["max-buffer", "doubling", "concatenation"])
-def test_states_are_a_part_of_what_is_used(kind):
+def test_recurrent_states_are_a_part_of_used(kind):
     """What a recurrent layer keeps of a sequence does not grow with it."""
     allocator = build(kind, 1000, MIXED)
     state = next(group.state_bytes for group in MIXED.groups if group.state_bytes)

@@ -20,7 +20,7 @@ from kvsim.plumbing.errors import InvariantError
         ("declared-max", 5000, 2048),
     ],
 )
-def test_what_a_max_buffer_reserves(reserve, declared, slots):
+def test_max_buffer_reserves_by_its_estimate(reserve, declared, slots):
     allocator = build("max-buffer", 4096, max_model_len=2048, reserve=reserve)
     seq = sequence(100, 33, max_tokens=declared)
     assert admit(allocator, seq)
@@ -127,7 +127,7 @@ def _copy(c0, k, latency_ps=0):
     return sum(latency_ps + 2 * c0 * 2**i * TOKEN * 10**12 // COPY_BYTES_PER_S for i in range(k))
 
 
-def test_what_growing_copies_and_how_long_it_takes():
+def test_doubling_copies_bytes_and_time_by_hand():
     allocator = build(
         "doubling", 4000, initial_tokens=16, max_model_len=4096, allocation_latency_us=2.5
     )

@@ -171,7 +171,7 @@ def test_counts_extents_and_lists_are_the_same_run(
         assert placed(made, requests) == in_extents
 
 
-def test_counts_are_kept_where_they_suffice(tables: Any) -> None:
+def test_blocks_are_counted_unless_ids_are_needed(tables: Any) -> None:
     request = Request(id="a", arrival_ps=0, prompt_tokens=40, output_tokens=3)
     made = tables(allocator=[PLAIN[0]])
     forked = tables(allocator=[{**PLAIN[0], "sharing": "copy-on-write"}])

@@ -39,7 +39,7 @@ def again() -> list[Request]:
     ]
 
 
-def test_what_was_evicted_is_loaded_and_not_computed() -> None:
+def test_evicted_content_is_loaded_from_host_memory() -> None:
     found = run(10.5, again())
     rows = found.requests.set_index("id")
     # c finds 3 of its 4 blocks in the host (the last token is computed), and its 16 last tokens

@@ -42,7 +42,7 @@ def test_tokens_and_worst_waste_are_the_published_ones(
     assert gpus * count * kib * KIB == waste_mib * MIB
 
 
-def test_what_a_page_group_cannot_fill_is_rounding() -> None:
+def test_unfilled_rest_of_a_page_group_is_rounding() -> None:
     """Phi-3-mini: 6,144 bytes of keys a token and layer, so 64 KiB hold 10 tokens and 4,096 bytes
     of nothing, in each of 64 tensors.
     """

@@ -85,7 +85,7 @@ def test_known_pause_pins_only_sessions_that_return_within_the_ttl(
 
 
 @pytest.mark.parametrize(("releases", "found"), [(True, 128), (False, 0)])
-def test_an_ended_session_goes_before_what_nobody_hints_at(
+def test_ended_session_is_evicted_before_content_without_hints(
     tables: Any, releases: bool, found: int
 ) -> None:
     """A prompt without session, then a session of large prompts that ends: what it left goes for

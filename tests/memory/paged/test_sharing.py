@@ -155,7 +155,7 @@ def test_beams_that_never_fork_are_samples(prompt: int, steps: int, n: int, bloc
 
 
 @given(data=st.data(), prompt=st.integers(1, 20), block=st.sampled_from([1, 3, 4]))
-def test_beams_share_what_their_ancestors_wrote(
+def test_beams_share_blocks_of_their_common_history(
     data: st.DataObject, prompt: int, block: int
 ) -> None:
     """Beams hold one block where their histories agree to its end, and a last block each."""

@@ -16,7 +16,7 @@ from kvsim.memory.radix.hicache.fetched import hang
         pytest.param(True, 8, 8, id="what the device writes back gives it back"),
     ],
 )
-def test_what_was_brought_meets_what_the_device_alone_has(
+def test_fetched_pages_merge_with_device_only_nodes(
     writes_back: bool, new: int, taken: int
 ) -> None:
     threshold = None if writes_back else 2

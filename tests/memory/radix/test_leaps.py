@@ -47,7 +47,7 @@ def summary(tables: dict[str, Any]) -> dict[str, Any]:
     ],
     ids=["first-chunk", "first-chunk-0.11", "in-turns"],
 )
-def test_what_is_evicted_meanwhile_is_the_same(
+def test_k_steps_evict_the_same_content_as_single_steps(
     scheduler: dict[str, Any], page_size: int, prefix_tokens: int
 ) -> None:
     tables = scenario(scheduler, page_size, prefix_tokens)

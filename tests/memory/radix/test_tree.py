@@ -54,7 +54,7 @@ class TokenTrie:
 
 
 @given(PAGES, st.lists(st.tuples(st.booleans(), RUNS), max_size=14))
-def test_the_tree_knows_what_was_inserted(
+def test_radix_tree_finds_inserted_prefixes(
     page: int, steps: list[tuple[bool, list[tuple[int, int]]]]
 ) -> None:
     tree, trie = RadixTree(page), TokenTrie(page)
@@ -73,7 +73,7 @@ def test_the_tree_knows_what_was_inserted(
 
 
 @given(PAGES, st.lists(st.tuples(RUNS, st.booleans()), max_size=14), st.integers(0, 60))
-def test_what_is_locked_stays_and_the_rest_can_go(
+def test_locked_nodes_stay_and_all_others_are_evictable(
     page: int, sequences: list[tuple[list[tuple[int, int]], bool]], asked: int
 ) -> None:
     tree, held = RadixTree(page), []

@@ -167,7 +167,7 @@ def test_another_model_device_or_sharding_is_refused(path: Path) -> None:
         options.build(L40S_LLAMA._replace(tensor_parallel_size=2))
 
 
-def test_what_is_a_little_beyond_or_smaller_was_measured() -> None:
+def test_steps_slightly_beyond_the_domain_count_as_measured() -> None:
     domain = Domain.of([StepShape((), 8, 800), StepShape((), 100, 20_000)])
     assert not domain.outside(StepShape((), 8, 100))  # contexts shorter than any measured
     assert not domain.outside(StepShape((), 100, 22_000))
@@ -185,7 +185,7 @@ def test_names_decide_where_shapes_are_not_known() -> None:
     assert mine.difference(ModelIdentity.named("llama-3-8b")) == "acme/Cool-1B is not llama-3-8b"
 
 
-def test_a_constant_that_would_end_steps_before_they_begin_is_refused(path: Path) -> None:
+def test_overhead_below_minus_the_shortest_step_is_refused(path: Path) -> None:
     with pytest.raises(InputError, match="takes away more than the shortest step"):
         Calibrated(file=str(path), overhead_us=-11_000).build(L40S_LLAMA)
 

@@ -126,7 +126,7 @@ def tokens(shape: StepShape) -> int:
     return shape.num_decode + shape.prefill_tokens
 
 
-def test_without_mixed_samples_decodes_in_a_mixed_step_cost_what_they_cost_alone() -> None:
+def test_without_mixed_samples_mixed_terms_equal_pure_decode_terms() -> None:
     samples = [s for s in samples_of(HINGE) if kind_of(s.shape) != "mixed"]
     found = fit(samples, forms=["hinge"], resamples=2)
     assert found.formula.terms.context_token_mixed_ps == found.formula.terms.context_token_ps

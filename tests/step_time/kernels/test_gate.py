@@ -48,7 +48,7 @@ def check_pair(pair):
     assert auto.step_ps(StepShape((), 1, 256)) > 0
 
 
-def test_fp8_experts_of_a_pro_6000_take_what_its_bandwidth_says():
+def test_spoiled_fp8_tables_are_replaced_by_the_roofline():
     """Its table has fp8 products in blocks that take seconds (vLLM 0.27)."""
     hardware = Hardware(
         find_model("Qwen/Qwen3-30B-A3B-FP8", offline=True), named_device("rtx-pro-6000")

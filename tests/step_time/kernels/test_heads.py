@@ -30,7 +30,7 @@ def sheet(found, heads, kv_heads, window=0):
     return heads_sheet(found, (heads, kv_heads, 128, window), ROOFS.decode, ALIKE)
 
 
-def test_the_measured_heads_are_as_they_were_measured():
+def test_measured_head_counts_return_their_measurements():
     found = family((8, 8, 128, 0), (16, 16, 128, 0), (32, 32, 128, 0))
     assert sheet(found, 16, 16)[8] == found.lines[16, 16, 128, 0, 8]
 

@@ -40,7 +40,7 @@ def test_a_sequence_takes_less_where_scheduling_is_asynchronous(device):
     assert before.step_us == after.step_us
 
 
-def test_what_is_launched_takes_the_hosts_time():
+def test_borrowed_host_time_scales_with_layers():
     device = named_device("b200")
     dense, deep = named_model("llama-3.1-8b"), named_model("llama-3.1-70b")
     kind = ServerKind("sglang", None, 1, eager=False)

@@ -147,7 +147,7 @@ def test_a_correction_scales_and_adds():
     assert corrected.step_ps(shape) == pytest.approx(expected, rel=1e-6)
 
 
-def test_what_was_measured_ends_somewhere():
+def test_kernel_tables_have_a_measured_domain():
     form = form_of("llama-3.1-8b", "h100", 1, "vllm")
     assert not form.outside_domain(decode(64, 64 * 8192))
     assert form.outside_domain(decode(1, 10**6))
@@ -164,7 +164,7 @@ def test_what_was_measured_ends_somewhere():
         ("llama-3.1-8b", "h100", {"tables": "nowhere"}, "no kernels of vllm"),
     ],
 )
-def test_what_cannot_be_composed_is_refused_by_name(model, device, options, message):
+def test_model_without_measured_kernels_is_refused_by_name(model, device, options, message):
     with pytest.raises(InputError, match=message):
         build(model, device, **options)
 
@@ -192,7 +192,7 @@ def test_the_hosts_part_is_that_of_a_model_of_as_many_layers():
     assert of_deep == host_cost("vllm", "0.11.0", device, deep)
 
 
-def test_what_experts_take_whatever_the_tokens_is_shared_by_their_gpus():
+def test_constant_expert_time_is_shared_by_their_gpus():
     model, device = find_model("qwen3-235b-a22b", "model", offline=True), named_device("h200")
     for tp in (2, 4):
         options, hardware = KernelOptions(), Hardware(model, device, tp, engine="vllm")

@@ -126,7 +126,7 @@ def test_the_shipped_fit_says_how_far_off_a_device_left_out_is():
     assert "h20" in source
 
 
-def test_what_was_measured_nowhere_is_refused():
+def test_dtype_measured_on_no_device_is_refused():
     model = replace(named_model("llama-3.1-8b"), torch_dtype="float32")
     options = STEP_TIMES.parse({"kind": "fitted"}, "step_time")
     with pytest.raises(InputError, match="no gemm was measured in float32"):

@@ -48,7 +48,7 @@ def distil(folder: Path, out: Path, *options: str) -> str:
     return result.output
 
 
-def test_a_devices_folder_becomes_a_table_that_gives_back_what_was_measured(tmp_path):
+def test_distilled_kernel_table_reproduces_the_measurements(tmp_path):
     gemm(tmp_path / "own", "0.24.0")
     distil(tmp_path / "own", tmp_path / "out", "--device", "l40s")
     tables = KernelTables(tmp_path / "out" / "l40s-vllm.npz", None)

@@ -150,7 +150,7 @@ HIDDEN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", HIDDEN)
-def test_what_was_hidden_is_found_on_the_first_part(tmp_path: Path, form: str) -> None:
+def test_fit_on_the_first_part_recovers_the_true_step_times(tmp_path: Path, form: str) -> None:
     hidden = HIDDEN[form]
     folder = record(tmp_path / "slow", hidden, number=160)
     blind = compare_run(folder, calibration()).summary()
@@ -172,7 +172,7 @@ def test_what_was_hidden_is_found_on_the_first_part(tmp_path: Path, form: str) -
 
 
 @pytest.mark.slow
-def test_the_form_is_chosen_by_what_holds_inside_the_first_part(tmp_path: Path) -> None:
+def test_fitted_form_is_chosen_inside_the_first_part(tmp_path: Path) -> None:
     folder = record(tmp_path / "slow", HIDDEN["constant+token"], number=160)
     seen = compare_run(folder, calibration(), 0.4)
     assert seen.fit is not None
@@ -325,7 +325,7 @@ def test_a_column_of_zeros_is_no_curve(folder: Path, tmp_path: Path) -> None:
     assert compare_run(copy, calibration()).curves is None
 
 
-def test_what_was_not_kept_is_said(folder: Path, tmp_path: Path) -> None:
+def test_missing_recorded_series_are_noted(folder: Path, tmp_path: Path) -> None:
     bare = without(folder, tmp_path / "bare", "stream.jsonl", "timeseries.csv")
     file = tmp_path / "own.json"
     write_calibration(file, calibration())
@@ -406,7 +406,7 @@ def test_a_pool_that_could_not_have_served_the_run_is_named(tmp_path: Path, fold
         compare_run(tmp_path, calibration())
 
 
-def test_pace_over_kernels_finds_what_slows_them(tmp_path: Path) -> None:
+def test_pace_over_kernels_recovers_the_slowdown(tmp_path: Path) -> None:
     meta: dict[str, Any] = {"model": "llama-3.1-8b", "gpu": "H100", "num_gpu_blocks": 4000}
     hardware = Hardware(named_model("llama-3.1-8b"), named_device("h100"), engine="vllm")
     slower = KernelOptions(engine_version="0.19.0", scale=1.4).build(hardware)
@@ -466,7 +466,7 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
         (["--step-time", "roofline"], "meta.json.gpu: unknown device; got 'Abacus 9000'"),
     ],
 )
-def test_what_cannot_be_fitted_is_one_line(
+def test_unfittable_run_is_a_one_line_error(
     folder: Path, tmp_path: Path, options: list[str], fault: str
 ) -> None:
     file = tmp_path / "own.json"

@@ -143,7 +143,7 @@ def test_seeds_are_dealt_out_and_a_trace_is_cut_into_windows(tables: Any, tmp_pa
     assert replicates(steady, tmp_path, 2).exact
 
 
-def test_the_flags_say_what_the_tables_say(tables: Any) -> None:
+def test_vllm_serve_flags_follow_the_tables(tables: Any) -> None:
     table = chats(
         tables,
         model={"name": "llama-2-7b", "max_model_len": 2048, "kv_cache_dtype": "fp8"},
@@ -216,7 +216,7 @@ def test_advice_that_cannot_be_given(arguments: list[str], said: str) -> None:
     assert said in str(done.exception)
 
 
-def test_a_tier_is_tried_where_the_device_cannot_hold_what_comes_again(tables: Any) -> None:
+def test_advice_tries_a_tier_if_reused_content_exceeds_the_pool(tables: Any) -> None:
     (knob,) = [each for each in KNOBS if each.key == "tier"]
 
     def tried(**changes: Any) -> list[Any]:

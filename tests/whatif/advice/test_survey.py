@@ -64,7 +64,7 @@ def test_where_memory_never_binds_that_is_said_and_other_seeds_say_it_too(tables
         ("limit", {"scheduler": {"kind": "continuous", "max_num_seqs": 3}}),
     ],
 )
-def test_what_binds_is_named(tables: Any, binds: str, parts: dict[str, Any]) -> None:
+def test_bottleneck_is_named(tables: Any, binds: str, parts: dict[str, Any]) -> None:
     found = surveyed(chats(tables, **parts))
     assert found.load.binds == found.again.binds == binds
     assert found.headroom is None

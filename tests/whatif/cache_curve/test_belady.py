@@ -40,7 +40,7 @@ def block_by_block(paths: list[str], asked: list[int], moments: list[Any], room:
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), room=st.integers(0, 9))
-def test_pieces_find_what_single_blocks_find(data: Any, room: int) -> None:
+def test_belady_over_pieces_equals_single_blocks(data: Any, room: int) -> None:
     words = data.draw(st.lists(st.text("ab", min_size=1, max_size=6), min_size=2, max_size=8))
     asked = [data.draw(st.integers(0, len(word))) for word in words]
     visits = []

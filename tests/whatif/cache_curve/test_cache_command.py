@@ -139,7 +139,7 @@ def test_it_says_why_a_short_prefix_is_never_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", [None, 16, 34])
-def test_it_says_what_hits_inside_blocks_would_find(tmp_path: Path, unit: int | None) -> None:
+def test_cache_command_estimates_hits_inside_blocks(tmp_path: Path, unit: int | None) -> None:
     """Conversations that begin with 240 tokens in common: what it foretells a run finds that keeps
     all, to the token.
     """

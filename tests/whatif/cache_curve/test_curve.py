@@ -72,7 +72,7 @@ def hits_block_by_block(
 
 @settings(max_examples=200, deadline=None)
 @given(streams(), st.sampled_from([1, 4, 7]), st.booleans())
-def test_the_curve_is_what_a_cache_of_each_size_finds(
+def test_lru_curve_equals_block_by_block_caches(
     requests: list[Request], block_tokens: int, partial: bool
 ) -> None:
     curve = lru_curve(requests, block_tokens, partial=partial)
@@ -147,7 +147,7 @@ def subsets(pool: Any, size: int) -> list[frozenset[Any]]:
 
 @settings(max_examples=25, deadline=None)
 @given(requests=streams(), num_blocks=st.integers(8, 40), output=st.sampled_from([1, 2, 14]))
-def test_a_run_of_one_request_at_a_time_finds_what_the_curve_says(
+def test_sequential_run_hits_as_the_lru_curve(
     requests: list[Request], num_blocks: int, output: int
 ) -> None:
     """Under vLLM's rules with one running: of the pool's blocks the null block and the one that

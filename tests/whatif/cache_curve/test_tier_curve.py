@@ -34,7 +34,7 @@ def table(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def test_a_run_with_a_tier_finds_what_the_curve_says() -> None:
+def test_run_with_a_tier_hits_as_the_lru_curve() -> None:
     answer = cache_answer(
         Simulation(Scenario.from_table(table())),
         CacheQuestion(sizes=(POOL, TIER, 10**6), tiers=True),

@@ -82,7 +82,7 @@ def keeps(table: dict[str, Any], seed: int, question: str, value: float, *slos: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit_s", [0.15, 0.3] if is_whole() else [0.15])
-def test_one_at_a_time_holds_out_what_queueing_theory_says(
+def test_capacity_of_one_sequence_equals_queueing_theory(
     one_at_a_time: dict[str, Any], limit_s: float
 ) -> None:
     """Pollaczek-Khinchine: the mean wait is rate * E[S^2] / (2 * (1 - rate * E[S])), of services of
@@ -176,7 +176,7 @@ def test_a_pool_that_is_tried_is_the_only_one_in_its_table(
     assert Simulation(Scenario.from_table(tried)).pool.pool_tokens == 2000
 
 
-def test_where_no_pool_helps_it_is_said_what_does(busy: dict[str, Any]) -> None:
+def test_capacity_names_the_limiting_rate_where_no_pool_suffices(busy: dict[str, Any]) -> None:
     table = {**busy, "allocator": [{"kind": "paged"}]}
     table["workload"]["num_requests"] = 400
     capacity = asked(table, "ttft_s.p99=0.5")
@@ -233,7 +233,7 @@ def test_a_longer_max_model_len_does_not_change_the_requests(busy: dict[str, Any
         assert streams[0].requests == streams[1].requests
 
 
-def test_replicas_share_the_rate(busy: dict[str, Any]) -> None:
+def test_smallest_fleet_for_a_rate_meets_the_objectives(busy: dict[str, Any]) -> None:
     capacity = asked(busy, "ttft_s.p99=2")
     for answer in capacity.find(QUESTIONS["rate"], [None]):
         assert answer.values is not None
@@ -269,7 +269,7 @@ def test_a_fleet_of_groups_has_no_one_size(busy: dict[str, Any]) -> None:
             replicas_in({**table, "fleet": {key: value}})
 
 
-def test_a_setting_is_tuned_by_the_rate_it_holds_out(busy: dict[str, Any]) -> None:
+def test_setting_is_tuned_by_its_highest_rate(busy: dict[str, Any]) -> None:
     table = {**busy, "allocator": [{"kind": "paged"}]}
     capacity = asked(table, "ttft_s.p99=2", repeat=2)
     ((_, found),) = capacity.tune("max_num_seqs", [1, 16, 64])
@@ -304,7 +304,7 @@ def test_objectives_missed_at_every_rate_are_reported(busy: dict[str, Any]) -> N
     assert answer.interval is None
 
 
-def test_what_only_some_seeds_keep_is_said() -> None:
+def test_objectives_met_by_some_seeds_are_reported() -> None:
     edges = (Edge(0, Bracket(2048.0, None), None, None), Edge(1, Bracket(None, 16.0), None, None))
     answer = CapacityAnswer(CapacitySubject("paged", "paged", {}), None, edges)
     assert value_text(answer, QUESTIONS["max_model_len"]) == "1 of 2 seeds keep them"

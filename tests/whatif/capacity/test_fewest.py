@@ -20,7 +20,7 @@ from kvsim.whatif.capacity.fewest import ReplicaKey, fewest, num_gpus, replica_k
     st.integers(1, 8),
     st.tuples(st.integers(1, 6), st.integers(1, 6)),
 )
-def test_no_pair_of_counts_has_fewer_gpus(
+def test_found_prefill_and_decode_counts_have_the_fewest_gpus(
     needed: list[int], first: int, second: int, start: tuple[int, int]
 ) -> None:
     """needed: decode replicas that each number of prefill replicas asks for, from 1 on."""

@@ -24,7 +24,7 @@ from kvsim.whatif.task import make_task, run_task
     st.lists(st.floats(0.5, 400.0), min_size=1, max_size=NUM_FRESH), st.booleans(),
     st.floats(1.0, 800.0),
 )  # fmt: skip
-def test_the_load_is_the_least_threshold_of_all_seeds(
+def test_load_to_copy_is_the_least_threshold_of_fresh_seeds(
     thresholds: list[float], whole: bool, start: float
 ) -> None:
     def keeps(value: float, seeds: Sequence[int]) -> list[bool]:

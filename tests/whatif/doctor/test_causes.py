@@ -32,7 +32,7 @@ def case(path: Path) -> ExaminedRun:
 
 
 @pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)
-def test_what_causes_suspect_can_be_read_and_tried(path: Path) -> None:
+def test_suspected_causes_have_evidence_and_valid_cures(path: Path) -> None:
     """On a server, run once: evidence in sentences with numbers; cures that are scenarios, in
     flags that vLLM has; all that requests waited has a reason, to the picosecond, and no more.
     """

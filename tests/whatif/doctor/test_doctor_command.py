@@ -23,7 +23,7 @@ def run(*arguments: str) -> str:
     return result.stdout
 
 
-def test_the_example_of_its_page_says_what_it_says(tmp_path: Path) -> None:
+def test_doctor_page_example_equals_the_answer(tmp_path: Path) -> None:
     (scenario,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
     (words,) = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)
     subject = tmp_path / "subject.toml"

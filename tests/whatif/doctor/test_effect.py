@@ -31,7 +31,7 @@ def test_a_twentieth_less_time_beyond_chance_is_a_cure() -> None:
     assert not effect(base, rows(5.0, 13.0, 9.0)).helps  # chance
 
 
-def test_a_first_token_counts_where_a_second_is_saved_and_nobody_ends_later() -> None:
+def test_earlier_first_token_helps_only_without_a_later_end() -> None:
     base = rows(30.0, 31.0, ttft_s=4.0)
     assert effect(base, rows(30.0, 31.0, ttft_s=2.5)).helps
     assert not effect(base, rows(30.0, 31.0, ttft_s=3.5)).helps
@@ -52,7 +52,7 @@ def test_serving_refused_requests_counts_as_a_cure() -> None:
     assert better.hit_points == 25.0
 
 
-def test_what_may_be_chance_and_what_is_bought_with_the_other_are_no_cures() -> None:
+def test_unsure_effects_and_trades_are_no_cures() -> None:
     base = rows(10.0, 10.0)
     assert effect(base, rows(5.0, 9.9)).unsure
     bought = effect(rows(30.0, 31.0, ttft_s=4.0), rows(24.0, 25.0, ttft_s=9.0))

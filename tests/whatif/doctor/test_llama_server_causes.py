@@ -25,7 +25,7 @@ def test_a_cause_is_suspected_until_it_is_cured(name: str) -> None:
     assert best.hit_share > sick.hit_share + 0.05
 
 
-def test_what_was_held_and_lost_adds_up() -> None:
+def test_llama_server_held_and_lost_tokens_add_up() -> None:
     """No more of a prompt is counted than it has; with room in host memory for everything,
     nothing that was computed is lost.
     """

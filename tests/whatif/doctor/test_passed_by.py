@@ -41,7 +41,7 @@ def crowd(tables: Any, **parts: Any) -> ExaminedRun:
     return ExaminedRun(table, Path())
 
 
-def test_a_queue_before_the_slots_of_adapters_waits_for_them(tables: Any) -> None:
+def test_queue_on_adapter_slots_counts_as_waiting_for_adapters(tables: Any) -> None:
     case = crowd(tables, adapters={"count": 12, "share": 1.0}, scheduler={"max_loras": 2})
     waits = case.waits
     assert waits.adapters == pytest.approx(waits.total)
@@ -80,7 +80,7 @@ def test_a_queue_for_content_of_a_tier_waits_for_its_load() -> None:
     assert case.waits.loads > 0.2
 
 
-def test_advice_tries_more_adapters_where_they_are_kept(tables: Any) -> None:
+def test_advice_tries_more_adapters_if_memory_keeps_room(tables: Any) -> None:
     knobs = {knob.key: knob for knob in KNOBS}
     kept = Simulation(Scenario.load(str(SERVERS / "few-adapters.toml")))
     assert list(knobs["scheduler.max_loras"].values(kept)) == []
@@ -99,7 +99,7 @@ def test_advice_tries_more_adapters_where_they_are_kept(tables: Any) -> None:
         ("loads", "Loads from the tiers bind"),
     ],
 )
-def test_what_binds_is_named(name: str, words: str) -> None:
+def test_bottleneck_is_named(name: str, words: str) -> None:
     load = LoadReading(3, 0, 300, 0, 0.1, QueueWaits(**{name: 0.5}))
     assert load.binds == name
     assert head(load) == words

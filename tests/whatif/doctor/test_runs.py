@@ -108,7 +108,7 @@ def test_a_server_much_slower_than_its_simulation_is_not_explained(tmp_path: Pat
     assert "something outside of what is simulated" in said
 
 
-def test_what_import_wrote_is_taken_together(tmp_path: Path) -> None:
+def test_doctor_pairs_a_scenario_with_its_imported_run(tmp_path: Path) -> None:
     """NAME.toml finds NAME.run beside it, and the other way round."""
     served = record(tmp_path / "served")
     scenario = tmp_path / "server.toml"

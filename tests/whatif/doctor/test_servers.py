@@ -44,7 +44,7 @@ def test_every_cause_has_a_server_that_has_it() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TROUBLED[::EVERY])
-def test_what_was_planted_is_named(name: str) -> None:
+def test_planted_cause_is_named(name: str) -> None:
     diagnosis = examined(name)
     assert planted(name) in {each.name for each in diagnosis.causes}
     assert not diagnosis.healthy

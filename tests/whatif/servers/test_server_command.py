@@ -81,7 +81,7 @@ def test_cells_of_windows_have_their_flags(tmp_path: Path) -> None:
     assert "--swa-full" in command
 
 
-def test_what_no_flag_sets_is_named(tmp_path: Path) -> None:
+def test_settings_without_a_flag_are_named(tmp_path: Path) -> None:
     allocator = {"kind": "radix", "swa_eviction_interval": 64}
     tables = {**BASE, "model": {"name": "gpt-oss-20b"}, "allocator": [allocator]}
     command = server_command({**tables, "scheduler": {"kind": "sglang"}}, tmp_path)
@@ -138,7 +138,7 @@ def test_a_scheduler_of_no_server_has_no_command(tmp_path: Path) -> None:
     assert program("orca") == "scenario"
 
 
-def test_copies_of_the_attention_import_as_they_were(tmp_path: Path) -> None:
+def test_attention_copies_are_exported_and_imported_unchanged(tmp_path: Path) -> None:
     """SGLang's flags are of the whole server, the scenario's options of one copy."""
     scheduler = {
         "kind": "sglang",

@@ -12,7 +12,7 @@ def values(text: str) -> list[object]:
     return [value for (value,) in parse_axis(text).rows]
 
 
-def test_values_are_read_as_toml_reads_them() -> None:
+def test_axis_values_are_read_as_toml() -> None:
     assert values("a.b=1,2.5,true,fcfs,'x,y',[1, 2]") == [1, 2.5, True, "fcfs", "x,y", [1, 2]]
     assert values("workload.arrivals={kind = 'poisson', rate_per_s = 2}") == [
         {"kind": "poisson", "rate_per_s": 2}

@@ -184,7 +184,7 @@ def test_failures_are_run_again_only_when_asked(table: dict[str, Any], tmp_path:
         assert journal.outcomes[point.task.key].error is None
 
 
-def test_files_count_by_what_they_hold(table: dict[str, Any], tmp_path: Path) -> None:
+def test_task_keys_depend_on_file_contents(table: dict[str, Any], tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     workload = {"kind": "trace", "path": "requests.csv"}
     for folder in (here, there):
@@ -269,7 +269,7 @@ def test_a_killed_dask_worker_loses_no_point(scenario: Path, tmp_path: Path, sta
     assert len(stored) == 2 * 2 * 16 * 2
 
 
-def test_a_full_disk_keeps_what_is_finished(scenario: Path, tmp_path: Path) -> None:
+def test_sweep_on_a_full_disk_keeps_finished_points(scenario: Path, tmp_path: Path) -> None:
     """A limit on the size of files stands for the end of the disk: the same error, on any file."""
     out = tmp_path / "out"
     code = (
@@ -360,7 +360,7 @@ def test_equal_settings_are_listed_once(table: dict[str, Any], tmp_path: Path) -
     assert pareto(settings, MEASURES["e2e_p50"]) == [(settings[0], 2)]
 
 
-def test_more_gpus_are_what_more_replicas_cost(table: dict[str, Any], tmp_path: Path) -> None:
+def test_sweep_table_counts_gpus_of_replicas(table: dict[str, Any], tmp_path: Path) -> None:
     """Three replicas have lower peaks than one, and take no less for that."""
     table["allocator"] = [{"kind": "paged"}]
     table["workload"]["arrivals"]["rate_per_s"] = 40.0
@@ -451,7 +451,7 @@ def test_a_key_of_one_allocator_leaves_the_others_alone(
     assert len({tuple(line.x) for line in lines}) == 3  # no interval covers another
 
 
-def test_a_grid_has_a_cell_a_setting_and_shades_by_what_is_worse(
+def test_sweep_grid_has_a_cell_per_setting_shaded_by_rank(
     table: dict[str, Any], tmp_path: Path
 ) -> None:
     axes = ["scheduler.max_num_seqs=1,64", "allocator.paged.block_size=8,16"]

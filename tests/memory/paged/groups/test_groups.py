@@ -86,7 +86,7 @@ def test_models_that_keep_every_token_have_one_table() -> None:
 # --- the ledger -------------------------------------------------------------------------------
 
 
-def test_a_window_keeps_what_it_needs_and_no_more() -> None:
+def test_sliding_window_keeps_exactly_its_blocks() -> None:
     """One long request on gpt-oss-20b (12 full and 12 sliding layers, W = 128): at its end full
     attention holds all F slots, the window the blocks from the one with slot F - W on.
     """
@@ -258,7 +258,7 @@ def test_an_interval_is_refused_where_it_changes_nothing_or_is_not_known() -> No
         ((KVGroup("full", 1, 8),), {"watermark": 0.1}, "allocator.watermark"),
     ],
 )
-def test_what_vllm_0_11_does_not_have_is_refused(
+def test_options_newer_than_vllm_0_11_are_refused(
     groups: tuple[KVGroup, ...], asked: dict[str, Any], said: str
 ) -> None:
     later = MemorySpec(1 << 20, KVLayout(groups), 1024, 1)
@@ -275,7 +275,7 @@ def test_what_vllm_0_11_does_not_have_is_refused(
         (KVGroup("recurrent", 1, 0, state_bytes=64), KVGroup("full", 1, 8)),
     ],
 )
-def test_what_vllm_0_11_has_is_built(groups: tuple[KVGroup, ...]) -> None:
+def test_options_of_vllm_0_11_are_built(groups: tuple[KVGroup, ...]) -> None:
     memory = MemorySpec(1 << 20, KVLayout(groups), 1024, 1, rules=V0_11.blocks)
     assert Paged().build(memory).capacity_bytes == 1 << 20
     kinds = KVLayout((*groups, KVGroup("sliding", 1, 8, 80)))

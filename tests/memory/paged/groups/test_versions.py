@@ -180,7 +180,7 @@ STATES = {"kind": "recurrent", "block_size": 32}
         "chunks-below-a-block",
     ],
 )
-def test_what_a_version_does_not_bear_is_refused(
+def test_models_that_a_vllm_version_cannot_serve_are_refused(
     semantics: str, engine: dict[str, Any], where: str, known_to: set[str]
 ) -> None:
     served = {"block_size": 32, "max_num_batched_tokens": 64, "semantics": semantics, **engine}
@@ -193,7 +193,7 @@ def test_what_a_version_does_not_bear_is_refused(
     assert refused.value.where == where
 
 
-def test_what_a_version_does_not_cache_is_resolved_so_and_runs_again() -> None:
+def test_prefix_cache_off_by_version_is_resolved_in_the_tables() -> None:
     """vLLM 0.11 keeps no states: a prefix cache that nobody asked for is off, and told to be."""
     scenario = {
         "model": {"name": "granite-4.0-h-tiny", "max_model_len": 512},
