@@ -93,6 +93,22 @@ def test_the_wheel_runs_chat_in_an_empty_folder(fresh: Path, tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
+def test_uvx_runs_the_wheel_without_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> None:
+    uvx = shutil.which("uvx", path=f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}")
+    if uvx is None:
+        pytest.skip("uv is not installed")
+    words = ["--python", sys.executable, "--from", str(wheel), "kvsim"]
+    done = subprocess.run(
+        [uvx, *words, "memory", "llama-3.1-8b", "--device", "h100", "--json"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env=clean() | {"UV_CACHE_DIR": str(tmp_path / "uv")},
+    )  # fmt: skip
+    if "Failed to fetch" in done.stderr or "error sending request" in done.stderr:
+        pytest.skip(f"uv reaches no index: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+
+
 @pytest.mark.parametrize("name", ["paper", "cache"])
 def test_the_evidence_is_no_part_of_the_wheel_and_says_so(
     fresh: Path, tmp_path: Path, name: str
