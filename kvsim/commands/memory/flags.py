@@ -30,7 +30,7 @@ class Flag(NamedTuple):
         value: Any = int if self.kind is count_of else self.kind
         if self.default is None:
             value = value | None
-        annotation: Any = Annotated.__class_getitem__((value, option))  # type: ignore[attr-defined]
+        annotation: Any = Annotated[value, option]
         return Parameter(name, Parameter.KEYWORD_ONLY, default=self.default, annotation=annotation)
 
 
