@@ -42,7 +42,11 @@ def test_a_run_of_steps_costs_few_events(monkeypatch: pytest.MonkeyPatch) -> Non
     """Sequences verify as a batch, and the connector says for how many steps it has nothing to
     do.
     """
-    scenario = Scenario.from_table(tables())
+    workload = {
+        "kind": "synthetic", "num_requests": 4, "arrivals": {"kind": "poisson", "rate_per_s": 1.0},
+        "prompt": {"kind": "fixed", "tokens": 100}, "output": {"kind": "fixed", "tokens": 400},
+    }  # fmt: skip
+    scenario = Scenario.from_table(tables(workload=workload))
     made = Simulation(scenario)
     replica = assemble(made.replica_spec(scenario.allocator[0]), made.stream, made.step_time)
     step, events = replica.env.step, []
