@@ -96,7 +96,7 @@ def test_requiring_compiled_modules_without_any_is_an_error(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_both_forms_write_the_same_bytes(
+def test_compiled_and_interpreted_runs_write_the_same_bytes(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(compiled.SWITCH, raising=False)

@@ -52,7 +52,7 @@ def test_it_runs_by_its_name_and_its_options_are_refused_by_theirs(package: Path
     assert "slab_tokens" in wrong.stderr
 
 
-def test_without_it_the_kind_is_unknown() -> None:
+def test_allocator_kind_is_unknown_without_its_package() -> None:
     done = run(Path(), "kvsim.cli", "run", "chat", "--set", 'allocator=[{kind="slabs"}]')
     assert done.returncode == 2
     assert "unknown allocator" in done.stderr

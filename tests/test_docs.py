@@ -115,7 +115,7 @@ def test_the_reference_of_scenarios_is_current() -> None:
     )
 
 
-def test_the_schedule_of_the_documentation_replays() -> None:
+def test_schedule_in_the_docs_replays() -> None:
     (text,) = blocks((ROOT / "docs" / "schedules.md").read_text(), "json")
     rows = simulate_rows(parse_case(json.loads(text), "docs"))
     documented = set(

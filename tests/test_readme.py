@@ -53,7 +53,7 @@ def test_the_readme_is_short() -> None:
     assert len(README.split()) <= 600
 
 
-def test_the_pools_of_servers() -> None:
+def test_readme_figures_on_pools_equal_the_report() -> None:
     logs, middle, most, worst = reported("startup-logs", "error of the pool")
     line = row("Pool sizes equal")
     assert f"{logs} of them complete enough" in line
@@ -73,7 +73,7 @@ def test_the_calibrated_run() -> None:
     assert f"{unfitted['run']['requests']} requests" in line
 
 
-def test_the_measured_points() -> None:
+def test_readme_figures_on_measured_points_equal_the_report() -> None:
     rows, middle, mean, _, _, first, first_mean, _, _ = reported("points", "all")
     line = row("Seconds of composed kernels")
     answered, asked = (int(number.replace(",", "")) for number in rows.split(" of "))
@@ -112,7 +112,7 @@ def test_the_runs_of_the_table_are_those_on_one_node() -> None:
     assert not found
 
 
-def test_the_paper_s_trace() -> None:
+def test_readme_figures_on_the_papers_trace_equal_the_report() -> None:
     (draw,) = (
         each for each in read("published/checks.json")["draws"] if each["source"].endswith("ure 2")
     )

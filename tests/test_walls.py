@@ -209,7 +209,7 @@ def modules_imported(path: Path, modules: set[str]) -> set[str]:
 MOST_LINES = 600
 
 
-def test_no_circle_of_files() -> None:
+def test_modules_never_import_each_other_in_a_circle() -> None:
     names = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES + EVIDENCE
     }

@@ -60,7 +60,7 @@ def _pairs(
 
 
 def _bare(name: str) -> str:
-    """A request's id without what servers put around a client's."""
+    """A client's request id, without the prefix and suffix that servers add."""
     while (bare := _WRAPPED.sub("", name)) != name:
         name = bare
     return name

@@ -13,7 +13,7 @@ EACH_RANK = ("lmcache",)
 
 
 def turn_lines(result: Result) -> Iterator[str]:
-    """One line a run whose conversations found something: `hits by turn: 0, 50, 67 %`."""
+    """One line a run with hits in conversations: `hits by turn: 0, 50, 67 %`."""
     for run in () if result.fleets else result.runs:  # turns of a conversation visit replicas
         if not run.summary.prefix_cache.hit_tokens or not _has_rows(run):
             continue
@@ -26,7 +26,7 @@ def turn_lines(result: Result) -> Iterator[str]:
 
 
 def tier_room(result: Result) -> Iterator[str]:
-    """What the tiers of each run have room for, in tokens and in conversations."""
+    """Room of each run's tiers, in tokens and in conversations."""
     for run in () if result.fleets else result.runs:
         found = run.summary.offloading
         for tier in found.tiers if found is not None else ():

@@ -22,7 +22,7 @@ class TurnHits(NamedTuple):
 
 
 def hits_by_turn(requests: Any) -> list[TurnHits]:
-    """By turn, in order of arrival within each session; none where no session has two turns.
+    """Hits by turn, in order of arrival within each session; none if no session has two turns.
 
     requests: columns or a table, as `kvsim.results.run_tables.request_columns` makes them.
     """

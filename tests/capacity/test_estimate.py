@@ -59,7 +59,7 @@ LOGGED = [
 
 
 @pytest.mark.parametrize(("model", "tp", "weights", "peak"), LOGGED)
-def test_weights_and_peaks_as_logged(model, tp, weights, peak):
+def test_weights_and_activation_peaks_equal_logged_ones(model, tp, weights, peak):
     it = deployment(model, tp=tp)
     assert weight_bytes(it, whole(it)) / GIB == pytest.approx(weights, rel=0.015)
     assert activation_bytes(it, whole(it)) / GIB == pytest.approx(peak, abs=0.1)
@@ -76,7 +76,7 @@ def test_weights_and_peaks_as_logged(model, tp, weights, peak):
         ("llama-3-8b", "V0", 256, 2048, 8192, 1.26),
     ],
 )
-def test_peaks_by_version(model, version, seqs, tokens, length, peak):
+def test_activation_peak_follows_the_engine_version(model, version, seqs, tokens, length, peak):
     it = deployment(model, version, seqs=seqs, tokens=tokens, length=length)
     assert activation_bytes(it, whole(it)) / GIB == pytest.approx(peak, rel=0.06)
 
@@ -133,12 +133,12 @@ def test_flashinfer_samples_on_nvidia_alone():
         ("qwen3-235b-a22b", "0.9.2", 4, 2.46),
     ],
 )
-def test_outside_torch_on_gpus_with_nvlink_as_logged(model, version, tp, logged):
+def test_non_torch_memory_with_nvlink_equals_logged_one(model, version, tp, logged):
     it = deployment(model, version, tp=tp)
     assert non_torch_bytes(it) / GIB == pytest.approx(logged, abs=0.11)
 
 
-def test_outside_torch_by_link_version_and_graphs():
+def test_non_torch_memory_depends_on_link_version_and_graphs():
     def gib(version, device="h100", tp=2, **changes):
         it = deployment("llama-3.1-8b", version, tp=tp, **changes.pop("options", {}))
         return non_torch_bytes(it._replace(device=named_device(device), **changes)) / GIB

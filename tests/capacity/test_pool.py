@@ -55,7 +55,7 @@ def test_pools_that_vllm_reported(model, device, version, seqs, tokens, gib):
     assert found.capacity_bytes / GIB == pytest.approx(gib, rel=0.015)
 
 
-def test_a_small_remainder_of_a_small_gpu():
+def test_small_pool_of_a_small_gpu_is_within_a_tenth():
     """2,588 blocks of 2 MiB, LLMServingSim's recorded run of vLLM 0.19: to a tenth of it, which is
     2 % of the GPU. A compiler's peak is in the log's figure."""
     found = pool("llama-3.1-8b", "rtx-4090", engine_version="0.19")
@@ -98,7 +98,7 @@ def test_measured_reserves_replace_the_estimates():
         ({"num_gpu_blocks": 983}, 983),
     ],
 )
-def test_a_pool_as_given(memory, blocks):
+def test_given_pool_size_is_used(memory, blocks):
     p = pool("opt-13b", "a100-40gb", **memory)
     assert (p.sized_by, p.num_gpu_blocks) == (next(iter(memory)), blocks)
     assert p.capacity_bytes == memory.get("kv_cache_bytes", 15_728 * 819_200)

@@ -349,7 +349,7 @@ def test_a_tower_takes_of_the_default_share() -> None:
     assert sees / plain == pytest.approx(0.95 * (1 - 0.1 * (27 * 1152**2 / 24 / 1024**2 - 1)))
 
 
-def test_a_log_of_0_4_10_on_a_card_of_16_gib() -> None:
+def test_sglang_0_4_10_pool_on_16_gib_equals_the_log() -> None:
     """Qwen3-0.6B on an RTX 5080, August 2025: 104,273 tokens of two halves of 5.57 GiB."""
     pool = sized("qwen3-0.6b", "rtx-5080", engine_version="0.4.10")
     assert pool.pools.tokens == pytest.approx(104_273, rel=0.01)

@@ -37,7 +37,7 @@ def steps(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_a_plot_and_words(steps: Path, tmp_path: Path) -> None:
+def test_calibrate_fit_writes_file_plot_and_text(steps: Path, tmp_path: Path) -> None:
     out, parity = tmp_path / "my-gpu.json", tmp_path / "parity.html"
     names = ["--model", "acme/Cool-1B", "--device", "L40S"]
     files = ["--out", str(out), "--parity", str(parity)]
@@ -100,7 +100,7 @@ def test_calibrate_copies_the_facts_file_and_fits_no_held_out_rows(
         CliRunner().invoke(app, command, catch_exceptions=False)
 
 
-def test_json_alone(steps: Path) -> None:
+def test_calibrate_fit_json_lists_the_tried_forms(steps: Path) -> None:
     arguments = ["calibrate", "fit", str(steps), "--form", "hinge", "--form", "table", "--json"]
     result = CliRunner().invoke(app, arguments)
     table = json.loads(result.stdout)

@@ -104,7 +104,7 @@ def test_one_allocator_without_a_list_goes_by_its_kind_too(path: Path) -> None:
     assert [getattr(each, "block_size", None) for each in scenario.allocator] == [32]
 
 
-def test_a_folder_is_a_result_or_said_to_be_none(path: Path, tmp_path: Path) -> None:
+def test_folder_without_a_result_is_refused_by_name(path: Path, tmp_path: Path) -> None:
     assert find_scenario(tmp_path) == path
     (tmp_path / "empty").mkdir()
     assert "a folder without a scenario.toml" in fault(tmp_path / "empty")

@@ -28,7 +28,7 @@ def answer(*words):
     return json.loads(ask(*words, "--json"))
 
 
-def test_the_paper_s_pool():
+def test_memory_command_reproduces_the_papers_pool():
     """OPT-13B in 983 blocks: 15.7K slots, 7 sequences under max-buffer, as Orca (Max) batches."""
     found = answer("opt-13b", "--device", "a100-40gb", "--num-gpu-blocks", 983, "--num-tokens", 499)
     assert found["bytes_per_token"] == 819_200
@@ -44,7 +44,7 @@ def test_the_paper_s_pool():
     }
 
 
-def test_windows_in_json():
+def test_memory_json_lists_sliding_window_layers():
     found = answer("google/gemma-3-12b-it", "--device", "h200", "--num-tokens", 32_768)
     kinds = {group["kind"]: group for group in found["groups"]}
     assert (kinds["sliding"]["layers"], kinds["sliding"]["window_tokens"]) == (40, 1024)
@@ -66,7 +66,7 @@ def test_the_items_of_the_pool_sum_up_and_tp_helps():
     assert [row["tokens"] for row in one["sequences"]] == lengths
 
 
-def test_a_config_of_ones_own(tmp_path):
+def test_memory_command_reads_a_config_file(tmp_path):
     path = tmp_path / "config.json"
     config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100}
     config |= {"num_attention_heads": 4, "intermediate_size": 64, "max_position_embeddings": 1000}
@@ -76,7 +76,7 @@ def test_a_config_of_ones_own(tmp_path):
     assert [row["max_buffer"] for row in found["sequences"]] == [4, 4, 4]
 
 
-def test_the_words():
+def test_memory_command_prints_parameters_and_the_kv_cache_line():
     out = ask("deepseek-ai/DeepSeek-V3", "--device", "h200", "--tensor-parallel-size", 8)
     assert "671 B parameters, 37.6 active; on 8 x h200" in out
     lines = out.splitlines()
@@ -88,7 +88,7 @@ def test_the_words():
         assert words in out
 
 
-def test_the_engine_s_own_lines_by_its_version():
+def test_memory_command_prints_the_engine_versions_log_lines():
     """gpt-oss-120b on an H200, as 0.22 logged it for two lengths; 0.19 counts blocks."""
     given = ("gpt-oss-120b", "--device", "h200", "--kv-cache-bytes", 104_202 * 589_824)
     given += ("--max-num-batched-tokens", 8192)
@@ -115,7 +115,7 @@ def test_an_engine_that_would_not_start():
     assert answer(*given, "--max-model-len", 23_632)["engine"]["starts"]
 
 
-def test_a_hybrid_s_block():
+def test_hybrid_model_enlarges_the_block_size():
     found = answer("Qwen/Qwen3.6-35B-A3B", "--device", "h100", "--max-model-len", 8192)
     assert found["engine"]["block_size"] == 1056
     assert [group["kind"] for group in found["engine"]["groups"]] == ["recurrent"] * 3 + ["full"]
@@ -123,7 +123,7 @@ def test_a_hybrid_s_block():
     assert "would set blocks of 1,056 tokens in 4 groups of layers" in words
 
 
-def test_a_model_of_states_alone(tmp_path):
+def test_model_of_states_alone_has_a_concurrency_by_states(tmp_path):
     """Mamba-2: a sequence costs its states, however long; the pool is a number of sequences."""
     config = {"model_type": "mamba2", "hidden_size": 256, "num_hidden_layers": 4, "num_heads": 8}
     config |= {"head_dim": 64, "state_size": 16, "vocab_size": 1000, "torch_dtype": "bfloat16"}
@@ -151,7 +151,7 @@ def test_a_stage_without_attention_does_not_decide():
     assert found["engine"]["num_gpu_blocks"] > 0
 
 
-def test_a_gpu_by_its_memory_alone():
+def test_device_memory_alone_sizes_the_pool():
     listed = answer("llama-3-8b", "--device", "h100")
     assert answer("llama-3-8b", "--device-memory", 79.18)["pool_bytes"] == listed["pool_bytes"]
     half = answer("llama-3-8b", "--device", "h100", "--device-memory", 40)
@@ -201,7 +201,7 @@ def test_drafter_and_adapter_weights_shrink_the_pool():
         (("nothing.json", "--device", "h100"), r"nothing\.json: cannot read"),
     ],
 )
-def test_refusals(words, message):
+def test_memory_command_refuses_invalid_options(words, message):
     with pytest.raises(InputError, match=message):
         ask(*words)
 

@@ -152,7 +152,9 @@ def check_empty(allocator: dict[str, Any]) -> None:
 @settings(max_examples=10, deadline=None)
 @given(streams())
 @unless_thrashing
-def test_under_every_scheduler(scheduler: dict[str, Any], requests: list[Request]) -> None:
+def test_address_map_is_consistent_under_every_scheduler(
+    scheduler: dict[str, Any], requests: list[Request]
+) -> None:
     paged = {"kind": "paged", "block_size": 16}
     check_map({**BASE, "allocator": [paged], "scheduler": scheduler}, requests)
 
@@ -166,7 +168,7 @@ def test_with_slots_that_keep_their_cells(requests: list[Request]) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(streams())
-def test_with_groups_of_layers(requests: list[Request]) -> None:
+def test_address_map_is_consistent_with_several_layer_groups(requests: list[Request]) -> None:
     check_map({**HYBRID, "allocator": [{"kind": "paged"}]}, requests)
 
 

@@ -167,7 +167,7 @@ def test_prefix_cache_off_by_version_default_is_noted(
         ({"workload": STREAM | {"priorities": []}}, False),
     ],
 )
-def test_priorities_that_nothing_goes_by_are_named(parts: Table, idle: bool) -> None:
+def test_priorities_ignored_by_the_policy_are_noted(parts: Table, idle: bool) -> None:
     """`workload.priorities` under the default policy changed nothing in silence."""
     table = {
         "model": {"name": "opt-125m", "max_model_len": 1024}, "device": {"name": "h100"},

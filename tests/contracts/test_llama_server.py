@@ -95,7 +95,7 @@ def test_a_full_field_ends_everybody_with_an_error(tables: Any) -> None:
     assert run.summary["requests"]["finished"] == 3
 
 
-def test_it_drives_cells_and_nothing_else(tables: Any) -> None:
+def test_llama_server_scheduler_requires_the_cells_allocator(tables: Any) -> None:
     table = made(tables, {}, 1024, OPT)
     for allocator, said in (
         ({"kind": "paged"}, "keeps its slots in cells"),

@@ -54,7 +54,7 @@ def check_entry(name):
         ("mi355x", 288, 8000, 2516.6),
     ],
 )
-def test_the_datasheets(name, gigabytes, bandwidth, tflops):
+def test_device_catalogue_equals_the_datasheets(name, gigabytes, bandwidth, tflops):
     device = named_device(name)
     assert 0.85 < device.memory_bytes / (gigabytes * 2**30) <= 1.0
     assert device.bandwidth_bytes_per_s == bandwidth * 10**9
@@ -98,7 +98,7 @@ def test_figures_can_be_replaced_and_say_so():
     assert "memory_bytes as given" in device.source
 
 
-def test_a_gpu_of_ones_own():
+def test_user_defined_gpu_has_its_given_figures():
     table = {"name": "mine", "memory_gib": 16, "bandwidth_gb_per_s": 500, "fp16_tflops": 80}
     device = DeviceOptions.parse(table, "device").build()
     assert (device.name, device.memory_bytes) == ("mine", 16 * GIB)

@@ -25,7 +25,7 @@ ENGINES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("items", IMAGES.values(), ids=list(IMAGES))
 @pytest.mark.parametrize("parts", ENGINES.values(), ids=list(ENGINES))
-def test_an_image_longer_than_any_chunk(
+def test_image_longer_than_any_chunk_is_an_error(
     tables: Any, items: list[PromptItem], parts: dict[str, Any]
 ) -> None:
     made = tables(

@@ -42,7 +42,7 @@ def ids_and_values(table: dict[str, Any]) -> tuple[list[dict[str, Any]], list[An
 
 
 @pytest.mark.parametrize("base", list(STARTING_POINTS))
-def test_widgets_show_what_the_tables_hold(base: str) -> None:
+def test_widgets_show_the_values_of_the_tables(base: str) -> None:
     """Unturned they change nothing; set to what they show they mean the same scenario."""
     table = visit(base).state.table
     ids, values = ids_and_values(table)
@@ -80,7 +80,7 @@ def test_another_kind_of_allocator_has_its_own_options(kind: str) -> None:
     assert actions.differing(turned.state.table, ids, values) == {}
 
 
-def test_turning() -> None:
+def test_changed_widgets_change_the_scenario() -> None:
     def turned(**values: Any) -> dict[str, Any]:
         named = {key.replace("__", "."): value for key, value in values.items()}
         return actions.turn(visit(), DESK, named).state.table

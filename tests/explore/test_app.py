@@ -71,7 +71,7 @@ def test_a_page_of_elsewhere_cannot_name_it(client: Any, host: str, status: int)
     ("host", "alone"),
     [("localhost", True), ("127.0.0.1", True), ("::1", True), ("0.0.0.0", False), ("box", False)],
 )
-def test_loopback(host: str, alone: bool) -> None:
+def test_only_loopback_hosts_count_as_this_machine(host: str, alone: bool) -> None:
     assert is_loopback(host) is alone
 
 
@@ -86,7 +86,7 @@ def test_the_pages_of_a_run(client: Any) -> None:
         assert client.get(wrong).status_code == 404
 
 
-def test_a_figure_in_the_dark() -> None:
+def test_dark_theme_recolours_figures() -> None:
     figure = {"data": [{"name": "#1f2328", "line": {"color": "#1f2328"}}], "layout": {}}
     dark = themed(json.dumps(figure), dark=True)
     assert dark["data"][0] == {"name": "#1f2328", "line": {"color": "#e6edf3"}}

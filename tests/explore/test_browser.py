@@ -187,7 +187,7 @@ def test_a_knob_is_swept_as_a_curve(opened: Any) -> None:
     assert "sweep=" in opened.current_url
 
 
-def test_the_tour(opened: Any) -> None:
+def test_browser_tour_shows_its_cards(opened: Any) -> None:
     opened.find_element("xpath", "//button[text()='7 copy on write']").click()
     wait(opened, f"{kept(opened, '#stop h2')}.startsWith('7 of 7')")
     before = opened.execute_script(NUMBERS)
@@ -199,7 +199,7 @@ def test_the_tour(opened: Any) -> None:
     wait(opened, SETTLED)
 
 
-def test_the_map_and_the_whole_report(opened: Any, served: str) -> None:
+def test_browser_shows_the_map_and_the_report(opened: Any, served: str) -> None:
     frame = opened.find_element("css selector", "#results iframe")
     opened.switch_to.frame(frame)
     wait(opened, "return document.querySelector('#map').dataset.ready")
@@ -212,7 +212,7 @@ def test_the_map_and_the_whole_report(opened: Any, served: str) -> None:
     wait(opened, SETTLED)
 
 
-def test_light_and_dark(opened: Any) -> None:
+def test_browser_page_follows_light_and_dark(opened: Any) -> None:
     ground = "return getComputedStyle(document.body).backgroundColor"
     light = opened.execute_script(ground)
     opened.find_element("id", "theme-button").click()

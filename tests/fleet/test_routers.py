@@ -88,7 +88,7 @@ def test_power_of_two_needs_two() -> None:
         ROUTERS.parse({"kind": "power-of-two"}, "fleet.router").build(FleetView(1))
 
 
-def test_buckets_of_sglang_by_hand() -> None:
+def test_bucket_router_boundaries_equal_a_hand_count() -> None:
     """4096 characters in four ranges; then the characters of the last 5 s divide them: 100, 100,
     200 and 400 are 200 for each, so that ranges end at 100, 200 and 400 (rules of bucket.rs).
     """
@@ -105,7 +105,7 @@ def test_buckets_of_sglang_by_hand() -> None:
     assert router.ends[:3] == [100, 200, 400]  # type: ignore[attr-defined]
 
 
-def test_buckets_yield_to_the_least_busy() -> None:
+def test_bucket_router_falls_back_to_the_least_busy_worker() -> None:
     """More than 64 characters apart and more than 1.5 times: the worker with the fewest."""
     router = router_of("bucket")
     first, second = request("a", (1, 60)), request("b", (2, 10))
@@ -166,7 +166,7 @@ def test_vllm_without_reports_is_round_robin() -> None:
     ("shared", "threshold", "expected", "within"),
     [(0.26, 64, (200, 200), 2), (0.32, 64, (400, 0), 0), (0.32, 4, (233, 167), 15)],
 )
-def test_sglang_21199(
+def test_cache_aware_router_splits_groups_as_in_sglang_21199(
     shared: float, threshold: int, expected: tuple[int, int], within: int
 ) -> None:
     """Prompts of one group on two workers, 36 open: below a shared share of 0.3 both get as many,
@@ -239,7 +239,7 @@ def test_sglang_router_tree_sizes_are_distinct_prefixes_by_worker(
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_several_routers_see_an_imbalance_that_many_times_later(count: int) -> None:
+def test_several_routers_detect_imbalance_later_by_their_number(count: int) -> None:
     """smg#1621: each router counts its own requests, so that 64 apart are 64 for each of them."""
     options = ROUTERS.parse({"kind": "cache-aware"}, "router")
     router = SeveralRouters(options, FleetView(2), count)

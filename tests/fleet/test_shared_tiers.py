@@ -107,7 +107,7 @@ def test_a_prompt_that_one_replica_computed_is_loaded_by_the_other() -> None:
 @pytest.mark.parametrize(
     ("own", "shared"), [(tables([HOST, FILES]), tables([HOST, SHARED])), (tree(TREE), SETS["tree"])]
 )
-def test_sharing_finds_more_and_one_replica_finds_the_same(
+def test_shared_tier_hits_more_and_equals_a_private_one_for_one_replica(
     own: dict[str, Any], shared: dict[str, Any]
 ) -> None:
     assert hit_tokens(served(shared)) > 1.1 * hit_tokens(served(own))

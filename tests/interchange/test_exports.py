@@ -577,7 +577,7 @@ def test_export_of_an_allocator_without_an_engine_is_refused(simulation: Simulat
 
 
 @pytest.mark.parametrize("form", tuple(EXPORTS))
-def test_every_format_of_any_allocator_or_a_reason(form: str, tmp_path: Path) -> None:
+def test_every_export_format_writes_a_file_or_names_a_reason(form: str, tmp_path: Path) -> None:
     scenario = tmp_path / "small.toml"
     workload = TABLES["workload"] | {"num_requests": 5}
     scenario.write_text(to_toml(TABLES | {"workload": workload}))

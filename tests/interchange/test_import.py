@@ -91,7 +91,7 @@ def test_all_three_together_say_nothing_else(tmp_path: Path) -> None:
     assert together.scenario["memory"] == {"num_gpu_blocks": 4000}
 
 
-def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
+def test_import_reads_all_files_of_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "server"
     folder.mkdir()
     for name in ("vllm-log", "vllm-metrics", "vllm-bench"):

@@ -141,7 +141,7 @@ def test_the_last_failure_of_a_snapshot(after, unused, largest):
     assert found.fragmented == found.missing == 10 * MIB
 
 
-def test_expandable_segments_cure_it():
+def test_expandable_segments_remove_the_fragmentation():
     assert not failed(ExpandableArena(180 * MIB))[1]
 
 
@@ -156,5 +156,5 @@ def test_a_snapshot_with_a_failure_says_so(tmp_path):
     assert (failure["missing"], failure["fragmented"]) == (10 * MIB, 10 * MIB)
 
 
-def test_no_error_no_failure():
+def test_log_without_an_error_has_no_failures():
     assert failures_of("INFO all is well\n") == []

@@ -37,7 +37,7 @@ def check_entry(name):
         ("deepseek-ai/DeepSeek-R1", "deepseek-v3"),
     ],
 )
-def test_ids_and_cases(written, name):
+def test_model_ids_match_in_any_case(written, name):
     assert named_model(written) == named_model(name)
 
 

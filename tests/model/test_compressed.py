@@ -25,7 +25,7 @@ def served(max_model_len, batched_tokens, *, packing="widest"):
     return plan_cache(FLASH.kv_caches("fp8"), serving)
 
 
-def test_parameters_as_published():
+def test_deepseek_v4_parameters_equal_the_published_counts():
     """284 B with 13 B active and 1.6 T with 49 B active, by their cards; the checkpoints hold a
     next-token module more.
     """
@@ -96,7 +96,7 @@ def test_groups_are_packed_into_the_widest():
     assert plan.blocks_of(65_536) == blocks
 
 
-def test_groups_of_the_larger_model():
+def test_deepseek_v4_pro_has_the_expected_layer_groups():
     """The same of DeepSeek-V4-Pro, whose layers compress from the first one on."""
     serving = Serving(65_536, 8192, batches_in_flight=1)
     plan = plan_cache(named_model("deepseek-v4-pro").kv_caches("fp8"), serving)
@@ -172,7 +172,7 @@ def test_vllm_0_22_refuses_to_start_deepseek_v4_in_a_small_pool():
     ("gib", "longest", "batches", "tokens"),
     [(7.71, 121_344, 2, 150_992), (7.01, 912_128, 1, 1_009_661)],
 )
-def test_logs_of_0_26(gib, longest, batches, tokens):
+def test_deepseek_v4_blocks_equal_logs_of_vllm_0_26(gib, longest, batches, tokens):
     """github.com/vllm-project/vllm/issues/51041, with a next-token module and 8,192 tokens a step:
     two batches in flight reproduce one of its logs, one batch the other (0.1 % is the rounding of
     the GiB).
@@ -186,7 +186,7 @@ def test_logs_of_0_26(gib, longest, batches, tokens):
     assert log.kv_cache_size_tokens == pytest.approx(tokens, rel=1e-3)
 
 
-def test_in_16_bits_and_in_nothing_else():
+def test_deepseek_v4_caches_are_fp8_or_16_bits_only():
     window = FLASH.kv_caches("bfloat16")[0].own_block
     assert window == (64, 64 * 1024)
     with pytest.raises(InputError, match="over compressed tokens is not kept in it; got int8"):

@@ -236,7 +236,7 @@ def test_refusal_of_the_hub_is_reported(host, tmp_path, name, words):
     ("environment", "words"),
     [({}, "cannot be reached"), ({"HF_HUB_OFFLINE": "1"}, "kvsim is offline")],
 )
-def test_without_a_network(tmp_path, environment, words):
+def test_model_lookup_without_network_names_the_remedy(tmp_path, environment, words):
     answer = ask("acme/Cool-1B", tmp_path, "http://127.0.0.1:9", **environment)
     assert answer.returncode == 2
     assert words in answer.stderr

@@ -52,7 +52,7 @@ def test_a_multimodal_gemma_3_that_leaves_its_defaults_out():
     assert model.torch_dtype == "bfloat16"
 
 
-def test_layer_types_of_newer_files():
+def test_layer_types_of_newer_configs_are_read():
     config = LLAMA | {
         "model_type": "gpt_oss",
         "head_dim": 64,
@@ -122,7 +122,7 @@ def test_the_first_generation_of_key_names():
         ({"num_key_value_heads": None}, 8),
     ],
 )
-def test_how_many_kv_heads(changes, kv_heads):
+def test_kv_heads_are_read_by_every_key(changes, kv_heads):
     assert Model.from_hf(LLAMA | changes).attention.kv_heads == kv_heads
 
 
@@ -149,7 +149,7 @@ def test_deepseek_has_dense_layers_first_and_shared_experts():
     assert model.kv_layout().bytes_per_token == 4 * (32 + 8) * 2
 
 
-def test_a_mamba_2_hybrid_by_list():
+def test_hybrid_override_list_places_mamba_2_layers():
     model = Model.from_hf(
         LLAMA
         | {
@@ -199,7 +199,7 @@ def test_a_gated_delta_hybrid_by_interval_or_by_names(named):
         ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 32}, 256),
     ],
 )
-def test_rope_scaling(scaling, longest):
+def test_rope_scaling_extends_the_maximum_length(scaling, longest):
     assert Model.from_hf(LLAMA | {"rope_scaling": scaling}).max_position_embeddings == longest
 
 
@@ -256,7 +256,7 @@ def test_rope_scaling(scaling, longest):
         ),
     ],
 )
-def test_quantised_checkpoints(table, bits):
+def test_quantisation_configs_give_bits_by_kind_of_matrix(table, bits):
     form = Model.from_hf(LLAMA | {"quantization_config": table}).weight_format
     assert (form.linear_bits, form.other_bits) == (bits, 16)
 
@@ -305,7 +305,7 @@ WEIGHTS_4 = {"num_bits": 4, "type": "float", "group_size": 16}
         ),
     ],
 )
-def test_checkpoints_of_several_schemes(table, bits):
+def test_mixed_quantisation_gives_bits_by_kind_of_matrix(table, bits):
     form = Model.from_hf(LLAMA | {"quantization_config": table}).weight_format
     assert (form.linear_bits, form.expert_bits, form.mixer_bits) == bits
     assert form.other_bits == 16
@@ -348,7 +348,7 @@ def test_schemes_that_are_not_understood_are_named(table, message):
         ),
     ],
 )
-def test_attention_that_a_quantiser_left_alone(left_out, bits):
+def test_unquantised_attention_keeps_its_bits(left_out, bits):
     table = {"quant_method": "modelopt", "quant_algo": "NVFP4", "exclude_modules": left_out}
     model = Model.from_hf(LLAMA | {"quantization_config": table})
     assert model.weight_format.mixer_bits == bits
@@ -425,7 +425,7 @@ def test_cache_that_a_checkpoint_asks_for(table, dtype, bytes_per_token):
     assert model.kv_layout("bf16").bytes_per_token == plain
 
 
-def test_from_a_file_or_its_folder(tmp_path):
+def test_model_is_read_from_a_file_or_its_folder(tmp_path):
     folder = tmp_path / "tiny-llama"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(LLAMA))
@@ -467,6 +467,6 @@ def test_bad_files_give_one_line_that_names_them(tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_file(tmp_path):
+def test_missing_config_file_is_named(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         Model.from_hf(tmp_path / "nothing.json")

@@ -90,7 +90,9 @@ def per_token(config: dict[str, object], tp: int = 1) -> dict[str, int]:
     ],
     ids=lambda each: each.get("model_type", "") if isinstance(each, dict) else "",
 )
-def test_bytes_of_a_token(config: dict[str, object], expected: dict[str, int]) -> None:
+def test_kv_bytes_per_token_equal_the_expected_ones(
+    config: dict[str, object], expected: dict[str, int]
+) -> None:
     assert per_token(SMALL | config) == expected
 
 

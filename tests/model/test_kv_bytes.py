@@ -28,7 +28,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("name", "kib"), TABLE.items())
-def test_the_published_table(name, kib):
+def test_kv_bytes_per_token_equal_the_published_table(name, kib):
     assert named_model(name).kv_layout().bytes_per_token == kib * KIB
 
 
@@ -71,7 +71,7 @@ def test_gemma_3_12b_holds_32k_tokens_in_2_31_gib():
         ("int4", 2 * 32 * 8 * (128 // 2 + 128 // 64 * 4)),
     ],
 )
-def test_cache_dtypes_of_llama_3_8b(dtype, per_token):
+def test_cache_dtype_sets_llama_3_8b_bytes_per_token(dtype, per_token):
     assert named_model("llama-3-8b").kv_layout(dtype).bytes_per_token == per_token
 
 
@@ -102,7 +102,7 @@ def test_fp8_ds_mla_takes_656_bytes_a_token_and_layer():
         ("deepseek-v3", 8, 68.625),  # the latent is replicated
     ],
 )
-def test_tensor_parallel(name, tp, kib):
+def test_tensor_parallelism_divides_or_replicates_kv_bytes(name, tp, kib):
     layout = named_model(name).kv_layout(tensor_parallel_size=tp)
     assert layout.bytes_per_token == kib * KIB
 

@@ -117,7 +117,7 @@ BILLIONS = {
 }
 
 
-def test_parameter_counts_as_their_cards_have_them():
+def test_parameter_counts_equal_the_model_cards():
     found = {name: named_model(name).num_params / 1e9 for name in BILLIONS}
     assert found == pytest.approx(BILLIONS, rel=0.005)
 
@@ -137,11 +137,11 @@ def test_parameter_counts():
         ("qwen3-next-80b-a3b", 3.9),
     ],
 )
-def test_active_parameters(name, billions):
+def test_active_parameters_equal_published_counts(name, billions):
     assert named_model(name).num_active_params / 1e9 == pytest.approx(billions, rel=0.01)
 
 
-def test_weight_bytes():
+def test_weight_bytes_follow_from_parameter_counts():
     assert named_model("llama-3-8b").weight_bytes() == 2 * 8_030_261_248
     # DeepSeek-V3 is published in fp8 with 16-bit embeddings, head, norms.
     fp8 = named_model("deepseek-v3")
@@ -161,7 +161,7 @@ def test_weights_are_split_over_gpus_except_replicated_ones():
     assert model.weights(16).linear - model.weights(8).linear // 2 == replicated // 2
 
 
-def test_quantised_weights():
+def test_quantised_weight_bytes_follow_from_their_bits():
     plain = ModelOptions(name="llama-3-8b").build()
     tables = 2 * plain.vocab_size * plain.hidden_size
     norms = 65 * plain.hidden_size
@@ -176,7 +176,7 @@ def test_quantised_weights():
     assert back.weight_bytes() == 2 * back.num_params
 
 
-def test_the_worked_example_of_cached_and_uncached_flops():
+def test_opt_13b_flops_with_and_without_cache_equal_the_example():
     """OPT-13B, 161 prompt and 338 output tokens: 12.8 TFLOP with the cache, 2,819 without."""
     model = named_model("opt-13b")
     per_token, logits = model.matmul_flops_per_token, 338 * model.logits_flops

@@ -209,7 +209,7 @@ def test_the_wheel_runs_where_nothing_is_installed(form: str, wheel: Path, tmp_p
     assert (tmp_path / "out" / "report.html").exists()
 
 
-def test_the_readme_from_its_first_line_to_an_own_trace(fresh: Path, tmp_path: Path) -> None:
+def test_readme_commands_run_up_to_an_own_trace(fresh: Path, tmp_path: Path) -> None:
     made, install, first, own = blocks("bash")[:4]
     assert [line.split("#")[0].strip() for line in made.splitlines()] == ["make demo", "make test"]
     lines = install.splitlines()
@@ -230,7 +230,7 @@ def test_the_readme_from_its_first_line_to_an_own_trace(fresh: Path, tmp_path: P
     assert "same 2 requests" in " ".join(told[-1].split())
 
 
-def test_the_cookbook_from_top_to_bottom(fresh: Path, tmp_path: Path) -> None:
+def test_cookbook_commands_and_options_run(fresh: Path, tmp_path: Path) -> None:
     """Each whole command, and each option of one; runs with fewer requests."""
     rows = FIRST.partition("## Cookbook")[2].partition("\n\n")[2].partition("\n\n")[0]
     cells = [row.split(" | ", 1)[1] for row in rows.splitlines()[2:]]
@@ -258,7 +258,7 @@ def test_the_cookbook_from_top_to_bottom(fresh: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, (line, done.stderr)
 
 
-def test_in_the_first_scenario_memory_binds(fresh: Path, tmp_path: Path) -> None:
+def test_first_scenario_is_limited_by_memory(fresh: Path, tmp_path: Path) -> None:
     (scenario,) = blocks("toml")
     (tmp_path / "first.toml").write_text(scenario)
     runs = json.loads(shell("kvsim run first.toml --json", tmp_path, fresh).stdout)["runs"]

@@ -42,22 +42,22 @@ def test_counts_of_requests(many: int) -> None:
 
 @pytest.mark.parametrize("way", ["kv_cache_bytes", "kv_cache_tokens", "num_gpu_blocks"])
 @pytest.mark.parametrize("many", [9 * 10**18, 10**20, 10**25])
-def test_sizes_of_pools(way: str, many: int) -> None:
+def test_extreme_pool_sizes_are_refused(way: str, many: int) -> None:
     assert fault(memory={way: many}).startswith(f"memory.{way}: ")
 
 
 @pytest.mark.parametrize("slow", [1e15, 1e25, 1e300])
-def test_times_of_steps(slow: float) -> None:
+def test_extreme_step_times_are_refused_or_bounded(slow: float) -> None:
     message = fault(step_time=LINEAR | {"base_us": slow})
     assert "simulated time ends" in message or "base_us" in message
 
 
-def test_steps_that_round_to_nothing() -> None:
+def test_steps_that_round_to_zero_are_refused() -> None:
     assert "no time" in fault(step_time={"kind": "linear", "base_us": 1e-20})
 
 
 @pytest.mark.parametrize("slow", [1e-29, 1e-300])
-def test_devices_that_round_to_nothing(slow: float) -> None:
+def test_devices_with_rates_that_round_to_zero_are_refused(slow: float) -> None:
     device = {"name": "a100-40gb", "bandwidth_gb_per_s": slow}
     assert "device.bandwidth_gb_per_s" in fault(device=device)
 
@@ -79,7 +79,7 @@ def test_devices_that_round_to_nothing(slow: float) -> None:
         ("torch_dtype", 5),
     ],
 )
-def test_a_config_of_wrong_kinds(tmp_path: Any, key: str, value: object) -> None:
+def test_config_json_with_wrong_types_is_refused(tmp_path: Any, key: str, value: object) -> None:
     config = {
         "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 100,

@@ -99,7 +99,9 @@ def test_wrong_value_is_reported_in_plain_words(key: str, value: Any, said: str)
 
 @pytest.mark.parametrize("sign", ["\x1b[31m", "\x1b[8m", "\x9b31m", "\x07", "\x7f", "\r"])
 @pytest.mark.parametrize("table", ["label", "text", "name"])
-def test_no_text_of_a_scenario_commands_a_terminal(tables: Any, table: str, sign: str) -> None:
+def test_scenario_text_never_sends_terminal_control_codes(
+    tables: Any, table: str, sign: str
+) -> None:
     allocator = {"kind": "paged"} | ({"label": f"a{sign}b"} if table == "label" else {})
     made = tables(allocator=[allocator])
     if table == "text":

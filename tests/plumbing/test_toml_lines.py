@@ -52,7 +52,7 @@ output = { kind = "fixed", tokens = 3 }
         ("memory.num_gpu_blocks", None),
     ],
 )
-def test_the_line_of_a_key(path: str, line: int | None) -> None:
+def test_line_of_a_toml_key_is_found(path: str, line: int | None) -> None:
     assert line_of(TEXT, tuple(path.split("."))) == line
 
 

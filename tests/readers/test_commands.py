@@ -207,7 +207,9 @@ services:
          "trtllm-serve facebook/opt-125m --max_seq_len 512", "trtllm-command"),
     ],
 )  # fmt: skip
-def test_a_compose_file_of_each_engine(tmp_path: Path, image: str, command: str, form: str) -> None:
+def test_compose_files_of_every_engine_are_read(
+    tmp_path: Path, image: str, command: str, form: str
+) -> None:
     path = tmp_path / "compose.yaml"
     path.write_text(COMPOSE.format(image=image, command=command))
     found = imported(str(path))

@@ -140,7 +140,7 @@ def test_each_rank_publishes_for_itself(tmp_path: Path) -> None:
     assert read.description.notes == ()  # each has numbers of its own
 
 
-def test_json_lines_of_batches_and_of_events(tmp_path: Path) -> None:
+def test_kv_events_are_read_from_json_lines_of_batches_or_events(tmp_path: Path) -> None:
     events = [["BlockStored", [1, 2], None, [5] * 32, 16, None, "GPU"],
               {"type": "BlockRemoved", "block_hashes": [1], "medium": "GPU"}]  # fmt: skip
     path = lines(tmp_path / "events.jsonl", [[1.0, events[:1]], events[1], {"ts": 2, "events": []}])

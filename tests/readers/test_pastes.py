@@ -31,7 +31,7 @@ def test_a_log_below_its_command_is_two_sources(tmp_path: Path, form: str, promp
     assert read.description.notes == alone.description.notes
 
 
-def test_blocks_of_a_page_are_sources(tmp_path: Path) -> None:
+def test_code_blocks_of_a_pasted_page_are_sources(tmp_path: Path) -> None:
     bench = SAMPLES["vllm-bench"](tmp_path).read_text()
     log = SAMPLES["vllm-log"](tmp_path).read_text()
     config = '{"model_type": "opt", "architectures": ["OPTForCausalLM"]}'

@@ -127,7 +127,7 @@ def test_a_run_has_the_name_that_its_table_gives_it(tmp_path: Path) -> None:
     assert [one.name.split(" ")[0] for _, one in read_runs([tmp_path])] == ids
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_runs_command_lists_and_compares_a_collection(tmp_path: Path) -> None:
     residency(tmp_path)
     run = CliRunner().invoke
     listed = run(app, ["validate", "runs", str(tmp_path), "--list"])

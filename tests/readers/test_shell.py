@@ -147,7 +147,7 @@ def test_lmcache_in_helm_values_becomes_a_tier(tmp_path: Path) -> None:
     assert "lmcacheConfig.enableController" in " ".join(made.reads[0].description.notes)
 
 
-def test_words_of_a_shell() -> None:
+def test_shell_words_are_parsed_as_by_a_shell() -> None:
     script = read_script(
         "a 'b c' \"d $X e\" f\\ g `h` $(i j) ${K%x} # l\nX=1; m $X \\\n n || o <<< p > q 2>&1"
     )

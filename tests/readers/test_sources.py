@@ -172,7 +172,7 @@ def test_command_line_memory_flags_become_settings(tmp_path: Path) -> None:
          {"policy": "priority", "async_scheduling": False}),
     ],
 )  # fmt: skip
-def test_command_lines(words: str, expected: dict[str, object]) -> None:
+def test_command_lines_of_vllm_give_their_settings(words: str, expected: dict[str, object]) -> None:
     (read,) = read_sources([words], [])
     said = read.description.settings.reported()
     assert said.pop("model") == "m"
@@ -331,7 +331,9 @@ BOTH = "GPU KV cache size: 1,024 tokens, Maximum concurrency for 512 tokens per 
         ("Setting attention block size to 1056 tokens to ensure", "block_size", 1056),
     ],
 )
-def test_lines_of_several_versions(line: str, setting: str, value: float, tmp_path: Path) -> None:
+def test_log_lines_of_several_vllm_versions_are_read(
+    line: str, setting: str, value: float, tmp_path: Path
+) -> None:
     path = write(tmp_path / "server.log", f"INFO 11-20 12:00:01 {line}\nINFO GPU KV cache size:\n")
     (read,) = read_sources([str(path)], [])
     assert read.description.settings.reported()[setting] == value
@@ -481,7 +483,7 @@ def test_several_results_in_one_file_are_a_source_each(tmp_path: Path) -> None:
         ("otel-spans", (0, 250_000_000, 750_000_000)),
     ],
 )
-def test_measured_times_to_the_nanosecond(
+def test_measured_times_are_exact_to_the_nanosecond(
     name: str, times: tuple[int, int, int], tmp_path: Path
 ) -> None:
     found = described(name, tmp_path)
@@ -494,7 +496,7 @@ def test_measured_times_to_the_nanosecond(
     assert row.output_tokens == 4
 
 
-def test_inference_perf_on_a_clock_of_its_own(tmp_path: Path) -> None:
+def test_inference_perf_times_keep_their_own_clock(tmp_path: Path) -> None:
     found = described("inference-perf", tmp_path)
     assert found.requests is not None
     (row,) = found.requests.rows
@@ -562,7 +564,7 @@ def test_lookups_tell_reuse_and_no_answers(tmp_path: Path) -> None:
     assert [row.output_tokens for row in found.requests.rows] == [None, None]
 
 
-def test_the_pool_of_other_engines(tmp_path: Path) -> None:
+def test_pools_of_sglang_and_tensorrt_llm_logs_are_read(tmp_path: Path) -> None:
     sglang = described("sglang-log", tmp_path).settings
     assert (sglang.engine, sglang.kv_cache_tokens, sglang.block_size) == ("sglang", 171_008, 1)
     assert (sglang.max_num_seqs, sglang.enable_prefix_caching) == (2048, True)

@@ -105,7 +105,7 @@ def test_everything_is_drawn_and_nothing_is_asked_of_a_network(opened: Any, trac
     assert faults(opened) == []
 
 
-def test_search_and_sort(opened: Any, traced: Result) -> None:
+def test_browser_table_searches_and_sorts(opened: Any, traced: Result) -> None:
     run = traced.runs[0]
     box = opened.find_element("css selector", "#requests input")
     box.send_keys("r15")
@@ -191,7 +191,7 @@ def test_the_keyboard_zooms_and_comes_back(opened: Any) -> None:
     assert opened.execute_script("return kvsim.map.view()") == whole
 
 
-def test_light_and_dark(opened: Any) -> None:
+def test_browser_page_follows_light_and_dark(opened: Any) -> None:
     ground = "return getComputedStyle(document.body).backgroundColor"
     ink = "return document.querySelector('[data-figure=figure-ttft] text').style.fill"
     light = opened.execute_script(ground), opened.execute_script(ink)

@@ -91,7 +91,7 @@ def test_sums_over_time_say_over_how_much(traced):
     assert numbers.seconds(apart_s) == width
 
 
-def test_lost_sequences_by_hand(traced):
+def test_lost_sequences_figure_equals_a_hand_count(traced):
     plot = FIGURES.get("lost")().draw(traced)
     used = next(bar for bar in plot.data if bar.name == "used")
     over = next(bar for bar in plot.data if bar.name == "overprovisioned")

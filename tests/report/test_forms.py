@@ -39,7 +39,7 @@ def call(*words):
 
 
 @pytest.mark.parametrize("name", [name for name in FORMS if name not in (*DRAWN, "apng")])
-def test_every_form_of_any_result(name, odd_results):
+def test_every_report_form_accepts_odd_results(name, odd_results):
     check_each(odd_results, lambda odd: check_form(name, odd_results[odd]))
 
 
@@ -106,7 +106,7 @@ def test_a_label_is_no_formula_and_no_markup(hostile):
     assert r"\</script\>\<b\>" in words
 
 
-def test_several_folders_and_forms(tmp_path, result):
+def test_report_command_writes_several_folders_and_forms(tmp_path, result):
     for name in "ab":
         store.write(tmp_path / name, result, "<html>")
     folders = [tmp_path / "a", tmp_path / "b"]

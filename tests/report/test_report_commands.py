@@ -104,7 +104,7 @@ def test_compare_as_json_is_json_alone(call, folders, result):
     ]
 
 
-def test_compare_of_any_results(call, tmp_path, odd_result):
+def test_compare_accepts_odd_results(call, tmp_path, odd_result):
     store.write(tmp_path / "a", odd_result, "<html>")
     for words in (["a"], ["a", "a"]):
         answer = call("compare", *(tmp_path / word for word in words))
@@ -112,7 +112,7 @@ def test_compare_of_any_results(call, tmp_path, odd_result):
         assert "nan" not in answer.stdout
 
 
-def test_differences_of_nested_tables():
+def test_differences_of_nested_tables_have_dotted_keys():
     one = {"a": 1, "b": {"c": [1, 2]}, "d": [{"k": 1}], "same": 0}
     two = {"a": 1, "b": {"c": [1, 3]}, "d": [{"k": 1}, {"k": 2}], "same": 0}
     assert differences([one, two]) == [("b.c", ([1, 2], [1, 3])), ("d.1.k", (None, 2))]

@@ -23,7 +23,7 @@ def thin(frame, buckets):
     return bucketed(frame, ["a_bytes"], ["a_end_bytes"], buckets)
 
 
-def test_a_straight_line_by_hand():
+def test_thinned_series_equals_a_hand_count():
     thinned = thin(series([(4 * 10**12, 0, 80)]), 4)
     assert thinned.edges_s.tolist() == [0, 1, 2, 3, 4]
     assert thinned.mean[:, 0].tolist() == [10, 30, 50, 70]

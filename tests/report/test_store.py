@@ -150,7 +150,7 @@ def test_toml_reads_back_as_it_was_written(table):
     assert tomllib.loads(to_toml(table)) == table
 
 
-def test_toml_looks_as_people_write_it():
+def test_toml_writer_writes_plain_tables():
     assert to_toml(
         {"seed": 0, "name": None, "allocator": [{"kind": "paged"}], "m": {"x": 1.5}}
     ) == ('seed = 0\n\n[[allocator]]\nkind = "paged"\n\n[m]\nx = 1.5\n')

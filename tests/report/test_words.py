@@ -76,7 +76,7 @@ def test_waste_is_called_by_its_part_where_that_is_most_of_it(name, part, words)
     assert words not in say(hardly)[1]
 
 
-def test_one_allocator_alone():
+def test_report_words_describe_a_single_allocator():
     assert say(PAGED) == [
         "1,000 requests ran in a pool of 12.0 GiB, room for 15,728 tokens, under paged. "
         "1,000 requests were done after 12.0 min; half saw their first token within 340 ms.",
@@ -212,7 +212,7 @@ def test_a_pool_that_was_never_full_says_so():
     assert not any("never the limit" in paragraph for paragraph in say(roomy))
 
 
-def test_nothing_finished():
+def test_report_words_describe_a_run_without_finished_requests():
     nothing = run(
         "x", None, 0.0, {}, requests={"submitted": 1, "finished": 0, "rejected": 1},
         ttft_s=dict.fromkeys(STATS),

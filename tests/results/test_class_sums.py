@@ -14,7 +14,7 @@ ROW = st.tuples(st.integers(0, LARGEST), st.integers(0, LARGEST), st.integers(0,
 
 
 @given(st.lists(ROW, max_size=5))
-def test_values_times_weights(rows: list[tuple[int, int, int]]) -> None:
+def test_weighted_sums_equal_plain_python(rows: list[tuple[int, int, int]]) -> None:
     table = np.array(rows, dtype=np.int64).reshape(-1, 3)
     found = weighted_sums(table[:, :2], (table[:, 2], table[:, 1]))
     assert found == [[sum(row[at] * row[by] for row in rows) for at in (0, 1)] for by in (2, 1)]

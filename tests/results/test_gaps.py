@@ -20,7 +20,7 @@ STRETCHES = st.lists(
 
 @settings(deadline=None)
 @given(stretches=STRETCHES, singles=st.lists(st.integers(0, 900), max_size=5))
-def test_as_the_gaps_themselves(
+def test_token_gaps_equal_a_list_of_gaps(
     stretches: list[tuple[int, int, int, int]], singles: list[int]
 ) -> None:
     all_ = singles + [

@@ -24,7 +24,7 @@ SCENARIO = {
 }
 
 
-def test_by_hand():
+def test_latencies_equal_a_hand_count():
     arrival, scheduled = np.array([0, 10]), np.array([1, 10])
     first, last, outputs = np.array([4, 11]), np.array([10, 11]), np.array([4, 1])
     assert latency.queue(arrival, scheduled).tolist() == [1, 0]

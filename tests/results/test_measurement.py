@@ -99,7 +99,7 @@ def test_the_window_of_everything_has_the_numbers_of_the_run(result):
         assert window["memory"]["time_mean"] == pytest.approx(summary["memory"]["time_mean"])
 
 
-def test_a_window_by_single_steps_summed_by_hand():
+def test_window_means_equal_a_sum_over_single_steps():
     run = simulate(with_(max_steps=1, window={"from_s": 5.0, "to_s": 15.0})).runs[2]
     window, memory = run.summary["window"], run.memory
     origin = run.requests["arrival_ps"].min()

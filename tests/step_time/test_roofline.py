@@ -101,7 +101,7 @@ def test_a_long_prefill_is_its_flops_at_compute_speed():
     assert form.step_ps(StepShape((Chunk(4096, 0),), 0, 0)) == pytest.approx(expected, rel=1e-5)
 
 
-def test_known_decode_steps():
+def test_roofline_decode_steps_are_near_published_ones():
     """About 22 ms of OPT-13B on A100-40GB (fitted base); eight sequences of Qwen3-32B on one H100
     and on two (the leaderboard the options name); 18.2 ms of Llama-3.1-8B on RTX 4090 (the base of
     the shipped calibration and the constant that its run shows)."""

@@ -17,7 +17,7 @@ def test_every_goal_has_words(name: str) -> None:
     assert words != name
 
 
-def test_the_words_of_the_usual_goals() -> None:
+def test_usual_goals_have_names_in_words() -> None:
     assert in_words("e2e_s.mean") == "mean end-to-end time"
     assert in_words("ttft_s.p99") == "p99 time to first token"
     assert in_words("tpot_s.p50") == "median time per output token"

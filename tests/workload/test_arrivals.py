@@ -110,7 +110,7 @@ def test_sinusoidal_counts_follow_the_integral() -> None:
     assert len(phase) / rounds == pytest.approx(500, rel=0.03)
 
 
-def test_closed_loop_keeps_each_user_in_line() -> None:
+def test_closed_loop_user_sends_after_the_previous_answer() -> None:
     table = {"kind": "closed-loop", "num_users": 3, "think": {"kind": "fixed", "seconds": 2.0}}
     loop = schedule(table, 8)
     assert loop.after is not None

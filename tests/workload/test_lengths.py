@@ -45,7 +45,7 @@ def test_every_declared_limit_is_positive(max_tokens: dict[str, Any]) -> None:
             assert declared >= output
 
 
-def test_powers_of_two_above_an_output() -> None:
+def test_next_power_of_two_policy_declares_powers_of_two() -> None:
     policy = MAX_TOKENS.get("next-pow2")()
     assert [policy.declared(n) for n in (1, 2, 3, 4, 5, 1024, 1025)] == [
         1, 2, 4, 4, 8, 1024, 2048,

@@ -24,7 +24,7 @@ def check(path: Path, rows: int, arrivals: tuple[float, ...], *lengths: tuple[in
         ]
 
 
-def test_azure_conversation(real_trace: Find) -> None:
+def test_azure_conversation_trace_has_published_statistics(real_trace: Find) -> None:
     check(
         real_trace("AzureLLMInferenceTrace_conv.csv"),
         19_366,
@@ -34,7 +34,7 @@ def test_azure_conversation(real_trace: Find) -> None:
     )
 
 
-def test_azure_code(real_trace: Find) -> None:
+def test_azure_code_trace_has_published_statistics(real_trace: Find) -> None:
     check(
         real_trace("AzureLLMInferenceTrace_code.csv"),
         8_819,
@@ -44,7 +44,7 @@ def test_azure_code(real_trace: Find) -> None:
     )
 
 
-def test_mooncake_conversation(real_trace: Find) -> None:
+def test_mooncake_conversation_trace_has_published_reuse(real_trace: Find) -> None:
     path = real_trace("conversation_trace.jsonl")
     check(
         path,
@@ -63,7 +63,7 @@ def test_mooncake_conversation(real_trace: Find) -> None:
     }
 
 
-def test_mooncake_synthetic(real_trace: Find) -> None:
+def test_mooncake_synthetic_trace_has_published_reuse(real_trace: Find) -> None:
     path = real_trace("synthetic_trace.jsonl")
     check(
         path,
@@ -80,7 +80,7 @@ def test_mooncake_synthetic(real_trace: Find) -> None:
     }
 
 
-def test_sharegpt_lengths_below_2048(real_trace: Find) -> None:
+def test_sharegpt_lengths_below_2048_have_published_means(real_trace: Find) -> None:
     path = real_trace("sharegpt_opt_lengths.csv")
     table = {
         "kind": "trace",

@@ -20,7 +20,7 @@ def trace(rows: Sequence[tuple[int, tuple[int, ...]]], block: int = 4) -> Trace:
     )
 
 
-def test_a_hand_worked_case() -> None:
+def test_reuse_statistics_equal_a_hand_count() -> None:
     found = reuse(trace([(10, (1, 2, 3)), (10, (1, 2, 3)), (8, (1, 4)), (4, (2,))]))
     # hits: 0, min(12, 10) = 10, 4, and block 2 is known (the ids are chained): 4
     assert found.unique_blocks == 4
@@ -91,7 +91,7 @@ def test_smaller_blocks_lose_no_sharing(prompts: list[tuple[int, int]]) -> None:
         assert len(one) == len(same.hash_ids)
 
 
-def test_statistics_of_a_metronome() -> None:
+def test_regular_arrivals_have_a_variation_of_zero() -> None:
     rows = [TraceRow(i, i * 10**12, i + 1, 1) for i in range(101)]
     found = arrival_statistics(Trace("t", "azure", rows))
     assert found is not None

@@ -76,13 +76,13 @@ def test_a_prompt_may_end_in_tokens_without_an_id(tmp_path: Path) -> None:
     assert read_trace(path, format="mooncake").rows[1].hash_ids == (1,)
 
 
-def test_an_empty_file_and_one_without_rows(tmp_path: Path) -> None:
+def test_empty_trace_file_is_refused(tmp_path: Path) -> None:
     assert "the file is empty" in fault(tmp_path, "")
     assert "the file is empty" in fault(tmp_path, "\n\n")
     assert "no requests" in fault(tmp_path, AZURE)
 
 
-def test_wrong_columns(tmp_path: Path) -> None:
+def test_trace_with_unknown_columns_is_refused(tmp_path: Path) -> None:
     message = fault(tmp_path, "TIMESTAMP,ContextTokens,Generated\n" + GOOD)
     assert "not a trace format" in message
     assert "azure" in message

@@ -107,7 +107,7 @@ def test_trace_formats_read_their_own_output(
     max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_lengths_times_and_hashes_cross_formats(
+def test_lengths_times_and_hashes_survive_conversion(
     name: str, data: st.DataObject, tmp_path: Path
 ) -> None:
     source = data.draw(traces("mooncake"))
@@ -175,7 +175,7 @@ def test_azure_clocks_are_exact(tmp_path: Path) -> None:
     assert second.arrival_ps == 4_314_579_000_000
 
 
-def test_azure_2024_clocks_bear_an_offset(tmp_path: Path) -> None:
+def test_azure_2024_clock_offsets_are_read(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_text(
         "TIMESTAMP,ContextTokens,GeneratedTokens\n"

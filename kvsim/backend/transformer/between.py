@@ -43,7 +43,7 @@ class PlainBetween:
 
 
 class FusedBetween:
-    """By the kernels of `kvsim.backend.transformer.fused`."""
+    """`Between` with the kernels of `kvsim.backend.transformer.fused`."""
 
     def add_norm(self, stream: Tensor, delta: Tensor | None, weight: Tensor) -> Normed:
         """See `Between`."""

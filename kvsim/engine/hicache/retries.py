@@ -54,7 +54,7 @@ class Retries:
         """Start a pass: the waiting requests to look up again, in queue order, each with the tokens
         found before.
 
-        The first in line is not.
+        The head of the queue is left out.
         """
         if head is None or not self._waits:
             return []

@@ -25,7 +25,7 @@ class LoadAware(TyingOptions):
 
 
 class LoadAwareRouter(Router):
-    """Asks what each replica has cached, by the events of their caches."""
+    """Scores replicas by their load and the prefix they have cached, from cache events."""
 
     needs_cache_events = True
 

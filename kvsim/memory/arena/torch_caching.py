@@ -172,7 +172,7 @@ class TorchCachingArena(Arena):
                 self._tell("segment_free", address, size)
 
     def _obtainable(self, rounded: int) -> bool:
-        """Whether the device could give a segment for it, all idle ones having gone back."""
+        """Whether the device has room for a segment of this size once all idle ones are freed."""
         return segment_size(rounded) <= self._room()
 
     def _room(self) -> int:

@@ -71,7 +71,7 @@ class _Task:
         self.decode_ns = 0
 
     def row(self, number: str) -> SourceRequest:
-        """The request; its times where lines have them."""
+        """The request as a row, with its times if the log has them."""
         ended = self.ended_ns if self.started_ns is not None else None
         return SourceRequest(
             number,

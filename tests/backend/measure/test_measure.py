@@ -296,7 +296,7 @@ def test_times_faster_than_memory_are_impossible():
 @pytest.mark.parametrize(
     "line", ["{}", "[1]", '{"chunks": [[0, 1]]}', '{"contexts": [0]}', '{"chunks": [3]}', "x"]
 )
-def test_a_bad_step_is_refused_in_one_line(tmp_path, line):
+def test_invalid_measured_step_is_a_one_line_error(tmp_path, line):
     config = tmp_path / "config.json"
     config.write_text(
         json.dumps(

@@ -365,7 +365,7 @@ def test_the_example_of_its_help_runs(tmp_path, monkeypatch):
     assert lock_step(ObservedRun.read(tmp_path / "out" / "observed")).difference is None
 
 
-def test_clocks():
+def test_run_clocks_never_go_back_and_wait_until_their_time():
     for clock in (WallClock(), CpuTimeClock()):
         then_ps = clock.now_ps() + 2 * PS_PER_MS
         clock.wait_until(then_ps)

@@ -153,7 +153,7 @@ def test_room_for_some_swaps_the_others_are_recomputed():
     ahead=st.booleans(),
     swap=st.booleans(),
 )
-def test_over_random_workloads(name, seed, chunked, ahead, swap):
+def test_caches_of_random_workloads_are_exact(name, seed, chunked, ahead, swap):
     table = (allocators() | MORE)[name]
     scheduler = {
         "enable_chunked_prefill": chunked,

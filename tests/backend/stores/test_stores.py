@@ -23,7 +23,7 @@ LLAMA_3_8B = {
 }
 
 
-def test_shape_of_a_config(tmp_path):
+def test_shape_follows_from_a_hugging_face_config(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA_3_8B))
     shape = Shape.from_hf(path)

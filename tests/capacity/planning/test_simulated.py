@@ -66,7 +66,7 @@ def test_states_that_prefill_writes_out_within_chunks():
     assert seen > 10
 
 
-def test_drafters_with_pages_of_their_own():
+def test_drafter_layers_enlarge_blocks_or_share_them():
     """Small drafters coarsen; full attention beside MLA is one group of both."""
     for target, drafter, sizes in (
         ("gemma-4-31b", "gemma-3-1b", {16, 32, 256}),  # 16, 8 and 1 KiB a token and layer
@@ -98,7 +98,7 @@ def random_layers(random):
     return random.choices(chosen, k=random.randint(1, 14))
 
 
-def test_random_layers():
+def test_planned_blocks_equal_a_count_by_layer_for_random_models():
     seen, random = 0, Random(33)
     while seen < 2000:
         caches = random_layers(random)

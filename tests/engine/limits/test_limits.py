@@ -93,7 +93,7 @@ def test_runs_of_k_steps_equal_single_steps(
     assert outcome(made, requests, 3) == single
 
 
-def test_items_of_a_head_with_an_evicted_beginning_are_looked_up_step_by_step(tables: Any) -> None:
+def test_queue_head_with_evicted_prefix_rechecks_its_encoder_items_each_step(tables: Any) -> None:
     """The preempted head waits for blocks. Decoding sequences evict the cached beginning of its
     prompt, so that its tries ask the encoder cache for earlier images from some step on.
     """

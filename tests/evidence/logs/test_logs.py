@@ -51,7 +51,7 @@ def outcome(tmp_path, **changes):
     return compare(row)
 
 
-def test_the_tokens_of_the_log_s_own_pool(tmp_path):
+def test_tokens_of_the_logs_own_pool_equal_the_log(tmp_path):
     """Gemma-3-12B under 0.19: six groups of eight layers share the blocks."""
     changes = {"model": "google/gemma-3-12b-it", "engine_version": "0.19.0", "num_gpu_blocks": ""}
     changes |= {"available_kv_gib": "47.72", "kv_cache_tokens": "130304", "max_model_len": "8192"}
@@ -126,7 +126,7 @@ def test_a_row_may_say_that_flashinfer_is_installed(tmp_path):
     ],
     ids=["fp8", "nvfp4", "nvfp4, RTX 5090"],
 )  # fmt: skip
-def test_hybrid_models_that_see_and_draft(tmp_path, changes, within):
+def test_pools_of_hybrid_vision_models_with_drafts_are_within_bounds(tmp_path, changes, within):
     """Two GPUs that share each layer, images on, drafts of an MTP module, and CUDA graphs charged:
     comments of the files under models/qwen3.*-27b of github.com/noonghunna/club-3090.
     """
@@ -167,7 +167,7 @@ def test_rows_of_other_engines_are_refused_for_a_reason(tmp_path, changes, reaso
     assert reason in found.reason
 
 
-def test_a_server_s_pool_from_its_settings(tmp_path):
+def test_log_row_pool_is_sized_from_its_settings(tmp_path):
     found = outcome(tmp_path)
     assert (found.state, found.reason) == ("sized", "")
     assert found.log_gib == pytest.approx(44.04, abs=0.005)
@@ -342,7 +342,7 @@ def test_file_without_log_columns_is_refused(tmp_path):
         read_rows(tmp_path / "nothing.csv")
 
 
-def test_the_command_in_words_and_in_json(tmp_path):
+def test_validate_logs_prints_text_and_json(tmp_path):
     path = table(tmp_path / "logs.csv", ROW, ROW | {"id": "two", "gpu": "not named"})
     words = CliRunner().invoke(app, ["validate", "logs", str(path)])
     assert words.exit_code == 0, words.output
@@ -354,7 +354,7 @@ def test_the_command_in_words_and_in_json(tmp_path):
 
 
 @pytest.mark.skipif(not LOGS.is_file(), reason="no startup-logs.csv in KVSIM_STARTUP_LOGS_DIR")
-def test_the_collected_logs():
+def test_collected_logs_have_a_median_pool_error_below_one_percent():
     summary = summarise([compare(row) for row in read_rows(LOGS)])
     assert summary.answered >= 0.95
     assert summary.pool.median <= 0.01
@@ -363,7 +363,7 @@ def test_the_collected_logs():
     assert summary.tokens.p90 <= 0.001
 
 
-def test_a_narrow_table_breaks_no_name_inside_a_word(tmp_path, monkeypatch):
+def test_narrow_table_breaks_names_after_separators_only(tmp_path, monkeypatch):
     """Once `google/gemma-3-12` and `b-it`; an error that rounds to nothing has no minus."""
     monkeypatch.setenv("COLUMNS", "62")
     changes = {"model": "google/gemma-3-12b-it", "engine_version": "0.19.0", "num_gpu_blocks": ""}

@@ -173,7 +173,7 @@ def test_parallel_sampling_by_sum_and_by_count(pairs: list[tuple[int, int]], n: 
 
 @pytest.mark.parametrize("forks", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("n", [2, 3, 4])
-def test_ancestors_over_all_choices_of_parents(n: int, forks: float) -> None:
+def test_beam_ancestors_equal_the_mean_over_all_parents(n: int, forks: float) -> None:
     def mean(steps: int) -> float:
         total = 0.0
         for choice in itertools.product(range(n), repeat=n * steps):

@@ -40,7 +40,7 @@ def test_a_cache_gives_the_logits_of_recomputing(kind, dtype):
 
 @settings(max_examples=20, deadline=None)
 @given(kind=st.sampled_from(STORE_KINDS), seed=st.integers(0, 10**6))
-def test_over_random_schedules(kind, seed):
+def test_cached_logits_equal_recomputed_ones_over_random_schedules(kind, seed):
     decoder = DECODERS["float64"]
     steps = random_steps(kind, seed, steps=25)
     assert replay(steps, decoder, store_of(kind, decoder.shape, "cpu")).error <= 1e-13

@@ -20,7 +20,7 @@ def test_counted_flop_and_bytes_are_those_of_the_formulas(heads):
         assert float((logits - exact).abs().max()) < 1e-12
 
 
-def test_opt_13b_as_worked_in_tutorials():
+def test_opt_13b_flops_equal_the_tutorials():
     # 161 prompt and 338 output tokens: 2,819 TFLOP without a cache, 479 with x kept, 12.8 with KV.
     steps = range(161, 161 + 338)
     total = {

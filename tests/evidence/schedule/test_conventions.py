@@ -37,7 +37,7 @@ def written(folder: Path, table: dict[str, Any], rows: list[dict[str, Any]]) -> 
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_a_stalled_queue_is_one_row_or_one_an_arrival(tmp_path: Path, once: bool) -> None:
+def test_stalled_queue_is_recorded_once_or_once_per_arrival(tmp_path: Path, once: bool) -> None:
     rows = simulate_rows(parse_case(STUCK, ""), stall_once=once)
     stalled = [(row["t0"], row["waiting"]) for row in rows if "stall" in row]
     end = next(row["t0"] for row in rows if "stall" in row)

@@ -85,7 +85,7 @@ def test_all_recordings_are_there() -> None:
         assert beside == {f"{name}.expected.json.gz" for name in recorded}
 
 
-def test_a_folder_stands_for_the_cases_in_it(tmp_path: Path) -> None:
+def test_folder_argument_runs_all_its_cases(tmp_path: Path) -> None:
     assert cases_in(CASES[0].parent) == CASES
     with pytest.raises(InputError, match="no recorded case in this folder"):
         cases_in(tmp_path)

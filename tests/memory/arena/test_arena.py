@@ -166,7 +166,7 @@ class ByteMap:
     )
 )
 @settings(max_examples=150, deadline=None)
-def test_searching_placements_against_a_byte_map(arena_class, policy, ops):
+def test_searching_placements_equal_a_byte_map(arena_class, policy, ops):
     arena, model = arena_class(100), ByteMap(100, policy)
     live = []
     for what, number in ops:

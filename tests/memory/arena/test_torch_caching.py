@@ -28,7 +28,7 @@ def arena_of(mib, arena_class=TorchCachingArena):
         (11 * MIB, 12 * MIB, 12 * MIB),  # a rest of 1 MiB is given along
     ],
 )
-def test_one_request_in_an_empty_pool(size, granted, reserved):
+def test_single_torch_request_reserves_one_segment(size, granted, reserved):
     arena = arena_of(100)
     assert arena.allocate(size).granted == granted
     assert arena.reserved_bytes == reserved

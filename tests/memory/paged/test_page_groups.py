@@ -70,7 +70,7 @@ def test_unfilled_rest_of_a_page_group_is_rounding() -> None:
     assert first.metadata_bytes == 1000 * slot % (64 * 64 * KIB)
 
 
-def test_larger_page_groups_admit_fewer() -> None:
+def test_larger_page_groups_admit_fewer_sequences() -> None:
     def batched(kib: int) -> float:
         tables: dict[str, Any] = {
             "model": {"name": "llama-3-8b"},

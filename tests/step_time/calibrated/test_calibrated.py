@@ -68,7 +68,7 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_formula_by_hand() -> None:
+def test_calibrated_step_time_equals_the_formula_by_hand() -> None:
     time = FormulaTime(FORMULA)
     decode = StepShape((), 4, 40, 16)  # mean 10, so the longest exceeds it by 6
     g4 = 1000 + 1000 * 3 // 99
@@ -101,7 +101,7 @@ def test_a_decode_run_is_its_steps(
         assert run.first_ps + run.growth_ps * t == time.step_ps(shape)
 
 
-def test_a_correction_by_hand() -> None:
+def test_corrected_step_time_equals_a_hand_count() -> None:
     correction = Correction(-100, token_ps=3, chunk_ps=7, scale_ppm=2_000_000)
     plain, time = FormulaTime(FORMULA), FormulaTime(FORMULA, correction)
     mixed = StepShape((Chunk(10, 5), Chunk(6, 0)), 4, 40, 16)

@@ -133,7 +133,7 @@ def test_without_mixed_samples_mixed_terms_equal_pure_decode_terms() -> None:
     assert found.domain.outside(StepShape((Chunk(64, 0),), 4, 400, 100))
 
 
-def test_errors_on_a_set_of_ones_own() -> None:
+def test_fit_reports_errors_on_a_given_held_out_set() -> None:
     fresh = samples_of(HINGE, seed=1)
     slower = [Sample(s.shape, s.seconds * 1.25) for s in fresh]
     for errors in errors_by_kind(HINGE, slower).values():

@@ -17,7 +17,7 @@ def write(folder: Path, text: str, name: str = "steps.csv") -> Path:
     return path
 
 
-def test_a_csv_of_all_kinds(tmp_path: Path) -> None:
+def test_samples_csv_with_all_kinds_of_steps_is_read(tmp_path: Path) -> None:
     text = f"{HEADER},decode_context_max,source\n" + (
         "decode,0,0,4,400,0.02,130,log\nprefill,512,64,0,0,0.05,0,log\nmixed,256,0,2,20,0.03,,\n"
     )

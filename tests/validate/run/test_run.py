@@ -431,7 +431,7 @@ def test_a_share_that_leaves_nothing_is_refused(folder: Path) -> None:
             compare_run(folder, calibration(), share)
 
 
-def test_the_command(folder: Path, tmp_path: Path) -> None:
+def test_validate_run_command_prints_text_and_json(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "own.json"
     write_calibration(file, calibration())
     arguments = ["validate", "run", str(folder), "--step-time", str(file)]
@@ -491,7 +491,7 @@ def real() -> Path:
     return path
 
 
-def test_the_rtx_4090_run_with_nothing_fitted(real: Path) -> None:
+def test_rtx_4090_run_is_reproduced_without_fitting(real: Path) -> None:
     errors = compare_run(real, find_calibration("rtx4090-llama-3.1-8b", "")).summary()["errors"]
     for name in ("ttft_s", "tpot_s", "e2e_s"):
         assert abs(errors[name]["mean"]) < 0.03, name

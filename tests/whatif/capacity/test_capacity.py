@@ -329,7 +329,7 @@ def test_objectives_that_cannot_be(text: str, said: str) -> None:
         parse_objective(text)
 
 
-def test_three_rates_and_the_pool_for_each_in_one_command(tmp_path: Path) -> None:
+def test_capacity_finds_the_pool_for_each_of_three_rates(tmp_path: Path) -> None:
     """The question of vllm-project/vllm #22291: which utilization for 5, 20 and 50 requests/s."""
     arguments = [
         "capacity", "chat", "--set", "workload.num_requests=60", "--set", "allocator='paged'",

@@ -20,7 +20,7 @@ def test_axis_values_are_read_as_toml() -> None:
     assert values("model.hf_config=C:/x.json") == ["C:/x.json"]  # a colon alone is no range
 
 
-def test_ranges() -> None:
+def test_axis_ranges_are_linear_logarithmic_or_integer() -> None:
     assert values("a=1:7:3") == [1, 4, 7]
     assert values("a=1:64:7log") == [1, 2, 4, 8, 16, 32, 64]
     assert values("a=1.0:2.0:3") == [1.0, 1.5, 2.0]

@@ -23,7 +23,7 @@ def test_both_names_of_a_latency_are_one_measure() -> None:
         ("prefix_cache.hit_tokens", "higher"),
     ],
 )
-def test_every_number_of_a_summary_ranks(name: str, better: str) -> None:
+def test_every_number_of_a_summary_can_rank_settings(name: str, better: str) -> None:
     """By its key; the row of a run has the number there."""
     measure = measure_named(name)
     assert measure.better == better
@@ -37,7 +37,7 @@ def test_every_number_of_a_summary_ranks(name: str, better: str) -> None:
     assert measure.value({}) is None
 
 
-def test_words_of_a_summary_rank_nothing() -> None:
+def test_texts_of_a_summary_cannot_rank_settings() -> None:
     for name in ("label", "memory", "ttft_s", "notes"):
         with pytest.raises(InputError, match=r"queue_s\.p99"):
             measure_named(name)

@@ -122,7 +122,7 @@ def test_unreachable_cluster_is_reported(
         swept(table, tmp_path, backend, address=f"{scheme}127.0.0.1:{port}")
 
 
-def test_the_same_requests_at_every_setting(table: dict[str, Any], tmp_path: Path) -> None:
+def test_settings_of_a_sweep_get_the_same_requests(table: dict[str, Any], tmp_path: Path) -> None:
     sweep = Sweep(table, tmp_path, [parse_axis("workload.arrivals.rate_per_s=2.0,4.0")], repeat=2)
     made = []
     for point in sweep.points:

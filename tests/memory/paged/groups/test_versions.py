@@ -133,7 +133,7 @@ def test_the_last_block_of_a_hit_under_mtp(
         (AS_SERVED, True, [1005, 1943, 2077, 2948, 3484]),
     ],
 )
-def test_units_of_matching_under_mtp(
+def test_hits_under_mtp_end_at_matching_units(
     version: dict[str, Any], hashes_ahead: bool, hits: list[int]
 ) -> None:
     """#52244: the same in units of 67 tokens within blocks of 1,072."""
