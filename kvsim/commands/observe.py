@@ -33,6 +33,14 @@ def observe(
             show_default="the scenario's",
         ),
     ] = None,
+    attention: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="Attention of the backend: gather, triton (on a GPU) or reference.",
+            show_default="the device's own",
+        ),
+    ] = None,
     clock: Annotated[
         str,
         typer.Option(
@@ -51,6 +59,7 @@ def observe(
     from rich.console import Console
 
     from kvsim.backend.serve.run import observe as observe_run
+    from kvsim.backend.transformer.attentions import attention_kind
     from kvsim.observed.writing import write_observation
     from kvsim.plumbing.writing import check_writable
     from kvsim.scenario import Scenario
@@ -64,6 +73,7 @@ def observe(
             clock=clock,
             limit=limit,
             model=model,
+            attention=attention_kind(attention, device),
             progress=advance,
         )
     write_observation(out, observed.observation, observed.meta)

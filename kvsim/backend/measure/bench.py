@@ -12,6 +12,7 @@ from kvsim.backend.shape import DTYPE_BYTES, Shape
 from kvsim.backend.step import TokenSpan
 from kvsim.backend.stores.pooled import StoreName, pooled_store
 from kvsim.backend.transformer.decoder import Decoder
+from kvsim.backend.transformer.graphs import GraphSize
 from kvsim.backend.transformer.runner import DecoderRunner
 
 
@@ -19,7 +20,8 @@ class Bench:
     """One decoder, one pool of random content. Blocks are dealt at random, no two spans share one;
     contiguous spans stand side by side.
 
-    plans: those of the given ones that the device's free memory holds, once the weights are there;
+    plans: those of the given ones that the device's free memory holds, once the weights are there,
+    with their graphs;
     dropped: the others. Block 0 is unowned: padding rows of captured steps write there.
     """
 
@@ -52,6 +54,16 @@ class Bench:
         if graphs:
             longest = max(span_tokens for plan in self.plans for span_tokens in _spans(plan))
             self.runner.with_graphs(longest, (_new_tokens(plan) for plan in self.plans))
+            # Launch by launch their times would be of another kind than those of their like.
+            self.dropped += [plan for plan in self.plans if self._refused(plan)]
+            self.plans = [plan for plan in self.plans if plan not in set(self.dropped)]
+
+    def _refused(self, plan: StepPlan) -> bool:
+        """Whether the device had no memory for the plan's graph."""
+        graphs = self.runner.graphs
+        return graphs is not None and (
+            GraphSize.holding(self.shape, _new_tokens(plan)) in graphs.refused
+        )
 
     def _room_bytes(self) -> int:
         return self._device.free_bytes() - self._device.spare_bytes

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.grid import StepPlan
 from kvsim.backend.measure.host import state_warnings
 from kvsim.backend.measure.log import Log, TimingRow
@@ -15,13 +14,8 @@ from kvsim.backend.measure.sentinel import judge
 from kvsim.backend.measure.setup import Setup
 from kvsim.backend.measure.timing import clock_of
 from kvsim.backend.shape import DTYPE_BYTES, Shape
+from kvsim.backend.transformer.attentions import ATTENTIONS
 from kvsim.plumbing.errors import InputError
-
-KERNELS: dict[AttentionKind, str] = {
-    "gather": "torch's scaled_dot_product_attention, span by span",
-    "triton": "kvsim's own: split-KV decode, ragged prefill, in blocks and buffers",
-    "reference": "kvsim's own in plain torch, which stands in for the GPU's",
-}
 
 
 class MeasuredSamples(NamedTuple):
@@ -66,7 +60,7 @@ def summarise(log: Log) -> MeasuredSamples:
         "backend": {
             "name": "kvsim",
             "attention": setup.kind,
-            "kernel": KERNELS[setup.kind],
+            "kernel": ATTENTIONS[setup.kind].kernel,
             "store": setup.store,
             "block_size": setup.block_size,
             "graphs": setup.captures,

@@ -167,7 +167,8 @@ class StepGraph:
 class StepGraphs:
     """The captured steps of one decoder on one store; they share one pool of memory.
 
-    num_captured, num_replayed, num_eager: graphs, steps that found one, steps that found none.
+    refused: sizes that the device had no memory for. num_captured, num_replayed, num_eager:
+    graphs, steps that found one, steps that found none.
     """
 
     def __init__(
@@ -184,6 +185,7 @@ class StepGraphs:
         self._device = device
         self._pool = device.graph_pool()
         self._graphs: dict[GraphSize, StepGraph] = {}
+        self.refused: set[GraphSize] = set()
         self.num_replayed = 0
         self.num_eager = 0
 
@@ -199,9 +201,13 @@ class StepGraphs:
         shape = self._parts[0].shape
         sizes = {GraphSize.holding(shape, news) for news in steps} - {None, *self._graphs}
         for size in sorted((size for size in sizes if size), reverse=True):
-            self._graphs[size] = StepGraph(
-                *self._parts, size, self._max_context, self._device, self._pool
-            )
+            try:
+                self._graphs[size] = StepGraph(
+                    *self._parts, size, self._max_context, self._device, self._pool
+                )
+            except torch.OutOfMemoryError:
+                self.refused.add(size)
+                self._device.release_unused()
 
     def find(self, spans: Sequence[TokenSpan]) -> StepGraph | None:
         """The graph that holds a step, if it was captured."""

@@ -13,12 +13,11 @@ from kvsim.backend.devices.staging import Array, Staging
 from kvsim.backend.shape import Shape
 from kvsim.backend.step import Batch, Move, TokenSpan
 from kvsim.backend.stores.store import TensorStore
-from kvsim.backend.transformer import reference
 from kvsim.backend.transformer.attention import GatherAttention
-from kvsim.backend.transformer.between import Between, FusedBetween, PlainBetween
+from kvsim.backend.transformer.attentions import ATTENTIONS
 from kvsim.backend.transformer.decoder import Attend, Decoder
 from kvsim.backend.transformer.graphs import StepGraphs
-from kvsim.backend.transformer.tiles import MOST_SPLITS, KernelAttention, Launch
+from kvsim.backend.transformer.tiles import MOST_SPLITS, KernelAttention
 
 STAGING_BYTES = 8 << 20  # of index tensors; a step of 8,192 tokens needs a tenth of it
 
@@ -52,8 +51,8 @@ class DecoderRunner:
         self.attention: AttentionKind = attention or device.attention
         self.graphs: StepGraphs | None = None
         self._device = device
-        self._launch = launch_of(self.attention)
-        self._between = between_of(self.attention)
+        self._launch = ATTENTIONS[self.attention].launch()
+        self._between = ATTENTIONS[self.attention].between()
         if staging is None and device.pins and self._launch is not None:
             staging = Staging(device, STAGING_BYTES)
         self._staging = staging
@@ -143,24 +142,6 @@ class DecoderRunner:
         return torch.from_numpy(array).to(self.decoder.device)
 
 
-def launch_of(kind: AttentionKind) -> Launch | None:
-    """The kernel of an attention; None for the one that gathers. triton is there only with a GPU,
-    or to be tried without one.
-    """
-    if kind == "gather":
-        return None
-    if kind == "reference":
-        return reference.launch
-    from kvsim.backend.transformer import triton_attention
-
-    return triton_attention.launch
-
-
-def between_of(kind: AttentionKind) -> Between:
-    """The work between products of an attention: fused kernels for the GPU's own, else torch."""
-    return FusedBetween() if kind == "triton" else PlainBetween()
-
-
 def attend_of(
     kind: AttentionKind, shape: Shape, store: TensorStore, spans: Sequence[TokenSpan], device: str
 ) -> Attend:
@@ -169,7 +150,7 @@ def attend_of(
     def put(array: Array) -> Tensor:
         return torch.from_numpy(array).to(device)
 
-    batch, launch = Batch.pack(spans, put), launch_of(kind)
+    batch, launch = Batch.pack(spans, put), ATTENTIONS[kind].launch()
     store.begin(batch)
     if launch is None:
         return GatherAttention(shape, store, batch)

@@ -49,6 +49,14 @@ def measure(
         StoreChoice,
         typer.Option(help="KV store: blocks of one pool, or one contiguous buffer per sequence."),
     ] = StoreChoice.PAGED,
+    attention: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="Attention of the backend: gather, triton (on a GPU) or reference.",
+            show_default="the device's own",
+        ),
+    ] = None,
     served: Annotated[
         bool, typer.Option(help="Scale step times to the pace of a short served run.")
     ] = True,
@@ -66,6 +74,7 @@ def measure(
     check_device(device)
     from kvsim.backend.calibrate.calibrate import calibrate
     from kvsim.backend.simulated.models import dtype_on, find_model
+    from kvsim.backend.transformer.attentions import attention_kind
     from kvsim.step_time.calibrated.file import write_calibration
 
     found = find_model(model, dtype_on(device, dtype))
@@ -80,6 +89,7 @@ def measure(
             seed=seed,
             store=store.value,
             served=served,
+            attention=attention_kind(attention, device),
             progress=advance,
         )
     write_calibration(out, made.file)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from evidence.session.files import write_samples
+from kvsim.backend.devices.cpu import CpuDevice
 from kvsim.backend.measure import host
 from kvsim.backend.measure import measure as measuring
 from kvsim.backend.measure.bench import Bench
@@ -20,6 +21,7 @@ from kvsim.backend.measure.setup import Setup
 from kvsim.backend.measure.summary import impossible, samples_of_log
 from kvsim.backend.measure.timing import CpuClock
 from kvsim.backend.shape import Shape
+from kvsim.backend.transformer.attentions import ATTENTIONS, attention_kind
 from kvsim.plumbing.errors import InputError
 from kvsim.step_time.calibrated.samples import read_samples
 
@@ -240,6 +242,31 @@ def test_steps_too_large_for_device_memory_are_dropped_and_listed(tmp_path, monk
     # Nor is it tried again: nothing is left to do.
     monkeypatch.undo()
     assert measure(setup, plans, path).rows == measured.rows
+
+
+def test_a_step_without_memory_for_its_graph_is_dropped(tmp_path, monkeypatch):
+    capture = CpuDevice.capture
+
+    def full(self, work, pool):
+        if work.__self__.size.chunks:
+            raise torch.OutOfMemoryError("no room")
+        return capture(self, work, pool)
+
+    monkeypatch.setattr(CpuDevice, "capture", full)
+    setup = Setup(SHAPE, rounds=1, block_size=4, graphs=True, attention="reference")
+    measured = measure(setup, PLANS, tmp_path / "log.jsonl")
+    assert [row["kind"] for row in measured.rows] == ["decode"]
+    assert len(measured.facts["method"]["dropped"]) == 2
+    assert measured.facts["backend"]["kernel"] == ATTENTIONS["reference"].kernel
+
+
+def test_an_attention_that_is_not_here_is_refused_with_those_that_are():
+    assert attention_kind(None, "cpu") is None
+    assert attention_kind("gather", "cuda") == "gather"
+    with pytest.raises(InputError, match="one of: gather, triton, reference"):
+        attention_kind("flash", "cuda")
+    with pytest.raises(InputError, match="need a GPU"):
+        attention_kind("triton", "cpu")
 
 
 def test_a_sentinel_tells_a_machine_that_changed_from_one_that_did_not():
