@@ -9,9 +9,9 @@ MODELS = ("llama-3.1-8b", "qwen3-8b", "llama-2-7b", "mistral-7b", "qwen3-14b")
 DEVICES = ("a100-80gb", "h100", "l40s", "h200")
 
 
-def drawn(seed: int, requests: int, *, closed_loops: bool = False) -> Table:
-    """One scenario. requests: of its stream, or about as many in its conversations. closed_loops:
-    whether users that wait for answers are drawn too.
+def drawn(seed: int, requests: int) -> Table:
+    """One scenario. requests: of its stream, or about as many in its conversations. All arrivals
+    have a rate: in a closed loop runs grow with the users that are tried, to 10,000 requests.
     """
     rng = np.random.default_rng(seed)
     model = str(rng.choice(MODELS))
@@ -34,13 +34,11 @@ def drawn(seed: int, requests: int, *, closed_loops: bool = False) -> Table:
         "memory": {"kv_cache_tokens": int(rng.integers(6, 60)) * 1024},
         "allocator": [allocator],
         "scheduler": scheduler,
-        "workload": _workload(rng, requests, longest, closed_loops=closed_loops),
+        "workload": _workload(rng, requests, longest),
     }
 
 
-def _workload(
-    rng: np.random.Generator, requests: int, longest: int, *, closed_loops: bool
-) -> Table:
+def _workload(rng: np.random.Generator, requests: int, longest: int) -> Table:
     prompt = int(2 ** rng.uniform(6, 10.5))
     output = int(2 ** rng.uniform(4, 8.5))
     rate = float(np.round(2 ** rng.uniform(-1, 4), 2))
@@ -52,9 +50,6 @@ def _workload(
     form = rng.random()
     if form < 0.2:
         arrivals = {"kind": "gamma", "rate_per_s": rate, "cv": 2.0}
-    elif form < 0.4 and closed_loops:
-        think = {"kind": "exponential", "mean_s": 1.0}
-        arrivals = {"kind": "closed-loop", "num_users": int(rng.integers(4, 17)), "think": think}
     elif form < 0.7:
         turns = 4
         return {

@@ -52,13 +52,15 @@ class HeldAnswer(NamedTuple):
 
 def capacity_row(seed: int, requests: int, runner: TaskRunner) -> HeldAnswer:
     """Test of the load to copy."""
-    table = drawn(seed, requests, closed_loops=True)
+    table = drawn(seed, requests)
     objectives = complete([parse_objective(f"ttft_s.p99={SLO_S:g}")])
     asked = Capacity(table, Path(), objectives, runner, repeat=3, fresh=NUM_FRESH)
     (answer,) = asked.find(asked.load, [None])
     fresh = asked.fresh(asked.load, answer)
     if answer.interval is None or fresh is None or fresh.value is None:
         return HeldAnswer(seed, "no load keeps the objective", "", None)
+    if asked.short(asked.load, answer) is not None:
+        return HeldAnswer(seed, "its stream is too short to tell, as capacity says", "", None)
     there = asked.load.put(answer.subject.table, fresh.value)
     middle = asked.load.put(answer.subject.table, answer.interval.mean)
     good, half = (_keeping(each, runner, objectives) for each in (there, middle))
@@ -110,9 +112,9 @@ FIRST_SEED = {"capacity": 100, "advise": 200, "doctor": 300}
 HEADS = ("scenario", "advised", "ten fresh seeds", "holds")
 
 
-def asked_of(name: str, count: int, requests: int, jobs: int) -> list[HeldAnswer]:
-    """The rows of one command."""
-    rows = []
+def ask(name: str, count: int, requests: int, jobs: int, out: Path) -> None:
+    """Ask one command, and write its rows as they come."""
+    rows: list[HeldAnswer] = []
     for seed in range(FIRST_SEED[name], FIRST_SEED[name] + count):
         runner = TaskRunner(BACKENDS.get("processes")(jobs=jobs))
         started = time.process_time()
@@ -121,10 +123,18 @@ def asked_of(name: str, count: int, requests: int, jobs: int) -> list[HeldAnswer
         except InputError as error:
             rows.append(HeldAnswer(seed, f"refused: {error}", "", None))
         spent = time.process_time() - started
+        write(out, name, rows)
         words = (*map(str, rows[-1]), f"{runner.num_runs} runs", f"{spent:.0f} CPU s")
         sys.stdout.write(" | ".join(words) + "\n")
         sys.stdout.flush()
-    return rows
+
+
+def write(out: Path, name: str, rows: Sequence[HeldAnswer]) -> None:
+    """NAME.json and the table NAME.md."""
+    out.mkdir(parents=True, exist_ok=True)
+    data = [row._asdict() for row in rows]
+    (out / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
+    (out / f"{name}.md").write_text(table_of(name, rows))
 
 
 def table_of(name: str, rows: Sequence[HeldAnswer]) -> str:
@@ -151,11 +161,7 @@ def main() -> None:
     given = parser.parse_args()
     names = [given.only] if given.only else list(ROWS)
     for name in names:
-        rows = asked_of(name, given.count, given.requests, given.jobs)
-        given.out.mkdir(parents=True, exist_ok=True)
-        data = [row._asdict() for row in rows]
-        (given.out / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
-        (given.out / f"{name}.md").write_text(table_of(name, rows))
+        ask(name, given.count, given.requests, given.jobs, given.out)
 
 
 if __name__ == "__main__":

@@ -147,7 +147,13 @@ def _pool(runs: Sequence[RunSummary]) -> Iterator[str]:
         return
     (run,) = runs
     measures = shown(("requests_per_s", "tokens_per_s", "running", "preemptions", "hits"), runs)
-    yield ", ".join(f"{each.short} {each.text(run)}" for each in measures)
+    told = [f"{each.short} {each.text(run)}" for each in measures]
+    if run.waiting_mean:
+        told.append(f"waiting {numbers.number(run.waiting_mean)}")
+    if (changes := getattr(run, "changes", None)) is not None:
+        mean, peak = numbers.number(changes.replicas_mean), numbers.count(changes.replicas_peak)
+        told.append(f"replicas {mean} (at most {peak})")
+    yield ", ".join(told)
     shares = [(run.memory.time_mean.of(look.name), look.name) for look in LOOKS]
     told = [f"{name} {numbers.percent(share)}" for share, name in shares if share >= 0.0005]
     peak = numbers.percent(run.memory.peak_allocated)

@@ -8,6 +8,7 @@ from kvsim.results.result import Result, Run
 from kvsim.results.turns import hits_by_turn, mean_conversation_tokens
 
 MOST_TURNS = 16  # that a line has room for
+_SPLIT = ("pipeline_parallel_size", "decode_context_parallel_size")
 ALL_RANKS = ("vllm-offloading", "vllm-simple-offloading")  # one size for all ranks together
 EACH_RANK = ("lmcache",)
 
@@ -46,7 +47,10 @@ def _has_rows(run: Run) -> bool:
 def _tokens(result: Result, run: Run, kind: str, capacity_bytes: int | None) -> int | None:
     """None where a tier has no limit, or its size is of something else than all tokens' KV."""
     memory = run.summary.memory
-    ranks = int(result.scenario["model"].get("tensor_parallel_size") or 1)
+    model = result.scenario["model"]
+    ranks = int(model.get("tensor_parallel_size") or 1)
+    if any((model.get(key) or 1) > 1 for key in _SPLIT):
+        return None  # a GPU's pool is of some layers or tokens alone
     if kind not in ALL_RANKS + EACH_RANK or not capacity_bytes or not memory.capacity_tokens:
         return None
     token_bytes = memory.capacity_bytes // memory.capacity_tokens

@@ -1,5 +1,6 @@
 """Any number of summary.json as a measure that ranks settings."""
 
+import re
 import typing
 from typing import Any
 
@@ -11,12 +12,23 @@ from kvsim.results.summary_part import SummaryPart
 # Words of names of which more is better; of all others, times, counts and bytes, less is.
 _MORE = ("per_s", "hit_tokens", "finished", "within", "acceptance", "accepted", "sharing_savings")
 _MORE_PARTS = ("running_mean", "used", "saved_s")
+# Short names of numbers that have no place in the table of key numbers.
+_SHORT = {
+    "running": "running_mean",
+    "waiting": "waiting_mean",
+    "used": "memory.time_mean.used",
+    "replicas": "changes.replicas_mean",
+}
+_LATENCY = re.compile(r"(ttft|tpot|itl|e2e|queue)_(mean|p\d+)")
 
 
 def summary_measure(name: str) -> Measure | None:
-    """The number of this dotted name in summary.json; None where a summary has no such number. A
-    part that only some runs have (offloading, speculation) is not looked into.
+    """The number of this dotted or short name in summary.json; None where a summary has no such
+    number. A part that only some runs have (offloading, speculation) is not looked into.
     """
+    name = _SHORT.get(name, name)
+    if found := _LATENCY.fullmatch(name):
+        name = f"{found[1]}_s.{found[2]}"
     if not _known(name):
         return None
     more = any(word in name for word in _MORE) or name.rpartition(".")[2] in _MORE_PARTS

@@ -37,6 +37,20 @@ def test_every_number_of_a_summary_can_rank_settings(name: str, better: str) -> 
     assert measure.value({}) is None
 
 
+@pytest.mark.parametrize(
+    ("short", "key"),
+    [
+        ("queue_p99", "queue_s.p99"),
+        ("itl_mean", "itl_s.mean"),
+        ("waiting", "waiting_mean"),
+        ("used", "memory.time_mean.used"),
+        ("replicas", "changes.replicas_mean"),
+    ],
+)
+def test_short_names_are_those_of_questions(short: str, key: str) -> None:
+    assert measure_named(short).title == key
+
+
 def test_texts_of_a_summary_cannot_rank_settings() -> None:
     for name in ("label", "memory", "ttft_s", "notes"):
         with pytest.raises(InputError, match=r"queue_s\.p99"):

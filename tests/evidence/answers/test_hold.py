@@ -1,0 +1,29 @@
+"""The check of what is advised: scenarios drawn by a seed, and rows that add up."""
+
+import pytest
+
+from evidence.answers.draw import drawn
+from evidence.answers.hold import HeldAnswer, doctor_row, table_of
+from kvsim.scenario import Scenario
+from kvsim.simulation import Simulation
+from kvsim.whatif.backends import BACKENDS
+from kvsim.whatif.runner import TaskRunner
+
+
+@pytest.mark.parametrize("seed", [100, 201, 305])
+def test_a_seed_draws_the_same_scenario_which_can_be_built(seed: int) -> None:
+    table = drawn(seed, 40)
+    assert table == drawn(seed, 40) != drawn(seed + 1, 40)
+    assert Simulation(Scenario.from_table(table)).stream.requests
+
+
+def test_a_row_says_what_was_stated_and_what_was_seen() -> None:
+    row = doctor_row(301, 20, TaskRunner(BACKENDS.get("processes")(jobs=1)))
+    assert row.scenario == 301
+    assert (row.held is None) == (row.seen == "")
+
+
+def test_the_table_counts_those_that_got_advice() -> None:
+    rows = [HeldAnswer(1, "a", "b", True), HeldAnswer(2, "c", "d", False)]
+    said = table_of("doctor", [*rows, HeldAnswer(3, "healthy", "", None)])
+    assert "1 of 2 answers hold; of 3 scenarios 1 got no advice." in said
