@@ -61,7 +61,7 @@ def test_readme_figures_on_pools_equal_the_report() -> None:
     assert f"90 % within {float(most):.1f} %, worst {worst} %" in line
 
 
-def test_the_calibrated_run() -> None:
+def test_readme_figures_of_the_calibrated_run_equal_the_report() -> None:
     unfitted = read("real-run/comparison.json")[0]
     assert unfitted["fit"] is None
     errors = [each["mean"] for each in unfitted["errors"].values() if isinstance(each, dict)]
@@ -83,7 +83,7 @@ def test_readme_figures_on_measured_points_equal_the_report() -> None:
     assert f"first token {float(first):.0f} % ({float(first_mean):.0f} %)" in line
 
 
-def test_the_published_runs() -> None:
+def test_readme_figures_of_published_runs_equal_the_report() -> None:
     """Those of the table by GPU: runs on several nodes have rows of their own elsewhere."""
     text = (ROOT / "reports/real-runs/README.md").read_text()
     band = re.findall(r"^\| ([A-Z][^|]+) \| (\d+) \| (\d+) \|[^|]+\| ([+-]\d+) %", text, re.M)

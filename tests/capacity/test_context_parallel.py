@@ -25,7 +25,9 @@ from kvsim.request import Request
         ("deepseek-v3", 8, 1, True),
     ],
 )
-def test_kv_heads_decide(name: str, tp: int, shared: int, allowed: bool) -> None:
+def test_decode_context_parallelism_requires_replicated_kv_heads(
+    name: str, tp: int, shared: int, allowed: bool
+) -> None:
     flags = ["--tensor-parallel-size", str(tp), "--decode-context-parallel-size", str(shared)]
     said = CliRunner().invoke(app, ["memory", name, "--device", "h200", *flags])
     assert (said.exit_code == 0) == allowed, said.output
@@ -44,7 +46,7 @@ def scenario(tables: Any, shared: int, **other: Any) -> Any:
 
 
 @pytest.mark.parametrize("shared", [2, 8])
-def test_a_run_has_the_pool_that_is_sized(tables: Any, shared: int) -> None:
+def test_context_parallel_run_has_the_sized_pool(tables: Any, shared: int) -> None:
     requests = [Request(f"r{index}", 0, 1000, 20) for index in range(8)]
     whole = kvsim.simulate(scenario(tables, 1), requests)
     split = kvsim.simulate(scenario(tables, shared), requests)

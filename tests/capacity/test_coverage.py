@@ -45,7 +45,7 @@ def test_models_are_simulated_unless_coverage_says_sized_only(tables: Any) -> No
         ("falcon-mamba-7b", "exact", "exact"),
     ],
 )
-def test_levels_follow_the_layers(name: str, vllm: str, sglang: str) -> None:
+def test_coverage_levels_follow_the_kinds_of_layers(name: str, vllm: str, sglang: str) -> None:
     found = covered(named_model(name))
     assert (found["vllm"].level, found["sglang"].level) == (vllm, sglang)
 

@@ -215,7 +215,7 @@ def test_the_whole_length_is_profiled_by_v0_alone():
     ("seqs", "largest", "count"),
     [(1024, 512, 51), (1024, 1024, 83), (2048, 2048, 147), (4, 512, 4), (1, 512, 2)],
 )
-def test_the_sizes_that_are_captured(seqs, largest, count):
+def test_captured_batch_sizes_are_vllms(seqs, largest, count):
     """As the log counts them: PIECEWISE=51, 83 for gpt-oss, 147 where 2,048 are asked for."""
     sizes = capture_sizes(seqs, largest)
     assert len(sizes) == count
@@ -283,7 +283,7 @@ def test_tables_of_video_positions_are_longer(model, version, rows):
     assert more == (rows - 1) * it.model.max_position_embeddings * rotated * 2
 
 
-def test_experts_are_split_over_copies_too():
+def test_experts_are_split_over_data_parallel_gpus():
     alone = deployment("qwen3-30b-a3b")
     shared = deployment("qwen3-30b-a3b", data_parallel_size=4, enable_expert_parallel=True)
     hidden = alone.model.hidden_size
@@ -316,7 +316,7 @@ def test_versions_are_in_order_and_each_finds_itself():
         ("0.33", "gb10", (256, 2048)),
     ],
 )
-def test_limits_by_version_and_device(version, device, limits):
+def test_step_limits_depend_on_version_and_device(version, device, limits):
     gpu = named_device(device)
     assert vllm_version(version).sizing.default_limits(gpu.memory_bytes, gpu.name) == limits
 

@@ -58,7 +58,7 @@ def test_blocks_of_a_window_hold_it_wherever_it_begins(tokens, block_size, windo
     assert held * block_size <= grouped(caches).sequence_bytes(tokens) + 2 * block_size
 
 
-def test_states_are_paid_once_a_sequence():
+def test_recurrent_states_count_once_per_sequence():
     caches = [*[LayerCache("recurrent", 0, state_bytes=1 << 20)] * 3, LayerCache("full", 1024)]
     layout = grouped(caches)
     plan = plan_cache(caches, Serving(1024, 1024, enable_prefix_caching=False))

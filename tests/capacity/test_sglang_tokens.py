@@ -52,7 +52,7 @@ def test_the_pool_has_the_tokens_of_the_log(
         assert window_pools(memory, page, ratio).tokens == whole
 
 
-def test_a_scenario_has_that_pool_too() -> None:
+def test_sglang_tokens_give_the_same_pool_in_a_scenario() -> None:
     """A hybrid model's tokens are about half of the bytes: its states have the other half. Beside
     paged memory, both have every token in all layers.
     """

@@ -79,7 +79,7 @@ def test_every_byte_of_the_device_is_somewhere_and_limits_hold(
     assert min(bounds) - 131_072 <= pool.capacity_bytes < min(bounds) + block
 
 
-def test_a_scenario_runs_on_it(tables: Any) -> None:
+def test_tensorrt_llm_pool_runs_in_a_scenario(tables: Any) -> None:
     made = tables(
         model={"name": "llama-3.1-8b"},
         memory={"free_gpu_memory_fraction": 0.5, "kv_cache_tokens": 1000},

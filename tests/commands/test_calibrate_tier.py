@@ -16,7 +16,7 @@ from kvsim.scenario import Scenario
 SIZES = [1 << power for power in range(12, 28)]
 
 
-def test_a_link_is_found_again() -> None:
+def test_calibrate_tier_recovers_link_speeds() -> None:
     """Times of 30 us and 25 or 20 GB/s, without noise."""
     rates = {"store": 25e9, "load": 20e9}
     samples = [

@@ -79,7 +79,9 @@ def test_run_keeps_the_contract(stored: tuple[str, Path]) -> None:
     assert json.loads((out / "summary.json").read_text()) == summary
 
 
-def test_a_run_without_its_page(scenario: Path, stored: tuple[str, Path], tmp_path: Path) -> None:
+def test_run_without_page_writes_no_html(
+    scenario: Path, stored: tuple[str, Path], tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     shutil.copytree(stored[1], out)
     ledger = (out / "memory.parquet").read_bytes()

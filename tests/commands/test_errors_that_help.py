@@ -110,7 +110,7 @@ def test_folder_without_a_result_is_refused_by_name(path: Path, tmp_path: Path) 
     assert "a folder without a scenario.toml" in fault(tmp_path / "empty")
 
 
-def test_a_recipe_misspelt_is_guessed() -> None:
+def test_misspelt_recipe_gets_a_suggestion() -> None:
     assert "did you mean 'chat'?" in fault("chta")
 
 
@@ -127,13 +127,13 @@ def test_a_recipe_misspelt_is_guessed() -> None:
         ("memory.num_gpu_blocks=9", "not gpu_memory_utilization and num_gpu_blocks"),
     ],
 )
-def test_no_word_of_it_is_python(path: Path, override: str, said: str) -> None:
+def test_errors_contain_no_python_words(path: Path, override: str, said: str) -> None:
     message = fault(path, override)
     assert said in message
     assert "'" not in message.partition("got")[0]
 
 
-def test_a_trace_is_no_scenario(tmp_path: Path) -> None:
+def test_trace_given_as_a_scenario_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n")
     assert '[workload] kind = "trace", path = "mine.csv"' in fault(tmp_path / "mine.csv")
 
@@ -164,12 +164,12 @@ def test_an_unknown_export_format_lists_all(path: Path, tmp_path: Path) -> None:
     assert "got 'foo'" in str(said.value)
 
 
-def test_a_result_is_a_folder(path: Path, tmp_path: Path) -> None:
+def test_result_argument_must_be_a_folder(path: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a file, where the folder of a result is meant"):
         read_summary(path)
 
 
-def test_advice_can_be_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remedies_of_errors_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """pip takes the extra of the installed kvsim, which is on no index."""
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(InputError, match=r"pip install 'kvsim\[backend\]'"):

@@ -102,7 +102,7 @@ def test_memory_command_prints_the_engine_versions_log_lines():
     assert older["kv_cache_size_tokens"] == 104_202 // 2 * 16
 
 
-def test_an_engine_that_would_not_start():
+def test_memory_command_says_if_the_engine_would_not_start():
     """Llama-3.1-8B on an RTX 3090: 1,478 blocks held 23,648 tokens and 29,000 were asked for."""
     given = ("llama-3.1-8b", "--device", "rtx-3090", "--engine-version", "V0")
     given += ("--kv-cache-bytes", 1478 * 16 * 131_072)
@@ -158,7 +158,7 @@ def test_device_memory_alone_sizes_the_pool():
     assert (half["device"], half["device_bytes"]) == ("h100", 40 * GIB)
 
 
-def test_parallelism_shares_weights_and_cache():
+def test_tensor_parallelism_shares_weights_and_cache():
     common = ("--device", "h200", "--max-model-len", 8192)
     one = answer("llama-3.1-70b", *common, "--quantization", "fp8")
     stages = answer(
@@ -264,7 +264,7 @@ def test_a_flag_that_would_do_nothing_is_refused(flag, value, other):
         ask("llama-3.1-8b", "--device", "h100", f"--{flag}", value)
 
 
-def test_copies_are_counted():
+def test_memory_command_counts_data_parallel_copies():
     words = ("deepseek-ai/DeepSeek-V3", "--device", "b200", "--data-parallel-size", 8)
     engine = answer(*words)["engine"]
     out = " ".join(ask(*words).split())
@@ -275,7 +275,7 @@ def test_copies_are_counted():
 @pytest.mark.parametrize(
     ("dtype", "ratio"), [("fp4_e2m1", 16 / 4.5), ("q8_0", 16 / 8.5), ("q4_0", 16 / 4.5)]
 )
-def test_names_of_other_engines_caches(dtype, ratio):
+def test_cache_dtype_names_of_other_engines_are_accepted(dtype, ratio):
     plain, small = (
         answer("llama-3.1-8b", "--device", "h100", "--kv-cache-dtype", each)["bytes_per_token"]
         for each in ("auto", dtype)

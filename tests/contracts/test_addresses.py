@@ -172,7 +172,7 @@ def test_address_map_is_consistent_with_several_layer_groups(requests: list[Requ
     check_map({**HYBRID, "allocator": [{"kind": "paged"}]}, requests)
 
 
-def test_the_bytes_drawn_are_the_bytes_held() -> None:
+def test_address_map_bytes_equal_the_held_bytes() -> None:
     """Without sharing, the map's areas are the ledger's: held is all that sequences had."""
     scenario = Scenario.load("chat", ["workload.num_requests=150", "max_steps=1"])
     for run in Simulation(scenario).result(addresses=True).runs:
@@ -186,7 +186,7 @@ def test_the_bytes_drawn_are_the_bytes_held() -> None:
         assert drawn.get("cached", 0.0) / whole == pytest.approx(shares["cached"], rel=1e-3)
 
 
-def test_a_log_that_is_full_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_address_log_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "MOST_STAYS", 300)
     scenario = Scenario.load("chat", ["workload.num_requests=60"])
     for run in Simulation(scenario).result(addresses=True).runs:

@@ -218,7 +218,7 @@ def test_keys_of_other_tables_that_change_nothing_are_named(parts: Table, key: s
         assert key is None or idle[0].startswith(f"{key} changes nothing here")
 
 
-def test_a_policy_for_failed_reads_needs_some() -> None:
+def test_kv_load_failure_policy_without_failed_reads_is_refused() -> None:
     table = {
         "model": {"name": "opt-125m"}, "device": {"name": "h100"}, "allocator": "paged",
         "workload": STREAM, "disaggregation": {"kv_load_failure_policy": "recompute"},

@@ -40,7 +40,7 @@ def test_a_key_of_layers_that_the_model_lacks_is_refused(
     assert because in f"{done.output}{done.exception}"
 
 
-def test_images_need_the_tower_that_sees() -> None:
+def test_images_for_a_model_without_a_vision_tower_are_refused() -> None:
     seeing = Scenario.load("images", ["workload.num_requests=3"])
     assert kvsim.simulate(seeing).runs[0].summary.encoder
     blind = Scenario.load("images", ["workload.num_requests=3", "model.language_model_only=true"])

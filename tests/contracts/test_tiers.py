@@ -60,7 +60,7 @@ def run(table: dict[str, Any], auditor: Auditor | None = None) -> RunSummary:
 
 @pytest.mark.parametrize("overlaps", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("kind", tuple(TIERS))
-def test_a_tier_keeps_its_promise(kind: str, overlaps: bool) -> None:
+def test_tiers_obey_the_connector_interface(kind: str, overlaps: bool) -> None:
     table = tables(chain(kind), overlaps=overlaps)
     together, auditor = run(table), Auditor()
     singly, without = run(table | {"max_steps": 1}, auditor), run(tables([], overlaps=overlaps))

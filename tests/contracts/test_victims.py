@@ -134,7 +134,7 @@ def chosen(rule: str, running: dict[Sequence, tuple[int, int]]) -> Sequence:
 
 @pytest.mark.parametrize("rule", RULES)
 @given(running=running_sequences())
-def test_a_rule_is_pure_and_chooses_among_those_that_run(
+def test_victim_rules_are_pure_and_choose_running_sequences(
     rule: str, running: dict[Sequence, tuple[int, int]]
 ) -> None:
     first = chosen(rule, running)

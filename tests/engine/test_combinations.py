@@ -161,7 +161,7 @@ def name_of(cell: tuple[str, tuple[str, ...]]) -> str:
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=name_of)
-def test_rows_are_those_written_down(cell: tuple[str, tuple[str, ...]]) -> None:
+def test_feature_combinations_run_or_refuse_as_recorded(cell: tuple[str, tuple[str, ...]]) -> None:
     recorded = json.loads(RECORDED.read_text(encoding="utf-8"))[name_of(cell)]
     found = [rows_of(*cell, seed, policy) for seed, policy in SEEDS.items()]
     assert found == (recorded if isinstance(recorded, list) else [recorded] * len(SEEDS))

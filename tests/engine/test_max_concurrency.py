@@ -33,7 +33,7 @@ def served(requests: tuple[Request, ...], most: int | None) -> pd.DataFrame:
     most=st.integers(1, 6),
     tokens=st.lists(st.integers(1, 9), min_size=30, max_size=30),
 )
-def test_each_is_sent_when_it_is_due_and_one_has_left(
+def test_max_concurrency_sends_a_due_request_when_one_has_left(
     gaps: list[int], most: int, tokens: list[int]
 ) -> None:
     """By a client written down here: steps are of one length and nothing waits for memory, so a
@@ -62,7 +62,9 @@ SPLIT = {"disaggregation": {"prefill": {}, "decode": {}, "link_gb_per_s": 2.0}}
 
 @pytest.mark.parametrize("deployment", [{}, FLEET, SPLIT], ids=["one", "fleet", "split"])
 @pytest.mark.parametrize("kind", ["synthetic", "sessions"])
-def test_no_more_are_in_flight_anywhere(deployment: Mapping[str, Any], kind: str) -> None:
+def test_max_concurrency_is_never_exceeded_in_a_fleet(
+    deployment: Mapping[str, Any], kind: str
+) -> None:
     lengths = {"kind": "uniform", "min_tokens": 5, "max_tokens": 60}
     workload: dict[str, Any] = {
         "kind": kind, "prompt": lengths, "output": lengths,

@@ -34,6 +34,6 @@ def test_every_page_is_free_or_has_an_owner(steps: list[tuple[int, int]]) -> Non
     assert free.take(60, 0) == [(0, 60)]
 
 
-def test_no_more_than_there_are() -> None:
+def test_page_numbers_never_exceed_the_pool() -> None:
     with pytest.raises(InvariantError):
         FreePages(3).take(4, -1)

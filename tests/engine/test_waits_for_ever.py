@@ -106,12 +106,14 @@ def test_every_request_that_asks_for_all_its_tokens_ends_or_is_refused(
     ],
     ids=["nobody", "each other", "its own group", "one id"],
 )
-def test_a_request_that_could_never_come(tables: Any, requests: list[Request], named: str) -> None:
+def test_request_after_one_that_never_leaves_is_refused(
+    tables: Any, requests: list[Request], named: str
+) -> None:
     with pytest.raises(InputError, match=named):
         kvsim.simulate(tables(allocator=[{"kind": "paged"}]), requests)
 
 
-def test_a_group_that_ends_lets_the_next_come(tables: Any) -> None:
+def test_finished_group_releases_its_followers(tables: Any) -> None:
     asks = [Request("a", 0, 5, 5, group="g"), Request("b", 0, 5, 5, group="g")]
     made = tables(allocator=[{"kind": "paged"}])
     (run,) = kvsim.simulate(made, [*asks, Request("c", 0, 5, 5, after="g")]).runs

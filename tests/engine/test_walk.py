@@ -68,7 +68,7 @@ interpreted = pytest.mark.skipif(
         pytest.param(RADIX, False, 26, 21, id="radix"),
     ],
 )
-def test_a_step_runs_through_no_more_files(
+def test_decode_step_calls_a_bounded_number_of_files(
     table: dict[str, Any], watched: bool, admits: int, decodes: int
 ) -> None:
     found = walk({**BASE, **table}, watched=watched)
@@ -110,7 +110,7 @@ def called(table: dict[str, Any], num_requests: int) -> Counter[str]:
         pytest.param(RADIX, id="radix"),
     ],
 )
-def test_nothing_of_tiers_runs_without_one(table: dict[str, Any]) -> None:
+def test_run_without_tiers_calls_no_tier_code(table: dict[str, Any]) -> None:
     few, many = called(table, 20), called(table, 60)
     assert many["engine/engine.py"] > 2 * few["engine/engine.py"] > 40
     assert [name for name in many if name.startswith(TIERS)] == []
@@ -118,7 +118,7 @@ def test_nothing_of_tiers_runs_without_one(table: dict[str, Any]) -> None:
 
 
 @interpreted
-def test_the_same_run_with_one_is_noticed() -> None:
+def test_run_with_a_tier_calls_tier_code() -> None:
     """What the test above looks for is there."""
     tier = {"tier": [{"kind": "vllm-offloading", "kv_offloading_size": 1}]}
     hicache = {"allocator": [{"kind": "radix", "enable_hierarchical_cache": True}]}

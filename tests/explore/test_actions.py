@@ -113,7 +113,7 @@ def test_invalid_change_is_refused_and_changes_nothing(changes: dict[str, Any]) 
     assert before == visit()
 
 
-def test_allocators_come_and_go() -> None:
+def test_allocators_are_added_and_removed() -> None:
     here = visit()
     for _ in range(3):
         here = actions.add_allocator(here, DESK)
@@ -133,7 +133,7 @@ def test_the_tour_and_own_scenarios_have_pins_of_their_own() -> None:
     assert actions.begin(again, DESK, "chat").pins == ()
 
 
-def test_pins() -> None:
+def test_pinned_runs_are_added_and_removed() -> None:
     here = actions.pin(actions.pin(visit(), DESK), DESK)
     assert here.pins == ("from=chat",)
     for rate in range(1, 9):

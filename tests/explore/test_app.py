@@ -62,7 +62,7 @@ def test_explorer_page_loads_nothing_from_other_hosts(client: Any) -> None:
     ("host", "status"),
     [("localhost:8050", 200), ("127.0.0.1", 302), ("[::1]:80", 302), ("evil.example:8050", 403)],
 )
-def test_a_page_of_elsewhere_cannot_name_it(client: Any, host: str, status: int) -> None:
+def test_requests_with_another_host_header_are_refused(client: Any, host: str, status: int) -> None:
     shown = client.get(f"/?token={TOKEN}", headers={"Host": host})
     assert shown.status_code == status
 
@@ -75,7 +75,7 @@ def test_only_loopback_hosts_count_as_this_machine(host: str, alone: bool) -> No
     assert is_loopback(host) is alone
 
 
-def test_the_pages_of_a_run(client: Any) -> None:
+def test_explorer_serves_the_pages_of_a_run(client: Any) -> None:
     result = Simulation(Scenario.from_table(TABLE)).result(addresses=True)
     report = client.get("/runs/known/report.html").text
     assert report == make_page(result)

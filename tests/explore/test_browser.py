@@ -274,7 +274,7 @@ def test_the_saved_scenario_is_a_file(opened: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing(opened: Any, theme: str) -> None:
+def test_explorer_has_no_accessibility_faults(opened: Any, theme: str) -> None:
     axe = pytest.importorskip("axe_core_python.selenium", reason="axe-core-python is not installed")
     is_on = f"return document.documentElement.dataset.theme === '{theme}'"
     if not opened.execute_script(is_on):

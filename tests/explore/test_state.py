@@ -41,7 +41,7 @@ def test_a_base_comes_back_from_its_address(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(STARTING_POINTS))
-def test_a_state_that_a_browser_held_has_the_same_answer(name: str) -> None:
+def test_state_restored_from_the_browser_has_the_same_answer(name: str) -> None:
     """JavaScript writes 3.0 as 3. The page waited for a second run of what already ran."""
 
     def held(value: Any) -> Any:

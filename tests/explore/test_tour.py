@@ -19,7 +19,7 @@ def number(result: Result, label: str, *path: str) -> float:
     return float(found)  # type: ignore[arg-type]
 
 
-def test_seven_stops_that_say_something() -> None:
+def test_tour_has_seven_stops_with_texts() -> None:
     stops = [find_stop(name) for name in STOPS]
     assert len(stops) == 7
     assert all(stop.title and stop.text and stop.look for stop in stops)

@@ -87,9 +87,7 @@ def test_new_request_of_a_page_cancels_its_previous_job(workers: WorkerPool) -> 
     assert ended(workers, "other").state == "done"
 
 
-def test_a_page_that_is_closed_waits_for_nothing(
-    workers: WorkerPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closed_page_cancels_its_jobs(workers: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "PATIENCE_S", 0.2)
     job = workers.ask("me", "endless", ENDLESS)
     end = time.monotonic() + LONGEST_S

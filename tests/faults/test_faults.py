@@ -291,7 +291,7 @@ def test_output_path_that_is_no_folder_is_refused_before_the_run(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_device_keeps_its_place(tmp_path: Path) -> None:
+def test_writing_to_a_device_file_keeps_it(tmp_path: Path) -> None:
     """A file written under a temporary name and renamed would put a file where the pipe was."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

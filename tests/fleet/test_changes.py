@@ -90,7 +90,7 @@ def test_requests_wait_for_a_replica_that_starts() -> None:
 
 
 @pytest.mark.parametrize("kind", AUTOSCALERS.own)
-def test_an_autoscaler_without_room_changes_nothing(kind: str) -> None:
+def test_autoscaler_at_its_limits_changes_nothing(kind: str) -> None:
     scaling = {"kind": kind, **KINDS[kind], "min_replicas": 2, "max_replicas": 2, "interval_s": 1}
     fixed, scaled = result({"replicas": 2}), result({"replicas": 2, "autoscaler": scaling})
     for one, other in zip(fixed.runs, scaled.runs, strict=True):

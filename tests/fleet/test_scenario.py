@@ -73,7 +73,7 @@ def test_the_fleet_is_the_sum_of_its_replicas(served: Result) -> None:
     assert fleet.within == pytest.approx(sum(wait <= 0.1 for wait in waits) / 80)
 
 
-def test_it_is_stored_read_and_shown(served: Result, tmp_path: Path) -> None:
+def test_fleet_result_is_stored_read_and_reported(served: Result, tmp_path: Path) -> None:
     store.write(tmp_path / "out", served, make_page(served))
     back = store.read(tmp_path / "out")
     assert back.summary() == served.summary()

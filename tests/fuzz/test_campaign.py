@@ -62,7 +62,7 @@ def test_a_soak_prints_each_part_as_json(
     assert json.loads(out.read_text()) == {"parts": told[:-1], "scenarios": told[-1]}
 
 
-def test_every_kind_of_books_tells_the_same_again() -> None:
+def test_soak_repeats_give_equal_ledgers() -> None:
     parts = list(soak.soak(1000 * 2 * len(soak.BOOKS), 2 * len(soak.BOOKS)))
     assert [part["books"] for part in parts] == [*soak.BOOKS] * 3
     assert soak.grown(parts) == []

@@ -50,7 +50,9 @@ def test_a_run_can_be_opened_as_a_snapshot(
         assert "segment" in viz.segsum(pickle.load(file)).lower()
 
 
-def test_another_moment_shows_less(simulation: Simulation, tmp_path: Path) -> None:
+def test_snapshot_of_another_moment_has_fewer_blocks(
+    simulation: Simulation, tmp_path: Path
+) -> None:
     path = tmp_path / "run.pickle"
     write_torch_snapshot(simulation, "doubling", path)
     (most,) = ledgers(read_snapshot(path))

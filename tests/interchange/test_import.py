@@ -82,7 +82,7 @@ def test_command_line_log_and_metrics_make_the_same_scenario(tmp_path: Path) -> 
     ]
 
 
-def test_all_three_together_say_nothing_else(tmp_path: Path) -> None:
+def test_three_agreeing_sources_give_the_same_scenario(tmp_path: Path) -> None:
     sources = [SAMPLES[name](tmp_path) for name in ("vllm-command", "vllm-log", "vllm-metrics")]
     together = imported(tmp_path, *sources, gpu="h100")
     assert together.contradictions == ()

@@ -75,7 +75,7 @@ def test_unknown_model_type_is_refused_by_name(kind):
         model(kind)
 
 
-def test_cross_attention_gives_itself_away():
+def test_cross_attention_models_are_detected_and_refused():
     with pytest.raises(InputError, match="with cross_attention_layers"):
         model("llama", cross_attention_layers=[3])
 
@@ -213,7 +213,7 @@ def test_parameter_counts_equal_transformers(kind, changes, params):
     assert found.num_params == pytest.approx(params, rel=5e-5)
 
 
-def test_a_window_of_no_tokens_is_none():
+def test_window_of_zero_tokens_means_full_attention():
     assert model("qwen2_moe", sliding_window=0, use_sliding_window=True).layers == (
         model("qwen2_moe", sliding_window=None).layers
     )
@@ -234,7 +234,7 @@ def test_a_drawn_pattern_of_windows_ends_with_a_layer_that_sees_everything():
     assert shorter.layers[-1].mixer.window_tokens is None
 
 
-def test_falcon_mamba_is_as_wide_as_it_says():
+def test_falcon_mamba_width_is_read_from_its_config():
     narrow = model("falcon_mamba", expand=16, state_size=16)
     assert narrow.layers[0].mixer.conv_width == CONFIG["intermediate_size"]
 

@@ -97,7 +97,7 @@ def test_stages_have_their_own_layers(checkpoint):
     assert first == 2 * 128 * HIDDEN + layer_bytes(1, 1)
 
 
-def test_memory_takes_a_folder(checkpoint):
+def test_memory_command_accepts_a_model_folder(checkpoint):
     asked = ["memory", str(checkpoint), "--device", "l4", "--json"]
     found = json.loads(CliRunner().invoke(app, asked).stdout)
     rotary = 256 * HEAD_DIM * 2
@@ -107,7 +107,7 @@ def test_memory_takes_a_folder(checkpoint):
     assert plain["weights_bytes"] < found["weights_bytes"]
 
 
-def test_files_that_are_none(checkpoint, tmp_path):
+def test_damaged_checkpoint_files_are_refused(checkpoint, tmp_path):
     (checkpoint / "a.safetensors").write_bytes(b"\xff" * 8 + b"{}")
     with pytest.raises(InputError, match="no header of a safetensors file"):
         folder_tensors(checkpoint)

@@ -62,7 +62,7 @@ def test_parameter_counts_equal_transformers():
     assert model.num_params == 284_325_869_015
 
 
-def test_blocks_of_their_own():
+def test_deepseek_v4_caches_have_their_own_block_sizes():
     """Pages by vLLM 0.33's specs: 64 rows of 584 bytes on whole 576, and so on."""
     caches = FLASH.kv_caches("fp8")
     blocks = {(cache.kind, cache.window_tokens, cache.own_block) for cache in caches}

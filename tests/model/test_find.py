@@ -61,7 +61,7 @@ def test_repository_names_give_model_and_quantisation(written, base, scheme):
 
 
 @pytest.mark.parametrize("written", ["acme/Cool-1B", "llama", "fp8", "", "Qwen3.6-27B-Coolest"])
-def test_names_that_say_nothing(written):
+def test_unknown_model_names_are_refused(written):
     assert read_name(written, known_names()) is None
 
 

@@ -89,7 +89,7 @@ def test_layer_types_of_newer_configs_are_read():
         ),
     ],
 )
-def test_where_the_windows_are(changes, expected):
+def test_sliding_window_layers_are_placed_by_pattern(changes, expected):
     assert windows(Model.from_hf(LLAMA | changes)) == expected
 
 
@@ -417,7 +417,7 @@ FP8_CACHE = {"dynamic": False, "num_bits": 8, "type": "float"}
         ),
     ],
 )
-def test_cache_that_a_checkpoint_asks_for(table, dtype, bytes_per_token):
+def test_kv_cache_scheme_of_a_checkpoint_sets_the_cache_dtype(table, dtype, bytes_per_token):
     plain = Model.from_hf(LLAMA).kv_layout().bytes_per_token
     model = Model.from_hf(LLAMA | {"quantization_config": table})
     assert model.kv_cache_dtype == dtype

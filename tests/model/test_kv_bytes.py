@@ -152,7 +152,7 @@ def test_layers_and_bytes_add_up(name, tokens, more):
     head_dim=st.sampled_from([32, 64, 80, 128, 256]),
     tp=st.sampled_from([1, 2, 4, 8]),
 )
-def test_any_llama_follows_the_formula(layers, kv_heads, groups, head_dim, tp):
+def test_kv_bytes_of_any_llama_follow_the_formula(layers, kv_heads, groups, head_dim, tp):
     heads = kv_heads * groups
     if heads % tp:
         tp = 1

@@ -91,7 +91,7 @@ def test_a_model_that_reads_no_target_has_its_own_tables():
     assert Model.from_hf({**EAGLE_3, "architectures": ["LlamaForCausalLM"]}).target_reader is None
 
 
-def test_its_method_is_that_of_its_config(tmp_path):
+def test_drafter_method_is_read_from_its_config(tmp_path):
     target = ModelOptions(name="llama-3.1-8b").build(offline=True)
     drafter = Drafter(Model.from_hf(DFLASH), Speculation("draft_model", 8))
     cost = drafter.cost(target, (), "bfloat16", 1)

@@ -122,7 +122,7 @@ def test_parameter_counts_equal_the_model_cards():
     assert found == pytest.approx(BILLIONS, rel=0.005)
 
 
-def test_parameter_counts():
+def test_parameter_counts_equal_the_published_ones():
     assert {name: named_model(name).num_params for name in PARAMS} == PARAMS
 
 

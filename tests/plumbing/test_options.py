@@ -113,7 +113,7 @@ def test_scenario_text_never_sends_terminal_control_codes(
     assert sign[0] not in str(caught.value)
 
 
-def test_other_signs_stay(tables: Any) -> None:
+def test_printable_characters_are_unchanged(tables: Any) -> None:
     made = tables(allocator=[{"kind": "paged", "label": "é 漢 🚀\tx"}])
     assert Scenario.from_table(made).labels() == ["é 漢 🚀\tx"]
 

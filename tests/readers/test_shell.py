@@ -173,7 +173,7 @@ def test_a_script_takes_time_in_proportion_to_its_length(text: str) -> None:
     "rest", ['args: ["' + '\\"\\"' * 20_000, "args: [" * 20_000, "args: " + "- " * 20_000,
              "a: &a [1]\n" + "<<: [*a, *a]\n" * 500, "args: ['" + "''" * 20_001]
 )  # fmt: skip
-def test_so_does_a_manifest(tmp_path: Path, rest: str) -> None:
+def test_manifest_parsing_time_is_proportional_to_its_length(tmp_path: Path, rest: str) -> None:
     begun = time.process_time()
     with pytest.raises(InputError):
         imported(tmp_path, f'command: ["vllm","serve","x"]\n{rest}\n')

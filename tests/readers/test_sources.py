@@ -189,7 +189,7 @@ def test_command_lines_of_vllm_give_their_settings(words: str, expected: dict[st
         ("vllm serve m --gpu-memory-utilization 1.5", "too large; got 1.5; limit at most 1"),
     ],
 )
-def test_a_command_line_that_cannot_be(words: str, fault: str) -> None:
+def test_invalid_command_line_is_refused(words: str, fault: str) -> None:
     with pytest.raises(InputError, match=fault):
         read_sources([words], [])
 
@@ -618,7 +618,7 @@ def test_a_number_before_words_is_read_and_noted(tmp_path: Path) -> None:
     assert "max_num_seqs: '256 by the plan' is read as 256" in found.notes
 
 
-def test_a_trace_in_blocks_of_an_unusual_size(tmp_path: Path) -> None:
+def test_trace_with_an_unusual_block_size_is_read(tmp_path: Path) -> None:
     found = described("trace", tmp_path)
     assert found.requests is not None
     assert found.requests.hash_block_tokens == 64

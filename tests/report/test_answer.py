@@ -78,7 +78,7 @@ def test_each_limit_reads_as_a_sentence(tables: Any, measure: str, words: str) -
         ("tokens_per_s", "Output tokens per second: "),
     ],
 )
-def test_a_number_of_each_run_answers(tables: Any, measure: str, title: str) -> None:
+def test_answer_has_a_number_for_each_run(tables: Any, measure: str, title: str) -> None:
     said = answer(asked(tables, measure))
     assert said is not None
     assert said.startswith(f"Is it quick? {title}")
@@ -91,12 +91,12 @@ def test_the_page_has_it_before_all_else(tables: Any) -> None:
     assert text.index("Is it quick?") < text.index("ran in the same pool")
 
 
-def test_without_a_question_nothing_is_said(tables: Any) -> None:
+def test_result_without_a_question_has_no_answer(tables: Any) -> None:
     made = tables(allocator=[{"kind": "paged"}])
     assert answer(kvsim.simulate(made, REQUESTS)) is None
 
 
-def test_a_limit_belongs_to_a_latency(tables: Any) -> None:
+def test_answer_limit_requires_a_latency(tables: Any) -> None:
     question = {"text": "Is it quick?", "measure": "hits", "within_s": 1.0}
     with pytest.raises(InputError, match="question: within_s limits a latency"):
         Scenario.from_table(tables(allocator=ALLOCATORS, question=question))

@@ -133,7 +133,7 @@ def test_the_area_of_a_class_is_its_time_mean(result):
                 assert math.isclose(np.mean(trace.y), mean, rel_tol=1e-3)
 
 
-def test_waits_by_hand(result):
+def test_wait_figure_equals_a_hand_count(result):
     requests = result.runs[0].requests
     row = requests.iloc[5]
     at = int((requests["status"] == "finished").iloc[:5].sum())
@@ -159,7 +159,7 @@ def test_a_thinned_distribution_passes_through_points_of_the_whole_one(values):
     assert len(x) <= 300
 
 
-def test_a_tree_by_its_own_counts(treed):
+def test_radix_tree_figure_equals_its_counts(treed):
     """Every admission is a hit of some depth; what was evicted or is left was once computed."""
     for run in treed.runs:
         nodes = run.table("nodes")

@@ -53,7 +53,7 @@ def check_form(name, result):
 
 @pytest.mark.skipif(has_browser() is None, reason=NEED_BROWSER)
 @pytest.mark.parametrize(("name", "begins"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
-def test_a_picture_and_a_print(name, begins, traced, tmp_path):
+def test_report_writes_png_and_pdf(name, begins, traced, tmp_path):
     store.write(tmp_path, traced, "<html>")
     answer = call(tmp_path, "--format", name)
     assert answer.exit_code == 0, answer.exception
@@ -173,6 +173,6 @@ def test_the_animation_ends_with_the_picture_of_the_table(traced):
                 assert panel[row, column] == 2 + owner + 12 * kept
 
 
-def test_an_animation_of_nothing_is_refused(result):
+def test_animation_without_rows_is_refused(result):
     with pytest.raises(InputError, match="no run was traced"):
         FORMS.get("apng")().make(result)

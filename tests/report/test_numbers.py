@@ -37,7 +37,7 @@ def test_times_are_printed_in_a_suitable_unit(value, text):
 @pytest.mark.parametrize(
     ("num_bytes", "text"), [(0, "0 B"), (1023, "1,023 B"), (36.2 * 2**30, "36.2 GiB")]
 )
-def test_sizes(num_bytes, text):
+def test_sizes_are_printed_in_binary_units(num_bytes, text):
     assert numbers.size(num_bytes) == text
 
 

@@ -168,7 +168,7 @@ def page(
 
 
 @pytest.mark.parametrize(("size", "theme"), PICTURES if "KVSIM_SCREENS" in os.environ else SHOWN)
-def test_a_page_is_whole_and_can_be_read(
+def test_pages_fit_both_widths_without_faults(
     browser: Any, page: tuple[str, Path], size: str, theme: str
 ) -> None:
     name, path = page

@@ -49,7 +49,7 @@ MAX = run(
 PAGED = run("paged", 31.2, 720.0, {"used": 0.95, "reserved": 0.011})
 
 
-def test_the_difference_an_allocator_makes():
+def test_report_words_compare_two_allocators():
     assert say(MAX, PAGED) == [
         "The same 1,000 requests ran in the same pool of 12.0 GiB, room for 15,728 tokens, under "
         "2 allocators. paged was done after 12.0 min, max-buffer after 48.0 min, 4.0 times as "
@@ -193,7 +193,7 @@ def test_refusals_common_to_all_runs_are_one_sentence():
     assert say(a, b)[-1] == "Each refused 2 requests that could never fit."
 
 
-def test_the_mark_comes_last():
+def test_each_allocators_waste_is_described_once():
     third = run("doubling", 22.0, 900.0, {"used": 0.6, "reserved": 0.2})
     held = say(MAX, third, PAGED)[1]
     assert " doubling held 22 sequences at a time where paged held 31; 20 % of its memory" in held

@@ -32,7 +32,7 @@ def workload(**changes):
 
 
 @pytest.mark.parametrize("ramp", [0, 5, 40, 90])
-def test_the_ramp_is_cut_and_hardly_more(ramp):
+def test_mser_cuts_the_warm_up_and_little_more(ramp):
     rng = np.random.default_rng(3)
     level = np.concatenate([np.linspace(0, 100, ramp, endpoint=False), np.full(200 - ramp, 100.0)])
     cut = mser(level + rng.normal(0, 1, 200))

@@ -24,7 +24,7 @@ def names(part):
     return tuple(each.name for each in dataclasses.fields(part))
 
 
-def test_its_fields_are_the_ledger_s_classes_and_the_quantiles():
+def test_summary_fields_are_the_ledger_classes_and_quantiles():
     assert names(ClassShares) == CLASSES
     assert names(LatencySummary) == ("mean", *QUANTILES)
 
@@ -50,7 +50,7 @@ def test_keys_that_need_not_be_there_are_absent_and_null_stays_null():
     assert run.memory.part("states") == 0.0
 
 
-def test_the_time_it_took_here_is_no_simulated_number():
+def test_wall_clock_time_is_not_a_simulated_number():
     one, other = run_summary({"wall_s": 1.0}), run_summary({"wall_s": 2.0})
     assert one != other
     assert one.simulated() == other.simulated()

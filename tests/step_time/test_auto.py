@@ -108,7 +108,7 @@ def test_a_split_that_no_form_can_serve_is_refused():
         simulate(scenario(model=model))
 
 
-def test_a_named_roofline_is_no_remark():
+def test_explicit_roofline_gives_no_remark():
     result = simulate(scenario(step_time={"kind": "roofline"}))
     assert "step_time" not in result.scenario["provenance"]
     assert not any("Step times" in each for each in remarks(result))

@@ -29,7 +29,7 @@ def test_an_empty_step_takes_no_time():
     assert build(base_us=8000).step_ps(StepShape((), 0, 0)) == 0
 
 
-def test_the_published_a100_fit():
+def test_linear_step_time_equals_the_published_a100_fit():
     """22 ms + 0.15 ms a prompt token + 0.63 us a KV token, OPT-13B on A100-40GB."""
     form = build(base_us=22_000, prefill_token_us=150, context_token_ns=630)
     assert (

@@ -35,7 +35,7 @@ def test_a_run_is_its_steps_and_near_the_polynomial(context: int, num: int) -> N
         assert ps / 1e9 == pytest.approx(decode_ms(share), abs=2e-4)
 
 
-def test_a_prompt_has_both_parts() -> None:
+def test_mocker_prompt_step_has_prefill_and_decode_parts() -> None:
     prefill_ms = 4.209989e-07 * 8192**2 + 0.01518344 * 8192 + 16.50142
     ms = form().step_ps(StepShape((Chunk(8192, 0),), 0, 0)) / 1e9
     assert ms == pytest.approx(prefill_ms + decode_ms(8192 / POOL), abs=2e-4)

@@ -108,7 +108,7 @@ def chosen(name: str, parameters: dict[str, Any], place: int, shows_new: bool) -
             return shows_new
         case "test_ledger_events.py", _:
             return shows_new
-        case "test_victims.py", "test_a_rule_is_pure_and_chooses_among_those_that_run":
+        case "test_victims.py", "test_victim_rules_are_pure_and_choose_running_sequences":
             return True
         case "test_golden.py", _:
             return parameters.get("name", RECIPES[0]) in RECIPES

@@ -10,7 +10,7 @@ from kvsim.whatif.number_words import in_words
 @pytest.mark.parametrize(
     "name", [*COUNTS, *RATES, *(f"{one}.{of}" for one in LATENCIES for of in STATISTICS)]
 )
-def test_every_goal_has_words(name: str) -> None:
+def test_every_goal_has_a_name_in_words(name: str) -> None:
     words = in_words(name)
     assert "_" not in words
     assert "." not in words

@@ -42,7 +42,7 @@ def test_vllm_and_sglang_hit_rates_agree_until_the_cache_thrashes() -> None:
     assert max(rates[2]) < 0.5
 
 
-def test_the_best_share_of_states_is_where_both_pools_end_at_once() -> None:
+def test_best_mamba_ratio_fills_both_pools_at_once() -> None:
     """The question of sgl-project/sglang #25993: what a state costs in bytes, by what a request's
     tokens cost.
     """
@@ -61,7 +61,7 @@ def test_the_best_share_of_states_is_where_both_pools_end_at_once() -> None:
     assert speeds[0.1] > 1.1 * speeds[0.9]
 
 
-def test_the_published_server_has_as_many_states() -> None:
+def test_recipe_has_as_many_states_as_the_published_server() -> None:
     """sgl-project/sglang #25993: Qwen3.5 122B, TP 4, H100, ratio 0.9: some 435 states in 15.9 GB,
     47 % of what weights leave. The thread does not say mem_fraction_static; 0.8 gives these.
     """

@@ -30,7 +30,7 @@ WANTED = {
 }
 
 
-def test_the_recipes_are_there() -> None:
+def test_all_listed_recipes_exist() -> None:
     assert {path.stem for path in RECIPES} >= WANTED
 
 

@@ -41,7 +41,7 @@ def test_prompts_alone_are_the_same_prompts_without_output() -> None:
     assert {each.final_tokens - each.prompt_tokens for each in alone} == {0}
 
 
-def test_no_prompt_can_be_none() -> None:
+def test_empty_prompts_are_refused() -> None:
     with pytest.raises(InputError, match=r"workload.prompt.*only outputs"):
         made(prompt="none")
 

@@ -179,7 +179,7 @@ def test_convert_refuses_rows_a_format_cannot_hold(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_convert_to_where_nothing_can_be_written(moon: Path, tmp_path: Path) -> None:
+def test_convert_to_an_unwritable_path_is_refused(moon: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a folder"):
         run("convert", moon, moon / "x.csv", "--to", "vidur")
     with pytest.raises(InputError, match="a folder, where a file is meant"):

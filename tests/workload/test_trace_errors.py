@@ -103,14 +103,14 @@ def test_unknown_format_names_the_known(tmp_path: Path) -> None:
         read_trace(path, format="azur")
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_trace_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         read_trace(tmp_path / "nowhere.csv")
     with pytest.raises(InputError, match="cannot read it"):
         read_trace(tmp_path)
 
 
-def test_block_size_for_a_format_without_blocks(tmp_path: Path) -> None:
+def test_block_size_for_a_format_without_hashes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "trace.txt"
     path.write_text(AZURE + GOOD)
     with pytest.raises(InputError, match="no hash ids"):

@@ -184,7 +184,7 @@ def test_azure_2024_clock_offsets_are_read(tmp_path: Path) -> None:
     assert [row.arrival_ps for row in read_trace(path).rows] == [0, 10**11]
 
 
-def test_mooncake_milliseconds_and_blocks(tmp_path: Path) -> None:
+def test_mooncake_times_and_blocks_are_read(tmp_path: Path) -> None:
     (row,) = rows_of("mooncake", tmp_path)
     assert row.arrival_ps == 27_482 * 10**9
     assert row.hash_ids is not None

@@ -77,7 +77,7 @@ def tokens_of(request: Request) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", list(WORKLOADS))
-def test_a_workload_keeps_its_promises(kind: str, folder: Path) -> None:
+def test_workloads_obey_their_options(kind: str, folder: Path) -> None:
     made = stream(example(kind), folder)
     assert made == stream(example(kind), folder)
     assert made.requests
@@ -120,7 +120,7 @@ def test_lengths_do_not_move_arrivals(folder: Path) -> None:
     assert [r.priority for r in one.requests] == [r.priority for r in other.requests]
 
 
-def test_shares_of_priorities_and_prefixes(folder: Path) -> None:
+def test_priorities_and_prefixes_are_drawn_by_share(folder: Path) -> None:
     requests = stream(example("synthetic", num_requests=8000), folder).requests
     assert np.mean([r.priority == 5 for r in requests]) == pytest.approx(0.25, abs=0.02)
     shared = [r.prompt_runs[0] for r in requests if r.prompt_runs is not None]
@@ -198,7 +198,7 @@ def test_recorded_pairs_stay_together(folder: Path) -> None:
     assert first == [(1300, 9), (1400, 9), (20, 3000), (500, 2), (1300, 9)]
 
 
-def test_a_conversation_holds_all_that_was_said(folder: Path) -> None:
+def test_conversation_prompts_contain_all_earlier_turns(folder: Path) -> None:
     made = stream(example("sessions"), folder)
     said: dict[str, list[int]] = {}
     ended: dict[str, str] = {}
@@ -325,7 +325,9 @@ def test_agent_sessions_in_a_closed_loop_run_one_after_the_other(folder: Path) -
         ({"kind": "traces"}, "did you mean 'trace'"),
     ],
 )
-def test_wrong_workloads_are_one_line(table: dict[str, Any], words: str, folder: Path) -> None:
+def test_invalid_workload_is_a_one_line_error(
+    table: dict[str, Any], words: str, folder: Path
+) -> None:
     if table["kind"] == "trace":
         table = {"format": "mooncake", **table}
     with pytest.raises(InputError, match=words) as caught:

@@ -48,7 +48,7 @@ def test_the_backend_computes_the_models_of_the_catalogue_that_are_llamas():
     assert llama_shape(find_model("llama-3-8b", "float32").build()).kv_bytes_per_token == 262144
 
 
-def test_a_qwen_has_its_biases_and_norms():
+def test_backend_models_qwen_biases_and_norms():
     assert llama_shape(find_model("qwen2.5-7b", None).build()).qkv_bias
     assert llama_shape(find_model("qwen3-8b", None).build()).qk_norm
     qwen = TINY | {"model_type": "qwen3"}
@@ -60,7 +60,7 @@ def test_a_qwen_has_its_biases_and_norms():
 
 
 @pytest.mark.parametrize("name", ["opt-13b", "falcon-7b", "gpt2", "glm-4-9b"])
-def test_and_refuses_others(name):
+def test_calibrate_refuses_models_of_other_architectures(name):
     with pytest.raises(InputError, match="Llama-shaped decoders only"):
         llama_shape(find_model(name, None).build())
 
@@ -83,7 +83,7 @@ def law_s(plan):
     return 1e-3 + 8e-6 * plan.step_tokens + 2e-8 * sum(plan.contexts) + 1e-9 * pairs
 
 
-def test_a_device_that_follows_the_form_is_found_again(tmp_path):
+def test_calibrate_recovers_the_coefficients_of_a_synthetic_device(tmp_path):
     rows = [
         {
             "kind": plan.kind,
@@ -154,7 +154,7 @@ def test_samples_are_brought_to_the_level_of_a_served_run(overhead, scale):
         assert row.seconds == pytest.approx(overhead + scale * raw["seconds"], rel=0.03, abs=1e-4)
 
 
-def test_a_level_is_right_in_the_mean_and_takes_nothing_away():
+def test_served_level_corrects_the_mean_and_is_never_negative():
     formula = fit(
         [SampleRow.parse(row, "").sample() for row in repeated_rows()], resamples=2
     ).formula

@@ -83,7 +83,7 @@ def test_a_grid_measures_both_edges_of_the_gemm_tiles():
 
 @pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("store", ["paged", "contiguous"])
-def test_a_bench_deals_every_span_a_place_of_its_own(store, graphs):
+def test_bench_allocates_disjoint_slots_to_spans(store, graphs):
     bench = Bench(
         SHAPE,
         "cpu",
@@ -153,7 +153,7 @@ def test_measured_samples_are_readable_by_the_fit(tmp_path):
     }
 
 
-def test_a_measurement_goes_on_where_it_was_stopped(tmp_path):
+def test_stopped_measurement_resumes(tmp_path):
     path = tmp_path / "log.jsonl"
     setup = Setup(SHAPE, rounds=2, block_size=4)
 
@@ -188,7 +188,7 @@ def test_a_measurement_goes_on_where_it_was_stopped(tmp_path):
     assert measure(setup, PLANS, path).rows == measured.rows
 
 
-def test_a_round_that_was_not_finished_says_so(tmp_path):
+def test_unfinished_round_is_noted(tmp_path):
     path = tmp_path / "log.jsonl"
 
     def stop(done, total):
@@ -269,7 +269,7 @@ def test_an_attention_that_is_not_here_is_refused_with_those_that_are():
         attention_kind("triton", "cpu")
 
 
-def test_a_sentinel_tells_a_machine_that_changed_from_one_that_did_not():
+def test_sentinel_detects_a_machine_that_changed_speed():
     assert judge([1.0, 1.01, 0.99, 1.0, 1.01, 1.0], on_gpu=True).steady
     slower = judge([1.0, 1.0, 1.1, 1.1, 1.2, 1.2], on_gpu=True)
     assert not slower.steady

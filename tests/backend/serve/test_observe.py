@@ -127,7 +127,7 @@ def made(request, path, tmp_path_factory):
     return request.param, folder, observed
 
 
-def test_everybody_is_served_and_the_folder_tells_it(made, path):
+def test_observed_run_serves_all_requests_and_writes_its_folder(made, path):
     label, folder, (observation, meta) = made
     assert sorted(file.name for file in folder.iterdir()) == sorted(FILES)
     run = ObservedRun.read(folder)
@@ -169,7 +169,7 @@ def test_observed_run_is_read_as_written(made):
     assert read_samples(folder / "samples.jsonl").rows == tuple(observation.samples())
 
 
-def test_the_books_of_a_run(made):
+def test_observed_run_ledger_sums_to_the_pool(made):
     label, folder, _ = made
     run = ObservedRun.read(folder)
     sampled = sum(row.output_tokens for row in run.rows)
@@ -195,7 +195,7 @@ def test_the_books_of_a_run(made):
             assert step.store_reserved_bytes >= run.meta.capacity_bytes - 4 * token_bytes
 
 
-def test_the_same_steps_are_decided_again_without_a_clock(made):
+def test_observed_steps_are_reproduced_without_time(made):
     _, folder, _ = made
     run = ObservedRun.read(folder)
     found = lock_step(run)
@@ -293,7 +293,7 @@ def test_a_tier_is_refused_by_name(path):
         observe(Scenario.from_table(table, path.parent), "cpu", allocator="paged", clock="cpu")
 
 
-def test_nothing_served_is_said(path, tmp_path):
+def test_observe_without_a_served_request_is_an_error(path, tmp_path):
     scenario = loaded(path, "paged", "memory.kv_cache_tokens=8")
     with pytest.raises(InputError, match="no request was served"):
         write_observation(
@@ -399,7 +399,7 @@ def test_equal_ids_are_equal_prompts_up_to_there(prompts, block_size):
 
 
 @given(runs)
-def test_runs_as_text(runs):
+def test_prompt_runs_are_written_as_text(runs):
     total = sum(length for _, length in runs)
     row = ObservedRequest(
         id="r", arrival_s=0, prompt_tokens=total, output_tokens=1, first_token_s=1,

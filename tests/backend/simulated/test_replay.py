@@ -114,7 +114,7 @@ def test_blocks_return_unchanged_from_host_memory(
     assert any(copy.to_host for copy in copies)
 
 
-def test_a_replay_that_loses_a_load_is_found_out(monkeypatch):
+def test_replay_that_loses_a_load_fails(monkeypatch):
     run = small_run(PAGED["paged"], tier=HOST_MEMORY)
     found, recorder = replay_run(run, DECODER)
     copies = [move for step in recorder.steps for move in step.moves if isinstance(move, TierCopy)]

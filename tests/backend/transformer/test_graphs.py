@@ -62,7 +62,7 @@ def test_the_stand_in_of_the_kernels_is_exact_and_finds_a_broken_allocator(kind,
     assert replay(steps, DECODER, runner_of(kind).store, "reference").ok != broken
 
 
-def test_a_replay_on_the_wrong_blocks_is_found_out(monkeypatch):
+def test_replay_on_wrong_blocks_fails(monkeypatch):
     records = list(random_steps("paged", 0))
     stores = [runner_of("paged").store for _ in range(2)]
     assert compare_captured(records, DECODER, *stores, "reference").ok
@@ -71,7 +71,7 @@ def test_a_replay_on_the_wrong_blocks_is_found_out(monkeypatch):
     assert not compare_captured(records, DECODER, *stores, "reference").ok
 
 
-def test_where_nothing_was_replayed_nothing_is_shown():
+def test_captured_comparison_without_replays_has_no_error():
     records = list(random_steps("paged", 0))
     stores = [runner_of("paged").store for _ in range(2)]
     assert not compare_captured(records, DECODER, *stores, "gather").ok
@@ -79,7 +79,7 @@ def test_where_nothing_was_replayed_nothing_is_shown():
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=300))
 @settings(max_examples=300)
-def test_a_size_holds_its_step_and_is_found_again(news):
+def test_graph_size_holds_its_step_and_is_reused(news):
     size = GraphSize.holding(SHAPE, news)
     decodes = news.count(1)
     chunks = len(news) - decodes

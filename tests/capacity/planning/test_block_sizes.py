@@ -31,7 +31,7 @@ def plan(name, dtype="auto", states=None, drafted=0, exports=False, drafter=()):
 
 
 @pytest.mark.parametrize(("name", "dtype", "states", "drafted", "exports", "block"), SEEN)
-def test_blocks_as_logged(name, dtype, states, drafted, exports, block):
+def test_block_sizes_equal_logged_ones(name, dtype, states, drafted, exports, block):
     assert plan(name, dtype, states, drafted, exports).block_size == block
 
 
@@ -53,7 +53,7 @@ def test_a_small_drafter_coarsens_its_own_blocks():
     assert sizes.whole == sizes.aligned == 128
 
 
-def test_layers_are_dealt_out_in_turn():
+def test_layers_are_assigned_to_groups_round_robin():
     groups = plan("gemma-3-27b").groups
     assert [(group.kind, group.layers) for group in groups] == [
         *[("sliding", 9)] * 4,

@@ -50,7 +50,7 @@ def plan_of(case):
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
-def test_recorded_plans(path):
+def test_cache_plans_equal_recorded_ones(path):
     case = json.loads(path.read_text())
     plan, want = plan_of(case), case["plan"]
     found = start_up(plan, want["num_gpu_blocks"], vllm_version("0.33.0").sizing)

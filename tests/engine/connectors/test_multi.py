@@ -55,7 +55,7 @@ def sequence() -> Sequence:
     return Sequence(Request("s", 0, 8, 1), 0)
 
 
-def test_the_first_with_tokens_loads_and_all_hear_of_the_blocks() -> None:
+def test_multi_connector_loads_from_the_first_hit_and_informs_all() -> None:
     empty = Scripted(NO_MATCH, keeps=False)
     first = Scripted(RemoteMatch(4, waits=True), keeps=False)
     second = Scripted(RemoteMatch(6, waits=False), keeps=False)
@@ -75,7 +75,7 @@ def test_pending_lookup_skips_the_sequence_and_later_connectors() -> None:
     assert (first.asked, unsure.asked, last.asked) == (1, 1, 0)
 
 
-def test_blocks_stay_until_the_last_keeper_has_named_the_sequence() -> None:
+def test_blocks_are_held_until_every_connector_releases_them() -> None:
     one, two, none = (Scripted(NO_MATCH, keeps=keeps) for keeps in (True, True, False))
     multi, seq = MultiConnector((one, two, none), loads=True), sequence()
     assert multi.finished(seq)

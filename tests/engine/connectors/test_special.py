@@ -60,7 +60,7 @@ def test_host_memory_finds_blocks_by_adapter() -> None:
     assert adapted.hit_tokens == pytest.approx(plain.hit_tokens, rel=0.05)
 
 
-def test_a_load_spares_the_encoder() -> None:
+def test_loaded_kv_skips_the_encoder() -> None:
     """An image whose KV is loaded as a whole is not encoded again."""
     with_tier, without = tables(items=IMAGES), tables(items=IMAGES)
     without["tier"] = []
@@ -79,7 +79,7 @@ def test_a_load_spares_the_encoder() -> None:
     ],
 )
 @pytest.mark.parametrize("workload", [{"items": IMAGES}, {"adapters": {"count": 2}}])
-def test_tiers_without_images_and_adapters_say_so(
+def test_tiers_that_lack_images_or_adapters_refuse_them(
     tier: list[dict[str, Any]], workload: dict[str, Any]
 ) -> None:
     with pytest.raises(InputError, match=r"not simulated with it.*vllm-offloading"):

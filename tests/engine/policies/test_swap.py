@@ -48,7 +48,7 @@ def test_a_swapped_sequence_comes_back_and_goes_on(tables: Any) -> None:
     assert found.summary["preemptions"] == 1
 
 
-def test_a_swapped_sequence_occupies_its_blocks_until_it_is_out(tables: Any) -> None:
+def test_swapped_sequence_holds_its_blocks_until_the_copy_ends(tables: Any) -> None:
     found = run(tables, SWAP)
     out = found.memory[(found.memory.steps == 0) & (found.memory.num_running > 0)].iloc[0]
     assert out.used_bytes == 2 * 32 * TOKEN_BYTES
@@ -67,7 +67,7 @@ def test_without_room_in_host_memory_it_recomputes(tables: Any) -> None:
     assert found.summary["recomputed_tokens"] == 32
 
 
-def test_under_v0_it_decodes_in_the_step_it_comes_back_in(tables: Any) -> None:
+def test_v0_swapped_in_sequence_decodes_in_the_same_step(tables: Any) -> None:
     found = run(tables, {**SWAP, "kind": "vllm-v0"}, max_steps=1)
     rows = found.requests.set_index("id")
     assert found.summary["preemptions"] == 1

@@ -101,7 +101,7 @@ def test_max_new_tokens_is_cut_to_the_pool() -> None:
     assert (limits.max_running(None), limits.max_running(64)) == (500, 64)
 
 
-def test_twins_of_one_batch_are_computed_twice_and_the_next_hits(tables: Any) -> None:
+def test_equal_prompts_in_one_batch_are_both_computed_and_a_later_one_hits(tables: Any) -> None:
     """Content is known when its step has returned: vLLM's blocks are when they are allocated."""
     prompt = ((0, 64),)
     twins = [Request(f"t{i}", 0, 64, 8, 8, prompt_runs=prompt) for i in range(2)]
@@ -143,7 +143,7 @@ def test_request_that_ends_last_is_inserted_before_the_last() -> None:
     assert [each.to_come for each in ends._spans] == [5, 7, 30, 9]
 
 
-def test_one_that_may_stop_counts_with_its_share_and_then_not_at_all() -> None:
+def test_request_without_ignore_eos_counts_by_the_new_token_ratio() -> None:
     """By add_one_req_ignore_eos of 0.5.23; R06 of the recorded schedules holds it row for row."""
     seq = Sequence(Request("may stop", 0, 10, 100, max_tokens=100), 0)
     assert span(seq, 100, 20, ratio=0.35) == Span(15.0, 30)
@@ -156,7 +156,7 @@ def test_one_that_may_stop_counts_with_its_share_and_then_not_at_all() -> None:
     assert span(asks, 100, 40, ratio=0.35) == Span(60, 50)
 
 
-def test_one_prompt_of_a_pass_is_cut(tables: Any) -> None:
+def test_only_one_prompt_per_pass_is_chunked(tables: Any) -> None:
     """A chunk's odd end would let one that asks for all its tokens be cut beside another."""
     made = tables(
         allocator=[{"kind": "radix", "page_size": 4, "disable_radix_cache": True}],
@@ -192,9 +192,7 @@ def test_benchmarks_without_a_cache_never_retract(tables: Any) -> None:
 
 @pytest.mark.parametrize("page_size", [1, 16])
 @pytest.mark.parametrize("overlap", [True, False])
-def test_every_token_but_the_first_follows_a_gap(
-    tables: Any, overlap: bool, page_size: int
-) -> None:
+def test_every_later_token_has_a_gap(tables: Any, overlap: bool, page_size: int) -> None:
     """Also those that a retraction throws away and computes again; the gaps of a request fill the
     time from its first token to its last.
     """

@@ -41,7 +41,7 @@ def test_members_leave_together_and_the_next_batch_waits(tables: Any) -> None:
     assert ends_ms(found) == {"short": 7, "long": 7, "late": 11, "later": 11}
 
 
-def test_a_member_that_is_done_keeps_its_slot(tables: Any) -> None:
+def test_finished_member_keeps_its_slot_until_the_batch_ends(tables: Any) -> None:
     found = run(tables, [Request("short", 0, 10, 1), Request("long", 0, 10, 11)])
     memory = found.summary["memory"]["step_mean"]
     # Two of four slots of 256 tokens are held in all eleven steps.
@@ -62,7 +62,7 @@ def test_the_whole_batch_computes_its_prompts_in_one_step(tables: Any) -> None:
     assert ends_ms(found) == {"a": 6, "b": 6}
 
 
-def test_memory_of_the_done_goes_before_a_live_member(tables: Any) -> None:
+def test_finished_members_free_memory_before_a_preemption(tables: Any) -> None:
     """Blocks of 16 under a batch of two: the one that is done gives way to the one that grows."""
     requests = [Request("done", 0, 64, 1), Request("grows", 0, 64, 130)]
     found = run(

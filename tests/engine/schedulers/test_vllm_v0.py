@@ -91,7 +91,7 @@ def test_a_decoder_asks_for_a_free_block_even_if_it_needs_none(tables: Any) -> N
     assert modern.preempted == []
 
 
-def test_every_block_of_the_pool_can_be_had_and_the_watermark_always_holds(tables: Any) -> None:
+def test_v0_allocates_every_block_except_the_watermark_at_admission(tables: Any) -> None:
     # 100 blocks, watermark 1: 99 blocks are the most anybody gets.
     parts: dict[str, Any] = {"memory": {"num_gpu_blocks": 100}}
     fits, too_long = Request("fits", 0, 99 * 16, 1), Request("long", 0, 99 * 16 + 1, 1)
@@ -111,7 +111,7 @@ def allocator(num_blocks: int, **options: Any) -> PagedAllocator:
     return made
 
 
-def test_blocks_go_out_last_in_first_out() -> None:
+def test_v0_blocks_are_allocated_last_in_first_out() -> None:
     made = allocator(6, watermark=0.0)
     seqs = [Sequence(Request(name, 0, 32, 2), 0) for name in "abc"]
     for seq in seqs[:2]:

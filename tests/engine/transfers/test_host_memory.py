@@ -69,7 +69,7 @@ def test_runs_of_steps_give_the_numbers_of_single_steps(name: str) -> None:
     assert decode.summary.requests.finished == 96
 
 
-def test_prompts_come_back_from_host_memory() -> None:
+def test_prefill_replica_loads_prompts_from_host_memory() -> None:
     without, behind = (kvsim.simulate(tables(tier)) for tier in ([], [HOST]))
     (alone, _), (decode, prefill) = without.runs, behind.runs
     assert decode.summary.ttft_s.mean is not None

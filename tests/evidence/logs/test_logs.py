@@ -220,7 +220,7 @@ CELLS = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(changes=st.dictionaries(st.sampled_from(COLUMNS), CELLS, min_size=1, max_size=4))
-def test_any_row_is_an_outcome_or_one_line(
+def test_any_log_row_has_an_outcome_or_a_one_line_error(
     tmp_path_factory: pytest.TempPathFactory, changes: dict[str, str]
 ) -> None:
     path = table(tmp_path_factory.mktemp("logs") / "logs.csv", ROW | changes)
@@ -252,11 +252,11 @@ def test_a_table_that_ends_too_early_is_one_line(kept: int, tmp_path: Path) -> N
         ("0.31.0", "0.29"),
     ],
 )
-def test_versions_as_written(text, name):
+def test_written_engine_versions_are_parsed(text, name):
     assert read_version(text).name == name
 
 
-def test_a_version_that_is_none():
+def test_invalid_engine_version_is_refused():
     with pytest.raises(RefusalError, match="does not name its version"):
         read_version("2026")
 
@@ -280,7 +280,7 @@ def test_a_version_that_is_none():
         ("RTX 4060 Ti", None),
     ],
 )
-def test_devices_as_written(text, gib):
+def test_written_device_names_are_parsed(text, gib):
     if gib is None:
         with pytest.raises(InputError, match="unknown device"):
             read_device(text)
@@ -307,11 +307,11 @@ def test_a_gpu_with_other_memory_than_its_kind_has_is_not_sized(text):
         ("none", "none"),
     ],
 )
-def test_quantisations_as_written(text, scheme):
+def test_written_quantisations_are_parsed(text, scheme):
     assert read_scheme(text) == scheme
 
 
-def test_settings_among_the_notes():
+def test_settings_in_the_notes_column_are_read():
     notes = read_notes("hybrid; expert parallel; MTP 3; prefix caching on; mamba ssm cache float16")
     assert notes == (3, True, True, "float16", None, None)
     notes = read_notes("no MTP; max_cudagraph_capture_size=2048; flashinfer_sampler=false")

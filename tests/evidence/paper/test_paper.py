@@ -114,7 +114,7 @@ def test_a_stream_is_poisson_given_its_count() -> None:
     length=st.floats(0.5, 30),
     system=st.sampled_from(["vLLM", "Orca (Max)"]),
 )
-def test_a_window_counts_the_steps_that_start_in_it(
+def test_measurement_window_counts_steps_that_start_in_it(
     start: float, length: float, system: str
 ) -> None:
     requests = stream(lengths.sharegpt, 3.0, 20.0, 1)
@@ -251,7 +251,7 @@ def test_a_check_says_how_far_off_it_is() -> None:
 @pytest.mark.parametrize(
     "checks", [vattention.checks, doubling_cost.checks], ids=["vattention", "doubling"]
 )
-def test_closed_forms_hold(checks: Any) -> None:
+def test_paper_closed_forms_hold(checks: Any) -> None:
     found = list(checks())
     assert all(check.ok for check in found if check.tolerance is not None)
     # Within 6 % where the workload is not known.

@@ -61,7 +61,7 @@ def test_each_kind_of_server_has_its_split_and_all_have_the_clients(tmp_path, en
     assert tokens[1] > tokens[0] / 2 * 1.9  # two GPUs hold more than one of the two others
 
 
-def test_its_answer_is_that_of_the_whole_deployment(tmp_path):
+def test_disaggregated_point_reports_the_whole_deployments_latencies(tmp_path):
     (point,) = read(tmp_path, APART)
     (outcome,) = simulate_points([point], "roofline", jobs=1)
     decode = simulate(prepare(point, "roofline").table).runs[0].summary

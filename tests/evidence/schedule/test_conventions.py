@@ -60,7 +60,7 @@ def test_a_row_that_one_side_lacks_is_shown_whole(tmp_path: Path) -> None:
     assert one_more[-2:] == [f"  recorded   {json.dumps(rows[-1])}", "  simulated  no such row"]
 
 
-def test_indices_pass_where_nothing_runs(tmp_path: Path) -> None:
+def test_step_indices_advance_while_nothing_runs(tmp_path: Path) -> None:
     table = case(
         {"id": "a", "arrival_step": 0, "prompt_len": 6, "out": 1},
         {"id": "b", "arrival_step": 7, "prompt_len": 6, "out": 2},

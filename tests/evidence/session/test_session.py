@@ -237,7 +237,7 @@ def test_make_gpu_is_this_command(tmp_path):
     assert Journal.open(tmp_path).done("plan")
 
 
-def test_a_gpu_gets_two_models_three_allocators_and_forty_minutes():
+def test_gpu_session_plan_has_two_models_and_three_allocators():
     found = stages(GPU)
     assert [subject.shape().layers for subject in GPU.subjects] == [32, 16]
     assert sum(stage.name.startswith("calibrate") for stage in found) == 3

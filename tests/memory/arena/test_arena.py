@@ -61,7 +61,7 @@ def play(arena, ops, size_of):
 @pytest.mark.parametrize(("kind", "options"), VARIANTS)
 @given(ops=OPS)
 @settings(max_examples=40, deadline=None)
-def test_a_placement_keeps_its_promise(kind, options, ops):
+def test_placements_obey_their_interface(kind, options, ops):
     build = PLACEMENTS.get(kind).parse(options, "placement").build
     arena, again = build(spec()), build(spec())
     empty = (arena.free_bytes, arena.largest_hole, arena.metadata_bytes)

@@ -79,7 +79,7 @@ def test_micro_batches_are_the_batch(
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
-def test_holes_serve_today_and_did_not_in_march_2025() -> None:
+def test_cells_use_holes_unlike_llama_cpp_of_march_2025() -> None:
     """96 cells are free, the longest stretch of them 60: a prompt of 70 goes in, or does not."""
     today = CellCache(4, 256, Cache(256, 1, LayerCost(1, 1)))
     older = OlderCache(256, 256, layers=2)

@@ -202,7 +202,7 @@ def test_k_steps_and_single_steps_have_the_same_ledger(kind, options, seed, toke
 
 
 @pytest.mark.parametrize(("kind", "options"), KINDS)
-def test_every_variant_is_played_under_pressure(kind, options):
+def test_contiguous_allocators_are_tested_under_memory_pressure(kind, options):
     """The random runs do reach queues, and preemption where buffers grow."""
     tokens = 512 if _on_torch(kind, options) else 200
     queued = preempted = copied_bytes = 0

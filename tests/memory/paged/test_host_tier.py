@@ -70,7 +70,7 @@ def test_the_least_recently_used_leaves_a_full_tier() -> None:
     assert found.summary["swapped_bytes"] == (4 + 2) * BLOCK_BYTES
 
 
-def test_the_device_comes_first() -> None:
+def test_device_hits_come_before_host_hits() -> None:
     # b takes 3 of 5 blocks: one was never used, two more are the tail of a.
     requests = again()
     requests[1] = Request("b", PS_PER_S, 48, 1)

@@ -209,7 +209,7 @@ def test_overhead_below_minus_the_shortest_step_is_refused(path: Path) -> None:
         ),
     ],
 )
-def test_a_spoilt_file_is_one_line(path: Path, edit, fault: str) -> None:  # type: ignore[no-untyped-def]
+def test_damaged_calibration_is_a_one_line_error(path: Path, edit, fault: str) -> None:  # type: ignore[no-untyped-def]
     table = json.loads(path.read_text())
     edit(table)
     path.write_text(json.dumps(table))

@@ -61,7 +61,7 @@ def test_a_bad_row_is_named(tmp_path: Path, row: str, fault: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_a_longest_context_that_cannot_be(tmp_path: Path) -> None:
+def test_invalid_longest_context_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, f"{HEADER},decode_context_max\ndecode,0,0,4,400,1,99\n")
     with pytest.raises(InputError, match="decode_context_max 99 does not fit 4 contexts"):
         read_samples(path)

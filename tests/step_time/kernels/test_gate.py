@@ -29,7 +29,7 @@ def pairs():
 
 
 @pytest.mark.parametrize("part", range(8))
-def test_no_step_of_the_catalogue_is_nonsense(part):
+def test_every_catalogue_step_is_within_its_bounds(part):
     check_each(pairs()[part::8], check_pair)
 
 
@@ -70,7 +70,7 @@ def test_step_time_outside_its_bounds_is_named(scale_ppm, said):
     assert said in fault(form, hardware)
 
 
-def test_times_are_made_steady():
+def test_kernel_times_are_smoothed_to_be_monotone():
     random = np.random.default_rng(0)
     x = np.array([1, 2, 3, 5, 8, 13, 64])
     for _ in range(50):

@@ -68,7 +68,7 @@ def test_decode_step_is_shorter_after_a_local_attention_chunk_ends(scout):
     assert run.steps <= 3
 
 
-def test_a_window_is_no_chunk():
+def test_sliding_window_is_not_a_local_attention_chunk():
     hardware = Hardware(named_model("gpt-oss-120b"), named_device("h100"), engine="vllm")
     form = STEP_TIMES.parse({"kind": "kernels"}, "step_time").build(hardware)
     assert not form.local

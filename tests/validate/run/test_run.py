@@ -310,7 +310,7 @@ def test_defaults_go_by_version_and_device(
     assert few.max_num_seqs == 128  # the engine takes no more sequences than tokens
 
 
-def test_a_column_of_zeros_is_no_curve(folder: Path, tmp_path: Path) -> None:
+def test_series_of_zeros_is_not_compared(folder: Path, tmp_path: Path) -> None:
     copy = without(folder, tmp_path / "zeros")
     set_columns(copy / "timeseries.csv", "0", "kv_cache_pct")
     curves = compare_run(copy, calibration()).summary()["curves"]
@@ -519,7 +519,7 @@ def test_settings_of_the_rtx_4090_run_may_be_null(real: Path, tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [None, "constant"])
-def test_the_rtx_4090_run_with_a_fit(real: Path, form: str | None) -> None:
+def test_rtx_4090_run_is_within_bounds_with_a_fit(real: Path, form: str | None) -> None:
     summary = compare_run(real, find_calibration("rtx4090-llama-3.1-8b", ""), 0.33, form).summary()
     for name in ("ttft_s", "tpot_s", "e2e_s"):
         errors = summary["errors"][name]
@@ -535,7 +535,7 @@ def test_the_rtx_4090_run_with_a_fit(real: Path, form: str | None) -> None:
     assert abs(usage["simulated"] - usage["recorded"]) < 0.01
 
 
-def test_the_roofline_on_the_rtx_4090_run(real: Path) -> None:
+def test_rtx_4090_run_is_within_bounds_with_the_roofline(real: Path) -> None:
     errors = compare_run(real, "roofline").summary()["errors"]
     assert abs(errors["e2e_s"]["mean"]) < 0.3
 

@@ -210,7 +210,7 @@ def test_the_command_prints_both_settings_and_answers_in_json(tables: Any, tmp_p
     ("arguments", "said"),
     [(["--goal", "luck"], "unknown number"), (["--set", "allocator='doubling'"], "paged")],
 )
-def test_advice_that_cannot_be_given(arguments: list[str], said: str) -> None:
+def test_unsupported_advice_is_refused(arguments: list[str], said: str) -> None:
     done = CliRunner().invoke(app, ["advise", "chat", *arguments])
     assert isinstance(done.exception, InputError)
     assert said in str(done.exception)

@@ -165,7 +165,7 @@ def found_in_a_run(path: Path, *changes: str) -> float:
     return float(cache["hit_tokens"] / cache["query_tokens"])
 
 
-def test_a_size_is_written_as_people_write_it() -> None:
+def test_cache_sizes_are_parsed_with_units() -> None:
     answer = CliRunner().invoke(app, [*QA, "--json", "--at", "64K", "--at", "1_000"])
     assert [each["tokens"] for each in json.loads(answer.stdout)["sizes"]] == [1000, 65536]
     for wrong in ("0", "-4", "many"):

@@ -83,7 +83,7 @@ def test_lru_curve_equals_block_by_block_caches(
 
 @settings(max_examples=50, deadline=None)
 @given(streams(), st.sampled_from([1, 4, 7]), st.randoms(use_true_random=False))
-def test_it_is_the_same_however_runs_are_cut(
+def test_lru_curve_is_independent_of_token_run_cuts(
     requests: list[Request], block_tokens: int, random: Random
 ) -> None:
     def cut(request: Request) -> Request:
@@ -113,7 +113,7 @@ def test_belady_is_never_below_lru_and_meets_it_where_nothing_is_forgotten(
     words=st.lists(st.text("ab", min_size=1, max_size=3), min_size=2, max_size=7),
     num_blocks=st.integers(1, 4),
 )
-def test_belady_is_the_best_there_is(words: list[str], num_blocks: int) -> None:
+def test_belady_equals_the_best_of_all_eviction_orders(words: list[str], num_blocks: int) -> None:
     """Against every choice of what to keep after each prompt; a letter is a block of four tokens,
     and a token of its own ends each prompt.
     """
@@ -188,7 +188,7 @@ def test_sequential_run_hits_as_the_lru_curve(
     assert run.summary["prefix_cache"]["hit_tokens"] == expected
 
 
-def test_mooncake_conversations_as_published() -> None:
+def test_mooncake_lru_hits_equal_the_published_ones() -> None:
     """What an LRU cache of 512-token blocks finds of this trace, as an independent tool publishes
     it: to the digit where each block found counts whole, though the last of a prompt may not be
     full; by the tokens found it is less, by a twentieth of a point at most.

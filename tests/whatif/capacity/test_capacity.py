@@ -312,7 +312,7 @@ def test_objectives_met_by_some_seeds_are_reported() -> None:
     assert value_text(none, QUESTIONS["max_model_len"]) == "keeps them at none"
 
 
-def test_a_saturated_run_keeps_nothing() -> None:
+def test_saturated_run_meets_no_objective() -> None:
     assert not kept({"saturated": True}, ())
     assert kept({"saturated": False, "ttft_s.p99": 1.0}, [parse_objective("ttft_s.p99=1")])
     assert not kept(
@@ -324,7 +324,7 @@ def test_a_saturated_run_keeps_nothing() -> None:
     ("text", "said"),
     [("ttft_s=2", "unknown number"), ("ttft_s.p99", "needs a limit"), ("e2e_s.p50=-1", "a limit")],
 )
-def test_objectives_that_cannot_be(text: str, said: str) -> None:
+def test_invalid_objectives_are_refused(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         parse_objective(text)
 
@@ -356,7 +356,7 @@ def test_capacity_finds_the_pool_for_each_of_three_rates(tmp_path: Path) -> None
         (["--slo", "ttft_s.p99=1", "--set", "workload.arrivals={kind='at-once'}"], "no rate"),
     ],
 )
-def test_questions_that_cannot_be_asked(arguments: list[str], said: str) -> None:
+def test_invalid_capacity_questions_are_refused(arguments: list[str], said: str) -> None:
     done = CliRunner().invoke(app, ["capacity", "chat", *arguments])
     assert isinstance(done.exception, InputError)
     assert said in str(done.exception)

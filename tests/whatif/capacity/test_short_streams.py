@@ -69,14 +69,16 @@ def test_fleets_get_a_stream_that_is_long_enough(brief: dict[str, Any], tmp_path
 @pytest.mark.parametrize(
     "question", [["--find", "max_num_seqs", "--values", "64,256"], ["--find", "gpus"]]
 )
-def test_every_question_says_it(question: list[str], brief: dict[str, Any], tmp_path: Path) -> None:
+def test_every_capacity_question_warns_of_short_streams(
+    question: list[str], brief: dict[str, Any], tmp_path: Path
+) -> None:
     if question[-1] == "gpus":
         question = [*question, "--rate", "60"]
     (doubt,) = doubts(found(brief, tmp_path, *question))
     assert "workload.num_requests=" in doubt
 
 
-def test_it_lasts_ten_stays_by_the_law_of_little(brief: dict[str, Any]) -> None:
+def test_long_enough_stream_lasts_ten_stays_by_littles_law(brief: dict[str, Any]) -> None:
     rate = float(brief["workload"]["arrivals"]["rate_per_s"])
     (row,) = run_task(make_task({**brief, "seed": 0}, Path())).rows
     enough = long_enough(brief, Path(), row, rate)

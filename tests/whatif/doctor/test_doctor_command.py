@@ -37,7 +37,7 @@ def test_its_page_lists_every_cause() -> None:
     assert set(re.findall(r"^\| `([\w-]+)`", PAGE, flags=re.MULTILINE)) == set(CAUSES.own)
 
 
-def test_the_same_patient_gets_the_same_answer_and_a_page(tmp_path: Path) -> None:
+def test_doctor_gives_the_same_answer_twice_and_a_page(tmp_path: Path) -> None:
     first = run(str(HEALTHY), *QUICK, "--json")
     again = run(str(HEALTHY), *QUICK, "--json", "--out", str(tmp_path))
     assert first == again
@@ -50,7 +50,7 @@ def test_the_same_patient_gets_the_same_answer_and_a_page(tmp_path: Path) -> Non
     assert "http://" not in html.split("<script")[0]
 
 
-def test_the_terminal_says_it_too() -> None:
+def test_doctor_prints_the_answer_on_the_terminal() -> None:
     words = run(str(HEALTHY), *QUICK)
     assert "Healthy: nothing was found that hurts." in words
     assert "time spent waiting for max_num_seqs" in words

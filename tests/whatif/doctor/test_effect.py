@@ -39,7 +39,7 @@ def test_earlier_first_token_helps_only_without_a_later_end() -> None:
     assert not effect(rows(30.0, ttft_s=0.4), rows(30.0, ttft_s=0.1)).helps
 
 
-def test_whoever_refuses_more_cures_nothing() -> None:
+def test_cure_that_refuses_more_requests_does_not_help() -> None:
     worse = effect(rows(10.0, 10.0), rows(1.0, 1.0, refused=1))
     assert worse.served < 0
     assert not worse.helps

@@ -62,13 +62,13 @@ def test_the_product_moves_the_last_axis_fastest_and_zipped_keys_move_together()
         ("seed=1,2", "--repeat"),
     ],
 )
-def test_axes_that_cannot_be(text: str, said: str) -> None:
+def test_invalid_axes_are_refused(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         parse_axis(text)
 
 
 @pytest.mark.parametrize("text", ["a=1,2", "a=1,2; b=1"])
-def test_zips_that_cannot_be(text: str) -> None:
+def test_invalid_zipped_axes_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="as many values"):
         parse_zip(text)
 

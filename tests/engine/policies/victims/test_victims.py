@@ -35,6 +35,6 @@ def chosen(rule: str, rows: tuple[Row, ...]) -> str:
         ("least-recomputed", "a", "c"),
     ],
 )
-def test_a_rule_chooses_as_it_says(rule: str, of_different: str, of_tied: str) -> None:
+def test_victim_rules_choose_as_documented(rule: str, of_different: str, of_tied: str) -> None:
     assert chosen(rule, DIFFERENT) == of_different
     assert chosen(rule, TIED) == of_tied

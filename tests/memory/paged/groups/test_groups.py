@@ -282,7 +282,7 @@ def test_options_of_vllm_0_11_are_built(groups: tuple[KVGroup, ...]) -> None:
     Paged(enable_prefix_caching=False).build(memory._replace(layout=kinds)).check()
 
 
-def test_the_second_sighting_plants_a_shared_prefix_and_the_third_hits() -> None:
+def test_second_use_of_a_shared_prefix_caches_its_state_and_the_third_hits() -> None:
     """Gemma-3-1B, one after another: a prompt of 2,000 shared tokens and 800 of its own. Full
     attention keeps the shared blocks at once; the windows only where they were seen to part.
     """
