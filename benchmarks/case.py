@@ -30,12 +30,14 @@ class Case:
 
 
 def cases(only: list[str]) -> list[Case]:
-    """Those whose names contain one of these texts; without any, all but the large ones."""
+    """Those whose names contain one of these texts, or are one; without any, all but the large
+    ones.
+    """
     tables = tomllib.loads((HERE / "cases.toml").read_text())["case"]
     lists = ("set", "beside")
     all_ = [Case(**each | {key: tuple(each.get(key, ())) for key in lists}) for each in tables]
-    return [
-        case
-        for case in all_
-        if (any(text in case.name for text in only) if only else not case.large)
-    ]
+    if not only:
+        return [case for case in all_ if not case.large]
+    whole = {case.name for case in all_}.intersection(only)
+    parts = [text for text in only if text not in whole]
+    return [case for case in all_ if case.name in whole or any(text in case.name for text in parts)]

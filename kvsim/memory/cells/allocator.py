@@ -231,12 +231,13 @@ class CellsAllocator(Allocator):
         """See kvsim.memory.ledger for the classes."""
         plan = self.plan
         running = {number: seq for seq, number in self.numbers.items()}
+        every = set(running)
         used = reserved = over = cached = free = 0
         for cache, size in zip(
             self.cells.caches, (plan.token_bytes, plan.window_bytes), strict=False
         ):
             for at, field in enumerate(cache.fields):
-                here = set(running) if self.cells.unified else {at} & set(running)
+                here = every if self.cells.unified else every & {at}
                 mine = _distinct(field, here) if not field.window else _seen(field, here)
                 kept = (
                     field.used - mine if not field.window else _seen(field, set(field.held)) - mine
@@ -291,6 +292,8 @@ class CellsAllocator(Allocator):
 def _distinct(field: CellField, numbers: set[int]) -> int:
     """Cells that any of these sequences holds."""
     each = [field.held[number] for number in numbers if field.held.get(number)]
+    if len(each) < 2:
+        return len(each[0]) if each else 0
     total = sum(map(len, each))
     if total <= field.used and all(len(field.owners[next(iter(cells))]) == 1 for cells in each):
         return total
