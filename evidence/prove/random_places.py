@@ -14,7 +14,7 @@ class RandomPlaces(ABC):
 
     @abstractmethod
     def grow(self, id: str, valid: int, slots: int) -> CopyList | None:
-        """Make room for `slots` slots, `valid` of them filled; the copies this needs."""
+        """Make room for `slots` slots, `valid` of them filled; returns the needed copies."""
 
     @abstractmethod
     def fork(self, parent: str, child: str, valid: int) -> CopyList | None:

@@ -33,7 +33,7 @@ class ServedScenario(NamedTuple):
 
 
 def server_of(scenario: Scenario, label: str | None) -> ServedScenario:
-    """The server that one allocator stands for. label: the allocator's or a replica's; None: the
+    """The server of one allocator of a scenario. label: the allocator's or a replica's; None: the
     first allocator. InputError where replicas differ and none is named.
     """
     simulation = Simulation(scenario, [])

@@ -130,7 +130,7 @@ def test_the_stored_scenario_runs_again(stored: tuple[str, Path]) -> None:
         ("model.max_model_len=999999", ["max_model_len", "8192"]),
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(
+def test_bad_input_is_a_one_line_error_and_exit_2(
     scenario: Path, tmp_path: Path, change: str, words: list[str]
 ) -> None:
     out = tmp_path / "out"

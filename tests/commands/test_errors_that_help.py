@@ -266,7 +266,7 @@ def test_scenario_without_requests_names_their_sources(
     assert "kvsim import" in said
 
 
-def test_options_lists_a_key_wherever_it_is(
+def test_options_command_finds_a_key_in_every_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert called(monkeypatch, "options", "victim") == 0

@@ -143,7 +143,7 @@ def test_model_of_states_alone_has_a_concurrency_by_states(tmp_path):
         ask(*given, "--kv-cache-tokens", 1000, "--engine-version", "V0")
 
 
-def test_a_stage_without_attention_does_not_decide():
+def test_stage_without_attention_does_not_limit_the_pool():
     """Qwen3.5-27B in 64 stages: three of four hold no attention layer."""
     found = answer(
         "qwen3.5-27b", "--device", "h100", "--pipeline-parallel-size", 64, "--max-model-len", 8192

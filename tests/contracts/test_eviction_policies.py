@@ -72,7 +72,7 @@ def test_runs_of_k_steps_equal_single_steps(
 @pytest.mark.parametrize("policy", POLICIES)
 @STIRRED
 @given(requests=returning(), scheduler=st.sampled_from(UNDER))
-def test_the_books_agree_and_no_policy_passes_the_bound(
+def test_the_ledger_is_consistent_and_no_policy_passes_the_bound(
     tables: Any, policy: str, requests: list[Request], scheduler: dict[str, Any]
 ) -> None:
     simulation = Simulation(Scenario.from_table(made(tables, policy, scheduler, 1024)), requests)

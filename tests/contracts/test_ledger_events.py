@@ -21,7 +21,7 @@ from kvsim.simulation import Simulation
 )
 @given(requests=streams())
 @unless_thrashing
-def test_the_books_agree_at_every_event(
+def test_the_ledger_is_consistent_at_every_event(
     tables: Any, allocator: dict[str, Any], requests: list[Request]
 ) -> None:
     for scheduler in SCHEDULERS[:3]:

@@ -61,7 +61,7 @@ def test_runs_of_k_steps_equal_single_steps(
 @pytest.mark.parametrize("server", SERVERS, ids=str)
 @STIRRED
 @given(requests=streams(), model=st.sampled_from([OPT, WINDOWS]))
-def test_the_books_agree_at_every_event(
+def test_the_ledger_is_consistent_at_every_event(
     tables: Any, server: Any, model: Any, requests: list[Request]
 ) -> None:
     simulation = Simulation(Scenario.from_table(made(tables, server, 1024, model)), requests)

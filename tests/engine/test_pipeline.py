@@ -102,7 +102,7 @@ def test_throughput_is_full_with_one_micro_batch_per_stage(tables: Any, stages: 
     ahead=st.booleans(),
 )
 @unless_thrashing
-def test_the_books_agree_and_gaps_are_those_between_tokens(
+def test_the_ledger_is_consistent_and_gaps_are_those_between_tokens(
     tables: Any, stages: int, allocator: Any, priority: bool, ahead: bool, requests: list[Request]
 ) -> None:
     scheduler = {
@@ -132,7 +132,7 @@ def test_the_books_agree_and_gaps_are_those_between_tokens(
 )
 @given(requests=streams(), ahead=st.booleans(), stages=st.sampled_from([2, 4]))
 @unless_thrashing
-def test_the_books_agree_over_windows_chunks_and_states(
+def test_the_ledger_is_consistent_over_windows_chunks_and_states(
     tables: Any, model: str, num_blocks: int, stages: int, ahead: bool, requests: list[Request]
 ) -> None:
     made = staged(

@@ -56,7 +56,7 @@ def drafting(stages: int, acceptance: float, **parts: Any) -> dict[str, Any]:
     policy=st.sampled_from(["fcfs", "priority"]),
 )
 @unless_thrashing
-def test_the_books_agree_and_gaps_are_those_between_tokens(
+def test_the_ledger_is_consistent_and_gaps_are_those_between_tokens(
     stages: int, acceptance: float, policy: str, requests: list[Request]
 ) -> None:
     tables = drafting(stages, acceptance, max_steps=1)

@@ -55,7 +55,7 @@ def test_rotating_ties_lower_prefix_reuse_of_chats(router: str, shares: tuple[fl
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
-def test_router_replicas_see_their_own_share_of_an_imbalance(processes: int) -> None:
+def test_each_router_replica_sees_only_its_own_requests(processes: int) -> None:
     """sglang#32195, smg#1621: one prefix, nobody leaves; each process moves requests away only once
     it has 65 of its own open, so that there are 65 for each process.
     """

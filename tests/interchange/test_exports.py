@@ -298,7 +298,7 @@ def test_perfetto_tracks_never_hold_two_requests_at_once(exported: Exported) -> 
 # --- a server ---------------------------------------------------------------------------------
 
 
-def test_the_command_line_of_a_scenario_makes_it_again(
+def test_exported_command_line_imports_as_the_same_scenario(
     exported: Exported, simulation: Simulation, tmp_path: Path
 ) -> None:
     folder = write_all("vllm-serve", exported, tmp_path / "serve")

@@ -118,7 +118,7 @@ def test_flags_that_change_nothing_are_noted() -> None:
 
 
 @pytest.mark.parametrize("value", ["{method: ngram}", "[1]", "words"])
-def test_a_config_that_is_no_object_is_one_line(value: str) -> None:
+def test_a_config_that_is_no_object_is_a_one_line_error(value: str) -> None:
     with pytest.raises(InputError, match="speculative_config"):
         imported(f"{VLLM} --speculative-config '{value}'")
 

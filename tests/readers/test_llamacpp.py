@@ -77,6 +77,6 @@ def test_unsupported_settings_are_noted() -> None:
 @pytest.mark.parametrize(
     "words", ["-c many", "-ctk q9_9", "-np", "-c $CTX", "--cache-ram x", "-sps 7"]
 )
-def test_a_bad_flag_is_one_line(words: str) -> None:
+def test_a_bad_flag_is_a_one_line_error(words: str) -> None:
     with pytest.raises(InputError):
         imported(f"llama-server -m opt-125m.gguf {words}")

@@ -127,7 +127,7 @@ def test_a_sample_becomes_a_scenario_without_its_secrets(name: str, tmp_path: Pa
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_a_damaged_file_is_one_line(name: str, tmp_path: Path, data: st.DataObject) -> None:
+def test_a_damaged_file_is_a_one_line_error(name: str, tmp_path: Path, data: st.DataObject) -> None:
     path = SAMPLES[name](tmp_path)
     content = bytearray(path.read_bytes())
     if data.draw(st.booleans()):

@@ -99,7 +99,7 @@ def test_a_writer_that_fails_leaves_the_old_files_and_no_others(tmp_path):
     assert (tmp_path / "a").read_text() == "old"
 
 
-def test_a_file_where_the_folder_should_be_is_one_line(tmp_path, result):
+def test_a_file_where_the_folder_should_be_is_a_one_line_error(tmp_path, result):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(InputError, match="cannot write"):
         store.write(tmp_path / "out", result, "<html>")

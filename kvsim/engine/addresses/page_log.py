@@ -71,7 +71,7 @@ class PageRecorder:
     # --- events of the tree -----------------------------------------------------------------------
 
     def filed(self, node: Node) -> None:
-        """A new leaf: the end of what is being filed."""
+        """Note a new leaf, the end of the content being inserted."""
         self._events.append(partial(self._begin, node, node.tokens // self._page))
 
     def brought(self, node: Node, owner: str) -> None:

@@ -21,7 +21,7 @@ class BlockIndex:
         self._guessed.append({})
 
     def clear(self, replica: int) -> None:
-        """A replica has lost all."""
+        """Forget all blocks of a replica."""
         self._held[replica].clear()
         self._guessed[replica].clear()
 

@@ -69,7 +69,7 @@ def _lanes(done: Answered) -> list[int]:
 
 
 def _slices(done: Answered, at: int, lane: int) -> Iterator[dict[str, Any]]:
-    """The request, and its phases inside it."""
+    """The slices of a request: one for the whole, and one for each phase."""
     edges = [
         int(US_PER_S * float(column[at]))
         for column in (done.arrival_s, done.scheduled_s, done.first_token_s, done.finish_s)

@@ -121,7 +121,7 @@ def test_each_stage_has_a_link_of_its_own() -> None:
         )
 
 
-def test_the_copies_of_each_stage_have_a_name() -> None:
+def test_copies_of_each_stage_are_exported_by_stage() -> None:
     simulation = Simulation(Scenario.from_table(staged()))
     (options,), (label,) = simulation.scenario.allocator, simulation.labels
     made = simulation.run(options, label)

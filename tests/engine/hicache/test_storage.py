@@ -144,7 +144,7 @@ def test_room_of_unread_pages_is_freed_after_the_passs_answers() -> None:
 
 
 @pytest.mark.parametrize(("waited_ps", "asked"), [(0, []), (1, [7])])
-def test_a_query_that_began_before_its_pass_cut_it_goes_on(waited_ps: int, asked: Any) -> None:
+def test_storage_query_in_progress_survives_a_cut_lookup(waited_ps: int, asked: Any) -> None:
     """waited_ps: for a copy, between the begin of the pass and its admission."""
     bench = Bench("best_effort")
     bench.begin(0)

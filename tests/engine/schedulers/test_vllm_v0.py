@@ -130,7 +130,7 @@ def test_the_watermark_is_a_hundredth_unless_given(watermark: float | None, admi
     assert (made.admit(seq, Demand(1600, 1600)) is not None) is admitted
 
 
-def test_a_pool_without_a_block_is_one_line() -> None:
+def test_pool_without_a_block_is_a_one_line_error() -> None:
     with pytest.raises(InputError, match="no block"):
         allocator(0)
 

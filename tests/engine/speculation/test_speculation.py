@@ -33,7 +33,7 @@ PLAIN_STEP = {"kind": "linear", "base_us": 1000}
 @settings(max_examples=6, deadline=None)
 @given(requests=streams(), size=st.sampled_from([1, 4, 16]))
 @unless_thrashing
-def test_books_agree_at_every_event_and_everyone_is_served(
+def test_the_ledger_is_consistent_at_every_event_and_everyone_is_served(
     config: dict[str, Any], scheduler: dict[str, Any], requests: list[Request], size: int
 ) -> None:
     scenario = Scenario.from_table({
@@ -344,7 +344,7 @@ KEPT: list[dict[str, Any]] = [
 @settings(max_examples=3, deadline=None)
 @given(requests=streams(), kept=st.sampled_from(KEPT))
 @unless_thrashing
-def test_the_books_of_windows_and_states_agree_too(
+def test_the_ledger_of_windows_and_states_is_consistent(
     model: str,
     config: dict[str, Any],
     scheduler: dict[str, Any],

@@ -198,7 +198,7 @@ def test_reserved_tokens_hold_room_back_or_cost_retractions(tables: Any) -> None
     assert runs[0].summary.preemptions > 0
 
 
-def test_a_full_host_memory_ends_retracted_requests(tables: Any) -> None:
+def test_retracted_request_without_host_memory_ends_with_an_error(tables: Any) -> None:
     """SGLang sets a fifth of the pool apart for them, and more where one of the longest needs it
     (0.5.23, mem_cache/kv_cache_builder.py); with a prefix cache it has no such limit.
     """

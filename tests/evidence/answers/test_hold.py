@@ -17,7 +17,7 @@ def test_a_seed_draws_the_same_scenario_which_can_be_built(seed: int) -> None:
     assert Simulation(Scenario.from_table(table)).stream.requests
 
 
-def test_a_row_says_what_was_stated_and_what_was_seen() -> None:
+def test_row_has_the_stated_and_the_seen_result() -> None:
     row = doctor_row(301, 20, TaskRunner(BACKENDS.get("processes")(jobs=1)))
     assert row.scenario == 301
     assert (row.held is None) == (row.seen == "")

@@ -234,7 +234,7 @@ def test_any_log_row_has_an_outcome_or_a_one_line_error(
 
 
 @pytest.mark.parametrize("kept", [0, 1, 10, 100, 250, 400])
-def test_a_table_that_ends_too_early_is_one_line(kept: int, tmp_path: Path) -> None:
+def test_a_table_that_ends_too_early_is_a_one_line_error(kept: int, tmp_path: Path) -> None:
     path = table(tmp_path / "logs.csv", ROW, ROW | {"id": "two"})
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(InputError, match=r"logs\.csv"):

@@ -392,7 +392,7 @@ def figure_2_holds(answer: dict[str, Any]) -> None:
     assert answer["draws"][0]["ok"]
 
 
-def test_a_file_of_lengths_that_is_none_is_one_line(tmp_path: Path) -> None:
+def test_a_file_of_lengths_that_is_none_is_a_one_line_error(tmp_path: Path) -> None:
     file = tmp_path / "broken.csv"
     file.write_text("nothing\n")
     with pytest.raises(InputError, match=r"broken\.csv"):

@@ -85,7 +85,7 @@ def test_step_indices_advance_while_nothing_runs(tmp_path: Path) -> None:
         ({"engine": None}, "engine"),
     ],
 )
-def test_a_case_that_cannot_be_is_one_line(
+def test_a_case_that_cannot_be_is_a_one_line_error(
     tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
     path = written(tmp_path, STUCK | change, [])

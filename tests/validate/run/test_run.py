@@ -373,7 +373,7 @@ def edit_csv(column: str, value: str) -> Callable[[str], str]:
         ("timeseries.csv", lambda text: text + "1,2\n", "cut short"),
     ],
 )
-def test_a_spoilt_folder_is_one_line(
+def test_a_spoilt_folder_is_a_one_line_error(
     folder: Path, tmp_path: Path, name: str, edit: Callable[[str], str], fault: str
 ) -> None:
     for path in folder.iterdir():
@@ -425,7 +425,7 @@ def test_pace_over_kernels_recovers_the_slowdown(tmp_path: Path) -> None:
     assert tabulated < -20 < -2 < fitted < 2
 
 
-def test_a_share_that_leaves_nothing_is_refused(folder: Path) -> None:
+def test_fit_share_that_leaves_no_requests_is_refused(folder: Path) -> None:
     for share in (0.0, 1.0):
         with pytest.raises(InputError, match=r"--fit: the part to fit on .* got"):
             compare_run(folder, calibration(), share)

@@ -263,7 +263,7 @@ def test_a_difference_is_named_with_its_step(folder, calibration, tmp_path):
         ),
     ],
 )
-def test_a_spoilt_folder_is_one_line(folder, tmp_path, name, edit, fault):
+def test_a_spoilt_folder_is_a_one_line_error(folder, tmp_path, name, edit, fault):
     with pytest.raises(InputError, match=fault) as error:
         ObservedRun.read(edited(folder, tmp_path / "spoilt", name, edit))
     assert "\n" not in str(error.value)

@@ -33,7 +33,7 @@ def test_doctor_page_example_equals_the_answer(tmp_path: Path) -> None:
     assert answer["causes"] == ["too-few-sequences"]
 
 
-def test_its_page_lists_every_cause() -> None:
+def test_doctor_page_lists_every_cause() -> None:
     assert set(re.findall(r"^\| `([\w-]+)`", PAGE, flags=re.MULTILINE)) == set(CAUSES.own)
 
 
@@ -65,7 +65,7 @@ def test_doctor_prints_the_answer_on_the_terminal() -> None:
         ([str(HEALTHY), "--out", "/dev/null/x"], r"/dev/null"),
     ],
 )
-def test_bad_input_is_one_line(arguments: list[str], said: str) -> None:
+def test_bad_input_is_a_one_line_error(arguments: list[str], said: str) -> None:
     with pytest.raises(InputError) as caught:
         CliRunner().invoke(app, ["doctor", *arguments], catch_exceptions=False)
     assert re.search(said, str(caught.value)), caught.value

@@ -137,7 +137,7 @@ def test_differences_are_relative_and_of_shares_in_shares() -> None:
         (["EMPTY"], r"no recorded runs"),
     ],
 )
-def test_bad_input_is_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_bad_input_is_a_one_line_error(tmp_path: Path, arguments: list[str], said: str) -> None:
     (tmp_path / "EMPTY").mkdir()
     record(tmp_path / "RUN")
     place, *rest = arguments

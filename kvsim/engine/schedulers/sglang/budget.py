@@ -84,7 +84,7 @@ class Budget:
         return tokens >= available - self.total
 
     def stop(self) -> Stop | None:
-        """Why nothing more goes in; None if something may."""
+        """Reason why no further request is admitted; None if one may be."""
         if self.too_much(0) or self.left_current <= 0:
             return Stop.MEMORY
         if self.input <= 0 or self.chunk <= 0:

@@ -134,7 +134,7 @@ def test_blocks_freed_by_copies_admit_the_head_in_the_next_step() -> None:
 @settings(max_examples=4, deadline=None)
 @given(requests=streams())
 @unless_thrashing
-def test_the_books_agree_at_every_event(model: str, requests: list[Request]) -> None:
+def test_the_ledger_is_consistent_at_every_event(model: str, requests: list[Request]) -> None:
     for scheduler in RULES[:3]:
         made = scenario(model, scheduler, 1024, None)
         run = Simulation(made, requests).run(made.allocator[0], "audited", observer=Auditor())
