@@ -23,7 +23,7 @@ class TorchMemory(NamedTuple):
 
 
 def read_torch_memory(path: Path) -> TorchMemory:
-    """The figures on torch memory in the file; InputError if it has none. No code in the file is run."""
+    """The figures on torch memory in a file, without running code in it; InputError if none."""
     content = read_bytes(path)
     if content.lstrip().startswith(b"{"):
         return TorchMemory([ledger_of_stats(parse_object(content, str(path)), str(path))], [])
