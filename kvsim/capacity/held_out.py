@@ -39,7 +39,7 @@ class HeldOutError(NamedTuple):
         )
 
     def figures(self, tokens: int) -> dict[str, Any]:
-        """The same for a program."""
+        """The error as numbers, for JSON."""
         low, high = self.around(tokens)
         return {**self._asdict(), "tokens_low": low, "tokens_high": high}
 

@@ -80,7 +80,7 @@ def twelve() -> list[Request]:
     return [Request(str(i), 0, 400, 50, max_tokens=50) for i in range(12)]
 
 
-def test_states_alone_under_sglang_are_served_by_the_tokens_it_counts(tables: Any) -> None:
+def test_sglang_admits_models_of_states_alone_by_counted_tokens(tables: Any) -> None:
     """Tokens take no memory there, and yet 2,048 of them, the longest sequence of a config that
     names none, are all that run at once (SGLang 0.5.23, `_zero_kv_max_tokens`).
     """

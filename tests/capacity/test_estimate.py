@@ -204,7 +204,7 @@ def test_language_model_only_leaves_out_the_tower_and_its_peak():
     assert activation_bytes(text, whole(text)) < activation_bytes(seen, whole(seen)) / 5
 
 
-def test_the_whole_length_is_profiled_by_v0_alone():
+def test_only_v0_profiles_max_model_len():
     short, long = (deployment("llama-3.1-8b", "V0", length=n) for n in (16_384, 32_768))
     assert (short.profiled_tokens, long.profiled_tokens) == (16_384, 32_768)
     assert deployment("llama-3.1-8b", "V0", length=65_536).profiled_tokens == 8192
@@ -292,7 +292,7 @@ def test_experts_are_split_over_data_parallel_gpus():
     assert saved == 2 * experts * 3 // 4
 
 
-def test_versions_are_in_order_and_each_finds_itself():
+def test_versions_are_ordered_and_found_by_name():
     since = [version.since for version in VERSIONS]
     assert since == sorted(set(since))
     for version in VERSIONS[1:]:
@@ -321,7 +321,7 @@ def test_step_limits_depend_on_version_and_device(version, device, limits):
     assert vllm_version(version).sizing.default_limits(gpu.memory_bytes, gpu.name) == limits
 
 
-def test_a_first_start_holds_a_copy_of_the_embedding():
+def test_first_compilation_holds_a_copy_of_the_embedding():
     """vLLM 0.28 of Qwen3-14B on an L40S: 11.57 GiB and 75,824 tokens on its first start, beside
     27.52 GiB of weights. Later starts of another server have 1.2 GiB more.
     """

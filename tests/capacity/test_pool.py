@@ -49,7 +49,7 @@ def pool(model, device, seqs=256, tokens=2048, tp=1, block_size=16, **memory):
         ("qwen3-14b", "h100", "0.23", 256, 8192, 44.04),
     ],
 )
-def test_pools_that_vllm_reported(model, device, version, seqs, tokens, gib):
+def test_pools_equal_those_in_vllm_logs(model, device, version, seqs, tokens, gib):
     """To 1.5 %."""
     found = pool(model, device, seqs, tokens, engine_version=version)
     assert found.capacity_bytes / GIB == pytest.approx(gib, rel=0.015)
@@ -63,7 +63,7 @@ def test_small_pool_of_a_small_gpu_is_within_a_tenth():
 
 
 @pytest.mark.parametrize(("version", "halved"), [("0.13", False), ("0.14", True), ("0.33", True)])
-def test_a_checkpoint_that_asks_for_its_cache_in_eight_bits(version, halved):
+def test_checkpoint_with_an_fp8_cache_scheme_gets_an_fp8_cache(version, halved):
     plain = ModelOptions(name="llama-3.1-8b").build()
     asking = replace(plain, kv_cache_dtype="fp8")
     device, memory = named_device("h100"), MemoryOptions(engine_version=version)
@@ -106,7 +106,7 @@ def test_given_pool_size_is_used(memory, blocks):
 
 
 @pytest.mark.parametrize("version", ["0.33", "0.19"])
-def test_the_counts_of_a_log_give_back_its_pool(version):
+def test_counts_of_a_log_reproduce_its_pool(version):
     """Blocks to the byte, and tokens to what prints as many, for every model of the catalogue."""
     check_each(model_names(), lambda model: check_counts(model, version))
 
@@ -243,7 +243,7 @@ def test_padding_layers_are_warned_of_as_by_the_engine(model, stages, warned):
     assert [line for line in sized.start_up.lines() if "padding" in line] == warned
 
 
-def test_stages_by_hand_move_layers_off_the_tightest():
+def test_layer_partition_moves_layers_off_the_tightest_stage():
     """Of 32 layers the last stage has the head too: with fewer layers than the first, its pool has
     more blocks; the smallest of both decides.
     """

@@ -333,13 +333,15 @@ def test_copies_of_the_attention_hold_a_share_of_the_experts_each() -> None:
         ("0.5.12.post1", 24_564, 2, round((24_564 - 3888 - 8 * 42) / 24_564, 3), 2048),
     ],
 )
-def test_shares_by_version(version: str, mib: int, gpus: int, fraction: float, chunk: int) -> None:
+def test_default_memory_share_depends_on_the_sglang_version(
+    version: str, mib: int, gpus: int, fraction: float, chunk: int
+) -> None:
     settings = SglangSettings(engine_version=version)
     assert default_fraction(settings, mib, gpus, latent=False) == pytest.approx(fraction, abs=1e-9)
     assert chunk_of(settings, mib) == chunk
 
 
-def test_a_tower_takes_of_the_default_share() -> None:
+def test_vision_tower_lowers_the_default_memory_share() -> None:
     """`adjust_mem_fraction_for_vlm`: 27 layers of 1,152 elements, named as it looks for them."""
     settings = SglangSettings()
     plain, sees = (
@@ -355,7 +357,7 @@ def test_sglang_0_4_10_pool_on_16_gib_equals_the_log() -> None:
     assert pool.pools.tokens == pytest.approx(104_273, rel=0.01)
 
 
-def test_amd_s_kernels_take_of_any_share() -> None:
+def test_amd_aiter_lowers_any_memory_share() -> None:
     long, short = (
         sized("qwen3-8b", "mi355x", mem_fraction_static=0.8, max_model_len=longest)
         for longest in (40_960, 8192)
@@ -364,6 +366,6 @@ def test_amd_s_kernels_take_of_any_share() -> None:
     assert short.mem_fraction_static == 0.8
 
 
-def test_a_version_that_is_none_is_refused() -> None:
+def test_invalid_sglang_version_is_refused() -> None:
     with pytest.raises(InputError, match=r"from 0\.4\.0 on"):
         SglangSettings.parse({"engine_version": "0.3"}, "memory")

@@ -64,7 +64,7 @@ def test_a_profiled_log_of_gpt_oss_keeps_windows_whole() -> None:
     most=st.none() | st.integers(1 << 20, 1 << 36),
     block_size=st.sampled_from([1, 16, 32, 64]),
 )
-def test_every_byte_of_the_device_is_somewhere_and_limits_hold(
+def test_tensorrt_llm_pool_accounts_for_every_byte_within_limits(
     fraction: float, tokens: int | None, most: int | None, block_size: int
 ) -> None:
     limits = {"kv_cache_tokens": tokens, "kv_cache_bytes": most}

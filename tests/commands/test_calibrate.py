@@ -141,7 +141,7 @@ def measured_steps(path: Path, count: int, **numbers: float) -> Path:
 OVER = ["--step-time", "kernels", "--model", "llama-3.1-8b", "--device", "h100"]
 
 
-def test_a_factor_by_phase_and_a_constant_are_found_over_kernels(tmp_path: Path) -> None:
+def test_calibrate_recovers_phase_factors_and_a_constant_over_kernels(tmp_path: Path) -> None:
     numbers = {"scale": 1.3, "prompt_scale": 0.9, "overhead_us": 2000.0}
     samples = measured_steps(tmp_path / "steps.csv", 60, **numbers)
     out = tmp_path / "step_time.toml"

@@ -74,7 +74,7 @@ def test_unknown_key_is_reported_before_the_missing_one_it_resembles(path: Path)
     assert place == f"{path}:{path.read_text().splitlines().index('num_request = 4') + 1}"
 
 
-def test_items_go_by_index_label_or_kind(path: Path) -> None:
+def test_array_items_are_addressed_by_index_label_or_kind(path: Path) -> None:
     def sizes(override: str) -> list[int | None]:
         scenario = Scenario.load(path, [override])
         return [getattr(each, "block_size", None) for each in scenario.allocator]
@@ -87,7 +87,7 @@ def test_items_go_by_index_label_or_kind(path: Path) -> None:
     assert sizes("allocator.paged.block_size=32") == [None, 32, None]
 
 
-def test_an_item_that_is_not_there_tells_how_items_are_called(path: Path) -> None:
+def test_missing_array_item_names_the_existing_ones(path: Path) -> None:
     message = fault(path, "allocator.3.block_size=32")
     assert "no such item; got 3" in message
     assert "by index, from 0" in message
@@ -150,7 +150,7 @@ def test_empty_folder_variable_is_refused(
 
 
 @pytest.mark.parametrize("form", ["perfetto", "torch-snapshot"])
-def test_where_an_export_goes_is_looked_at_before_the_run(
+def test_export_path_is_checked_before_the_run(
     path: Path, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Simulation, "run", lambda *_: pytest.fail("it ran"))
@@ -226,7 +226,7 @@ def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
 @pytest.mark.parametrize(
     "command", [["doctor"], ["advise"], ["capacity", "--slo", "ttft_s.p99=2"], ["run"]]
 )
-def test_a_key_that_is_missing_is_missing_in_a_file(
+def test_missing_key_error_names_the_file(
     command: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -238,7 +238,7 @@ def test_a_key_that_is_missing_is_missing_in_a_file(
     assert f"{file}:1: workload.num_requests: required key is missing" in capsys.readouterr().err
 
 
-def test_a_table_that_is_missing_is_missing_in_a_file(
+def test_missing_table_error_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Once `model: required key is missing`, of no file."""

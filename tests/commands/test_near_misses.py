@@ -44,7 +44,7 @@ def test_checkpoints_of_four_bits_go_by_vllms_names(name: str) -> None:
     )
 
 
-def test_ranks_and_blocks_are_those_of_vllm() -> None:
+def test_memory_ranks_and_blocks_follow_vllm() -> None:
     assert "it is one of 1, 8, 16" in said(*POOL, "--max-loras", "2", "--max-lora-rank", "100")
     for rank in LORA_RANKS:
         assert "one of" not in said(*POOL, "--max-loras", "2", "--max-lora-rank", str(rank))
@@ -52,7 +52,7 @@ def test_ranks_and_blocks_are_those_of_vllm() -> None:
     assert "refuse blocks" not in said(*POOL, "--block-size", "32")
 
 
-def test_a_method_is_no_drafter_and_a_scenario_says_its_device() -> None:
+def test_method_given_as_drafter_and_device_given_twice_are_refused() -> None:
     found = said(*POOL, "--drafter", "eagle3")
     assert "memory.drafter: the name of a method, not of a drafter" in found
     assert "[speculative_config]" in found
@@ -87,7 +87,7 @@ def test_errors_name_kinds_and_no_class() -> None:
         Simulation(Scenario.from_table(table), [])
 
 
-def test_a_list_that_is_empty_elsewhere_is_no_row_above_its_keys() -> None:
+def test_difference_of_an_empty_list_lists_its_keys_alone() -> None:
     one, other = {"tier": [{"kind": "lmcache", "gib": 4}]}, {"tier": []}
     assert [each.key for each in differences([one, other])] == ["tier.0.kind", "tier.0.gib"]
     assert [each.key for each in differences([{"note": "a"}, {"note": ""}])] == ["note"]

@@ -161,7 +161,7 @@ def test_address_map_is_consistent_under_every_scheduler(
 
 @settings(max_examples=10, deadline=None)
 @given(streams())
-def test_with_slots_that_keep_their_cells(requests: list[Request]) -> None:
+def test_address_map_is_consistent_with_llama_server_slots(requests: list[Request]) -> None:
     server = {"kind": "llama-server", "n_parallel": 3, "kv_unified": True, "cache_ram": 0}
     check_map({**BASE, "allocator": [{"kind": "cells"}], "scheduler": server}, requests)
 

@@ -90,7 +90,7 @@ def test_the_ledger_is_consistent_and_no_policy_passes_the_bound(
 @pytest.mark.parametrize("policy", POLICIES)
 @STIRRED
 @given(requests=returning(), blocks=st.integers(40, 90))
-def test_none_passes_the_bound_where_requests_come_one_by_one(
+def test_no_eviction_policy_exceeds_beladys_bound_for_sequential_requests(
     tables: Any, policy: str, requests: list[Request], blocks: int
 ) -> None:
     scheduler = {"kind": "continuous", "max_num_seqs": 1, "max_num_batched_tokens": 4096}
@@ -104,7 +104,7 @@ def test_none_passes_the_bound_where_requests_come_one_by_one(
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_policy_hears_of_all_content_that_is_given_up(
+def test_eviction_policy_is_notified_of_every_eviction(
     tables: Any, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the name that it was registered under, block by block; ARC's ghosts are made of them."""

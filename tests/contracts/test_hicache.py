@@ -99,7 +99,7 @@ def test_the_books_and_the_map_agree_at_every_event(
 
 @pytest.mark.parametrize("policy", ["best_effort", "wait_complete", "timeout"])
 @pytest.mark.parametrize("gap_ps", [0, 10**12])
-def test_a_lookup_that_finds_nothing_and_may_holds_up_no_request(
+def test_lookups_with_a_threshold_of_zero_delay_no_request(
     tables: Any, policy: str, gap_ps: int
 ) -> None:
     """With a threshold of 0 a find of no page is a find, and nothing else wakes the engine."""

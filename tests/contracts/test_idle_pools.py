@@ -195,9 +195,7 @@ def test_a_key_of_cells_or_slots_changes_a_run_or_is_refused(context: str) -> No
         ("qwen3.5-4b", {"kind": "paged"}, "pool of states"),
     ],
 )
-def test_a_ratio_of_pools_that_decides_nothing_is_refused(
-    model: str, allocator: Table, because: str
-) -> None:
+def test_pool_ratio_without_effect_is_refused(model: str, allocator: Table, because: str) -> None:
     table = table_of((model, 1), allocator, {"kind": "sglang"}, SINGLE)
     memory = {"mem_fraction_static": 0.5, "mamba_full_memory_ratio": 0.4}
     with pytest.raises(InputError, match=rf"memory.mamba_full_memory_ratio.*{because}"):

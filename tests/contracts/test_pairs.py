@@ -16,7 +16,7 @@ def values(cases: list[Any]) -> list[tuple[Any, ...]]:
     return [case.values for case in cases]
 
 
-def test_every_pair_of_kinds_meets_and_every_setting_is_there() -> None:
+def test_pairwise_products_cover_every_pair_and_setting() -> None:
     found = values(pairs(ALLOCATOR_TABLES, SCHEDULERS))
     kinds = [{kind_of(table) for table in factor} for factor in (ALLOCATOR_TABLES, SCHEDULERS)]
     assert {(kind_of(a), kind_of(b)) for a, b in found} == {
@@ -27,13 +27,13 @@ def test_every_pair_of_kinds_meets_and_every_setting_is_there() -> None:
     assert len(found) < len(ALLOCATOR_TABLES) * len(SCHEDULERS) / 4
 
 
-def test_every_pair_of_three_factors_meets_where_it_may() -> None:
+def test_pairwise_products_of_three_factors_cover_allowed_pairs() -> None:
     found = values(pairs("ab", "cde", "fgh", allowed=lambda *case: case[:2] != ("a", "c")))
     assert {case[:2] for case in found} == {(a, b) for a in "ab" for b in "cde"} - {("a", "c")}
     assert {case[1:] for case in found} == {(b, c) for b in "cde" for c in "fgh"}
     assert len(found) < 13
 
 
-def test_the_whole_product_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_product_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(WHOLE, "1")
     assert len(pairs("ab", "cde", "fgh")) == 18

@@ -53,7 +53,7 @@ def test_the_ledger_is_consistent_and_everyone_is_served_under_every_rule(
 
 
 @pytest.mark.parametrize("kind", sorted(SCHEDULERS))
-def test_a_scheduler_asks_the_rule_it_is_given_or_refuses_it(
+def test_schedulers_use_the_given_victim_rule_or_refuse_it(
     tables: Any, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []

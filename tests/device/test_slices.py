@@ -24,7 +24,7 @@ from kvsim.plumbing.errors import InputError
         ("b200-7g.180gb", 8, 7),
     ],
 )
-def test_a_slice_has_its_share(name: str, eighths: int, sevenths: int) -> None:
+def test_mig_slice_has_its_share_of_the_gpu(name: str, eighths: int, sevenths: int) -> None:
     part = named_device(name)
     whole = named_device(part.name.rpartition("-")[0])
     assert part.memory_bytes == whole.memory_bytes * eighths // 8

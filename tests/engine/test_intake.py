@@ -10,7 +10,7 @@ MAX_MODEL_LEN = 64
 
 
 @pytest.mark.parametrize("kind", list(SCHEDULERS))
-def test_a_prompt_must_leave_room_for_a_token(kind):
+def test_prompt_without_room_for_a_token_is_refused(kind):
     """One short of the model's length has room for one token; who reserves more says so."""
     scenario = {
         "model": {"name": "opt-125m", "max_model_len": MAX_MODEL_LEN},

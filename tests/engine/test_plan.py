@@ -19,7 +19,7 @@ class Computed(Observer):
 
 
 @pytest.mark.parametrize("drafts", [0, 2])
-def test_the_tokens_computed_are_those_of_the_requests_and_drafts_in_vain(drafts):
+def test_computed_tokens_are_the_requests_plus_rejected_drafts(drafts):
     """Every prompt, every output but the last, and what was drafted, of which none is accepted."""
     requests = [Request(str(n), n * 10**10, 30 + n, 20 - n) for n in range(6)]
     config = {"method": "eagle", "num_speculative_tokens": drafts, "acceptance_pattern": [0]}

@@ -98,7 +98,7 @@ def test_each_stage_takes_the_time_of_its_own_device() -> None:
     assert run.growth_ps > whole.growth_ps
 
 
-def test_a_copy_goes_at_the_slower_of_two_links() -> None:
+def test_stage_copies_run_at_the_slower_link() -> None:
     nvlink, pcie = {**FAST, "peer_gb_per_s": 300}, {**FAST, "peer_gb_per_s": 25}
     times = sized(nvlink, nvlink, {**pcie, "name": "other"}).step_time
     assert isinstance(times, StageTimes)
@@ -178,7 +178,7 @@ def test_stage_too_small_for_a_given_pool_is_named() -> None:
         ({"name": "h100", "stage": []}, "device.stage", "device.stage"),
     ],
 )
-def test_tables_that_say_nothing_are_refused(device: Any, said: str, where: str) -> None:
+def test_stage_tables_without_a_change_are_refused(device: Any, said: str, where: str) -> None:
     with pytest.raises(InputError, match=said) as error:
         sized(FAST, FAST, device=device)
     assert where in str(error.value.where)

@@ -60,7 +60,7 @@ def test_widgets_show_the_values_of_the_tables(base: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(CONTROLS))
-def test_a_control_has_something_to_turn(name: str) -> None:
+def test_every_control_has_a_widget(name: str) -> None:
     control = CONTROLS.get(name)()
     assert control.title
     assert control.widgets(visit().state.table)

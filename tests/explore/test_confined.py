@@ -79,7 +79,7 @@ def test_callback_checks_the_browsers_stored_state(points: Any) -> None:
         context.sweep_task(ScenarioState("mine", table), "scheduler.max_num_seqs=1:3:3")
 
 
-def test_much_is_simulated_only_when_run_is_pressed() -> None:
+def test_large_runs_start_only_with_the_run_button() -> None:
     table = normal(load_tables("chat")[0])
     much = {**table, "workload": {**table["workload"], "num_requests": 10**7}}
     pool = WorkerPool(0)
@@ -129,14 +129,14 @@ def _put(base: StartingPoint, setting: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("drafter", ["../secret.json", "/etc", "/etc/x.json", "../elsewhere"])
-def test_a_drafter_is_no_way_to_a_file_outside(points: Any, drafter: str) -> None:
+def test_drafter_path_outside_the_folder_is_refused(points: Any, drafter: str) -> None:
     table = _put(points["mine"], f'memory={{drafter="{drafter}"}}')
     with pytest.raises(InputError, match="files of its scenario's folder alone"):
         check_paths(table, points["mine"])
 
 
 @pytest.mark.parametrize("drafter", ["mtp", "llama-3.2-1b", "meta-llama/Llama-3.2-1B"])
-def test_a_drafter_by_name_is_no_file(points: Any, drafter: str) -> None:
+def test_drafter_name_is_not_read_as_a_file(points: Any, drafter: str) -> None:
     check_paths(_put(points["mine"], f'memory={{drafter="{drafter}"}}'), points["mine"])
 
 

@@ -28,7 +28,7 @@ class Idle(WorkerPool):
 DESK = PageContext(STARTING_POINTS, Idle(), "chat")
 
 
-def test_the_bases_are_the_recipes_and_the_tour() -> None:
+def test_explorer_bases_are_the_recipes_and_tour_stops() -> None:
     assert [name for name in STARTING_POINTS if not name.startswith("tour:")] == list(recipes())
     assert len(STARTING_POINTS) == len(recipes()) + 7
 

@@ -136,7 +136,7 @@ def test_the_time_of_a_job_counts_from_the_first_message(
     assert job.state == state
 
 
-def test_a_sweep_is_a_run_a_value() -> None:
+def test_explorer_sweep_runs_once_per_value() -> None:
     told: list[tuple[str, int, int]] = []
     task = SweepTask(SMALL, Path(), SMALL, "allocator.2.block_size", (8, 0, 64))
     points = task.do(lambda *each: told.append(each))

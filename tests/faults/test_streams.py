@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("stream", ["2>&-", ">&-", "2>&- >&-", "<&- 2>&-"])
-def test_a_closed_stream_changes_nothing_else(folder: Path, stream: str) -> None:
+def test_closed_stdout_changes_nothing_else(folder: Path, stream: str) -> None:
     done = shell(f"kvsim run s.toml --out out {stream}", folder)
     assert done.returncode == 0, done
     assert json.loads((folder / "out" / "summary.json").read_text())["runs"]
@@ -52,7 +52,7 @@ def test_a_closed_stream_changes_nothing_else(folder: Path, stream: str) -> None
 
 
 @pytest.mark.parametrize("command", ["models", "schema", "--help", "run s.toml --out out --json"])
-def test_a_reader_that_leaves_ends_nothing(folder: Path, command: str) -> None:
+def test_closed_pipe_reader_does_not_end_the_command(folder: Path, command: str) -> None:
     """`kvsim ... | head -1`: no traceback, no silent exit 1, and what was to be written is."""
     done = shell(f"kvsim {command} | true", folder)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -106,7 +106,7 @@ ATTACKS = (
 )
 
 
-def test_a_label_is_shown_and_not_obeyed(folder: Path) -> None:
+def test_terminal_codes_in_labels_are_shown_as_text(folder: Path) -> None:
     attack = "".join(ATTACKS)
     label = "".join(f"\\u{ord(char):04x}" for char in attack)
     (folder / "s.toml").write_text(SCENARIO.format(label=label, workload=SYNTHETIC))

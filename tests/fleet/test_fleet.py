@@ -108,7 +108,7 @@ def test_every_router_serves_everyone(kind: str) -> None:
         assert 0 <= routed.chosen_tokens <= routed.best_tokens
 
 
-def test_affinity_finds_more_than_taking_turns() -> None:
+def test_session_affinity_hits_more_than_round_robin() -> None:
     """Conversations on four replicas, with memory for all: by session each finds its own turns."""
     simulation = prepared(memory={"kv_cache_tokens": 200_000})
     hits = {}

@@ -59,7 +59,7 @@ def test_round_robin_over_more_replicas_reuses_less(replicas: int, share: float)
         ({"prefill_load_scale": 8.0}, 0.161, 405),
     ],
 )
-def test_credit_and_scale_move_reuse_as_in_dynamos_replay(
+def test_router_credit_and_scale_change_reuse_as_in_dynamos_replay(
     setting: dict[str, float], reuse: float, ttft_ms: float | None
 ) -> None:
     """dynamo#392, #3581: which credit and which scale. The draws of ties move reuse by 0.003."""

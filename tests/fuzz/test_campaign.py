@@ -49,7 +49,7 @@ def test_a_case_that_fails_is_kept_once_a_place(
     assert json.loads((asked / "counts.json").read_text())["lengths"]["faults"] == 20
 
 
-def test_a_soak_prints_each_part_as_json(
+def test_soak_prints_each_part_as_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     parts, out = len(soak.BOOKS), tmp_path / "soak.json"

@@ -60,7 +60,7 @@ def capped(count: int, rate: float, most: int) -> list[Row]:
 # --- prompts that come again ------------------------------------------------------------------
 
 
-def test_prompts_that_may_come_again_are_a_choice(tmp_path: Path) -> None:
+def test_import_offers_prompt_repetition_as_an_option(tmp_path: Path) -> None:
     rng = random.Random(7)
     lengths = [rng.randint(20, 400) for _ in range(60)]
     rows = poisson(600, 20.0, lengths)

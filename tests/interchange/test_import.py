@@ -331,7 +331,7 @@ def test_other_real_runs_are_imported_by_one_command(
         ObservedRun.read(tmp_path / "made.run")
 
 
-def test_settings_of_several_runs_go_with_the_requests_of_one(tmp_path: Path) -> None:
+def test_settings_of_several_runs_are_matched_to_the_imported_requests(tmp_path: Path) -> None:
     one = json.loads(SAMPLES["settings-json"](tmp_path).read_text())
     runs = [one | {"file": f"{name}.csv", "num_gpu_blocks": blocks}
             for name, blocks in (("requests", 5000), ("other", 6000))]  # fmt: skip

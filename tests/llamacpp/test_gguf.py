@@ -66,7 +66,7 @@ def test_gemma_270m_cache_has_the_size_users_measured(
     assert found["device_bytes"] == {"host": 0, "GPU 0": mib << 20}
 
 
-def test_three_slots_cost_more_than_four(gemma: Path) -> None:
+def test_three_llama_server_slots_take_more_cache_than_four(gemma: Path) -> None:
     """unslothai/unsloth#7530: buffers of 512 cells each, or of 256."""
     three, four = (sized(gemma, "--ctx-size", "1024", "--parallel", n) for n in ("3", "4"))
     assert (three["context"]["n_ctx"], three["kv_bytes"]) == (1536, 27 << 20)

@@ -219,7 +219,7 @@ def test_window_of_zero_tokens_means_full_attention():
     )
 
 
-def test_layers_that_are_listed_are_counted():
+def test_layer_list_sets_the_number_of_layers():
     listed = ["mamba", "moe", "attention", "mlp"]
     found = model(
         "nemotron_h", hybrid_override_pattern=None, layers_block_type=listed, num_hidden_layers=None

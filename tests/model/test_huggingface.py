@@ -331,7 +331,7 @@ def test_mixed_quantisation_gives_bits_by_kind_of_matrix(table, bits):
         ({"quant_method": "fp8", "expert_dtype": "fp6"}, "unknown expert_dtype; got 'fp6'"),
     ],
 )
-def test_schemes_that_are_not_understood_are_named(table, message):
+def test_unknown_quantisation_schemes_are_named(table, message):
     with pytest.raises(InputError, match=message):
         Model.from_hf(LLAMA | {"quantization_config": table})
 

@@ -127,7 +127,7 @@ def test_lines_of_a_kind_are_one_and_hold_no_text_of_others() -> None:
     assert "/home" not in rest
 
 
-def test_a_million_equal_lines_take_one_look(tmp_path: Path) -> None:
+def test_equal_log_lines_are_matched_once(tmp_path: Path) -> None:
     path = SAMPLES["vllm-log"](tmp_path)
     with gzip.open(tmp_path / "long.log.gz", "wt") as file:
         file.write(path.read_text() + "INFO 06-10 20:35:00 [a.py:1] nothing 1\n" * 50_000)

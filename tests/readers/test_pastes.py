@@ -84,7 +84,7 @@ def test_a_gpu_that_is_not_all_its_own_is_said(tmp_path: Path, free: float, word
     assert any(words in note for note in sglang(tmp_path, free=free).notes)
 
 
-def test_a_forced_page_is_the_page(tmp_path: Path) -> None:
+def test_explicit_page_size_is_used(tmp_path: Path) -> None:
     path = tmp_path / "sglang.log"
     path.write_text(
         "TensorRT-LLM MHA only supports page_size of 16, 32 or 64, changing page_size from None "

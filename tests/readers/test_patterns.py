@@ -148,5 +148,5 @@ def test_patterns_take_linear_time() -> None:
 
 
 @pytest.mark.parametrize("text", [r"\s*x", r"a.*?b", r"^[ \t]*(?:-\s+)?\s*:"])
-def test_the_check_finds_a_quadratic_pattern(text: str) -> None:
+def test_quadratic_regex_check_finds_a_quadratic_pattern(text: str) -> None:
     assert any(quadratic(re.compile(text, re.MULTILINE), {"search"}))

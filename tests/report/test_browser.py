@@ -81,7 +81,7 @@ GIB = 2**30
         ),
     ],
 )
-def test_ticks_of_the_map_stand_on_round_numbers_of_one_unit(
+def test_map_ticks_are_round_numbers_of_one_unit(
     opened: Any, low: float, high: float, axis: str, texts: list[str]
 ) -> None:
     """Once an axis had 500 MiB, 1,000 MiB, 1.46 GiB, and another 0 s, 60 s, 2 min."""

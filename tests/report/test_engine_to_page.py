@@ -26,14 +26,14 @@ def simulated():
 
 
 @pytest.mark.parametrize("name", ["ttft_s", "tpot_s", "e2e_s"])
-def test_waits_drawn_are_the_waits_of_the_summary(simulated, name):
+def test_drawn_waits_equal_the_summary(simulated, name):
     for run in simulated.runs:
         values = getattr(latency, name)(run.requests)
         assert math.isclose(values.mean(), run.summary[name]["mean"], rel_tol=1e-12)
         assert math.isclose(np.quantile(values, 0.99), run.summary[name]["p99"], rel_tol=1e-12)
 
 
-def test_areas_drawn_are_the_time_means_of_the_summary(simulated):
+def test_drawn_areas_equal_time_means_of_the_summary(simulated):
     plot = FIGURES.get("ledger")().draw(simulated)
     for row, run in enumerate(simulated.runs, start=1):
         for trace in plot.data:

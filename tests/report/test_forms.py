@@ -116,7 +116,7 @@ def test_report_command_writes_several_folders_and_forms(tmp_path, result):
     assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["a.md", "b.md"]
 
 
-def test_wrong_words_are_one_line(tmp_path, result):
+def test_invalid_report_form_is_a_one_line_error(tmp_path, result):
     store.write(tmp_path, result, "<html>")
     answer = call(tmp_path, "--format", "docx")
     assert isinstance(answer.exception, InputError)

@@ -227,7 +227,7 @@ def test_refusing_more_requests_makes_no_other_number_better(call, against):
     assert "They did not finish the same requests: beside what was served, no change" in said
 
 
-def test_a_share_changes_by_points(call, against):
+def test_changes_of_shares_are_in_percentage_points(call, against):
     def change(scenario, summary):
         summary["memory"]["peak_used"] = 0.25
         summary["memory"]["peak_allocated"] /= 2

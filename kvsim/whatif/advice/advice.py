@@ -214,8 +214,8 @@ class Advisor:
     def _confirmed(
         self, found: Sequence[Change]
     ) -> tuple[list[Change], Table, Ratio | None, dict[str, Ratio]]:
-        """The first of these changes that gain on unused replicates, as many as do; the tables with
-        them, and their gain there.
+        """Confirm on unused replicates the first changes that still gain there. Returns these,
+        the tables with them, and their gain.
         """
         taken = list(found)
         while taken:

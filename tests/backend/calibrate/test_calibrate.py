@@ -134,7 +134,7 @@ def repeated_rows():
     scale=st.floats(0.5, 3.0),
 )
 @settings(max_examples=5, deadline=None)
-def test_samples_are_brought_to_the_level_of_a_served_run(overhead, scale):
+def test_samples_are_scaled_to_a_served_run(overhead, scale):
     facts = {key: {} for key in CONDITIONS} | {
         "device": {"name": "NVIDIA H200"},
         "refused": 0,
@@ -174,7 +174,7 @@ def test_served_level_corrects_the_mean_and_is_never_negative():
     assert found.scale > 0
 
 
-def test_the_command_measures_fits_and_leaves_one_file(tmp_path, monkeypatch):
+def test_calibrate_measures_fits_and_writes_one_file(tmp_path, monkeypatch):
     small = GridLimits((1, 2, 4), (8, 32), 192, 512)
     monkeypatch.setattr(calibrating, "DESIGNS", {("cpu", True): (small, 1)})
     config, out = tmp_path / "config.json", tmp_path / "made" / "tiny.json"
@@ -231,14 +231,14 @@ def run_at(pace_s):
     return SimpleNamespace(meta=ObservedMeta.model_construct(**fields), name="a run")
 
 
-def test_a_run_served_on_a_slower_machine_is_no_reason_to_call_its_steps_slow():
+def test_slower_machine_of_a_served_run_is_corrected_by_its_pace():
     # They took what repeated ones take, on a machine that took twice as long for everything.
     level = calibrated_at(0.01).measured.method["served"]
     assert level["slower"] == 2.0
     assert level["scale"] == pytest.approx(0.5, rel=0.01)
 
 
-def test_a_calibration_is_brought_to_the_pace_of_a_run():
+def test_calibration_is_scaled_to_the_pace_of_a_run():
     file = calibrated_at(0.01)
     slower = at_pace_of(run_at(0.013), file)
     samples = file.samples.embedded
@@ -254,7 +254,7 @@ def test_a_calibration_is_brought_to_the_pace_of_a_run():
         at_pace_of(run_at(None), file)
 
 
-def test_the_pace_of_this_machine_is_that_of_its_sentinel():
+def test_machine_pace_is_the_sentinels_duration():
     decoder = Decoder(Shape(1, 16, 2, 1, 16, 16, 11))
     for blocks in (True, False):
         pace = Pace(decoder, blocks=blocks)

@@ -204,7 +204,7 @@ def test_unfinished_round_is_noted(tmp_path):
         samples_of_log(path)
 
 
-def test_a_log_of_another_setup_or_of_something_else_is_refused(tmp_path):
+def test_measurement_log_of_another_setup_is_refused(tmp_path):
     path = tmp_path / "log.jsonl"
     measure(Setup(SHAPE, rounds=1), PLANS[:1], path)
     with pytest.raises(InputError, match="another setup"):

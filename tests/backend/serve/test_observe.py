@@ -285,7 +285,7 @@ def test_request_that_can_never_run_is_refused_by_name(path, tmp_path):
     assert lock_step(ObservedRun.read(tmp_path / "run")).difference is None
 
 
-def test_a_tier_is_refused_by_name(path):
+def test_tier_on_the_backend_is_refused_by_name(path):
     table = loaded(path, "paged").model_dump(mode="json", exclude_none=True)
     table["allocator"] = [each for each in table["allocator"] if each["kind"] == "paged"]
     table["tier"] = [{"kind": "vllm-offloading", "kv_offloading_size": 1}]
@@ -383,7 +383,7 @@ runs = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9)), min_size=1, ma
 
 
 @given(st.lists(runs, min_size=2, max_size=6), st.integers(1, 5))
-def test_equal_ids_are_equal_prompts_up_to_there(prompts, block_size):
+def test_equal_token_ids_give_equal_prompt_prefixes(prompts, block_size):
     ids = BlockIds(block_size)
     seen = {}
     for number, prompt in enumerate(prompts):

@@ -71,7 +71,7 @@ def test_swapped_kv_returns_unchanged(name):
         done[span.id] = span.context
 
 
-def test_a_buffer_of_its_own_leaves_the_device_and_comes_back_in_another():
+def test_swapped_buffer_returns_in_another_buffer():
     simulation = small_run(CONTIGUOUS["doubling"], scheduler=SWAPPING)
     recorder = StepRecorder(DECODER.shape.vocab, "buffers")
     simulation.run(simulation.scenario.allocator[0], "", observer=recorder)
@@ -136,7 +136,7 @@ def test_lmcache_chunks_return_unchanged():
     assert found.ok, found
 
 
-def test_room_for_some_swaps_the_others_are_recomputed():
+def test_full_host_memory_recomputes_further_preemptions():
     tight = SWAPPING | {"swap_space_gib": 0.02}
     found, recorder = replay_run(small_run(PAGED["paged"], scheduler=tight), DECODER)
     scheduler = recorder.scheduler
@@ -165,7 +165,7 @@ def test_caches_of_random_workloads_are_exact(name, seed, chunked, ahead, swap):
     assert found.ok, found
 
 
-def test_copies_are_put_in_an_order_that_loses_nothing():
+def test_overlapping_copies_are_ordered_without_loss():
     # Each moves to where the next one stood; only one order is right.
     chain = [Copy(0, 8, 4), Copy(8, 16, 4), Copy(16, 24, 4)]
     for given_order in (chain, chain[::-1], [chain[1], chain[2], chain[0]]):

@@ -68,12 +68,12 @@ def begin(store, **place):
         (RecomputeStore(), {}, "without a cache"),
     ],
 )
-def test_a_place_that_does_not_fit_is_a_fault(store, place, words):
+def test_address_outside_the_store_is_an_error(store, place, words):
     with pytest.raises(InvariantError, match=words):
         begin(store, **place)
 
 
-def test_copies_stay_in_the_pool():
+def test_copies_outside_the_pool_are_an_error():
     for copy in (Copy(0, 14, 3), Copy(14, 0, 3), Copy(-1, 0, 1)):
         with pytest.raises(InvariantError):
             ContiguousStore(SHAPE, 16).copy(copy)

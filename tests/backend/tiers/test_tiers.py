@@ -67,7 +67,7 @@ def test_host_slots_return_the_kv_of_any_blocks(slots: list[int], seed: int) -> 
     assert torch.equal(store.gather_blocks(others), kept)
 
 
-def test_slots_outside_the_pool_are_a_fault() -> None:
+def test_slots_outside_the_pool_are_an_error() -> None:
     pool = host_pool(2)
     blocks = torch.zeros(1, SHAPE.layers, 2, WIDTH)
     for slots in ([2], [-1], [0, 1]):
@@ -75,7 +75,7 @@ def test_slots_outside_the_pool_are_a_fault() -> None:
             pool.store(slots, blocks)
 
 
-def test_a_short_file_and_a_folder_that_is_gone_are_named(tmp_path: Path) -> None:
+def test_truncated_file_and_missing_folder_are_named(tmp_path: Path) -> None:
     files = BlockFiles(tmp_path, 100)
     blocks = torch.arange(25, dtype=torch.float32)
     files.write("a", blocks)

@@ -57,7 +57,7 @@ def test_replayed_steps_are_those_launched_one_by_one(kind, staged):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("broken", [False, True])
-def test_the_stand_in_of_the_kernels_is_exact_and_finds_a_broken_allocator(kind, broken):
+def test_plain_torch_kernels_are_exact_and_catch_a_broken_allocator(kind, broken):
     steps = steps_of(kind, 5, broken=broken)
     assert replay(steps, DECODER, runner_of(kind).store, "reference").ok != broken
 

@@ -39,7 +39,7 @@ TOLERANCES = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1.2e-2}  # by a dtyp
 
 
 @pytest.mark.slow
-def test_fusions_are_right_and_a_layer_has_ten_launches():
+def test_fused_kernels_are_exact_and_a_layer_has_ten_launches():
     done = run("interpret_between.py", TRITON_INTERPRET="1")
     if "only 0-dimensional arrays can be converted" in done.stderr:
         pytest.skip("this triton's interpreter cannot loop over tensors with numpy >= 2.4")

@@ -53,7 +53,7 @@ def test_planned_blocks_equal_a_count_by_layer_for_every_catalogue_model():
     assert seen > 100
 
 
-def test_states_that_prefill_writes_out_within_chunks():
+def test_prefill_checkpoints_make_blocks_multiples_of_64_tokens():
     """Blocks are multiples of 64 tokens then, in the plan, in a run and in what both print."""
     seen = 0
     for name in model_names():

@@ -14,7 +14,7 @@ SERVING = Serving(max_model_len=8192, max_num_batched_tokens=2048)
     ("stages", "pages"),
     [(1, 10), (2, 5), (4, 3), (8, 2)],  # one in six layers has full attention
 )
-def test_stages_hold_the_groups_of_all_layers(stages, pages):
+def test_stages_share_the_groups_of_all_layers(stages, pages):
     """Gemma 3 27B: 52 layers with windows over six groups, whatever stage each layer is on."""
     options = ModelOptions(name="gemma-3-27b")
     caches = options.caches(options.build())

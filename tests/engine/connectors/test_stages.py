@@ -158,7 +158,7 @@ def test_the_ledger_sums_to_the_pool_while_windows_and_states_load(model: str, s
     assert found.prefix_cache.host_hit_tokens
 
 
-def test_drafts_over_stages_have_host_memory() -> None:
+def test_host_memory_works_with_drafts_over_stages() -> None:
     """Hits of host memory, and drafts accepted, at once; without tokens ahead of their drafts."""
     drafts = {"method": "eagle3", "num_speculative_tokens": 3, "acceptance_rate": 0.6}
     found = run(staged() | {"speculative_config": drafts})

@@ -138,7 +138,7 @@ class Replay:
 
 
 @pytest.mark.parametrize("case", RECORDED["cases"], ids=lambda case: str(case["seed"]))
-def test_lookups_are_those_of_sglang_after_every_event(case: dict[str, Any]) -> None:
+def test_storage_lookups_equal_sglang_after_every_event(case: dict[str, Any]) -> None:
     replay = Replay(case)
     for number, (event, recorded) in enumerate(zip(case["events"], case["after"], strict=True)):
         assert replay.after(*event) == recorded, (number, event)

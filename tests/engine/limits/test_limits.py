@@ -274,7 +274,7 @@ def test_adapters_that_run_are_those_that_the_pool_has_room_for(
 
 
 @pytest.mark.parametrize("beside", [{}, {"max_loras": 4}, {"max_cpu_loras": 4}], ids=str)
-def test_the_pools_adapters_and_equal_keys_of_the_scheduler_go_together(
+def test_memory_max_loras_and_equal_scheduler_keys_are_accepted(
     tables: Any, beside: dict[str, int]
 ) -> None:
     made = tables(

@@ -98,7 +98,7 @@ def test_host_memory_is_counted() -> None:
     assert (space.free_bytes, space.swapped_bytes) == (100, 170)
 
 
-def test_swap_options_belong_to_swap(tables: Any) -> None:
+def test_swap_options_without_swap_are_refused(tables: Any) -> None:
     with pytest.raises(InputError, match="swap_space_gib"):
         run(tables, {"kind": "continuous", "swap_space_gib": 1})
 

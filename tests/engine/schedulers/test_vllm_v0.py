@@ -66,7 +66,7 @@ def test_prompts_share_a_step_up_to_its_tokens(tables: Any) -> None:
     assert watched.steps == [(60, 0), (30, 0), (0, 3)]
 
 
-def test_the_last_to_come_recomputes_when_no_block_is_free(tables: Any) -> None:
+def test_v0_preempts_the_last_admitted_when_no_block_is_free(tables: Any) -> None:
     """Two blocks each of 5: both decode until one block is left and then none."""
     requests = [Request("first", 0, 16, 30), Request("last", 0, 16, 30)]
     parts = {
@@ -81,7 +81,7 @@ def test_the_last_to_come_recomputes_when_no_block_is_free(tables: Any) -> None:
     assert found.summary["requests"]["finished"] == 2
 
 
-def test_a_decoder_asks_for_a_free_block_even_if_it_needs_none(tables: Any) -> None:
+def test_v0_decoder_requires_a_free_block_even_if_it_needs_none(tables: Any) -> None:
     """Both prompts fill the pool; neither needs a block for its next token, yet one gives way."""
     requests = [Request("first", 0, 20, 5), Request("last", 0, 20, 5)]
     parts = {"memory": {"num_gpu_blocks": 4}, "allocator": [{**PAGED, "watermark": 0.0}]}
@@ -135,6 +135,6 @@ def test_pool_without_a_block_is_a_one_line_error() -> None:
         allocator(0)
 
 
-def test_another_scheduler_has_its_own_rules(tables: Any) -> None:
+def test_v0_block_rules_apply_to_v0_only(tables: Any) -> None:
     (run,) = kvsim.simulate(tables(allocator=[PAGED]), [Request("a", 0, 10, 3)]).runs
     assert run.summary["memory"]["time_mean"]["metadata"] == 16 / 4096

@@ -177,7 +177,7 @@ def test_a_version_without_hashes_that_look_ahead_has_none_to_leave_out(tables: 
         kvsim.simulate(made(tables, METHODS[1], scheduler=scheduler), [Request("a", 0, 10, 4)])
 
 
-def test_a_state_within_a_chunk_is_no_use_where_hits_lose_a_block(tables: Any) -> None:
+def test_prefill_checkpoint_alignment_is_refused_if_hits_lose_a_block(tables: Any) -> None:
     config = METHODS[1]
     allocator = [{"kind": "paged", "prefill_checkpoint_alignment": 16}]
     made_of = {"model": {**HYBRIDS["states"], "max_model_len": 1024}, "allocator": allocator}
@@ -185,7 +185,7 @@ def test_a_state_within_a_chunk_is_no_use_where_hits_lose_a_block(tables: Any) -
         kvsim.simulate(made(tables, config, **made_of), [Request("a", 0, 10, 4)])
 
 
-def test_drafts_in_the_text_come_too_late_for_asynchronous_steps(tables: Any) -> None:
+def test_ngram_drafts_with_asynchronous_scheduling_are_refused(tables: Any) -> None:
     scheduler = {"kind": "continuous", "async_scheduling": True}
     with pytest.raises(InputError, match="async_scheduling"):
         kvsim.simulate(made(tables, METHODS[4], scheduler=scheduler), [Request("a", 0, 10, 4)])

@@ -128,7 +128,7 @@ def test_request_that_ends_on_arrival_frees_its_place(tables: Any) -> None:
     assert first["r1"] - first["r3"] == 8_060_000_000  # one step of one decoding sequence
 
 
-def test_a_backlog_costs_no_poll_a_millisecond(
+def test_backlog_is_simulated_without_a_poll_each_millisecond(
     tables: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While prompts wait for a full decode engine, prefill engines look only at what comes."""

@@ -327,7 +327,7 @@ def test_settings_in_the_notes_column_are_read():
         ({"notes": "max_num_seqs=many"}, "max_num_seqs: not a whole number"),
     ],
 )
-def test_bad_cells_are_named(tmp_path, changes, message):
+def test_invalid_log_cells_are_named(tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
         read_rows(table(tmp_path / "logs.csv", ROW | changes))
 

@@ -237,7 +237,7 @@ def test_beams_fork_between_never_and_always() -> None:
 # --- checks -----------------------------------------------------------------------------------
 
 
-def test_a_check_says_how_far_off_it_is() -> None:
+def test_failed_paper_check_reports_its_difference() -> None:
     check = Check("paper", "what", 10.0, 10.5, "%", 0.4)
     assert (check.difference, check.ok) == (0.5, False)
     assert check.as_dict()["ok"] is False

@@ -64,7 +64,7 @@ def read(tmp_path, *rows):
         ({"other_ttft_ms": "soon", "other_tpot_ms": "1"}, "points.csv:2: other_ttft_ms"),
     ],
 )
-def test_a_bad_cell_is_named(tmp_path, changes, words):
+def test_invalid_points_cell_is_named(tmp_path, changes, words):
     with pytest.raises(InputError, match=words):
         read(tmp_path, ROW | changes)
 
@@ -155,7 +155,7 @@ def test_point_outcomes_equal_their_scenarios_runs():
 
 
 @given(st.lists(st.integers(-900, 5000).map(lambda ppt: ppt / 1000), min_size=1, max_size=30))
-def test_errors_are_those_of_their_sizes(errors):
+def test_error_totals_are_over_absolute_values(errors):
     found = PointErrors.of(errors)
     assert found.n == len(errors)
     assert min(map(abs, errors)) <= found.median_abs <= found.p90_abs + 1e-12
@@ -164,7 +164,7 @@ def test_errors_are_those_of_their_sizes(errors):
     assert min(errors) <= found.bias <= max(errors)
 
 
-def test_repeats_tell_a_copy_from_a_second_measurement():
+def test_repeats_distinguish_copies_from_second_measurements():
     rows = [
         row(),
         row(id="copy", tp_size=1, moe_tp_size=1),

@@ -17,7 +17,7 @@ def test_every_cell_has_its_digest() -> None:
     assert RECORDED.keys() == CELLS.keys()
 
 
-def test_the_streams_reach_the_rules() -> None:
+def test_matrix_streams_exercise_every_rule() -> None:
     """Requests are retracted, prefixes hit, second pools short, and host memory read back."""
     labels = ("plain, pages of 1, fcfs", "windows, pages of 1, fcfs, overlap")
     labels += ("write_back, pages of 16, no storage", "write_through, pages of 16, timeout")

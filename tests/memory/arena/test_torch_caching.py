@@ -46,7 +46,7 @@ def test_requests_share_segments_and_the_best_fit_is_taken():
     assert arena.allocate(7 * MIB).address == 24 * MIB
 
 
-def test_a_segment_given_along_whole_is_one_block():
+def test_unsplit_torch_segment_is_one_block():
     arena = arena_of(100)
     first = arena.allocate(19 * MIB)  # a segment of 20 MiB, rest 1 MiB: not split
     assert first.granted == 20 * MIB

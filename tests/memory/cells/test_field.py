@@ -55,7 +55,7 @@ def test_cell_field_equals_a_naive_model(operations: list, window: int, size: in
     size=st.integers(1, 20),
     by_number=st.booleans(),
 )
-def test_micro_batches_are_the_batch(
+def test_micro_batches_contain_the_whole_batch(
     batch: list[tuple[int, int]], size: int, by_number: bool
 ) -> None:
     ends = dict.fromkeys(range(4), 0)
@@ -102,7 +102,9 @@ def test_cells_use_holes_unlike_llama_cpp_of_march_2025() -> None:
     gone=st.sets(SEQS),
     most=st.integers(1, 6),
 )
-def test_moved_cells_lose_nothing(pieces: list[tuple[int, int]], gone: set[int], most: int) -> None:
+def test_compacted_cells_keep_their_tokens(
+    pieces: list[tuple[int, int]], gone: set[int], most: int
+) -> None:
     field = ContiguousField(96)
     for seq, num in pieces:
         cells = field.find(num)

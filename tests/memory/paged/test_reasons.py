@@ -71,7 +71,7 @@ def test_the_tables_say_the_same_at_every_event(
 
 
 @pytest.mark.parametrize(("model", "allocator", "reasons"), CASES, ids=NAMES)
-def test_all_that_is_cached_has_its_reason(
+def test_every_cached_block_has_a_reason(
     model: dict[str, Any], allocator: dict[str, Any], reasons: set[str]
 ) -> None:
     """Two turns of conversations that leave prompts and outputs behind; by the second sighting of

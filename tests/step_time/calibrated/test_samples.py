@@ -54,7 +54,7 @@ def test_json_lines_may_have_several_chunks(tmp_path: Path) -> None:
         ("decode,0,0,4,400,1,7", "steps.csv, line 2: the row is too long; got 7 fields"),
     ],
 )
-def test_a_bad_row_is_named(tmp_path: Path, row: str, fault: str) -> None:
+def test_invalid_sample_row_is_named(tmp_path: Path, row: str, fault: str) -> None:
     with pytest.raises(InputError) as error:
         read_samples(write(tmp_path, f"{HEADER}\n{row}\n"))
     assert fault in str(error.value)
@@ -83,7 +83,7 @@ def test_invalid_longest_context_is_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_bad_file_is_named(tmp_path: Path, name: str, text: str, fault: str) -> None:
+def test_invalid_samples_file_is_named(tmp_path: Path, name: str, text: str, fault: str) -> None:
     with pytest.raises(InputError) as error:
         read_samples(write(tmp_path, text, name))
     assert fault in str(error.value)

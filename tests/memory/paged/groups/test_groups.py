@@ -70,7 +70,7 @@ def test_blocks_grow_until_a_recurrent_state_fits() -> None:
     assert 528 * grouping.slot_bytes < state <= 544 * grouping.slot_bytes
 
 
-def test_a_commonest_kind_that_is_hardly_commoner_is_not_split() -> None:
+def test_slightly_commoner_layer_kind_is_not_split() -> None:
     layout = KVLayout((KVGroup("full", 12, 12), KVGroup("sliding", 13, 13, 8)))
     assert [group.layers for group in group_layers(layout, 16).groups] == [12, 13]
     older = group_layers(layout, 16, commonest_sizes_groups=False)
