@@ -57,8 +57,8 @@ class DynamoMockerForm:
         return DecodeRun(first, slope * num_decode, steps)
 
     def _line(self, context: int) -> tuple[int, int, int | None]:
-        """The decode part at these tokens, its growth a token, and the tokens up to which it is
-        this line; None: for ever.
+        """The linear piece of the decode time at `context` tokens: its value, its growth a token,
+        and the tokens at which it ends; None: never.
         """
         if context >= self._pool_tokens:
             return self._starts_ps[-1], 0, None

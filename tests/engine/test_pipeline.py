@@ -194,7 +194,7 @@ def test_a_run_over_stages_has_the_blocks_that_its_pool_is_sized_in(
     ("model", "layers"),
     [("gpt-oss-20b", "1,1,22"), ("jamba-v0.1", "4,1,27"), ("gemma-3-27b", "5,1,56")],
 )
-def test_a_stage_of_one_kind_of_layers_is_refused_like_the_others(model: str, layers: str) -> None:
+def test_stage_without_a_layer_of_some_group_is_refused(model: str, layers: str) -> None:
     """Alone the second stage would do with one block table, but all stages have the same tables."""
     tables = {
         "model": {"name": model, "pipeline_parallel_size": 3, "pp_layer_partition": layers},

@@ -166,7 +166,9 @@ def test_an_open_loop_has_no_limit(tmp_path: Path, rate: float) -> None:
 
 
 @pytest.mark.parametrize("choice", [{"users": 4}, {"prompts_repeat": 4}])
-def test_a_choice_without_requests_is_refused(tmp_path: Path, choice: dict[str, int]) -> None:
+def test_prompts_repeat_option_without_requests_is_refused(
+    tmp_path: Path, choice: dict[str, int]
+) -> None:
     with pytest.raises(InputError, match="no requests are imported"):
         import_sources(["vllm serve facebook/opt-125m"], GIVEN, tmp_path / "x.toml", **choice)
 

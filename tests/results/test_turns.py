@@ -61,6 +61,6 @@ def test_a_tier_has_room_for_its_bytes_of_all_ranks(chats: dict[str, Any], ranks
     assert said.endswith("conversations of 144 tokens, the mean at their end.")
 
 
-def test_single_turn_conversations_have_no_turn_rows(chats: dict[str, Any]) -> None:
+def test_single_turn_conversations_have_no_rows_by_turn(chats: dict[str, Any]) -> None:
     chats["workload"]["turns"]["tokens"] = 1
     assert hits_by_turn(kvsim.simulate(chats).runs[0].requests) == []

@@ -62,7 +62,7 @@ class HostCache:
         self.num_dropped += 1
 
     def store(self, entry: Entry) -> None:
-        """A prompt that it takes."""
+        """Store a prompt's state."""
         self.entries.append(entry)
         self.num_saved += 1
 

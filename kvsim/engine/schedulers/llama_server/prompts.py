@@ -79,8 +79,8 @@ class Prompts:
         return hit
 
     def _within_windows(self, slot: Slot, hit: int, *, whole: bool) -> int:
-        """How much of a prefix of `hit` tokens can be gone on from: the window cache must reach
-        back far enough, or a checkpoint does.
+        """Tokens of a prefix of `hit` tokens that can be reused: the window cache must reach back
+        far enough, or a checkpoint.
         """
         needed = max(0, hit - self._settings.window - whole)
         if self._calls.cache.first_position(slot.number) < needed:
