@@ -41,13 +41,28 @@ def block_of(kind: str, where: str) -> dict[str, bool]:
     return _BLOCKS[kind]
 
 
+def _window(config: Mapping[str, Any], where: str) -> int | None:
+    """The window of all layers of a config.json; InputError where only some have one."""
+    window = config.get("sliding_window") or None
+    if window is None or not config.get("use_sliding_window", True):
+        return None
+    if config.get("max_window_layers") or config.get("layer_types"):
+        raise InputError(
+            "layers with and without a window are not computed together",
+            where=f"{where}: sliding_window",
+            value=window,
+        )
+    return int(window)
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A decoder of RMSNorm, RoPE, grouped-query attention and SwiGLU.
 
     hidden: width of the residual stream; intermediate: width of the SwiGLU; dtype: of weights,
     activations and cache, one of float64, float32, bfloat16, float16. qkv_bias: queries, keys and
-    values have a bias (Qwen 2). qk_norm: each head's queries and keys are normed (Qwen 3).
+    values have a bias (Qwen 2). qk_norm: each head's queries and keys are normed (Qwen 3). window:
+    newest tokens that a query sees in every layer, its own included; None: all.
     """
 
     layers: int
@@ -60,10 +75,11 @@ class Shape:
     dtype: str = "float32"
     qkv_bias: bool = False
     qk_norm: bool = False
+    window: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if name not in ("dtype", "qkv_bias", "qk_norm") and value < 1:
+            if type(value) is int and value < 1:
                 raise InputError("must be at least 1", where=f"shape.{name}", value=value)
         if self.dtype not in DTYPE_BYTES:
             raise InputError(
@@ -129,6 +145,7 @@ class Shape:
             intermediate=need("intermediate_size"),
             vocab=need("vocab_size"),
             dtype=dtype or str(config.get("dtype") or config.get("torch_dtype") or "float32"),
+            window=_window(config, where),
             **block,
         )
 
@@ -153,6 +170,6 @@ class Shape:
         attention = self.hidden * self.head_dim * 2 * (self.heads + self.kv_heads)
         return self.layers * (attention + 3 * self.hidden * self.intermediate)
 
-    def as_dict(self) -> dict[str, int | str | bool]:
+    def as_dict(self) -> dict[str, int | str | bool | None]:
         """The fields, and the KV bytes per token, for a file."""
         return {**asdict(self), "kv_bytes_per_token": self.kv_bytes_per_token}

@@ -13,7 +13,7 @@ from kvsim.backend.measure.measure import Progress, measure
 from kvsim.backend.measure.pace import PACE_PLAN
 from kvsim.backend.measure.setup import Setup
 from kvsim.backend.measure.summary import MeasuredSamples
-from kvsim.backend.simulated.shape import llama_shape
+from kvsim.backend.simulated.shape import check_weights, llama_shape
 from kvsim.backend.stores.pooled import StoreName
 from kvsim.memory.paged.options import Paged
 from kvsim.model import Model
@@ -101,6 +101,7 @@ def calibrate(
     plans = _with_pace(grid(limits), device) + trace_steps(limits, HELD_OUT // (1 + quick), seed)
     rounds = rounds or usual_rounds
     built = model.build()
+    check_weights(built)
     shape = llama_shape(built)
     setup = Setup(
         shape,

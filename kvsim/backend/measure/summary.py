@@ -124,8 +124,12 @@ def _rows(setup: Setup, log: Log, rounds: list[int]) -> tuple[list[dict[str, Any
 def impossible(shape: Shape, plan: StepPlan, seconds: float, bytes_per_s: float) -> bool:
     """Whether a time says more bytes a second than the device moves or reads (and 5 % of grace).
 
-    A step reads the layers' weights once and the whole cache at the least.
+    A step reads the layers' weights once and the whole cache at the least, or what windows show.
     """
+    tokens = plan.cache_tokens
+    if shape.window is not None:
+        spans = [*(new + prior for new, prior in plan.chunks), *plan.contexts]
+        tokens = sum(min(span, shape.window) for span in spans)
     weight_bytes = shape.layer_weights * DTYPE_BYTES[shape.dtype]
-    least_bytes = weight_bytes + shape.kv_bytes_per_token * plan.cache_tokens
+    least_bytes = weight_bytes + shape.kv_bytes_per_token * tokens
     return least_bytes > 1.05 * bytes_per_s * seconds

@@ -7,7 +7,7 @@ import torch
 from kvsim.backend.devices import device_of
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.shape import Shape
-from kvsim.backend.simulated.shape import llama_shape
+from kvsim.backend.simulated.shape import check_weights, llama_shape
 from kvsim.backend.simulated.sizes import likely_steps
 from kvsim.backend.simulated.steps import StepMaker
 from kvsim.backend.simulated.stores import WORDS, build_store, store_kind
@@ -62,6 +62,7 @@ def make_ready(
     """
     requests = simulation.stream.requests[:limit]
     shape = llama_shape(simulation.model, "model")
+    check_weights(simulation.model, "model")
     kind = store_kind(options)
     _check(simulation, shape, requests)
     if device == "cpu":

@@ -37,3 +37,15 @@ def llama_shape(model: Model, where: str = "--model") -> Shape:
         dtype=model.torch_dtype,
         **block,
     )
+
+
+def check_weights(model: Model, where: str = "--model") -> None:
+    """InputError for quantised weights, which the backend would compute in the model's dtype."""
+    if model.weight_format.method:
+        raise InputError(
+            "the backend computes weights in the model's own dtype",
+            where=where,
+            value=f"{model.name}, {model.weight_format.method}",
+            limit=model.torch_dtype,
+            remedy="name the model without its quantisation, or set model.quantization to none",
+        )

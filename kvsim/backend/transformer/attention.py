@@ -37,7 +37,10 @@ class GatherAttention:
     def _one(self, query: Tensor, key: Tensor, value: Tensor, start: int) -> Tensor:
         """One span: query [new, heads, head_dim] against key, value [context, kv_heads, ...]."""
         new, context, group = len(query), len(key), self.shape.group
+        window = self.shape.window
         if new == 1:
+            if window is not None:
+                key, value = key[-window:], value[-window:]
             # The group's query heads become query rows of their KV head: no repeated keys, and
             # less than half the time of enable_gqa.
             rows = query.view(self.shape.kv_heads, group, self.shape.head_dim)
@@ -47,7 +50,8 @@ class GatherAttention:
             return out.reshape(1, self.shape.heads, self.shape.head_dim)
         grouped = query.reshape(new, self.shape.kv_heads, group, -1).permute(1, 2, 0, 3)
         # is_causal is aligned to the top left corner: right only where no prefix stands before.
-        mask = self._mask(new, context, query.device) if start else None
+        narrow = window is not None and context > window
+        mask = self._mask(new, context, query.device) if start or narrow else None
         out = scaled_dot_product_attention(
             grouped,
             key.permute(1, 0, 2)[:, None].expand(-1, group, -1, -1),
@@ -61,5 +65,8 @@ class GatherAttention:
         key = (new, context)
         if key not in self._masks:
             ones = torch.ones(new, context, dtype=torch.bool, device=device)
-            self._masks[key] = ones.tril(context - new)
+            mask = ones.tril(context - new)
+            if self.shape.window is not None:
+                mask = mask.triu(context - new + 1 - self.shape.window)
+            self._masks[key] = mask
         return self._masks[key]

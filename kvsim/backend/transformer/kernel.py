@@ -53,6 +53,7 @@ def attend(
     ROWS: tl.constexpr,
     KEYS: tl.constexpr,
     SPLITS: tl.constexpr,
+    WINDOW: tl.constexpr,  # newest keys that a query sees, its own included; 0: all
     PRECISION: tl.constexpr,
 ):
     """Grid (tiles, kv_heads, SPLITS). A tile holds ROWS // GROUP tokens, GROUP rows each."""
@@ -81,9 +82,13 @@ def attend(
     )
 
     # The keys this tile sees end at its last token; a split takes an equal share of their blocks.
+    # With a window they begin at the first that its first token sees.
     seen = start + tl.minimum(first + TOKENS, new)
-    share = tl.cdiv(tl.cdiv(seen, KEYS), SPLITS) * KEYS
-    low = split * share
+    oldest = 0
+    if WINDOW:
+        oldest = tl.maximum(start + first + 1 - WINDOW, 0)
+    share = tl.cdiv(tl.cdiv(seen - oldest, KEYS), SPLITS) * KEYS
+    low = oldest + split * share
     high = tl.minimum(low + share, seen)
 
     best = tl.full([ROWS], float("-inf"), tl.float32)
@@ -100,6 +105,8 @@ def attend(
         )
         score = tl.dot(q, k, input_precision=PRECISION) * scale
         visible = ok[None, :] & (position[None, :] <= (start + token)[:, None])
+        if WINDOW:
+            visible &= position[None, :] + WINDOW > (start + token)[:, None]
         score = tl.where(visible, score, float("-inf"))
         higher = tl.maximum(best, tl.max(score, 1))
         # A row that has seen nothing yet keeps -inf; subtracting it would make NaN.

@@ -49,8 +49,11 @@ def launch(
             )
             own_query = query[rows].reshape(last - first, *heads)
             scores = torch.einsum("tkgd,ckd->kgtc", own_query, own_keys) * shape.head_dim**-0.5
-            later = at[None, :] > (start[span] + torch.arange(first, last))[:, None]
-            share = scores.masked_fill(later, -torch.inf).softmax(-1)
+            own = (start[span] + torch.arange(first, last))[:, None]
+            hidden = at[None, :] > own
+            if shape.window is not None:
+                hidden |= at[None, :] + shape.window <= own
+            share = scores.masked_fill(hidden, -torch.inf).softmax(-1)
             mixed = torch.einsum("kgtc,ckd->tkgd", share, own_values)
             result[rows] = mixed.reshape(last - first, shape.heads, shape.head_dim)
     return result

@@ -90,6 +90,7 @@ def launch(
             ROWS=tiles.rows,
             KEYS=key_tile(shape),
             SPLITS=tiles.splits,
+            WINDOW=shape.window or 0,
             PRECISION="ieee",
             num_warps=warps(tiles.rows),
             num_stages=3,

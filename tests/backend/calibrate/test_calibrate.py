@@ -57,6 +57,11 @@ def test_backend_models_qwen_biases_and_norms():
         Shape.from_hf(qwen | {"attention_bias": True})
     with pytest.raises(InputError, match="Llama-shaped decoders only"):
         Shape.from_hf(TINY | {"model_type": "olmo2"})
+    mistral = TINY | {"model_type": "mistral", "sliding_window": 4096}
+    assert Shape.from_hf(mistral).window == 4096
+    assert Shape.from_hf(mistral | {"use_sliding_window": False}).window is None
+    with pytest.raises(InputError, match="with and without a window"):
+        Shape.from_hf(mistral | {"max_window_layers": 2})
 
 
 @pytest.mark.parametrize("name", ["opt-13b", "falcon-7b", "gpt2", "glm-4-9b"])

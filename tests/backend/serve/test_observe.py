@@ -330,6 +330,10 @@ def test_the_command_runs_by_the_wall_clock(path, tmp_path):
             ["--allocator", "paged", "--set", "model.kv_cache_dtype='fp8'"],
             r"model: the backend keeps K and V in the model's own dtype",
         ),
+        (
+            ["--allocator", "paged", "--set", "model.quantization='fp8'"],
+            r"model: the backend computes weights in the model's own dtype",
+        ),
         (["--allocator", "paged", "--set", "workload.n=2"], r"one output a request; got 2 samples"),
         (
             [

@@ -43,7 +43,13 @@ TYPES = {name: kind for kind, names in POINTERS.items() for name in names}
 
 
 def compile_for(
-    function: triton.JITFunction, element: str, head_dim: int, rows: int, splits: int, page: int
+    function: triton.JITFunction,
+    element: str,
+    head_dim: int,
+    rows: int,
+    splits: int,
+    page: int,
+    window: bool = False,
 ) -> dict:
     dtype = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[element]
     shape = Shape(1, 4096, 32, 8, head_dim, 14336, 1, dtype)
@@ -68,6 +74,7 @@ def compile_for(
         "KEYS": key_tile(shape),
         "SPLITS": splits,
         "SPLITS_PADDED": splits,
+        "WINDOW": 4096 if window else 0,
         "PRECISION": "ieee",
     }
     names = function.arg_names
@@ -128,6 +135,8 @@ if __name__ == "__main__":
         (kernel.attend, "bf16", 128, PREFILL_ROWS, 1, 16),
         (kernel.attend, "bf16", 128, PREFILL_ROWS, 1, 0),
         (kernel.attend, "bf16", 128, PREFILL_ROWS, 4, 16),
+        (kernel.attend, "bf16", 128, DECODE_ROWS, 8, 16, True),
+        (kernel.attend, "bf16", 128, PREFILL_ROWS, 1, 16, True),
         (kernel.attend, "fp16", 64, PREFILL_ROWS, 1, 16),
         (kernel.attend, "fp32", 128, DECODE_ROWS, 1, 16),
         (fused.rotate_write, "bf16", 128, DECODE_ROWS, 1, 16),

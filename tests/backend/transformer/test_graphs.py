@@ -1,5 +1,7 @@
 """Captured steps, run again where there is no GPU: the same sizes, tables, tiles and paddings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -69,6 +71,32 @@ def test_replay_on_wrong_blocks_fails(monkeypatch):
     monkeypatch.setattr(_FixedTables, "load", lambda *_: None)
     stores = [runner_of("paged").store for _ in range(2)]
     assert not compare_captured(records, DECODER, *stores, "reference").ok
+
+
+@pytest.mark.parametrize("attention", ["gather", "reference"])
+def test_a_window_hides_all_but_the_newest_tokens(attention):
+    """Of one layer: a query with a window of 5 sees what a sequence of the last 5 tokens sees."""
+    shape = Shape(1, 32, 6, 2, 16, 48, 50, window=5)
+    decoder = Decoder(shape)
+    plain = Decoder(replace(shape, window=None), decoder.weights)
+
+    def store():
+        return PagedStore(shape, 9, 4)
+
+    tokens, blocks = list(range(12)), (3, 5, 1)
+    whole = DecoderRunner(decoder, store(), attention)
+    prompt = whole.step([TokenSpan("a", tokens[:11], 0, blocks)])
+    decode = whole.step([TokenSpan("a", tokens[11:], 11, blocks)])
+    chunked = DecoderRunner(decoder, store(), attention)
+    chunked.step([TokenSpan("a", tokens[:4], 0, blocks)])
+    # Rotated by differences of positions alone, so that a shorter prompt has the same scores.
+    for end, found in ((11, prompt), (12, decode)):
+        alone = DecoderRunner(plain, store(), "gather")
+        exact = alone.step([TokenSpan("b", tokens[end - 5 : end], 0, blocks)])
+        torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        chunked.step([TokenSpan("a", tokens[4:11], 4, blocks)]), prompt, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_captured_comparison_without_replays_has_no_error():
