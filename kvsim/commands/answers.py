@@ -33,6 +33,13 @@ def status_line(first: str = "simulating") -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
+def requests_line(first: str) -> Iterator[Callable[[str, int, int], None]]:
+    """The same with a function of what is simulated, how many requests have left, and all."""
+    with status_line(first) as show:
+        yield lambda what, left, total: show(f"{what}: {left:,} of {total:,} requests")
+
+
+@contextmanager
 def task_runner(jobs: int | None, name: str = "") -> Iterator["TaskRunner"]:
     """A runner of tasks in `jobs` processes, that says on stderr how many of its runs are done.
     name: of what they are of.

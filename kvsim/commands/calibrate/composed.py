@@ -69,6 +69,7 @@ def fit_over(
 
 def pace_over(kind: str, run: Path, out: Path) -> None:
     """Fit a few numbers over the step time of this kind on the first third of a run."""
+    from kvsim.commands.answers import requests_line
     from kvsim.commands.terminal_tables import numbers_table
     from kvsim.commands.terminal_tables import out as stdout
     from kvsim.plumbing.writing import write_text
@@ -77,8 +78,9 @@ def pace_over(kind: str, run: Path, out: Path) -> None:
     from kvsim.validate.run.errors import relative
     from kvsim.validate.served import hardware_of
 
-    after = compare_run(run, kind, PACE_SHARE)
-    before = compare_run(run, kind)
+    with requests_line("reading the run") as moved:
+        after = compare_run(run, kind, PACE_SHARE, progress=moved)
+        before = compare_run(run, kind, progress=moved)
     assert after.fit is not None
     hardware = hardware_of(after.run.meta, "meta.json.")
     names = {"engine": hardware.engine, "engine_version": hardware.engine_version}

@@ -57,12 +57,14 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Replay a recorded run under its own settings and say how far the simulation is off."""
+    from kvsim.commands.answers import requests_line
     from kvsim.validate.run.comparison import compare_run
 
     if fit_form is not None and fit is None:
         raise InputError("says how to fit, but nothing is fitted", where="--fit-form",
                          value=fit_form, remedy="give --fit SHARE too")  # fmt: skip
-    comparison = compare_run(folder, step_time, fit, fit_form)
+    with requests_line("reading the run") as moved:
+        comparison = compare_run(folder, step_time, fit, fit_form, moved)
     summary = comparison.summary()
     if out is not None:
         from kvsim.plumbing.writing import write_text
@@ -70,7 +72,8 @@ def run(
 
         shown = [comparison]
         if fit is not None:
-            shown.insert(0, compare_run(folder, step_time))
+            with requests_line("reading the run again") as moved:
+                shown.insert(0, compare_run(folder, step_time, progress=moved))
         summaries = [one.summary() for one in shown]
         write_text(out / "comparison.json", json.dumps(summaries, indent=1) + "\n")
         write_text(out / "report.html", make_page(shown))

@@ -23,7 +23,7 @@ from kvsim.validate.run.fitting.fit import RunFit, fit_run
 from kvsim.validate.run.fitting.parts import Parts
 from kvsim.validate.run.intervals import Interval, latency_intervals
 from kvsim.validate.run.memory import MemoryErrors, memory_errors, recorded_held
-from kvsim.validate.run.replay import Replay, replay
+from kvsim.validate.run.replay import Progress, Replay, replay
 from kvsim.validate.run.step_times import StepTimes, step_times_of
 from kvsim.validate.run.steps import LockStep, StepErrors, lock_step, step_errors
 from kvsim.version import VERSION
@@ -105,21 +105,23 @@ def compare_run(
     step_time: str | CalibrationFile,
     fit_share: float | None = None,
     fit_form: str | None = None,
+    progress: Progress | None = None,
 ) -> RunComparison:
     """Replay the run in `folder` with the step times that `step_time` names.
 
     fit_share: fit a correction on the requests answered within this share of the run's time, and
-    report the latencies of the others alone. fit_form: its form; None chooses one. InputError if
-    the folder is not an observed run, or the step times are of another model, device or sharding.
+    report the latencies of the others alone. fit_form: its form; None chooses one. progress: called
+    from time to time with (what is replayed, requests that have left, all). InputError if the
+    folder is not an observed run, or the step times are of another model, device or sharding.
     """
     run = ObservedRun.read(folder)
     times = step_times_of(run, step_time)
     fit, reported = None, list(range(len(run.rows)))
     if fit_share is not None:
         parts = Parts(run, fit_share)
-        fit, reported = fit_run(run, parts, times, fit_form), parts.rest
+        fit, reported = fit_run(run, parts, times, fit_form, progress), parts.rest
     form = times.corrected(fit.correction if fit is not None else NONE)
-    found = replay(run, form)
+    found = replay(run, form, progress=progress)
     return RunComparison(
         run=run,
         times=times,

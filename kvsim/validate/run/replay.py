@@ -1,6 +1,7 @@
 """The observed requests again, through the simulated engine under the recorded settings."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import simpy
@@ -15,6 +16,8 @@ from kvsim.plumbing.errors import InputError
 from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
 from kvsim.step_time.form import Measured, StepTime
+
+Progress = Callable[[str, int, int], None]
 
 
 class Held(NamedTuple):
@@ -59,14 +62,28 @@ class ReplayEnd(NamedTuple):
     time_ps: int
 
 
-def replay(run: ObservedRun, step_time: StepTime, stop: ReplayEnd | None = None) -> Replay:
-    """Simulate the run's requests, arriving when they did. InputError if the recorded pool could
-    not have served a request.
+def replay(
+    run: ObservedRun,
+    step_time: StepTime,
+    stop: ReplayEnd | None = None,
+    progress: Progress | None = None,
+    what: str = "replaying the run",
+) -> Replay:
+    """Simulate the run's requests, arriving when they did. progress: called from time to time with
+    (`what`, requests that have left, all requests). InputError if the recorded pool could not have
+    served a request.
     """
     spec = run.meta.replica_spec()
     recorder = Recorder(spec.capacity_bytes)
     log = _EngineLog(step_time, recorder, detailed=stop is None)
-    replica = assemble(spec, Stream(run.requests), step_time, recorder=recorder, observer=log)
+    replica = assemble(
+        spec,
+        Stream(run.requests),
+        step_time,
+        recorder=recorder,
+        observer=log,
+        progress=progress and partial(progress, what),
+    )
     if stop is None:
         replica.run()
     else:

@@ -1,6 +1,7 @@
 """A correction fitted on the first part of a run: its form chosen, its numbers with intervals."""
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from kvsim.validate.run.fitting.judge import Judged, choose, judge
 from kvsim.validate.run.fitting.parts import Parts
 from kvsim.validate.run.fitting.search import FittedNumbers, Numbers, noises, search
 from kvsim.validate.run.intervals import Interval, ends
-from kvsim.validate.run.replay import Replay, ReplayEnd, replay
+from kvsim.validate.run.replay import Progress, Replay, ReplayEnd, replay
 from kvsim.validate.run.step_times import StepTimes
 
 Floats = NDArray[np.float64]
@@ -59,10 +60,16 @@ class RunFit(NamedTuple):
         }
 
 
-def fit_run(run: ObservedRun, parts: Parts, times: StepTimes, form: str | None = None) -> RunFit:
+def fit_run(
+    run: ObservedRun,
+    parts: Parts,
+    times: StepTimes,
+    form: str | None = None,
+    progress: Progress | None = None,
+) -> RunFit:
     """Fit `form` on the run's first part, or the one of FORMS that predicts blocks of it best.
 
-    InputError for a form that is none.
+    progress: as of `replay`, whose replays are numbered. InputError for a form that is none.
     """
     if form is not None and form not in FORMS:
         raise InputError(
@@ -71,9 +78,11 @@ def fit_run(run: ObservedRun, parts: Parts, times: StepTimes, form: str | None =
     aims = Aims(run, parts)
     stop = ReplayEnd(parts.first, round(parts.end_s * PS_PER_S))
     known: dict[Correction, list[Floats]] = {}
+    numbers_of_replays = count(1)
 
     def simulated(correction: Correction) -> Replay:
-        return replay(run, times.corrected(correction), stop)
+        what = f"fitting, replay {next(numbers_of_replays)}"
+        return replay(run, times.corrected(correction), stop, progress, what)
 
     plain = simulated(NONE)
     known[NONE] = aims.simulated(plain)
