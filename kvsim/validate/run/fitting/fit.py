@@ -69,7 +69,7 @@ def fit_run(
 ) -> RunFit:
     """Fit `form` on the run's first part, or the one of FORMS that predicts blocks of it best.
 
-    progress: as of `replay`, whose replays are numbered. InputError for a form that is none.
+    progress: as of `replay`, each replay numbered. InputError for a form that is none.
     """
     if form is not None and form not in FORMS:
         raise InputError(
