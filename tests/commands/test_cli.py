@@ -198,7 +198,8 @@ def test_a_run_of_one_replica_without_tiers_needs_no_module_of_theirs() -> None:
         "    'fleet.options', 'fleet.disaggregation', 'step_time.front_end',\n"
         "    'engine.speculation.options',\n"
         "    'step_time.kernels.host', 'capacity.tensorrt_llm', 'capacity.sglang',\n"
-        "    'model.checkpoint', 'model.hf.quantization', 'workload.traces', 'workload.catalogue')\n"
+        "    'model.checkpoint', 'model.hf.quantization', 'workload.traces',\n"
+        "    'workload.catalogue')\n"
         "found = [room for room in rooms if f'kvsim.{room}' in sys.modules]\n"
         "assert not found, found\n"
     )
