@@ -28,7 +28,8 @@ class StepShape(NamedTuple):
     @property
     def num_tokens(self) -> int:
         """Tokens computed in the step."""
-        return self.prefill_tokens + self.num_decode + self.num_drafts
+        decoded = self.num_decode + self.num_drafts
+        return self.prefill_tokens + decoded if self.chunks else decoded
 
     @property
     def prefill_tokens(self) -> int:

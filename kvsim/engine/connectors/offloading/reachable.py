@@ -13,7 +13,7 @@ class StoredReach:
 
     prompt_tokens: of the request. junction_tokens: the shared-prefix boundary, after which other
     prompts were seen to differ; 0: none. horizon: blocks up to which its last segment goes; None:
-    not known yet.
+    not known yet. all: a hit can need every block.
     """
 
     def __init__(
@@ -25,8 +25,8 @@ class StoredReach:
         horizon: int | None,
     ) -> None:
         size, aligned = group.block_tokens, settings.alignment_tokens
-        self._all = not group.slides or not aligned or aligned % size > 0
-        if self._all:
+        self.all = not group.slides or not aligned or aligned % size > 0
+        if self.all:
             return
         assert group.reach_tokens is not None
         self._need = need = ceil_div(group.reach_tokens - 1, size)
@@ -35,7 +35,7 @@ class StoredReach:
         self._segment = step // size
         self._ends: list[int] = []
         if step and need >= self._segment:
-            self._all = True
+            self.all = True
         elif interval is None:
             if horizon is not None and horizon % self._segment:
                 self._ends = [horizon]
@@ -45,7 +45,7 @@ class StoredReach:
 
     def has(self, block: int) -> bool:
         """Whether a hit can need the block at this position."""
-        if self._all:
+        if self.all:
             return True
         segment, need = self._segment, self._need
         if segment and block % segment >= segment - need:

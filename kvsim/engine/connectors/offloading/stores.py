@@ -180,9 +180,12 @@ class Stores:
             upto[g] = max(after[g], num)
             if group.recurrent:
                 continue
-            for place in self._places(seq, g, num, tables, done=done):
-                key, end = self._keys.key(seq, g, place), (place + 1) * group.chunk_tokens
-                contents.append(ChunkContent(key, end, g))
+            places = list(self._places(seq, g, num, tables, done=done))
+            if not places:
+                continue
+            first = places[0]
+            keys, size = self._keys.listed(seq, g, first, places[-1] + 1), group.chunk_tokens
+            contents += [ChunkContent(keys[at - first], (at + 1) * size, g) for at in places]
         chunks = self._put(seq, contents) if contents else []
         if chunks is None:
             return []
@@ -221,6 +224,9 @@ class Stores:
             first = min(after, (num * each - num * each % segment) // each)
             earlier = self._reach(seq, group, tables, in_prompt)
         reach = self._reach(seq, group, tables, horizon)
+        if reach.all and each == 1 and earlier is None:
+            yield from (place for place in range(first, num) if blocks[place])
+            return
         for place in range(first, num):
             start = place * each
             if not blocks[start + each - 1] or not reach.any_of(start, each):
