@@ -94,7 +94,7 @@ def acts(
         value = None if fresh is None else fresh.value
         if value is None:
             value = max(mean.mean for _, mean in known)
-            note = "The middle of the seeds: about half of other seeds break the objectives there."
+            note = "The middle of the seeds: others may break the objectives there."
         text = f"{int(value)}" if question.unit else f"{value:.3g}"
         lines = [f"{run} --set {key}={text}"]
     for answer, mean in known:

@@ -74,7 +74,7 @@ def fresh_sentence(label: str, fresh: FreshLoad | None, unit: str, seeds: int) -
     confident = "" if sure < 100 * CONFIDENCE else f", so {words} ({sure} % confidence)"
     return (
         f"To be sure, plan with {figures(fresh.value)} {unit}: all {fresh.num_seeds} fresh seeds "
-        f"keep the objectives there{confident}. The middle above is kept by about half of them."
+        f"keep the objectives there{confident}. Some may break them at the middle above."
     )
 
 

@@ -1,6 +1,6 @@
 """The load that fresh seeds keep.
 
-The middle of a few edges is a load that about half of all other seeds break. Suppose each of n
+Other seeds may break the objectives at the middle of a few edges. Suppose each of n
 seeds that no search has seen meets the objectives at a load. Then nine of ten of all seeds do with
 a confidence of 1 - 0.9**n. This is the distribution-free tolerance limit of Wilks (1941), the least
 of n thresholds.
