@@ -72,10 +72,10 @@ def test_advise_keeps_the_pool_in_bytes_and_doctor_has_the_same_figure(tmp_path:
     advice = answered("advise", str(path), "--repeat=3")
     pool = Simulation(Scenario.load(path), []).pool
     assert advice["taken"]["model.kv_cache_dtype"] == "fp8"
-    for setting in ("today", "best"):
-        flags = advice["vllm_serve"][setting]
-        assert f"--kv-cache-memory-bytes {pool.capacity_bytes} " in flags
-        assert "--num-gpu-blocks-override" not in flags
+    served = advice["vllm_serve"]
+    assert "--num-gpu-blocks-override 150 " in served["today"]  # as the scenario says it
+    assert f"--kv-cache-memory-bytes {pool.capacity_bytes} " in served["best"]
+    assert "--num-gpu-blocks-override" not in served["best"]
     (change,) = (each for each in advice["changes"] if each["value"] == "fp8")
     diagnosis = answered("doctor", str(path), "--repeat=3")
     (cure,) = (each for each in diagnosis["findings"] if each["name"] == "small-pool")
