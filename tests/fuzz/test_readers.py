@@ -28,7 +28,7 @@ SLOW = (
 def test_a_file_is_read_and_damaged_is_read_or_refused_in_one_line(name: str) -> None:
     target = TARGETS[name]
 
-    @settings(max_examples=20 if name in SLOW else 60, deadline=None, derandomize=True)
+    @settings(max_examples=10 if name in SLOW else 30, deadline=None, derandomize=True)
     @given(number=st.integers(0, 10**9))
     def damaged(number: int) -> None:
         read(target, Path(folder), case(name, number))
