@@ -32,20 +32,20 @@ PYTEST_ALL = -n $(WORKERS) --dist worksteal $(PYTEST)
 test: .venv/.tests
 	KVSIM_COMPILED=0 $(BIN)/python -m pytest $(PYTEST_ALL)
 
-# The whole suite against the compiled wheel, in an environment of its own and beside a copy of the
-# checkout that has no kvsim but the installed one.
+# The whole suite against the compiled wheel, in an environment that has it alone and finds what it
+# needs in .venv, beside a copy of the checkout that has no kvsim but the installed one.
 AWAY := out/installed
 installed: .venv/.tests wheel
-	cd $(AWAY)/checkout && KVSIM_COMPILED=1 ../venv/bin/pytest $(PYTEST_ALL)
+	for site in $(AWAY)/venv/lib/python*/site-packages; do ls -d $(CURDIR)/.venv/lib/python*/site-packages > $$site/dependencies.pth; done
+	cd $(AWAY)/checkout && KVSIM_COMPILED=1 ../venv/bin/python -P -m pytest $(PYTEST_ALL)
 
-# That environment: it needs nothing of .venv, so that `make --jobs 2` makes both at once.
+# That environment: it needs no tests of .venv, so that `make --jobs 2` makes both at once.
 wheel: .venv/.demo
 	rm -rf $(AWAY) && mkdir -p $(AWAY)/checkout
 	git ls-files -z --cached --others --exclude-standard | tar --null --files-from - --create --file - | tar --extract --directory $(AWAY)/checkout
 	KVSIM_COMPILE=1 $(OUTER_PIP) wheel --quiet --no-deps --wheel-dir $(AWAY) $(AWAY)/checkout
 	$(PYTHON) -m venv --without-pip $(AWAY)/venv
-	$(OUTER_PIP) --python $(AWAY)/venv/bin/python install --quiet torch==2.13.0
-	$(OUTER_PIP) --python $(AWAY)/venv/bin/python install --quiet "$$(ls $(AWAY)/kvsim-*.whl)[$(EXTRAS)]"
+	$(OUTER_PIP) --python $(AWAY)/venv/bin/python install --quiet --no-deps $(AWAY)/kvsim-*.whl
 	rm -r $(AWAY)/checkout/kvsim $(AWAY)/checkout/build
 	cd $(AWAY)/checkout && ln -s ../venv/lib/python*/site-packages/kvsim ../venv/lib/python*/site-packages/*__mypyc*.so .
 
@@ -91,7 +91,7 @@ mutants: .venv/.tests
 SOAK ?= 10000000
 soak: .venv/.tests
 	PYTHONPATH=tests $(BIN)/python -m support.soak --requests $(SOAK)
-	KVSIM_WHOLE=1 $(BIN)/python -m pytest -n $(WORKERS) tests/contracts tests/memory tests/engine tests/test_compiled.py tests/test_docs.py tests/whatif/doctor/test_servers.py tests/whatif/capacity
+	KVSIM_WHOLE=1 $(BIN)/python -m pytest -n $(WORKERS) tests/contracts tests/memory tests/engine tests/test_compiled.py tests/evidence/paper tests/test_docs.py tests/whatif/doctor/test_servers.py tests/whatif/capacity
 
 LOWEST ?= tests/contracts tests/plumbing tests/workload tests/report tests/results tests/memory \
   tests/model tests/device tests/capacity tests/step_time tests/readers tests/interchange tests/commands/test_cli.py

@@ -135,7 +135,11 @@ def test_kv_cache_tokens_cap_the_pool_of_mem_fraction_static(
     ("memory", "allocator", "words"),
     [
         ({"kv_cache_tokens": 9000}, {}, "take no memory"),
-        ({"kv_cache_bytes": 1 << 34}, {"mamba_radix_cache_strategy": "extra_buffer"}, "only in models with attention"),
+        (
+            {"kv_cache_bytes": 1 << 34},
+            {"mamba_radix_cache_strategy": "extra_buffer"},
+            "only in models with attention",
+        ),
         ({"kv_cache_bytes": 1 << 34}, {"page_size": 16}, "without buffers only"),
     ],
 )

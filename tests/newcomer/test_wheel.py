@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
 import zipfile
 from importlib import import_module
@@ -27,6 +26,8 @@ SOURCES = (
     *("pyproject.toml", "setup.py", "mypyc.ini", "README.md", "LICENSE"),
     *("MANIFEST.in", "CHANGELOG.md", "CONTRIBUTING.md"),
 )
+# Where this environment has its packages: `make installed` adds those of another one.
+SITES = [Path(each) for each in sys.path if each.endswith("site-packages")]
 
 
 def blocks(language: str) -> list[str]:
@@ -64,7 +65,7 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=True, cwd=place, env=clean(),
     )  # fmt: skip
     (packages,) = place.glob("lib/python*/site-packages")
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (packages / "dependencies.pth").write_text("\n".join(map(str, SITES)) + "\n")
     return place
 
 
@@ -94,7 +95,8 @@ def test_the_wheel_runs_chat_in_an_empty_folder(fresh: Path, tmp_path: Path) -> 
 
 
 def test_uvx_runs_the_wheel_without_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> None:
-    uvx = shutil.which("uvx", path=f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}")
+    places = [*(site.parents[2] / "bin" for site in SITES), os.environ["PATH"]]
+    uvx = shutil.which("uvx", path=os.pathsep.join(map(str, places)))
     if uvx is None:
         pytest.skip("uv is not installed")
     words = ["--python", sys.executable, "--from", str(wheel), "kvsim"]

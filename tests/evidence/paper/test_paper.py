@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.beams import BeamFamily
+from support.pairs import is_whole
 from typer.testing import CliRunner
 
 import kvsim
@@ -349,6 +350,7 @@ def as_recorded(figure: str) -> Callable[[Setting], dict[str, list[Means]]]:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not is_whole(), reason="over a minute: make soak runs it")
 def test_the_command_reproduces_every_figure_it_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
