@@ -8,7 +8,7 @@ import typer
 
 from kvsim.commands.arguments import AsJson, Changes, ScenarioName
 from kvsim.commands.progress import bar
-from kvsim.commands.torch_device import check_device
+from kvsim.commands.torch_device import Attention, check_device
 
 if TYPE_CHECKING:
     from kvsim.backend.serve.run import Observed
@@ -33,14 +33,7 @@ def observe(
             show_default="the scenario's",
         ),
     ] = None,
-    attention: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help="Attention of the backend: gather, triton (on a GPU) or reference.",
-            show_default="the device's own",
-        ),
-    ] = None,
+    attention: Attention = None,
     clock: Annotated[
         str,
         typer.Option(

@@ -1,7 +1,20 @@
-"""The device that a command runs torch on."""
+"""The device that a command runs torch on, and the attention there."""
+
+from typing import Annotated
+
+import typer
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.extras import need
+
+Attention = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="Attention of the backend: gather, triton (on a GPU) or reference.",
+        show_default="the device's own",
+    ),
+]
 
 
 def check_device(device: str) -> None:

@@ -91,6 +91,20 @@ def test_throughput_is_full_with_one_micro_batch_per_stage(tables: Any, stages: 
     assert ends_ps(stages + 1)[-1] > together[-1]
 
 
+def crowded(allocator: Any, *, priority: bool, ahead: bool) -> dict[str, Any]:
+    """Tables in which eight sequences crowd the allocator, with the default step times."""
+    scheduler = {
+        "kind": "continuous",
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": 128,
+        "policy": "priority" if priority else "fcfs",
+        "async_scheduling": ahead,
+    }
+    parts = {**CROWDED, "allocator": [allocator], "scheduler": scheduler}
+    parts.pop("step_time", None)
+    return parts
+
+
 @pytest.mark.parametrize("stages", [2, 4])
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -105,15 +119,7 @@ def test_throughput_is_full_with_one_micro_batch_per_stage(tables: Any, stages: 
 def test_the_ledger_is_consistent_and_gaps_are_those_between_tokens(
     tables: Any, stages: int, allocator: Any, priority: bool, ahead: bool, requests: list[Request]
 ) -> None:
-    scheduler = {
-        "kind": "continuous",
-        "max_num_seqs": 8,
-        "max_num_batched_tokens": 128,
-        "policy": "priority" if priority else "fcfs",
-        "async_scheduling": ahead,
-    }
-    parts = {**CROWDED, "allocator": [allocator], "scheduler": scheduler}
-    parts.pop("step_time", None)
+    parts = crowded(allocator, priority=priority, ahead=ahead)
     scenario = Scenario.from_table(staged(tables, stages, **parts, max_steps=1))
     auditor = Auditor()
     run = Simulation(scenario, requests).run(scenario.allocator[0], "audited", observer=auditor)
@@ -344,15 +350,7 @@ def test_runs_over_stages_equal_single_steps(
     ahead: bool,
     requests: list[Request],
 ) -> None:
-    scheduler = {
-        "kind": "continuous",
-        "max_num_seqs": 8,
-        "max_num_batched_tokens": 128,
-        "policy": "priority" if priority else "fcfs",
-        "async_scheduling": ahead,
-    }
-    parts = {**CROWDED, "allocator": [allocator], "scheduler": scheduler}
-    parts.pop("step_time", None)
+    parts = crowded(allocator, priority=priority, ahead=ahead)
     made = staged(tables, stages, **parts)
     single = outcome(made, requests, 1)
     assert outcome(made, requests, None) == single

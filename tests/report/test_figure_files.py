@@ -9,12 +9,12 @@ import pandas as pd
 import plotly.io
 import pytest
 import typer
+from support.browser import needs_drawing
 from typer.testing import CliRunner
 
 import kvsim
 from kvsim.commands.report import report
 from kvsim.plumbing.errors import InputError
-from kvsim.report import browser
 from kvsim.report.figure_files import DOTS_PER_PX, FIGURE_FORMS, WIDTH_PX
 from kvsim.report.table_files import TABLE_FORMS, table_of
 from kvsim.results import store
@@ -23,16 +23,6 @@ from kvsim.results.result import Result
 APP = typer.Typer()
 APP.command()(report)
 COLUMNS = ["ttft_s.p50", "memory.time_mean.used", "requests.finished"]
-
-
-def has_browser():
-    try:
-        return browser.find_browser()
-    except InputError:
-        return None
-
-
-needs_browser = pytest.mark.skipif(has_browser() is None, reason="needs a browser (chromium)")
 
 
 def call(*words):
@@ -47,7 +37,7 @@ def test_each_name_has_one_entry_in_the_legend_of_a_figure(result):
     assert drawn.layout.height >= 21 * len(entries)
 
 
-@needs_browser
+@needs_drawing
 def test_a_figure_as_svg_png_and_pdf_has_the_size_of_the_figure(result, tmp_path):
     store.write(tmp_path, result, "<html>")
     height = kvsim.figure(result, "shares").layout.height

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import typer
+from support.browser import needs_drawing
 from support.each import check_each
 from typer.testing import CliRunner
 
@@ -24,14 +25,6 @@ from kvsim.results import store
 APP = typer.Typer()
 APP.command()(report)
 DRAWN = ("png", "pdf")
-NEED_BROWSER = "needs a browser (chromium) on this machine"
-
-
-def has_browser():
-    try:
-        return browser.find_browser()
-    except InputError:
-        return None
 
 
 def call(*words):
@@ -51,7 +44,7 @@ def check_form(name, result):
     assert len(text) > 500
 
 
-@pytest.mark.skipif(has_browser() is None, reason=NEED_BROWSER)
+@needs_drawing
 @pytest.mark.parametrize(("name", "begins"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
 def test_report_writes_png_and_pdf(name, begins, traced, tmp_path):
     store.write(tmp_path, traced, "<html>")

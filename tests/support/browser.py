@@ -7,6 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from kvsim.plumbing.errors import InputError
+from kvsim.report.browser import find_browser
+
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
@@ -17,6 +22,19 @@ FLAGS = (
 )
 MISSING = "no chromium with its chromedriver is installed"
 LONGEST_S = 300.0  # a machine may be busy; what never comes true is a fault after this time
+
+
+def _draws() -> bool:
+    try:
+        find_browser()
+    except InputError:
+        return False
+    return True
+
+
+needs_drawing = pytest.mark.skipif(
+    not _draws(), reason="needs a browser (chromium) on this machine"
+)
 
 
 def start(profile: Path) -> Any:

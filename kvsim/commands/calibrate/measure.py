@@ -9,7 +9,7 @@ import typer
 
 from kvsim.commands.arguments import AsJson
 from kvsim.commands.progress import bar
-from kvsim.commands.torch_device import check_device
+from kvsim.commands.torch_device import Attention, check_device
 from kvsim.plumbing.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,14 +49,7 @@ def measure(
         StoreChoice,
         typer.Option(help="KV store: blocks of one pool, or one contiguous buffer per sequence."),
     ] = StoreChoice.PAGED,
-    attention: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help="Attention of the backend: gather, triton (on a GPU) or reference.",
-            show_default="the device's own",
-        ),
-    ] = None,
+    attention: Attention = None,
     served: Annotated[
         bool, typer.Option(help="Scale step times to the pace of a short served run.")
     ] = True,

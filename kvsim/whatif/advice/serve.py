@@ -28,6 +28,9 @@ _USUAL = {
     "scheduler.scheduler_reserve_full_isl": True,
 }
 
+# Those, and switches whose default depends on the version: no flag where vLLM does it by itself.
+_SILENT = (*_USUAL, "allocator.0.enable_prefix_caching", "scheduler.async_scheduling")
+
 
 def command(table: dict[str, Any], folder: Path, before: dict[str, Any] | None = None) -> str:
     """The flags that set what the tables hold; what no flag sets follows as comments. before: the
@@ -60,7 +63,7 @@ def command_of(
         if value is None or knob.key in TOLD or not given:
             continue
         same = before is None or not rest or _given(before, knob.key) == _given(table, knob.key)
-        if same and knob.key in _USUAL | _SWITCHES and value == usual[knob.key]:
+        if same and knob.key in _SILENT and value == usual[knob.key]:
             continue
         if knob.flag is not None:
             flags.append(knob.flag(value))
@@ -70,9 +73,6 @@ def command_of(
     name = str(Path(model["hf_config"]).parent) if "hf_config" in model else hub_id(model["name"])
     program = " ".join((*environment(model, memory), "vllm serve", name))
     return written(program, flags, comments)
-
-
-_SWITCHES = {"allocator.0.enable_prefix_caching": None, "scheduler.async_scheduling": None}
 
 
 def _usual(simulation: Simulation) -> dict[str, Any]:

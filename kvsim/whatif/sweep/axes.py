@@ -43,13 +43,12 @@ def parse_axis(text: str, flag: str = "--vary") -> Axis:
         raise InputError("not of the form a.b=1,2,4 or a.b=lo:hi:n", where=flag, value=text)
     if key == "seed":
         raise InputError("seeds are not an axis", where=flag, value=text, remedy="use --repeat")
-    values = _range(rest.strip(), f"{flag} {key}")
+    values, note = _range(rest.strip(), f"{flag} {key}")
     if values is None:
         values = [value_of(part) for part in _split(rest)]
     if len({repr(value) for value in values}) < len(values):
         raise InputError("the same value twice", where=f"{flag} {key}", value=rest)
-    rounded = _rounded(rest.strip(), values)
-    notes = () if rounded is None else (f"{key}: {rounded}",)
+    notes = () if note is None else (f"{key}: {note}",)
     return Axis((key,), tuple((value,) for value in values), notes)
 
 
@@ -82,14 +81,14 @@ def points(axes: Iterable[Axis]) -> Iterator[Settings]:
         yield dict(zip(keys, (value for row in rows for value in row), strict=True))
 
 
-def _range(text: str, where: str) -> list[Any] | None:
-    """The values of `lo:hi:n` or `lo:hi:nlog`; None for what is not a range."""
+def _range(text: str, where: str) -> tuple[list[Any] | None, str | None]:
+    """The values of `lo:hi:n` or `lo:hi:nlog`, None for what is not a range; a note on them."""
     match = _RANGE.fullmatch(text)
     if match is None:
-        return None
+        return None, None
     low, high = (value_of(part) for part in match.groups()[:2])
     if not all(type(bound) in (int, float) for bound in (low, high)):
-        return None
+        return None, None
     count, log = int(match[3]), match[4] is not None
     if not 2 <= count <= _MOST_VALUES or not low < high or not math.isfinite(high - low):
         raise InputError(
@@ -104,21 +103,19 @@ def _range(text: str, where: str) -> list[Any] | None:
     values = [low * (high / low) ** step if log else low + (high - low) * step for step in steps]
     values[-1] = high
     if type(low) is int and type(high) is int:
-        return list(dict.fromkeys(round(value) for value in values))
-    return [float(value) for value in values]
+        whole = list(dict.fromkeys(round(value) for value in values))
+        return whole, None if log else _uneven(low, high, count, whole)
+    return [float(value) for value in values], None
 
 
-def _rounded(text: str, values: list[Any]) -> str | None:
+def _uneven(low: int, high: int, count: int, whole: list[int]) -> str | None:
     """The note on a range rounded to integers, if its steps are not equal."""
-    match = _RANGE.fullmatch(text)
-    if match is None or match[4] is not None or not all(type(value) is int for value in values):
+    gaps = {after - before for before, after in pairwise(whole)}
+    if len(gaps) < 2 and len(whole) == count:
         return None
-    gaps = {after - before for before, after in pairwise(values)}
-    if len(gaps) < 2 and len(values) == int(match[3]):
-        return None
-    shown = ", ".join(map(str, values if len(values) <= 8 else [*values[:7], "..."]))
-    low, high = (float(part) for part in match.groups()[:2])
-    return f"rounded to whole numbers: {shown}; write {low}:{high}:{match[3]} for those in between"
+    shown = ", ".join(map(str, whole if len(whole) <= 8 else [*whole[:7], "..."]))
+    between = f"{float(low)}:{float(high)}:{count}"
+    return f"rounded to whole numbers: {shown}; write {between} for those in between"
 
 
 def _split(text: str) -> list[str]:

@@ -3,12 +3,10 @@
 from typing import Any
 
 import pytest
+from support.events import events_and_steps
 from support.scenarios import conversations, run
 
-from kvsim.engine.replica import assemble
 from kvsim.plumbing.errors import InputError
-from kvsim.scenario import Scenario
-from kvsim.simulation import Simulation
 
 HOST = {"kind": "vllm-offloading", "kv_offloading_size": 8.0}
 EAGLE = {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7}
@@ -46,18 +44,8 @@ def test_a_run_of_steps_costs_few_events(monkeypatch: pytest.MonkeyPatch) -> Non
         "kind": "synthetic", "num_requests": 4, "arrivals": {"kind": "poisson", "rate_per_s": 1.0},
         "prompt": {"kind": "fixed", "tokens": 100}, "output": {"kind": "fixed", "tokens": 400},
     }  # fmt: skip
-    scenario = Scenario.from_table(tables(workload=workload))
-    made = Simulation(scenario)
-    replica = assemble(made.replica_spec(scenario.allocator[0]), made.stream, made.step_time)
-    step, events = replica.env.step, []
-
-    def counted() -> None:
-        events.append(replica.env.now)
-        step()
-
-    monkeypatch.setattr(replica.env, "step", counted)
-    replica.run()
-    assert len(events) < replica.recorder.steps / 2
+    num_events, num_steps = events_and_steps(monkeypatch, tables(workload=workload))
+    assert num_events < num_steps / 2
 
 
 def test_a_hit_in_host_memory_loses_the_drafters_last_chunk() -> None:

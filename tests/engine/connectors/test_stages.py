@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from support.auditor import Auditor
 from support.cases import streams
+from support.events import events_and_steps
 from support.scenarios import conversations, refuses, run
 
 import kvsim
 from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST
-from kvsim.engine.replica import assemble
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 from kvsim.scenario import Scenario
@@ -76,23 +76,11 @@ def test_a_plan_alone_on_two_stages_equals_single_steps(
 def test_a_plan_alone_on_two_stages_runs_for_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most steps cost no event on the clock."""
     table = staged(ahead=False)
-    scenario = Scenario.from_table(table | {"workload": {
+    num_events, num_steps = events_and_steps(monkeypatch, table | {"workload": {
         "kind": "synthetic", "num_requests": 4, "arrivals": {"kind": "poisson", "rate_per_s": 1.0},
         "prompt": {"kind": "fixed", "tokens": 100}, "output": {"kind": "fixed", "tokens": 200},
     }})  # fmt: skip
-    simulation = Simulation(scenario)
-    replica = assemble(
-        simulation.replica_spec(scenario.allocator[0]), simulation.stream, simulation.step_time
-    )
-    step, events = replica.env.step, []
-
-    def counted() -> None:
-        events.append(replica.env.now)
-        step()
-
-    monkeypatch.setattr(replica.env, "step", counted)
-    replica.run()
-    assert len(events) < replica.recorder.steps / 4
+    assert num_events < num_steps / 4
 
 
 def test_one_rank_of_each_stage_has_a_part_of_each_chunk() -> None:
