@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.keys import put
 from kvsim.scenario import no_workload
 from kvsim.workload.arrivals import ARRIVALS
 
@@ -98,10 +99,8 @@ def with_users(table: dict[str, Any], users: int) -> dict[str, Any]:
     """
     before, key = users_of(table), users_key(table)
     table = copy.deepcopy(table)
+    put(table, str(key), users, "--find")
     workload = table["workload"]
-    (workload if key == "workload.max_concurrency" else workload["arrivals"])[
-        str(key).rpartition(".")[2]
-    ] = users
     for size in SIZES:
         if isinstance(workload.get(size), int):
             own = workload[size]
