@@ -9,10 +9,11 @@ import simpy
 from kvsim.engine.clock import EngineClock
 from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.engine import Engine
-from kvsim.engine.hicache.scheduler import HicacheScheduler
+from kvsim.engine.hicache.hicache import Hicache
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Wake
+from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
 from kvsim.engine.tier_books import TierBooks
 
 
@@ -26,10 +27,11 @@ class HicacheEngine(Engine):
         self.hierarchical.tier_books = TierBooks(parts.recorder, parts.step_time)
 
     @property
-    def hierarchical(self) -> HicacheScheduler:
-        """The scheduler, with its kind known."""
-        assert isinstance(self.scheduler, HicacheScheduler)
-        return self.scheduler
+    def hierarchical(self) -> Hicache:
+        """The scheduler's hierarchical cache."""
+        assert isinstance(self.scheduler, DecodingScheduler)
+        assert isinstance(self.scheduler.hicache, Hicache)
+        return self.scheduler.hicache
 
     def tier_totals(self) -> RunTotals:
         return self.hierarchical.totals
@@ -69,8 +71,8 @@ class HicacheEngine(Engine):
             self.hierarchical.copies.gpu_ps = plan.end_ps
 
     def _idle(self, plan: Plan) -> Generator[simpy.Event, None, None]:
-        scheduler, now = self.hierarchical, self.now_ps
-        next_ps = now + plan.held_ps if plan.held_ps else scheduler.next_ps
+        scheduler, now = self.scheduler, self.now_ps
+        next_ps = now + plan.held_ps if plan.held_ps else self.hierarchical.next_ps
         if next_ps is None:
             yield from super()._idle(plan)
             return

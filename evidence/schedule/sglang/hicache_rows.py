@@ -7,9 +7,10 @@ from evidence.schedule.rows import Row
 from evidence.schedule.sglang.rows import SglangRows
 from evidence.schedule.ticks import TICK_PS
 from kvsim.engine.connectors.journal import ConnectorJournal
-from kvsim.engine.hicache.scheduler import HicacheScheduler
+from kvsim.engine.hicache.hicache import Hicache
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
@@ -27,42 +28,42 @@ class HicacheRows(SglangRows):
         self._fields = ("writes", "loads", "acks", *(("l3",) if storage else ()))
         self._journal = ConnectorJournal()
         self._dropped = self._host_evicted = self._blocked_ps = 0
-        self._scheduler: HicacheScheduler | None = None
+        self._scheduler: SglangScheduler | None = None
         self._stalled = False
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
-        assert isinstance(scheduler, HicacheScheduler)
+        assert isinstance(scheduler, SglangScheduler)
         self._scheduler = scheduler
-        scheduler.copies.journal = self._journal
+        _hicache(scheduler).copies.journal = self._journal
         super().planning(scheduler, now_ps)
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        assert isinstance(scheduler, HicacheScheduler)
-        super().planned(scheduler, plan, scheduler.copies.now_ps)
+        hicache = _hicache(scheduler)
+        super().planned(scheduler, plan, hicache.copies.now_ps)
         if plan.empty:
             return
         self._stalled = False
-        row, copies = self.rows[-1], scheduler.copies
+        row, copies = self.rows[-1], hicache.copies
         admitted = []
         for seq, hits, again in plan.admitted:
-            slots = scheduler.pages.slots(seq)
+            slots = hicache.pages.slots(seq)
             entry = [seq.id, hits, int(again), slots.loaded, slots.promised]
             if "l3" in self._fields:
-                entry.append(self._brought(scheduler, seq))
+                entry.append(self._brought(hicache, seq))
             admitted.append(entry)
         row["admitted"] = admitted
         row["dt"] = (plan.first_ps - plan.stall_ps) // TICK_PS
         row["wait"] = copies.waited_ps // TICK_PS
-        self._since(scheduler, row)
+        self._since(hicache, row)
 
     @staticmethod
-    def _brought(scheduler: HicacheScheduler, seq: Sequence) -> int:
+    def _brought(hicache: Hicache, seq: Sequence) -> int:
         """Tokens that the storage brought for a request."""
-        return scheduler.storage.brought.get(seq, 0) if scheduler.storage is not None else 0
+        return hicache.storage.brought.get(seq, 0) if hicache.storage is not None else 0
 
-    def _since(self, scheduler: HicacheScheduler, row: Row) -> None:
+    def _since(self, hicache: Hicache, row: Row) -> None:
         """Add the events since the previous row."""
-        copies, tree = scheduler.copies, scheduler.pages.tree
+        copies, tree = hicache.copies, hicache.pages.tree
         row["inflight"] = list(copies.in_flight)
         row["dropped"] = tree.dropped - self._dropped
         row["host_evicted"] = tree.host.evicted - self._host_evicted
@@ -74,21 +75,22 @@ class HicacheRows(SglangRows):
             row[field] = [_in_ticks(entry, TIMES[field]) for entry in entries.get(field, [])]
 
     def memory(self, scheduler: Scheduler) -> dict[str, int]:
-        assert isinstance(scheduler, HicacheScheduler)
-        return {**super().memory(scheduler), "host_used": scheduler.pages.tree.host.used}
+        host = _hicache(scheduler).pages.tree.host
+        return {**super().memory(scheduler), "host_used": host.used}
 
     def idle(self, scheduler: Scheduler, now_ps: int, *, stalled: bool) -> bool:
-        assert isinstance(scheduler, HicacheScheduler)
+        assert isinstance(scheduler, SglangScheduler)
         if stalled and not self._stalled:
             self._stalled = True
-            row = self._bare(scheduler, "stall", scheduler.copies.now_ps)
+            row = self._bare(scheduler, "stall")
             row["stall"] = 1
             self.rows.append(row)
         return super().idle(scheduler, now_ps, stalled=stalled)
 
-    def _bare(self, scheduler: HicacheScheduler, mode: str, now_ps: int) -> Row:
+    def _bare(self, scheduler: SglangScheduler, mode: str) -> Row:
         """A row without a batch."""
-        tree = scheduler.pages.tree
+        hicache = _hicache(scheduler)
+        tree, now_ps = hicache.pages.tree, hicache.copies.now_ps
         row: Row = {
             "step": self.step,
             "t0": now_ps // TICK_PS,
@@ -109,14 +111,14 @@ class HicacheRows(SglangRows):
             "aborted": self._aborted,
         }
         self._evicted, self._retracted, self._aborted = tree.evicted, [], []
-        self._since(scheduler, row)
+        self._since(hicache, row)
         return row
 
     def close(self) -> None:
         """Write the events after the last batch."""
         scheduler = self._scheduler
         if scheduler is not None:
-            row = self._bare(scheduler, "none", scheduler.copies.now_ps)
+            row = self._bare(scheduler, "none")
             if any(row[field] for field in self._fields):
                 self.rows.append(row)
 
@@ -124,3 +126,10 @@ class HicacheRows(SglangRows):
 def _in_ticks(entry: list[Any], places: tuple[int, ...]) -> list[Any]:
     """An entry of the journal with its times, at these places, in ticks."""
     return [value // TICK_PS if at in places else value for at, value in enumerate(entry)]
+
+
+def _hicache(scheduler: Scheduler) -> Hicache:
+    """The hierarchical cache of a recorded engine."""
+    assert isinstance(scheduler, SglangScheduler)
+    assert isinstance(scheduler.hicache, Hicache)
+    return scheduler.hicache

@@ -6,7 +6,7 @@ from kvsim.engine.connectors.lane import Lane
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.hicache.contents import StorageContents
 from kvsim.engine.hicache.copies import HostLink, TierCopies
-from kvsim.engine.hicache.scheduler import HicacheScheduler
+from kvsim.engine.hicache.hicache import Hicache
 from kvsim.engine.hicache.settings import StorageSettings
 from kvsim.engine.hicache.storage import Storage
 from kvsim.engine.hicache.storage_times import StorageSpeed, StorageTimes
@@ -33,16 +33,15 @@ class Hierarchy(NamedTuple):
     settings: StorageSettings = StorageSettings()
     shared: bool = False
 
-    def connect(self, scheduler: HicacheScheduler, shared: Shared) -> None:
-        """Give a scheduler that has not run its copies and its storage; InputError where replicas
+    def connect(self, hicache: Hicache, shared: Shared) -> None:
+        """Set the copies and the storage of a scheduler that has not run; InputError where replicas
         cannot share one.
         """
-        copies = scheduler.copies = TierCopies(scheduler.pages, self.link)
+        pages = hicache.pages
+        copies = hicache.copies = TierCopies(pages, self.link)
         if self.times is not None:
-            contents = _contents(scheduler.pages, shared) if self.shared else None
-            scheduler.storage = Storage(
-                scheduler.pages, copies, self.times, self.settings, contents
-            )
+            contents = _contents(pages, shared) if self.shared else None
+            hicache.storage = Storage(pages, copies, self.times, self.settings, contents)
 
 
 def _contents(pages: RadixAllocator, shared: Shared) -> StorageContents:
@@ -57,10 +56,11 @@ def _contents(pages: RadixAllocator, shared: Shared) -> StorageContents:
 def check_hierarchy(scheduler: Scheduler) -> None:
     """Raise InputError where a hierarchical cache has another scheduler than SGLang's over it."""
     allocator = scheduler.allocator
-    hosts = isinstance(allocator, RadixAllocator) and allocator.tree.host.tokens
-    if not hosts or isinstance(scheduler, HicacheScheduler):
+    if not (isinstance(allocator, RadixAllocator) and allocator.tree.host.tokens):
         return
-    if isinstance(scheduler, DecodingScheduler):  # of SGLang's, but one of two replicas
+    if isinstance(scheduler, DecodingScheduler):
+        if isinstance(scheduler.hicache, Hicache):
+            return
         raise InputError(
             "host memory of prefill and decode replicas is not simulated",
             where="allocator.enable_hierarchical_cache",

@@ -7,6 +7,7 @@ that what it would hit counts as taken.
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from kvsim.engine.hicache.part import HicachePart
 from kvsim.engine.schedulers.sglang.budget import CLIP_MAX_NEW_TOKENS, Budget, Stop
 from kvsim.engine.schedulers.sglang.ignore_eos import Ends, Span, span
 from kvsim.memory.prefix_room import PrefixRoom
@@ -23,8 +24,8 @@ class Newcomer(NamedTuple):
 
 class PrefillAdmission:
     """wishes: what each request may put out. ratio: the share of it that one which may stop before
-    is taken to put out. running: the spans of those that run already. cached: the pool has a
-    prefix cache.
+    is taken to put out. running: the spans of those that run already. hicache: what a request hits
+    there is loaded as it goes in. cached: the pool has a prefix cache.
 
     taken: admitted requests. stop: why a pass ended before the queue did, if memory or tokens were
     why; no_place: or because as many run as may. cut_twice: SGLang would cut a second prompt too.
@@ -38,6 +39,7 @@ class PrefillAdmission:
         wishes: Mapping[Sequence, int],
         ratio: float,
         running: Callable[[], Iterable[Span]],
+        hicache: HicachePart,
         *,
         cached: bool,
     ) -> None:
@@ -46,6 +48,7 @@ class PrefillAdmission:
         self._wishes = wishes
         self._ratio = ratio
         self._running = running
+        self._hicache = hicache
         self._cached = cached
         self._ends: Ends | None = None
         self._cut = False  # whether a newcomer computes a part of its prompt
@@ -67,7 +70,7 @@ class PrefillAdmission:
             if len(self.taken) >= places:
                 self.no_place = True
                 break
-            if self._passes_over(seq):
+            if self._hicache.skips(seq):
                 self.skipped = True
                 continue
             cached = room.pin(seq)
@@ -85,25 +88,29 @@ class PrefillAdmission:
             if self.stop is not None:
                 break
 
-    def _passes_over(self, seq: Sequence) -> bool:
-        """Whether `seq` is left where it is in this pass, and the next one is tried."""
-        return False
-
     def weight(self, seq: Sequence) -> int:
         """Tokens counted for a new request in addition to its prompt."""
         return min(self._wishes[seq], CLIP_MAX_NEW_TOKENS)
 
     def _weigh(self, seq: Sequence, cached: int, *, first: bool) -> tuple[int, Stop | None]:
-        """(tokens of `seq` to compute now, 0 if it is refused; why nothing more goes in)."""
-        budget = self._budget
-        new_tokens = seq.num_tokens - cached
-        rest = self._rest(seq)
-        most = budget.most_of_chunk(new_tokens, rest)
-        if most is None:
-            return 0, Stop.MEMORY
-        if not budget.chunked and not first and budget.paged(new_tokens) >= budget.input:
-            return 0, Stop.OTHER
-        return self._charge(seq, budget.first_chunk(cached, new_tokens, most), new_tokens)
+        """(tokens of `seq` to compute now, 0 if it is refused; why nothing more goes in).
+
+        A prefix in host memory needs room on the device, and no computing. If it is not loaded, the
+        request is weighed again without it.
+        """
+        budget, loads = self._budget, self._hicache.host_hit(seq)
+        while True:
+            new_tokens = seq.num_tokens - cached
+            most = budget.most_of_chunk(new_tokens, self._rest(seq))
+            if most is None:
+                return 0, Stop.MEMORY
+            new_tokens -= loads
+            if not budget.chunked and not first and budget.paged(new_tokens) >= budget.input:
+                return 0, Stop.OTHER
+            now = budget.first_chunk(cached + loads, new_tokens, most)
+            if not loads or now <= 0 or self._hicache.load_back(seq):
+                return self._charge(seq, now, new_tokens)
+            loads = 0
 
     def _weigh_ends(self, seq: Sequence) -> tuple[int, Stop | None]:
         """The same for a request with a known end, in a pool without a cache."""

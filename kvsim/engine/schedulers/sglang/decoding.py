@@ -9,6 +9,7 @@ from itertools import count
 
 from mypy_extensions import mypyc_attr
 
+from kvsim.engine.hicache.part import NO_HICACHE, HicachePart
 from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.scheduler import Scheduler
@@ -30,15 +31,21 @@ OUT_OF_MEMORY = "the engine ran out of memory, and no other request could be ret
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DecodingScheduler(Scheduler):
     """decoders: SGLang's running batch, in its order, including requests with their last token in
-    way. ratio: the new-token ratio.
+    way. ratio: the new-token ratio. hicache: the memory after the device's.
     """
 
     def __init__(
-        self, allocator: Allocator, max_model_len: int, policies: Policies, ratio: NewTokenRatio
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        policies: Policies,
+        ratio: NewTokenRatio,
+        hicache: HicachePart = NO_HICACHE,
     ) -> None:
         super().__init__(allocator, max_model_len, policies)
         self.room = prefix_room(allocator)
         self.ratio = ratio
+        self.hicache = hicache
         self.decoders: dict[Sequence, int] = {}  # with numbers that grow in that order
         self._entered = 0
         self._full = False  # no request is admitted
@@ -101,7 +108,7 @@ class DecodingScheduler(Scheduler):
             room.make_room(need)
             if need > room.tokens_for_step():
                 return False
-            self._room_made()
+            self.hicache.room_made()
             unreturned = int(self._in_flight.unreturned_tokens[0])
             room.begin_decode(stopping, unreturned=unreturned, rides=rides)
             room.make_room((batch.num + len(stopping)) * allocator.page_tokens)
@@ -113,17 +120,12 @@ class DecodingScheduler(Scheduler):
                     if not self._extend(seq, plan, batch.slots(seq) + 1):
                         return False
         else:
-            self._room_made()
+            self.hicache.room_made()
         for seq in stopping:
             start = seq.num_computed
             plan.chunks.append(ScheduledChunk(seq, last, start, False, True, start, start + last))
             seq.num_computed += last
         return True
-
-    def _room_made(self) -> None:
-        """Hook: there is room for the next token of each decoding request, and none is
-        taken yet.
-        """
 
     def _retract_until_it_fits(self, plan: Plan) -> None:
         """Retract one, and more until the next token of those left fits. They stay in the order in
@@ -151,11 +153,13 @@ class DecodingScheduler(Scheduler):
         lone = len(self.decoders) == 1
         if lone and isinstance(self.allocator, PrefixRoom):
             self._end_with_error(seq, plan, OUT_OF_MEMORY)
+            self.hicache.left(seq)
             return
         # A buffer that has to grow in place and cannot (SGLang has no such memory) comes back. It
         # keeps its token: without it it would come back no longer, for ever.
         lost = self._in_flight.has_token_of(seq) and not lone
         self._take_memory(seq, plan, lost=lost)
+        self.hicache.retracted(seq)
 
     def _end_with_error(self, seq: Sequence, plan: Plan, why: str) -> None:
         """End `seq` with this error for lack of memory; it does not wait again."""

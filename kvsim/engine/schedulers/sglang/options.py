@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from kvsim.engine.hicache.scheduler import HicacheScheduler
+from kvsim.engine.hicache.hicache import Hicache
 from kvsim.engine.plan import UNBOUNDED
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.preemption import Recompute
@@ -124,5 +124,5 @@ class Sglang(SchedulerOptions):
             "mixed": self.enable_mixed_chunk,
         }
         if isinstance(allocator, RadixAllocator) and allocator.tree.host.tokens:
-            return HicacheScheduler(allocator, max_model_len, policies, queue, **settings)
+            settings["hicache"] = Hicache(allocator)
         return SglangScheduler(allocator, max_model_len, policies, queue, **settings)

@@ -10,6 +10,7 @@ Outputs of the step in flight do not count yet: a request that ends with it stil
 
 from mypy_extensions import mypyc_attr
 
+from kvsim.engine.hicache.part import NO_HICACHE, HicachePart
 from kvsim.engine.plan import UNBOUNDED, Cached, Plan
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.schedulers.sglang.admission import Newcomer, PrefillAdmission
@@ -48,8 +49,10 @@ class SglangScheduler(DecodingScheduler):
         chunked_prefill_size: int | None,
         conservativeness: float,
         mixed: bool,
+        hicache: HicachePart = NO_HICACHE,
     ) -> None:
-        super().__init__(allocator, max_model_len, policies, NewTokenRatio(conservativeness))
+        ratio = NewTokenRatio(conservativeness)
+        super().__init__(allocator, max_model_len, policies, ratio, hicache)
         self._queue = queue
         self._limits = Limits(
             self.room.available_tokens(),
@@ -65,6 +68,14 @@ class SglangScheduler(DecodingScheduler):
         self._inbox = queue.inbox
         self._chunk_waits = False  # it computed nothing in the last pass
         self._left: list[Sequence] = []  # finished since the last pass
+
+    @property
+    def expects_more(self) -> bool:
+        return self.hicache.busy
+
+    @property
+    def swapped_bytes(self) -> int:
+        return self.hicache.copied_bytes
 
     @property
     def most_running(self) -> int:
@@ -95,13 +106,15 @@ class SglangScheduler(DecodingScheduler):
         self._outputs.add(seq, self._limits.max_new_tokens(seq.request))
         if not self._inbox.always_open:
             self._inbox.send(seq)
+            self.hicache.arrived(seq)
             return True  # the next look may come before the run under way ends
         super().add(seq)
-        return not self._full or not self.running
+        return self.hicache.arrived(seq) or not self._full or not self.running
 
     # --- a pass --------------------------------------------------------------------------------
 
     def schedule(self) -> Plan:
+        self.hicache.begin(self._queue, self.waiting.head)
         plan = Plan()
         if not self._inbox.always_open:
             for seq in self._inbox.receive(prompts=bool(self._prefilled), idle=not self.running):
@@ -118,6 +131,7 @@ class SglangScheduler(DecodingScheduler):
             self.ratio.idle()
         elif self._chunked is not None and not (self.decoders or self._in_flight):
             self._check_goes_on(self._chunked)
+        self.hicache.end(plan)
         return plan
 
     def _check_goes_on(self, seq: Sequence) -> None:
@@ -205,6 +219,9 @@ class SglangScheduler(DecodingScheduler):
         elif admission.no_place:
             self._full = True
         if more or taken:
+            self.hicache.submit_loads()
+            if admission.skipped:
+                self._queue.bring_forward(newcomer.seq for newcomer in taken)
             self._compute_prompts(plan, more, taken)
         self._short_head = self.waiting.head if short else None
 
@@ -212,7 +229,9 @@ class SglangScheduler(DecodingScheduler):
         """The admission of this pass."""
         cached = self.allocator.keeps_prefixes
         wishes = self._outputs.wishes
-        return PrefillAdmission(self.room, budget, wishes, ratio, self._spans, cached=cached)
+        return PrefillAdmission(
+            self.room, budget, wishes, ratio, self._spans, self.hicache, cached=cached
+        )
 
     def _compute_prompts(self, plan: Plan, more: int, taken: list[Newcomer]) -> None:
         """Compute `more` tokens of the chunked prompt, and start the admitted ones."""
@@ -280,11 +299,12 @@ class SglangScheduler(DecodingScheduler):
             return 0
         if self._is_short(self.waiting.head) and not self.allocator.usage(None, busy=True).idle:
             return 0  # evictions are not recorded yet
-        limit = self._inbox.steps_to_receive(limit)
-        return self.allocator.steps_that_fit(min(limit, self.batch.steps_to_leave()))
+        limit = self._inbox.steps_to_receive(min(limit, self.batch.steps_to_leave()))
+        return self.hicache.quiet_steps(self.allocator.steps_that_fit(limit))
 
     def returns_quietly(self, plan: Plan) -> bool:
-        return not plan.finishing  # waiting requests are not tried: see `repeatable`
+        # Waiting requests are not tried: see `repeatable`.
+        return not plan.finishing and self.hicache.returns_quietly(plan)
 
     def repeat(self, plan: Plan, steps: int) -> Course:
         self.ratio.decay(steps)
@@ -324,3 +344,4 @@ class SglangScheduler(DecodingScheduler):
         """All outputs of `seq` have returned."""
         self._outputs.remove(seq)
         super()._leave(seq)
+        self.hicache.left(seq)

@@ -1,24 +1,21 @@
-"""SGLang's scheduler with its hierarchical cache: the pass takes note of copies, loads what it
-admits, and may wait for what it evicts.
+"""SGLang's hierarchical cache as its scheduler holds it: each pass takes note of copies, loads what
+it admits, and may wait for what it evicts.
 """
 
-from typing import Any
+from collections.abc import Iterable
 
 from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST, RunTotals, TierTotals
-from kvsim.engine.hicache.admission import HicacheAdmission
 from kvsim.engine.hicache.copies import TierCopies
+from kvsim.engine.hicache.part import HicachePart
 from kvsim.engine.hicache.storage import Storage
 from kvsim.engine.plan import Plan
-from kvsim.engine.schedulers.sglang.admission import Newcomer
-from kvsim.engine.schedulers.sglang.budget import Budget
-from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.engine.tier_books import TierBooks
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.results.tier_hits import TierHit
 from kvsim.sequence import Sequence
 
 
-class HicacheScheduler(SglangScheduler):
+class Hicache(HicachePart):
     """pages: the allocator.
 
     copies: between device and host memory; storage: L3, if there is one; both are set before the
@@ -26,19 +23,17 @@ class HicacheScheduler(SglangScheduler):
     """
 
     copies: TierCopies
-    storage: Storage | None = None
-    tier_books: TierBooks | None = None
-    now_ps: int = 0
 
-    def __init__(self, allocator: RadixAllocator, *rest: Any, **options: Any) -> None:
-        super().__init__(allocator, *rest, **options)
-        self.pages = allocator
+    def __init__(self, pages: RadixAllocator) -> None:
+        self.pages = pages
+        self.storage: Storage | None = None
+        self.tier_books: TierBooks | None = None
+        self.now_ps = 0
         self._arrived: list[Sequence] = []
         self._retracted: list[Sequence] = []  # in this pass, and not looked up since
-        self._skipped = False  # somebody was passed over in this pass
 
     @property
-    def expects_more(self) -> bool:
+    def busy(self) -> bool:
         return self.copies.busy or (self.storage is not None and self.storage.busy)
 
     @property
@@ -48,7 +43,7 @@ class HicacheScheduler(SglangScheduler):
         return min((end for end in ends if end is not None), default=None)
 
     @property
-    def swapped_bytes(self) -> int:
+    def copied_bytes(self) -> int:
         return self.copies.link.out.num_bytes + self.copies.link.back.num_bytes
 
     @property
@@ -77,14 +72,15 @@ class HicacheScheduler(SglangScheduler):
             recompute_ps=0 if self.tier_books is None else self.tier_books.recompute_ps,
         )
 
-    def add(self, seq: Sequence) -> bool:
-        changes = super().add(seq)
+    # --- a pass ---------------------------------------------------------------------------------
+
+    def arrived(self, seq: Sequence) -> bool:
         if self.storage is None:
-            return changes
+            return False
         self._arrived.append(seq)
         return True
 
-    def schedule(self) -> Plan:
+    def begin(self, queue: Iterable[Sequence], head: Sequence | None) -> None:
         copies, storage = self.copies, self.storage
         copies.now_ps = self.now_ps
         if storage is not None:
@@ -94,15 +90,15 @@ class HicacheScheduler(SglangScheduler):
             self._arrived.clear()
         copies.begin(self.now_ps)
         if storage is not None:
-            storage.begin(self._queue, self.waiting.head)
-        plan = super().schedule()
+            storage.begin(queue, head)
+
+    def end(self, plan: Plan) -> None:
         self._look_up_retracted()  # of a pass in which nobody decodes
         if self.tier_books is not None:
             self._book(plan, self.tier_books)
-        if storage is not None:
-            storage.admitted(seq for seq, _, _ in plan.admitted)
-        plan.held_ps = copies.now_ps - self.now_ps
-        return plan
+        if self.storage is not None:
+            self.storage.admitted(seq for seq, _, _ in plan.admitted)
+        plan.held_ps = self.copies.now_ps - self.now_ps
 
     def _book(self, plan: Plan, books: TierBooks) -> None:
         """Count the admitted requests' hits in host memory, and their delay by lookups."""
@@ -122,29 +118,31 @@ class HicacheScheduler(SglangScheduler):
                 if self.pages.slots(seq).loaded:
                     self.tier_books.waited(seq, wait_ps)
 
-    def _admission(self, budget: Budget, ratio: float) -> HicacheAdmission:
-        wishes = self._outputs.wishes
-        admission = HicacheAdmission(self.room, budget, wishes, ratio, self._spans, cached=True)
-        admission.loads, admission.storage = self.copies.loads, self.storage
-        return admission
+    def skips(self, seq: Sequence) -> bool:
+        storage, pages = self.storage, self.pages
+        if storage is None:
+            return False
+        if storage.passes_over(seq):
+            return True
+        tokens = pages.pin(seq) + pages.slots(seq).host_hit
+        pages.unpin(seq)
+        return storage.lost_match(seq, tokens)
 
-    def _compute_prompts(self, plan: Plan, more: int, taken: list[Newcomer]) -> None:
+    def host_hit(self, seq: Sequence) -> int:
+        return self.pages.slots(seq).host_hit
+
+    def load_back(self, seq: Sequence) -> bool:
+        return self.copies.loads.load_back(seq) > 0
+
+    def submit_loads(self) -> None:
         self.copies.submit_loads()
-        if self.storage is not None:
-            self._queue.bring_forward(newcomer.seq for newcomer in taken)
-        super()._compute_prompts(plan, more, taken)
 
-    def _retract(self, seq: Sequence, plan: Plan) -> None:
-        lone = len(self.decoders) == 1  # it ends, as nobody else can give way
-        super()._retract(seq, plan)
-        if not lone:
-            self._retracted.append(seq)
-        elif self.storage is not None:
-            self.storage.left(seq)
-
-    def _room_made(self) -> None:
+    def room_made(self) -> None:
         # They wait again once all are retracted that must be, and what that evicts is gone by then.
         self._look_up_retracted()
+
+    def retracted(self, seq: Sequence) -> None:
+        self._retracted.append(seq)
 
     def _look_up_retracted(self) -> None:
         if self.storage is not None:
@@ -152,17 +150,18 @@ class HicacheScheduler(SglangScheduler):
                 self.storage.came_back(seq)
         self._retracted.clear()
 
-    def _leave(self, seq: Sequence) -> None:
-        super()._leave(seq)
+    def left(self, seq: Sequence) -> None:
         if self.storage is not None:
             self.storage.left(seq)
 
+    # --- the life of a plan ---------------------------------------------------------------------
+
     def returns_quietly(self, plan: Plan) -> bool:
         # What a prompt leaves in the tree is written, from the next pass on.
-        return not plan.chunks and super().returns_quietly(plan)
+        return not plan.chunks
 
-    def repeatable(self, plan: Plan, limit: int) -> int:
+    def quiet_steps(self, limit: int) -> int:
         counting = self.storage is not None and self.storage.counts_passes
-        if self.pages.backup.num_queued or counting:
+        if counting or self.pages.backup.num_queued:
             return 0
-        return self.pages.steps_without_copies(super().repeatable(plan, limit))
+        return self.pages.steps_without_copies(limit)
