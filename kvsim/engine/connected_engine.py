@@ -253,7 +253,7 @@ class ConnectedEngine(Engine):
         """The step computes until end_ps; the copies are asked for right after its launch."""
         connector, now = self._connector, self.now_ps
         connector.launched(launch_ps, end_ps)
-        self._free_ps = launch_ps + connector.poll_ps
+        self._free_ps = launch_ps + (connector.empty_poll_ps if plan.empty else connector.poll_ps)
         if not connector.hears or launch_ps == now:
             self._reports[plan] = connector.poll(self._free_ps)
             return

@@ -209,6 +209,7 @@ class StagedEngine(ConnectedEngine):
         when it leaves the last stage.
         """
         now, token_ps, computes = self.now_ps, self._token_ps(), not plan.empty
+        poll_ps, empty_poll_ps = self._connector.poll_ps, self._connector.empty_poll_ps
         last = self._num_stages - 1
         polls_ps: list[int] = []
         waits_ps: list[int] = []
@@ -230,7 +231,7 @@ class StagedEngine(ConnectedEngine):
             came_ps = end_ps + sends_ps[stage]
             runs_ps.append((start_ps, end_ps))
             self._copies.launched_on(stage, end_ps)
-            polls_ps.append(launch_ps + self._connector.poll_ps)
+            polls_ps.append(launch_ps + (poll_ps if computes else empty_poll_ps))
             self._launched_ps[stage] = polls_ps[-1]
             ready_ps = max(ready_ps, polls_ps[-1])
         if computes:

@@ -5,7 +5,7 @@ loads are reported. Then requests come, in the order of the stream, each routed 
 knows by then. Then replicas plan.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kvsim.engine.arrivals import Left
 from kvsim.engine.connectors.shared import Shared
@@ -20,15 +20,16 @@ from kvsim.fleet.pool import RoutedPool
 from kvsim.fleet.reports import Reports
 from kvsim.fleet.routers.router import Router
 from kvsim.fleet.scaling.options import AutoscalerOptions
-from kvsim.request import Request, Stream
+from kvsim.request import Request, Stream, TokenRuns
 from kvsim.results.routing import RoutedTo
 
 
 class Fleet:
     """Members with a router, and the requests of a stream.
 
-    reports, regret, observer_of: see `RoutedPool`. refuse, report_interval_ps: see `MemberHooks`.
-    failures, scaling, like: see `FleetChanges`. sync_steps: see `Waves`; None: each steps alone.
+    reports, regret, observer_of, texts: see `RoutedPool`. refuse, report_interval_ps: see
+    `MemberHooks`. failures, scaling, like: see `FleetChanges`. sync_steps: see `Waves`; None: each
+    steps alone.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Fleet:
         progress: Left | None = None,
         refuse: bool = True,
         sync_steps: int | None = None,
+        texts: Mapping[str, TokenRuns] | None = None,
     ) -> None:
         self.router = router
         self.env, self.arrivals = clock(stream, progress)
@@ -60,7 +62,14 @@ class Fleet:
             shared=Shared(),
         )
         self._pool = RoutedPool(
-            self.env, parts, router, hooks, reports=reports, regret=regret, observer_of=observer_of
+            self.env,
+            parts,
+            router,
+            hooks,
+            reports=reports,
+            regret=regret,
+            observer_of=observer_of,
+            texts=texts,
         )
         self.members: list[FleetMember] = self._pool.members
         self.changes: FleetChanges | None = None

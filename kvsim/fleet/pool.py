@@ -1,6 +1,6 @@
 """Members on one clock and the router that chooses among them: the only place where they meet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from kvsim.engine.clock import EngineClock
@@ -30,8 +30,9 @@ class RoutedPool:
     """Members with a router. routed: the router's decisions, request by request.
 
     reports: what members report to it, and when that arrives. regret: ask every member what it has
-    cached of each prompt. hooks: of each member; the router receives their first tokens and loads.
-    observer_of: the observer of a member, by number.
+    cached of each prompt. texts: prompts by request id as a router of text reads them, an id a
+    character. Without one it reads token ids, which `regret` needs. hooks: of each member; the
+    router receives their first tokens and loads. observer_of: the observer of a member, by number.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class RoutedPool:
         reports: Reports | None = None,
         regret: bool = False,
         observer_of: Callable[[int], Observer] | None = None,
+        texts: Mapping[str, TokenRuns] | None = None,
     ) -> None:
         self.env, self.router = env, router
+        self._texts = texts or {}
         self.routed: list[RoutedTo] = []
         self._reports = reports
         self._regret = regret
@@ -112,6 +115,10 @@ class RoutedPool:
 
     def _asked(self, request: Request) -> RoutedRequest:
         """The request as the router sees it: content that nobody else has is of ids of its own."""
+        text = self._texts.get(request.id)
+        if text is not None:
+            length = sum(count for _, count in text)
+            return RoutedRequest(request.id, length, text, request.session)
         runs: TokenRuns | None = request.prompt_runs
         if runs is None:
             runs = ((self._private, request.prompt_tokens),)

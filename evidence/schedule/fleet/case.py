@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from evidence.schedule.recording import RecordedCase
+from evidence.schedule.routing.contents import text
 from evidence.schedule.rows import Row
 from evidence.schedule.ticks import TICK_PS, CaseCost, TickCost
 from evidence.schedule.vllm.engine_settings import VllmEngine
@@ -22,6 +23,12 @@ from kvsim.request import Stream
 KINDS = {"vllm_dp_lb": "vllm-dp"}  # what recordings call a router otherwise
 
 
+class FleetCaseRequest(VllmRequest):
+    """text: what the router reads in place of the prompt's token ids."""
+
+    text: str | None = Field(None, min_length=1)
+
+
 class FleetCase(RecordedCase):
     """Replicas of one engine, a router, and requests; see docs/schedules.md.
 
@@ -35,7 +42,7 @@ class FleetCase(RecordedCase):
     router: dict[str, Any]
     engine: VllmEngine
     cost: CaseCost
-    requests: tuple[VllmRequest, ...]
+    requests: tuple[FleetCaseRequest, ...]
 
     @classmethod
     def recognises(cls, table: Mapping[str, Any]) -> bool:
@@ -68,6 +75,12 @@ class FleetCase(RecordedCase):
         ]
         requests = [each for request in self.requests for each in request.requests()]
         requests.sort(key=lambda request: request.arrival_ps)
+        texts = {
+            name: text(request.text)
+            for request in self.requests
+            if request.text is not None
+            for name in request.names()
+        }
         fleet = Fleet(
             [FleetPart(spec, TickCost(self.cost))] * self.replicas,
             options.build(view),
@@ -76,6 +89,7 @@ class FleetCase(RecordedCase):
             report_interval_ps=options.report_interval_ps,
             observer_of=observers.__getitem__,
             refuse=False,
+            texts=texts,
         )
         fleet.env.run()
         rows = [_decision(r.time_ps // TICK_PS, r.id, r.replica) for r in fleet.routed]

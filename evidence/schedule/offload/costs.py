@@ -36,7 +36,8 @@ class DiskCost(Options):
 
 class TransferCost(Options):
     """How long copies take. idle: ticks that an engine without work sleeps between two polls.
-    launch: ticks from the launch of a step to the question which copies have ended.
+    launch: ticks from the launch of a step to the question which copies have ended. launch_empty:
+    an iteration without tokens takes them too, as on the clock of cases 180 to 231.
     """
 
     store: CopyCost
@@ -44,10 +45,12 @@ class TransferCost(Options):
     disk: DiskCost | None = None
     idle: int = Field(1000, ge=1)
     launch: int = Field(0, ge=0)
+    launch_empty: bool = False
 
     def timed(self, connector: AnyConnector) -> AnyConnector:
         """A connector with this polling interval and delay of its engine."""
         connector.idle_ps, connector.poll_ps = self.idle * TICK_PS, self.launch * TICK_PS
+        connector.empty_poll_ps = connector.poll_ps if self.launch_empty else 0
         return connector
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from evidence.schedule.offload.costs import TransferCost, connector_of
-from evidence.schedule.offload_simple.rows import SimpleRows
+from evidence.schedule.offload_simple.rows import BlockNames, SimpleRows
 from evidence.schedule.ticks import TICK_PS
 from evidence.schedule.vllm.engine_settings import VllmEngine
 from evidence.schedule.vllm.schedule import VllmSchedule
@@ -70,5 +70,9 @@ class SimpleCase(VllmSchedule):
     def observer(
         self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool
     ) -> SimpleRows:
+        blocks = BlockNames(self.requests, self.engine.block_size)
         overlaps = self.engine.async_scheduling
-        return SimpleRows(by_step, stall_once=stall_once, by_group=False, overlaps=overlaps)
+        alone = self.engine.speculative is None and len(self.engine.kv_groups) == 1
+        return SimpleRows(
+            by_step, blocks, stall_once=stall_once, overlaps=overlaps, sorts_loads=alone
+        )

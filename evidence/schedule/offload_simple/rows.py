@@ -1,7 +1,10 @@
 """The rows of a schedule recorded from vLLM with its Simple connector."""
 
+from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
+from evidence.schedule.case import CaseRequest
 from evidence.schedule.offload.connected_rows import ConnectedRows
 from evidence.schedule.rows import Row
 from kvsim.engine.connectors.connector import Connector
@@ -9,15 +12,59 @@ from kvsim.engine.connectors.simple.connector import SimpleConnector
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.request import Request
+
+
+class BlockNames:
+    """Names of blocks: the first request of the case's list with their content, and their place.
+
+    A request has the content of its prompt and output, without the last token. size: of a block, in
+    tokens.
+    """
+
+    def __init__(self, requests: Iterable[CaseRequest], size: int) -> None:
+        self._of: dict[str, list[str]] = {}
+        first: dict[int, str] = {}
+        for request in (each for listed in requests for each in listed.requests()):
+            called, chain = self._of.setdefault(request.id, []), 0
+            for place, block in enumerate(_blocks_of(request, size)):
+                chain = hash((chain, block))
+                called.append(first.setdefault(chain, f"{request.id}#{place}"))
+
+    def of(self, name: str) -> list[str]:
+        """The names of a request's blocks."""
+        return self._of[name]
+
+
+def _blocks_of(request: Request, size: int) -> list[tuple[int, ...]]:
+    """The token ids of a request's full blocks."""
+    tokens = [first + at for first, length in request.prompt_runs or () for at in range(length)]
+    tokens += [(request.output_start or 0) + at for at in range(request.output_tokens - 1)]
+    return [tuple(tokens[at - size : at]) for at in range(size, len(tokens) + 1, size)]
 
 
 class SimpleRows(ConnectedRows):
-    """Blocks are called after the request that had their content first. names: of content, by its
-    key.
+    """Evictions for what a finish stores are in the row of the step that ended the sequence.
+
+    blocks: how a recording calls them. names: of content, by its key. sorts_loads: loads that end
+    together are listed by request.
     """
 
+    blocks: BlockNames
     names: dict[int, str]
     _simple: SimpleConnector | None = None
+
+    def __init__(
+        self,
+        by_step: deque[tuple[int, list[Request]]],
+        blocks: BlockNames,
+        *,
+        stall_once: bool,
+        overlaps: bool,
+        sorts_loads: bool,
+    ) -> None:
+        super().__init__(by_step, stall_once=stall_once, by_group=False, overlaps=overlaps)
+        self.blocks, self.sorts_loads = blocks, sorts_loads
 
     def watch(self, connector: Connector) -> None:
         assert isinstance(connector, SimpleConnector)
@@ -32,17 +79,31 @@ class SimpleRows(ConnectedRows):
         assert isinstance(scheduler, ContinuousScheduler)
         assert self._simple is not None
         for seq in events.pop("asking", ()):
-            size = self._simple.settings.block_tokens
-            keys = scheduler.connection.device.keys_of(seq, 0, seq.final_tokens // size)
-            for place, key in enumerate(keys):
-                self.names.setdefault(key, f"{seq.id}#{place}")
+            called = self.blocks.of(seq.id)
+            keys = scheduler.connection.device.keys_of(seq, 0, len(called))
+            self.names.update(zip(keys, called, strict=True))
         for entry in events.get("stores", ()):
             entry[1] = [self.names[key] for key in entry[1]]
         for entry in events.get("loads", ()):
             entry[2] = [self.names[key] for key in entry[2]]
+        if "done" in events:
+            events["done"] = self._sorted(events["done"])
         evicted = [self.names[key] for key in events.get("cpu_evicted", ())]
         return {
             "pinned": self._simple.num_held,
             "flush": int(bool(events.get("flush"))),
             "cpu_evicted": evicted,
         }
+
+    def _sorted(self, done: list[Any]) -> list[Any]:
+        """Loads, then stores by number: vLLM reports both in the order of a set, and the recorder
+        sorted them. One of tables or drafts left loads in the order of their copies.
+        """
+        loads = [each for each in done if each[0] == "load"]
+        stores = [each for each in done if each[0] == "store"]
+        return (sorted(loads) if self.sorts_loads else loads) + sorted(stores)
+
+    def complete(self, scheduler: Scheduler, plan: Plan, row: Row) -> None:
+        super().complete(scheduler, plan, row)
+        evicted = [self.names[key] for key in self.journal.take_of("cpu_evicted")]
+        row["cpu_evicted"] = row["cpu_evicted"] + evicted

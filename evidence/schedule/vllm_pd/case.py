@@ -72,7 +72,8 @@ class PairedEngines(Options):
 class PairLink(Options):
     """Ticks of a read: latency + bytes / bytes_per_tick, rounded up. shared: one after the other.
     handshake: of the first contact. launch: from the launch of a step to its reads and its poll.
-    idle: that an engine without work sleeps.
+    launch_empty: an iteration without tokens takes them too, as on the clock of case 153. idle:
+    that an engine without work sleeps.
     """
 
     latency: int = Field(ge=0, le=MOST_TICKS)
@@ -80,6 +81,7 @@ class PairLink(Options):
     shared: bool = True
     handshake: int = Field(0, ge=0, le=MOST_TICKS)
     launch: int = Field(0, ge=0, le=MOST_TICKS)
+    launch_empty: bool = False
     idle: int = Field(1000, ge=1, le=MOST_TICKS)
 
 
@@ -269,6 +271,7 @@ class PairReplay:
         engine: PairedEngine = getattr(self._case.engine, side)
         connector.idle_ps = self._case.link.idle * TICK_PS
         connector.poll_ps = self._case.link.launch * TICK_PS
+        connector.empty_poll_ps = connector.poll_ps if self._case.link.launch_empty else 0
         connector.record(self._rows[side].journal)
         spec = engine.replica_spec(RecordedAcceptance((), {})).with_connector(lambda _: connector)
         scheduler = spec.build()

@@ -162,8 +162,9 @@ class Connector(ABC):
     ("fail"). journal: receives events to compare with a recording; None: they are not recorded.
     idle_ps: how long the engine sleeps after an iteration without tokens while copies are in
     flight. poll_ps: between the launch of a step and its poll, during which the engine is busy.
-    circles: without requests its copies would go on for ever. hears: messages of other engines come
-    to it, also while a launch waits for copies.
+    empty_poll_ps: the same of an iteration without tokens, which launches nothing. circles: without
+    requests its copies would go on for ever. hears: messages of other engines come to it, also
+    while a launch waits for copies.
     """
 
     connects: bool = True
@@ -176,6 +177,7 @@ class Connector(ABC):
     woken: Callable[[], None] = staticmethod(lambda: None)
     idle_ps: int = 10**9  # vllm/v1/engine/core.py: 1 ms
     poll_ps: int = 0
+    empty_poll_ps: int = 0
 
     def record(self, journal: ConnectorJournal) -> None:
         """Write into `journal` from now on."""

@@ -17,3 +17,7 @@ class ConnectorJournal:
         """All entries since the last call."""
         entries, self._entries = self._entries, {}
         return entries
+
+    def take_of(self, name: str) -> list[Any]:
+        """The entries of one field since the last call."""
+        return self._entries.pop(name, [])

@@ -36,6 +36,7 @@ class MultiConnector(Connector):
         self.circles = any(each.circles for each in connectors)
         self.hears = any(each.hears for each in connectors)
         self.idle_ps, self.poll_ps = connectors[0].idle_ps, connectors[0].poll_ps
+        self.empty_poll_ps = connectors[0].empty_poll_ps
         self._chosen: dict[Sequence, Connector] = {}
         self._keepers: Counter[Sequence] = Counter()  # those that keep blocks, less one
 

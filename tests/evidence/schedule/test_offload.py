@@ -25,4 +25,4 @@ def test_all_recordings_are_there() -> None:
     recorded = {path.name.removesuffix(".json") for path in CASES}
     beside = {path.name for path in CASES[0].parent.glob("*.expected.json.gz")}
     assert beside == {f"{name}.expected.json.gz" for name in recorded}
-    assert len(CASES) == 66
+    assert len(CASES) == 70

@@ -24,7 +24,7 @@ def test_each_decision_is_the_recorded_one(path: Path) -> None:
 
 def test_all_recorded_routers_are_there() -> None:
     policies = {read_case(path).policy for path in CASES}  # type: ignore[attr-defined]
-    assert (len(CASES), len(FLEETS)) == (24, 3)
+    assert (len(CASES), len(FLEETS)) == (24, 4)
     assert policies == {
         *("round_robin", "cache_aware", "power_of_two", "dynamo_kv", "llm_d_epp"),
         *("vllm_dp_lb", "vllm_dp_coordinator", "sglang_dp"),

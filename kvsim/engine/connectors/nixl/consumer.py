@@ -22,7 +22,7 @@ class ReadGroup(NamedTuple):
 class ReadLink(Protocol):
     """Link over which a decode engine reads prompts.
 
-    shakes: how long the first contact with an engine takes.
+    handshake_ps: how long the first contact with an engine takes.
     """
 
     handshake_ps: int
@@ -61,6 +61,7 @@ class NixlConsumer(Connector):
         self._heartbeat_ps, self._fails = heartbeat_ps, fails
         self.recomputes_failed = recomputes_failed
         self._now_ps = 0
+        self._launches = False  # whether the step decided last has tokens
         self._last_beat_ps = 0
         self._waiting: dict[str, RemotePrompt] = {}  # from its arrival until its read is reported
         self._unread: dict[str, RemotePrompt] = {}
@@ -100,6 +101,7 @@ class NixlConsumer(Connector):
             self._asked.append(PromptRead(seq, device_tokens, self._unread.pop(seq.id)))
 
     def scheduled(self, step: Decided) -> None:
+        self._launches = bool(step.stepping)
         now_ps = self._now_ps
         if not self._waiting or now_ps - self._last_beat_ps < self._heartbeat_ps:
             return
@@ -123,23 +125,15 @@ class NixlConsumer(Connector):
         return now_ps
 
     def launched(self, now_ps: int, end_ps: int) -> None:
-        at_ps = now_ps + self.poll_ps
+        at_ps = now_ps + (self.poll_ps if self._launches else self.empty_poll_ps)
         asked, self._asked = self._asked, []
-        delayed = []
         for read in asked:
-            keeper = read.prompt.keeper
-            if keeper not in self._known:
-                self._known[keeper] = at_ps + self._link.handshake_ps
-            if self._known[keeper] > at_ps:
-                delayed.append(read)
-            else:
+            self._known.setdefault(read.prompt.keeper, at_ps + self._link.handshake_ps)
+        for read in (*asked, *self._delayed):  # vLLM posts those that waited after the step's own
+            if self._known[read.prompt.keeper] <= at_ps:
                 self._post(read, at_ps)
-        for read in self._delayed:
-            if self._known[read.prompt.keeper] > at_ps:
-                delayed.append(read)
-            else:
-                self._post(read, at_ps)
-        self._delayed = delayed
+        in_order = (*self._delayed, *asked)
+        self._delayed = [read for read in in_order if self._known[read.prompt.keeper] > at_ps]
 
     def _post(self, read: PromptRead, at_ps: int) -> None:
         """Read what the device lacks of a prompt."""

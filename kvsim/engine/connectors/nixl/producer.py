@@ -55,7 +55,8 @@ class NixlProducer(Connector):
         if not self._kept:
             return Report()
         inbox, sent = self.inbox, []
-        for name in [name for name, end_ps in inbox.read.items() if end_ps <= now_ps]:
+        read = [name for name, end_ps in inbox.read.items() if end_ps <= now_ps]
+        for name in sorted(read, key=inbox.read.__getitem__):  # equal ends: as they were posted
             del inbox.read[name]
             if name in self._kept:  # else its lease has ended
                 sent.append(self._free(name, "sent"))
