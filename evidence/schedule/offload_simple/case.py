@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from evidence.schedule.offload.costs import TransferCost, connector_of
-from evidence.schedule.offload_simple.rows import BlockNames, SimpleRows
+from evidence.schedule.offload_simple.rows import RecordedNames, SimpleRows
 from evidence.schedule.ticks import TICK_PS
 from evidence.schedule.vllm.engine_settings import VllmEngine
 from evidence.schedule.vllm.schedule import VllmSchedule
@@ -70,7 +70,7 @@ class SimpleCase(VllmSchedule):
     def observer(
         self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool
     ) -> SimpleRows:
-        blocks = BlockNames(self.requests, self.engine.block_size)
+        blocks = RecordedNames(self.requests, self.engine.block_size)
         overlaps = self.engine.async_scheduling
         alone = self.engine.speculative is None and len(self.engine.kv_groups) == 1
         return SimpleRows(

@@ -15,7 +15,7 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.request import Request
 
 
-class BlockNames:
+class RecordedNames:
     """Names of blocks: the first request of the case's list with their content, and their place.
 
     A request has the content of its prompt and output, without the last token. size: of a block, in
@@ -50,14 +50,14 @@ class SimpleRows(ConnectedRows):
     together are listed by request.
     """
 
-    blocks: BlockNames
+    blocks: RecordedNames
     names: dict[int, str]
     _simple: SimpleConnector | None = None
 
     def __init__(
         self,
         by_step: deque[tuple[int, list[Request]]],
-        blocks: BlockNames,
+        blocks: RecordedNames,
         *,
         stall_once: bool,
         overlaps: bool,
