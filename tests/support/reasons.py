@@ -95,7 +95,7 @@ class ReasonAuditor(Auditor):
             for seq in allocator._live:
                 tokens, start = slots(seq), seq.memory.skipped[g]
                 held = list(enumerate(seq.memory.lists[g], start=start))
-                if tables._singly[g] and g in tables.placed:
+                if tables._singly[g] and g in tables.shapes.placed:
                     parts = seq.memory.parts[g]
                     held = [(place, block) for place, e, _ in parts for block in e.blocks]
                 for place, block in held:

@@ -51,7 +51,7 @@ class PagedAllocator(BlockLedger):
     ) -> None:
         parts = Assembly(memory, shape, grouping, settings)
         super().__init__(memory, shape, parts)
-        self.swappable = not parts.tables.slides and not parts.has_states
+        self.swappable = not parts.tables.shapes.slides and not parts.has_states
         self.gives_back = not parts.one_table
         self._names, self._drafts, self._chunks = parts.names, parts.drafts, parts.chunks
         self._spare_block = memory.rules.spare_block
@@ -120,7 +120,7 @@ class PagedAllocator(BlockLedger):
         `num_tokens`.
         """
         units = ceil_div(self._drafts.room(num_tokens), self._sizes.unit)
-        return units, self._tables.states_for(num_tokens)
+        return units, self._shapes.states_for(num_tokens)
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
         """See `Allocator.extend`; blocks below a window are freed even if there is no room."""
@@ -132,7 +132,7 @@ class PagedAllocator(BlockLedger):
             return None
         if self._forks is not None and not self._forks.make_room(seq, num_tokens):
             return None
-        if self._tables.slides:
+        if self._shapes.slides:
             if decoding:
                 computed = self._decoding.computed(table, clock)
             elif self._waits_for_return:
@@ -144,7 +144,7 @@ class PagedAllocator(BlockLedger):
             self._decoding.catch_up(seq)
         units, states = self._room(num_tokens)
         checkpoint = not decoding and self._needs.leaves_checkpoint(seq, table.tokens, num_tokens)
-        need = self._tables.missing(table, units, states, checkpoint=checkpoint)
+        need = self._shapes.missing(table, units, states, checkpoint=checkpoint)
         if need > self.pool.num_free:
             return None
         self._decoding.grow(seq, table, units, states, checkpoint=checkpoint)
@@ -198,7 +198,7 @@ class PagedAllocator(BlockLedger):
         computed = table.computed
         self._tables.give_back_below(table, returned_tokens)
         units, states = self._room(num_tokens)
-        if self._tables.missing(table, units, states, checkpoint=False) > self.pool.num_free:
+        if self._shapes.missing(table, units, states, checkpoint=False) > self.pool.num_free:
             return False
         self._decoding.grow(seq, table, units, states)
         self._valid(table, num_tokens, valid_tokens)

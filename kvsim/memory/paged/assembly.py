@@ -18,6 +18,7 @@ from kvsim.memory.paged.names import BlockNames
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.paged.shapes import TableShapes
 from kvsim.memory.paged.tables import BlockTables
 from kvsim.vllm.grouping import Grouping, states_at_once
 from kvsim.vllm.sizes import Sizes
@@ -103,15 +104,11 @@ class Assembly:
             drafts=drafter is not None,
         )
         self.names.names_private |= memory.holds
+        shapes = TableShapes(
+            groups, sizes, shape.block_bytes, states_kept=caching, speculation=drafter
+        )
         self.tables = BlockTables(
-            self.pool,
-            groups,
-            sizes,
-            shape.block_bytes,
-            self.names,
-            states_kept=caching,
-            retires_behind_gaps=rules.retires_behind_gaps,
-            speculation=drafter,
+            self.pool, shapes, self.names, retires_behind_gaps=rules.retires_behind_gaps
         )
         self.drafts = Lookahead.of(memory)
         self.chunks: StateChunks | None = None

@@ -39,7 +39,7 @@ class BlockLedger(Allocator):
         self.capacity_bytes = memory.capacity_bytes
         self.token_bytes = memory.layout.bytes_per_token
         self.one_table = parts.one_table
-        self.pool, self._tables = parts.pool, parts.tables
+        self.pool, self._tables, self._shapes = parts.pool, parts.tables, parts.tables.shapes
         self._cache, self._needs, self._sizes = parts.cache, parts.needs, parts.sizes
         self._decoding, self._decoders = parts.decoding, parts.decoders
         self._forks, self._behind = parts.forks, parts.behind

@@ -55,18 +55,19 @@ class Decoding:
         spare_block: bool,
         ranked: bool,
     ) -> None:
-        self._shape, self._pool, self._tables = shape, pool, tables
+        self._shape, self._pool = shape, pool
+        self._tables, self._shapes = tables, tables.shapes
         self._cache, self._unit, self._lag, self._token_bytes = cache, sizes.unit, lag, token_bytes
         self._behind, self._forks = behind, forks
         self._spare_block, self._ranked = spare_block, ranked
         self.decoders = decoders
-        self.even = not tables.slides and sizes.unit == sizes.whole
+        self.even = not tables.shapes.slides and sizes.unit == sizes.whole
         self.counts = self.even and tables.counts_units and forks is None
         # Bytes never to be filled in the last blocks of decoders, by the clock at which these are
         # taken.
         self._last_blocks: dict[int, int] = {}
-        self._windows = Windows(tables.reaches, sizes.blocks, lag)
-        self.forecast = Forecast(pool, tables, decoders, self._windows, sizes)
+        self._windows = Windows(tables.shapes.reaches, sizes.blocks, lag)
+        self.forecast = Forecast(pool, tables.shapes, decoders, self._windows, sizes)
         self.copying: dict[Sequence, None] = {}
 
     def join(self, seq: Sequence, num_tokens: int, returned: int) -> None:
@@ -177,7 +178,7 @@ class Decoding:
             return self.steps_within(free, limit)
         if self.copying:
             copies = sum(len(seq.memory.copied) for seq in self.copying)
-            need = self._tables.most_new_blocks * self.decoders.num + copies
+            need = self._shapes.most_new_blocks * self.decoders.num + copies
             return int(need <= free)
         return self.forecast.steps_that_fit(limit)
 
@@ -187,7 +188,7 @@ class Decoding:
             blocks -= len(self._forks.copying())
             if blocks < 0:
                 return 0
-        each = self._tables.most_new_blocks
+        each = self._shapes.most_new_blocks
         return self.decoders.steps_within(blocks // each, limit) if each else limit
 
     # --- steps ---------------------------------------------------------------------------------
@@ -283,7 +284,7 @@ class Decoding:
             give_back_below(table, self.computed(table, clock))
             slots = table.base + clock
             if slots % unit == 0:  # the step starts a new unit, and so a block of some groups
-                self.grow(seq, table, table.count + 1, self._tables.states_for(slots + 1))
+                self.grow(seq, table, table.count + 1, self._shapes.states_for(slots + 1))
             elif table.copied:
                 self.grow(seq, table, table.count, table.states)
         self._windows.passed(clock)

@@ -78,10 +78,10 @@ def check_tables(
             extents = extents_of(table.parts[g])
             shared = sum(extent.num for extent in extents if extent in seen)
             seen.update(extents)
-            pad += (held[g] - shared) * tables._pads[g]
+            pad += (held[g] - shared) * tables.shapes.pads[g]
             states += (held[g] - shared) * group.state_bytes
             if group.state_bytes:
-                states -= tables._scratch * group.state_bytes
+                states -= tables.shapes.scratch * group.state_bytes
             elif tables._singly[g]:
                 for place, extent, _ in table.parts[g]:
                     slots = min(group.block_size, tokens - place * group.block_size)
@@ -91,7 +91,7 @@ def check_tables(
                 used += max(0, tokens - start) * group.slot_bytes  # a load may end behind a window
     alone = len(set(copied) - seen)  # full blocks that no sequence holds
     used += alone * tables.groups[0].block_size * tables.groups[0].slot_bytes
-    pad += alone * tables._pads[0]
+    pad += alone * tables.shapes.pads[0]
     parts += [[(0, block, 1)] for block in copied]
     lists += [block.blocks for block in copied]
     check_pool(tables._pool, parts, num_blocks + len(copied), lists)

@@ -55,7 +55,7 @@ class LoadingAllocator(PagedAllocator):
         self._live[seq] = None
         self._tables.open(table, hits)
         self._tables.grown(seq.final_tokens, 0, table.count)
-        if self._tables.slides:
+        if self._shapes.slides:
             self._tables.give_back_below(table, demand.num_tokens)
         units, states = self._room(demand.num_tokens)
         if drafted:
@@ -100,7 +100,7 @@ class LoadingAllocator(PagedAllocator):
 
     def leave_behind(self, seq: Sequence) -> None:
         self._cache.finished(seq.memory)
-        if self._tables.slides:
+        if self._shapes.slides:
             self._tables.give_back_below(seq.memory, seq.memory.tokens)
 
     def keep_for_reader(self, seq: Sequence) -> None:

@@ -27,7 +27,7 @@ from kvsim.memory.paged.blocks import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.shape import BlockShape
-from kvsim.memory.paged.shapes import Reach, skipped_blocks
+from kvsim.memory.paged.shapes import Reach, TableShapes, skipped_blocks
 from kvsim.memory.paged.tables import BlockTables
 from kvsim.memory.parts import CACHED_OUTPUTS, CACHED_STATES, CACHED_WINDOWS, STATES
 from kvsim.plumbing.units import ceil_div
@@ -165,12 +165,12 @@ class Forecast:
     def __init__(
         self,
         pool: BlockPool,
-        tables: BlockTables,
+        shapes: TableShapes,
         decoders: Decoders,
         windows: Windows,
         sizes: Sizes,
     ) -> None:
-        self._pool, self._tables = pool, tables
+        self._pool, self._shapes = pool, shapes
         self._decoders, self._windows = decoders, windows
         self._sizes = sizes
 
@@ -178,7 +178,7 @@ class Forecast:
         """(taken, freed): blocks of each step from now on, for at most `limit` steps and while
         windows free blocks at the same rate. Other sequences may still hold freed blocks.
         """
-        clock, each = self._decoders.clock, self._tables.most_new_blocks
+        clock, each = self._decoders.clock, self._shapes.most_new_blocks
         uniform = self._sizes.unit == self._sizes.whole
         for later in range(clock, clock + min(limit, self._windows.steady_steps(clock))):
             members = self._decoders.at(later)
@@ -189,14 +189,14 @@ class Forecast:
             if uniform:
                 yield each * len(members), given
             else:
-                new_blocks = self._tables.new_blocks
+                new_blocks = self._shapes.new_blocks
                 yield sum(new_blocks(seq.memory.base + later) for seq in members), given
 
     def steps_that_fit(self, limit: int) -> int:
         """Steps for which blocks suffice even if all are taken before any is freed."""
         starts = self._decoders.num * ceil_div(limit, self._sizes.unit)
         spare = self._pool.num_free
-        if starts * self._tables.most_new_blocks <= spare:
+        if starts * self._shapes.most_new_blocks <= spare:
             return limit
         fitting = 0
         for taken, given in self._moves(limit):

@@ -114,8 +114,12 @@ class TableShapes:
     states_kept: recurrent states are cached at block ends (see hybrid/states.py); else each group
     of them has one block a sequence. slides: some table frees blocks while its sequence runs.
     placed: groups that have tables with positions. reaches: of each group, None for all. sizes:
-    block sizes of each group. blocks_of_unit: blocks taken for one more unit if every block is one
-    unit. most_new_blocks: most blocks that a decoder takes in one step, without copies.
+    block sizes of each group. pads: bytes of padding of a block of each group. scratch: scratch
+    states of a table, one for each draft token. extra: last computed tokens that drafts write
+    again. all, of_group: the groups of one shape, in order and by group; attending: those of
+    tokens, sliding: those with a reach. blocks_of_unit: blocks taken for one more unit if every
+    block is one unit. most_new_blocks: most blocks that a decoder takes in one step, without
+    copies.
     """
 
     def __init__(
@@ -127,13 +131,13 @@ class TableShapes:
         states_kept: bool,
         speculation: Speculation | None,
     ) -> None:
-        self.groups, self._sizes = groups, sizes
-        self._scratch = 0 if speculation is None else speculation.tokens
-        self._extra = 0 if speculation is None else speculation.redrafted_tokens
+        self.groups, self.sizes = groups, sizes
+        self.scratch = 0 if speculation is None else speculation.tokens
+        self.extra = 0 if speculation is None else speculation.redrafted_tokens
         self.placed = [g for g, group in enumerate(groups) if states_kept or not group.state_bytes]
         self.reaches = reaches_of(groups, states_kept=states_kept)
         self.slides = any(self.reaches[g] is not None for g in self.placed)
-        self._pads = [
+        self.pads = [
             block_bytes - (group.state_bytes or group.slot_bytes * group.block_size)
             for group in groups
         ]
@@ -141,27 +145,27 @@ class TableShapes:
         def shape(g: int) -> tuple[Reach | None, int, bool]:
             return self.reaches[g], groups[g].block_size, groups[g].state_bytes > 0
 
-        self._shapes = [
-            GroupsOfOneShape(list(members), reach, groups, sizes.unit, self._pads)
+        self.all = [
+            GroupsOfOneShape(list(members), reach, groups, sizes.unit, self.pads)
             for (reach, _, _), members in groupby(self.placed, key=shape)
         ]
-        self._shape_of = {g: each for each in self._shapes for g in each.members}
-        self._attending = [each for each in self._shapes if not each.states]
-        self._sliding = [each for each in self._shapes if each.reach is not None]
+        self.of_group = {g: each for each in self.all for g in each.members}
+        self.attending = [each for each in self.all if not each.states]
+        self.sliding = [each for each in self.all if each.reach is not None]
         # Number of groups of tokens by the units of their blocks.
-        spans = Counter(each.span for each in self._attending for _ in each.members)
+        spans = Counter(each.span for each in self.attending for _ in each.members)
         self._spans = sorted(spans.items())
-        self.num_placed_states = sum(each.num for each in self._shapes if each.states)
-        self.blocks_of_unit = sum(each.num for each in self._attending)
+        self.num_placed_states = sum(each.num for each in self.all if each.states)
+        self.blocks_of_unit = sum(each.num for each in self.attending)
         self.most_new_blocks = len(self.placed)
 
-    def _end(self, table: Table, each: GroupsOfOneShape) -> int:
+    def end(self, table: Table, each: GroupsOfOneShape) -> int:
         """Number of positions of the tables of these groups."""
         return table.states if each.states else -(-table.count // each.span)
 
-    def _new_states(self, table: Table, states: int, *, checkpoint: bool) -> int:
+    def new_states(self, table: Table, states: int, *, checkpoint: bool) -> int:
         """Blocks that each table of states takes to grow to `states` positions."""
-        most = 1 + checkpoint + (0 if table.begun else self._scratch)
+        most = 1 + checkpoint + (0 if table.begun else self.scratch)
         return min(states - table.states, most)
 
     def missing(self, table: Table, count: int, states: int, *, checkpoint: bool) -> int:
@@ -173,15 +177,15 @@ class TableShapes:
             for span, times in self._spans:
                 more += (ceil_div(count, span) - ceil_div(table.count, span)) * times
         if self.num_placed_states and states > table.states:
-            more += self.num_placed_states * self._new_states(table, states, checkpoint=checkpoint)
+            more += self.num_placed_states * self.new_states(table, states, checkpoint=checkpoint)
         return more
 
     def new_blocks(self, slots: int) -> int:
         """Blocks that a decoder with `slots` slots, a whole number of units, takes for one more."""
-        units = slots // self._sizes.unit
+        units = slots // self.sizes.unit
         more = sum(times for span, times in self._spans if units % span == 0)
         return more + sum(
-            each.num for each in self._shapes if each.states and slots % each.block_size == 0
+            each.num for each in self.all if each.states and slots % each.block_size == 0
         )
 
     def state_starts(self, table: Table, num_tokens: int) -> range:
@@ -190,19 +194,17 @@ class TableShapes:
         """
         if not self.num_placed_states:
             return range(0)
-        least, states = self._sizes.least, self.states_for(num_tokens)
-        return range(
-            (table.states - self._scratch) * least, (states - self._scratch) * least, least
-        )
+        least, states = self.sizes.least, self.states_for(num_tokens)
+        return range((table.states - self.scratch) * least, (states - self.scratch) * least, least)
 
     def frees(self, table: Table, computed: int) -> list[tuple[int, int]]:
         """(tokens, blocks): most blocks that a table frees after `tokens` computed tokens, for each
         number of tokens up to `computed`.
         """
         found = []
-        for each in self._sliding:
+        for each in self.sliding:
             assert each.reach is not None
-            size, extra = each.block_size, 0 if each.states else self._extra
+            size, extra = each.block_size, 0 if each.states else self.extra
             for g in each.members:
                 frees = each.reach.frees(table.skipped[g], computed - extra, size)
                 found += [
@@ -214,4 +216,4 @@ class TableShapes:
         """Positions of a table of states up to the state after `num_tokens` tokens, including
         scratch states.
         """
-        return ceil_div(num_tokens, self._sizes.least) + self._scratch
+        return ceil_div(num_tokens, self.sizes.least) + self.scratch

@@ -1,17 +1,126 @@
-"""Block tables of the groups of layers over one pool: allocating and freeing blocks."""
+"""Block tables of the groups of layers over one pool: the blocks that they take, hold and free."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from kvsim.memory.paged.blocks import NO_BLOCKS, NO_PARTS, OUTPUT, Extent, Table
+from kvsim.memory.paged.blocks import (
+    NO_BLOCKS,
+    NO_PARTS,
+    OUTPUT,
+    STATE,
+    WINDOW,
+    Extent,
+    Part,
+    Table,
+    num_leading_shared,
+)
 from kvsim.memory.paged.hits import Hits
+from kvsim.memory.paged.hybrid.copies import Copies
 from kvsim.memory.paged.hybrid.states import grown_states, retired_states
-from kvsim.memory.paged.shapes import GroupsOfOneShape
-from kvsim.memory.paged.table_books import TableBooks
+from kvsim.memory.paged.names import BlockNames
+from kvsim.memory.paged.pool import BlockPool
+from kvsim.memory.paged.shapes import GroupsOfOneShape, TableShapes
 from kvsim.plumbing.units import ceil_div
 
 
-class BlockTables(TableBooks):
-    """Moves blocks between the pool and tables."""
+class BlockTables:
+    """Moves blocks between the pool and tables, and keeps the totals of all tables.
+
+    shapes: positions of blocks. names: keys of the blocks. retires_behind_gaps: see BlockRules.
+    used_bytes: valid slots and states, shared ones once; state_bytes: the states among them.
+    pad_bytes: padding of held blocks. scratch_bytes: scratch states on which drafts are verified,
+    the last blocks of each table of states, one for each draft token; never shared. over_bytes:
+    slots of last blocks that will never be filled, in each group. draft_slots: invalid slots
+    allocated for drafts.
+    counts_units: `take_units` replaces `start_units`, since blocks have no numbers and no token is
+    drafted.
+    """
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        shapes: TableShapes,
+        names: BlockNames,
+        *,
+        retires_behind_gaps: bool,
+    ) -> None:
+        self._pool, self._names, self._tracked = pool, names, pool.tracked
+        self.shapes, self._sizes, self._pads = shapes, shapes.sizes, shapes.pads
+        self.groups = groups = shapes.groups
+        self._scratch, self._extra = shapes.scratch, shapes.extra
+        self._behind_gaps = retires_behind_gaps
+        self.used_bytes = self.state_bytes = self.pad_bytes = self.scratch_bytes = 0
+        self.over_bytes = self.draft_slots = 0
+        self.counts_units = not (pool.tracked or self._scratch)
+        self._single = [g for g in range(len(groups)) if g not in shapes.placed]
+        # Reasons to cache blocks, other than full attention's PROMPT.
+        self._why = [
+            STATE if group.state_bytes else OUTPUT if reach is None else WINDOW
+            for group, reach in zip(groups, shapes.reaches, strict=True)
+        ]
+        self.copies = Copies(pool, self._why)
+        # Groups with single blocks, as states are: they are few, with gaps.
+        self._singly = [pool.singly or bool(group.state_bytes) for group in groups]
+        # Whether the order of the freed blocks can be observed.
+        self._one_by_one = pool.tracked or not pool.blank_first
+        self._all_pads = sum(each.pad_bytes for each in shapes.all)
+        slots: dict[int, int] = {}  # bytes of a token in groups with blocks of so many units
+        for group in groups:
+            if group.slot_bytes:
+                span = group.block_size // shapes.sizes.unit
+                slots[span] = slots.get(span, 0) + group.slot_bytes
+        self._slots = sorted(slots.items())
+
+    # --- bytes ---------------------------------------------------------------------------------
+
+    def _book(self, g: int, blocks: int, slots: int) -> None:
+        """Add distinct blocks held by group g, and valid slots in them; negative to subtract."""
+        group = self.groups[g]
+        states = blocks * group.state_bytes
+        self.pad_bytes += blocks * self._pads[g]
+        self.used_bytes += slots * group.slot_bytes + states
+        self.state_bytes += states
+
+    def held_for_copy(self, blocks: int) -> None:
+        """Add full blocks of the single table held by copies alone; negative to subtract."""
+        self._book(0, blocks, blocks * self._sizes.blocks[0])
+
+    def _book_scratch(self, tables: int, state_bytes: int) -> None:
+        """Add tables of a group with scratch states, which are held and not used."""
+        num_bytes = tables * self._scratch * state_bytes
+        self.scratch_bytes += num_bytes
+        self.used_bytes -= num_bytes
+        self.state_bytes -= num_bytes
+
+    def unfilled_bytes(self, count: int, final_tokens: int) -> int:
+        """Bytes never to be filled of a table of `count` units, by its sequence's final slots."""
+        unit, total = self._sizes.unit, 0
+        for span, slot_bytes in self._slots:
+            room = ceil_div(count, span) * span * unit
+            if room > final_tokens:
+                total += (room - final_tokens) * slot_bytes
+        return total
+
+    def grown(self, final_tokens: int, before: int, after: int) -> None:
+        """A table grew from `before` to `after` units. final_tokens: final slots of its
+        sequence.
+        """
+        more = self.unfilled_bytes(after, final_tokens)
+        if more:
+            self.over_bytes += more - self.unfilled_bytes(before, final_tokens)
+
+    def closed(self, table: Table, final_tokens: int) -> None:
+        """A table frees its blocks."""
+        self.draft_slots -= table.drafts
+        self.gave_up(final_tokens, table.count)
+
+    def gave_up(self, final_tokens: int, count: int) -> None:
+        """Slots never to be filled of a table of `count` units are no longer booked."""
+        self.over_bytes -= self.unfilled_bytes(count, final_tokens)
+
+    def drafting(self, table: Table, drafts: int) -> None:
+        """Set the slots of a table that are allocated for drafts."""
+        self.draft_slots += drafts - table.drafts
+        table.drafts = drafts
 
     # --- taking --------------------------------------------------------------------------------
 
@@ -23,9 +132,9 @@ class BlockTables(TableBooks):
         self._names.opened(table, hits.tokens)
         if hits.tokens:
             self._take_over(table, hits)
-        if self._sliding:
+        if self.shapes.sliding:
             table.kept_until = [
-                self._names.kept_until(table, each.members[0]) for each in self._sliding
+                self._names.kept_until(table, each.members[0]) for each in self.shapes.sliding
             ]
         for g in self._single:
             table.lists[g] = self._pool.take(1 + self._scratch)
@@ -34,7 +143,7 @@ class BlockTables(TableBooks):
 
     def _take_over(self, table: Table, hits: Hits) -> None:
         table.count = ceil_div(hits.tokens, self._sizes.unit)
-        for each in self._shapes:
+        for each in self.shapes.all:
             if each.states:
                 table.states = ceil_div(hits.tokens, each.block_size)
             for g in each.members:
@@ -70,11 +179,11 @@ class BlockTables(TableBooks):
         """
         before = table.count
         more_states = 0
-        if self.num_placed_states and states > table.states:
-            more_states = self._new_states(table, states, checkpoint=checkpoint)
-        new = len(table.copied) + more_states * self.num_placed_states
+        if self.shapes.num_placed_states and states > table.states:
+            more_states = self.shapes.new_states(table, states, checkpoint=checkpoint)
+        new = len(table.copied) + more_states * self.shapes.num_placed_states
         if count > before:
-            for each in self._attending:
+            for each in self.shapes.attending:
                 more = -(-count // each.span) - self._first_new(each, before, loaded_tokens)
                 if more:
                     new += more * each.num
@@ -106,7 +215,7 @@ class BlockTables(TableBooks):
         table, group by group.
         """
         at, pool, count = 0, self._pool, table.count
-        for each in self._shapes:
+        for each in self.shapes.all:
             first = 0 if each.states else self._first_new(each, before, loaded_tokens)
             more = more_states if each.states else -(-count // each.span) - first
             for g in each.members:
@@ -147,7 +256,7 @@ class BlockTables(TableBooks):
         """Bytes of a table's slots outside its windows."""
         return sum(
             table.skipped[each.members[0]] * each.block_size * each.slot_bytes
-            for each in self._sliding
+            for each in self.shapes.sliding
             if not each.states
         )
 
@@ -156,7 +265,7 @@ class BlockTables(TableBooks):
         tokens, and the bytes of their slots.
         """
         before, blocks, slot_bytes = ceil_div(hit_tokens, self._sizes.unit), 0, 0
-        for each in self._sliding:
+        for each in self.shapes.sliding:
             left_out = self._first_new(each, before, loaded_tokens) - -(-before // each.span)
             blocks += left_out * each.num
             slot_bytes += left_out * each.block_size * each.slot_bytes
@@ -178,7 +287,7 @@ class BlockTables(TableBooks):
         """Each table takes a block in every placed group, in order. Requires that all blocks hold
         one unit and no state.
         """
-        pool, placed = self._pool, self.placed
+        pool, placed = self._pool, self.shapes.placed
         num = len(placed)
         self.pad_bytes += len(tables) * self._all_pads
         blocks = pool.take(len(tables) * num)
@@ -197,20 +306,20 @@ class BlockTables(TableBooks):
     def take_units(self, num: int) -> None:
         """`start_units` for `num` tables, which set their `count` later."""
         self.pad_bytes += num * self._all_pads
-        self._pool.take(num * len(self.placed))
+        self._pool.take(num * len(self.shapes.placed))
 
     # --- giving back ---------------------------------------------------------------------------
 
     def give_back_below(self, table: Table, computed: int) -> None:
         """Free the blocks to which no token after the first `computed` ones attends."""
-        for index, each in enumerate(self._sliding):
+        for index, each in enumerate(self.shapes.sliding):
             reach, first = each.reach, each.members[0]
             assert reach is not None
             passed = reach.skipped_tokens(computed if each.states else computed - self._extra)
             skip, start = passed // each.block_size, table.skipped[first]
             if skip <= start:
                 continue
-            end = min(skip, self._end(table, each))
+            end = min(skip, self.shapes.end(table, each))
             if end > start:
                 if start < table.kept_until[index] and self._names.names_late:
                     self._name_leaving(table, each, end)
@@ -257,7 +366,7 @@ class BlockTables(TableBooks):
         """Free all blocks of a table. known: for a finished sequence, number of leading blocks with
         known content, with or without keys.
         """
-        shape_of = self._shape_of
+        shape_of = self.shapes.of_group
         for g in range(len(self.groups)):
             each = shape_of.get(g)
             if each is None:
@@ -265,7 +374,7 @@ class BlockTables(TableBooks):
                 self._book(g, -1 - self._scratch, 0)
                 self._book_scratch(-1, self.groups[g].state_bytes)
                 continue
-            start, end = table.skipped[g], self._end(table, each)
+            start, end = table.skipped[g], self.shapes.end(table, each)
             parts, slots = table.parts[g], table.tokens - start * each.block_size
             kept: Sequence[int] = ()
             if known and (self._names.names_late or not self._names.names_private):
@@ -280,14 +389,118 @@ class BlockTables(TableBooks):
                         self._book_scratch(-1, self.groups[g].state_bytes)
                 self._give_singly(g, parts, table, kept, slots=slots, prompt_end=prompt_end)
                 continue
-            if known and parts and self.reaches[g] is None:
+            if known and parts and self.shapes.reaches[g] is None:
                 kept = self._without_keys(table, g, kept)
             self._book(g, start - end, -slots)
             self._give(g, parts, prompt_end, kept, end - start, table.lists[g], start)
         self._pool.given_back()
 
+    def _give_singly(
+        self,
+        g: int,
+        parts: list[Part],
+        table: Table,
+        nameless: Collection[int],
+        slot_blocks: int = 0,
+        *,
+        slots: int = 0,
+        prompt_end: int = 0,
+    ) -> None:
+        """Group g frees single blocks; all but those with keys or at a place in `nameless` are
+        blank. slot_blocks, slots: number of full blocks among them, and other valid slots.
+        """
+        size, hint = self._sizes.blocks[g], table.hint
+        shared = self._pool.give_back_singly(parts, self._why[g], prompt_end, nameless, hint=hint)
+        if shared:
+            shared -= self.copies.num_alone([(extent, 1) for _, extent, _ in parts])
+        self._book(g, shared - len(parts), (shared - slot_blocks) * size - slots)
+
+    def _give(
+        self,
+        g: int,
+        parts: list[Part],
+        prompt_end: int,
+        nameless: Sequence[int],
+        held: int,
+        blocks: list[int],
+        start: int,
+    ) -> int:
+        """Group g frees `held` blocks, or only those with keys: see `BlockPool.give_back`. Returns
+        the number of blocks with keys.
+        """
+        num = 0
+        for _, _, count in parts:
+            num += count
+        num_blank = max(0, held - num - len(nameless))
+        shared = self._pool.give_back(
+            parts, self._why[g], prompt_end, nameless, num_blank, blocks, start
+        )
+        if shared:
+            self._book(g, shared, shared * self._sizes.blocks[g])
+        return num
+
+    def _num_prompt(self, g: int, table: Table) -> int:
+        """Number of blocks of group g that lie in the prompt, a partly filled one only with a key
+        at the end of the prompt.
+        """
+        size = self._sizes.blocks[g]
+        end = table.prompt_tokens // size
+        return end + 1 if table.tokens < (end + 1) * size else end
+
+    def _without_keys(self, table: Table, g: int, kept: Sequence[int]) -> Sequence[int]:
+        """Places of blocks with known content but no keys: `kept`, and blocks with unshareable
+        keys, which lose these.
+        """
+        parts, most = table.parts[g], self._names.lookable_blocks(table, g)
+        place, _, num = parts[-1]
+        if place + num <= most:
+            return kept
+        end = place + num + len(kept)
+        while parts and parts[-1][0] >= most:
+            self._pool.forget_part(parts.pop())
+        return range(parts[-1][0] + parts[-1][2] if parts else 0, end)
+
     def decided(self) -> None:
         """A step has been scheduled: the next step can hit its content."""
         self._names.in_step.clear()
-        if self._pool.singly or self.num_placed_states:
+        if self._pool.singly or self.shapes.num_placed_states:
             self.copies.decided()
+
+    # --- what is held --------------------------------------------------------------------------
+
+    def held_blocks(self, table: Table) -> list[int]:
+        """Number of blocks that a table holds in each group."""
+        held = [1 + self._scratch] * len(self.groups)
+        for g, each in self.shapes.of_group.items():
+            held[g] = self.shapes.end(table, each) - table.skipped[g]
+            if self._singly[g]:
+                held[g] = len(table.parts[g])
+        return held
+
+    def leading_shared(self, table: Table) -> int:
+        """Leading tokens in blocks shared with other tables, in all groups without a window."""
+        if not self._pool.num_shared:
+            return 0
+        shared, sizes = num_leading_shared, self._sizes.blocks
+        full = [g for g in self.shapes.placed if self.shapes.reaches[g] is None]
+        return min((shared(table.parts[g]) * sizes[g] for g in full), default=0)
+
+    def length(self, table: Table) -> int:
+        """Positions of the first group's table, including freed and null ones."""
+        each = self.shapes.of_group.get(0)
+        return 1 + self._scratch if each is None else self.shapes.end(table, each)
+
+    def blocks_of(self, table: Table) -> list[int]:
+        """The numbers of the blocks of a table, group by group."""
+        if len(self._singly) == 1 and not self._singly[0]:
+            return table.lists[0]
+        return [block for numbers in self.numbers_by_group(table) for block in numbers]
+
+    def numbers_by_group(self, table: Table) -> list[list[int]]:
+        """The numbers of the blocks of a table, for each group."""
+        return [self._numbers(table, g) for g in range(len(self.groups))]
+
+    def _numbers(self, table: Table, g: int) -> list[int]:
+        if self._singly[g] and g in self.shapes.of_group:
+            return [block for _, extent, _ in table.parts[g] for block in extent.blocks]
+        return table.lists[g]

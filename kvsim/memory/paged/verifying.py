@@ -52,7 +52,8 @@ class VerifyingMembers:
     ) -> None:
         self.clock = 0
         self.drafts = 0
-        self._pool, self._tables, self._decoding = pool, tables, decoding
+        self._pool, self._decoding = pool, decoding
+        self._tables, self._shapes = tables, tables.shapes
         self._cache, self._lookahead = cache, lookahead
         self._size, self._lag, self._token_bytes = sizes.unit, lag, token_bytes
         self._waits, self._lazy = waits, lazy
@@ -72,17 +73,17 @@ class VerifyingMembers:
     def _foresee(self, seq: Sequence, member: Member) -> None:
         """Find the turns of a new member: its allocations, frees and registrations."""
         table: Table = seq.memory
-        since, size, tables = member.since, self._size, self._tables
+        since, size, shapes = member.since, self._size, self._shapes
         allocations, frees, last = member.allocations, member.frees, member.num_steps - 1
         allocations[since] = 0  # work that waited for a turn
         most = member.counted[last]
         for units in range(table.count, ceil_div(most + self._ahead, size)):
             clock = since + member.first_counted(units * size - self._ahead)
-            allocations[clock] = allocations.get(clock, 0) + tables.blocks_of_unit
-        for tokens in tables.state_starts(table, most + self._step_tokens):
+            allocations[clock] = allocations.get(clock, 0) + shapes.blocks_of_unit
+        for tokens in shapes.state_starts(table, most + self._step_tokens):
             clock = since + member.first_counted(tokens - self._step_tokens)
-            allocations[clock] = allocations.get(clock, 0) + tables.num_placed_states
-        for tokens, blocks in tables.frees(table, member.returned(last)):
+            allocations[clock] = allocations.get(clock, 0) + shapes.num_placed_states
+        for tokens, blocks in shapes.frees(table, member.returned(last)):
             clock = since + member.first_returned(tokens)
             allocations.setdefault(clock, 0)
             frees[clock] = frees.get(clock, 0) + blocks
@@ -107,15 +108,15 @@ class VerifyingMembers:
     def _move(self, seq: Sequence, member: Member, step: int) -> bool:
         """The turn of a member in step `step` of its own; False: no room, nothing taken."""
         table: Table = seq.memory
-        tables, slots = self._tables, member.slots
+        slots = member.slots
         if step:
             self._catch_up(table, member, step)
             table.tokens = slots[step]
-        tables.give_back_below(table, member.returned(step))
+        self._tables.give_back_below(table, member.returned(step))
         num_tokens = member.counted[step] + self._step_tokens
         units = ceil_div(self._lookahead.room(num_tokens), self._size)
-        states = tables.states_for(num_tokens)
-        if tables.missing(table, units, states, checkpoint=False) > self._pool.num_free:
+        states = self._shapes.states_for(num_tokens)
+        if self._shapes.missing(table, units, states, checkpoint=False) > self._pool.num_free:
             return False
         self._decoding.grow(seq, table, units, states)
         table.tokens = slots[step + 1]
