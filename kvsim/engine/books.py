@@ -50,8 +50,10 @@ class Books:
         self.scheduled(None)
 
     def idled(self, start_ps: int, end_ps: int) -> None:
-        """The engine was idle between these times."""
-        rest = 0, self._num_waiting, 0, self._parts
+        """The engine computed nothing between these times; sequences may run all the same, as one
+        with copies in flight sleeps between two polls.
+        """
+        rest = len(self._scheduler.running), self._num_waiting, self._saved_bytes, self._parts
         self._recorder.interval(start_ps, 0, end_ps - start_ps, 0, self._usage, None, *rest)
 
     def held(self, plan: Plan) -> None:

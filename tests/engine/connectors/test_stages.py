@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from support.auditor import Auditor
 from support.cases import streams
 from support.events import events_and_steps
+from support.outcomes import check_books
 from support.scenarios import conversations, refuses, run
 
 import kvsim
@@ -57,12 +58,11 @@ def test_a_plan_alone_on_two_stages_equals_single_steps(
     made = tables(model={"name": "opt-125m", "max_model_len": 1024}, allocator=[{"kind": "paged"}])
     made["model"]["pipeline_parallel_size"] = 2
     made |= {"step_time": {"kind": "roofline"}, "scheduler": {"kind": "continuous"}, "tier": [HOST]}
-    runs = [
-        kvsim.simulate(made | ({"max_steps": steps} if steps else {}), requests).runs[0]
-        for steps in (1, 3, None)
-    ]
     found = []
-    for each in runs:
+    for steps in (1, 3, None):
+        result = kvsim.simulate(made | ({"max_steps": steps} if steps else {}), requests)
+        check_books(result)
+        (each,) = result.runs
         recorder = each.recorder
         assert recorder is not None
         sums = recorder.time_sum, recorder.step_sum, recorder.part_sums
