@@ -13,6 +13,7 @@ from kvsim.interchange.joining import join
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.description import ClientLoad, Clock, GaugeSeries, Requests, ServerSettings
 from kvsim.readers.detect import Read
+from kvsim.readers.parsing.shell_words import is_name
 
 # The rank of settings named on the command line, which count before all others.
 USER = 4
@@ -118,8 +119,11 @@ def _check_known(reads: Sequence[Read], origins: Mapping[str, str]) -> None:
     if not lost:
         return
     options = [
-        _OPTIONS.get(name, f"--variable {variable}=VALUE") for name, (variable, _) in lost.items()
+        _OPTIONS.get(name, f"--variable {variable}=VALUE")
+        for name, (variable, _) in lost.items()
+        if name in _OPTIONS or is_name(variable)
     ]
+    given = f"give {' '.join(dict.fromkeys(options))}, or write" if options else "write"
     raise InputError(
         "a shell variable, whose value is not here"
         if len(lost) == 1
@@ -129,7 +133,7 @@ def _check_known(reads: Sequence[Read], origins: Mapping[str, str]) -> None:
             f"${variable} ({name or 'words that may be flags'})"
             for name, (variable, _) in lost.items()
         ),
-        remedy=f"give {' '.join(dict.fromkeys(options))}, or write its value into the command line",
+        remedy=f"{given} its value into the command line",
     )
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from kvsim.interchange.imported import Imported, import_sources
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.parsing.shell import read_script, shown
+from kvsim.readers.parsing.shell import read_script
+from kvsim.readers.parsing.shell_words import shown
 
 DIRECT = "vllm serve facebook/opt-125m --max-model-len 512 --max-num-seqs 7 --kv-cache-dtype fp8"
 WORDS = DIRECT.split()
@@ -20,6 +21,13 @@ FORMS = {
     "assignments": 'MODEL="facebook/opt-125m"; export LEN=512\nSEQS=${SEQS:-7}\n'
     'EXTRA="--kv-cache-dtype fp8"\nvllm serve $MODEL --max-model-len $LEN '
     "--max-num-seqs ${SEQS} $EXTRA\n",
+    "a function that is called": "run() {\n  { set +x; } 2>/dev/null\n  local name=$1\n  shift\n"
+    '  echo "$@"; "$@" --max-model-len 512 > "$name.log" &\n}\nserve() {\n'
+    '  local cmd=(vllm serve "$1")\n  run log "${cmd[@]}" --max-num-seqs $2 --kv-cache-dtype fp8\n'
+    "}\nserve facebook/opt-125m 7\n",
+    "computed values": "declare -A SEQS=([a:1]=7 [b]=9)\nM=/models/facebook/opt-125m.bin\nTP=1\n"
+    "D=FP8_X\nD=${D,,}\nvllm serve facebook/$(basename ${M%.bin}) --kv-cache-dtype ${D%_*}"
+    " --max-model-len $(( TP > 1 ? 9 : 500 + $(seq 12 12) )) --max-num-seqs ${SEQS[a:${TP}]}\n",
     "defaults": "vllm serve ${MODEL:-facebook/opt-125m} --max-model-len ${LEN:=512} "
     '--max-num-seqs "${SEQS:-7}" --kv-cache-dtype ${A:-${B:-fp8}}\n',
     "nested shell": f"docker run --gpus all -e LEN=5 img bash -c '{DIRECT}'\n",
@@ -100,6 +108,16 @@ def test_sums_are_computed_or_their_variables_are_asked_for(tmp_path: Path) -> N
     assert made.merged.settings.max_model_len == 256
 
 
+def test_what_a_loop_makes_is_asked_for_by_its_name(tmp_path: Path) -> None:
+    text = (
+        "TP=1\nSIZES=4\nfor TP in 1 2; do\n  SIZES+=,$TP\ndone\nLEN=$(cat len.txt)\n"
+        "vllm serve facebook/opt-125m -tp $TP --cudagraph-capture-sizes $SIZES --max-model-len $LEN"
+    )
+    with pytest.raises(InputError, match=r"\$TP .*\$SIZES .*\$LEN") as raised:
+        imported(tmp_path, text)
+    assert "--variable SIZES=VALUE --variable LEN=VALUE" in str(raised.value)
+
+
 def test_values_that_a_run_may_have_otherwise_are_said(tmp_path: Path) -> None:
     made = imported(
         tmp_path,
@@ -152,7 +170,7 @@ def test_shell_words_are_parsed_as_by_a_shell() -> None:
         "a 'b c' \"d $X e\" f\\ g `h` $(i j) ${K%x} # l\nX=1; m $X \\\n n || o <<< p > q 2>&1"
     )
     assert [[*map(shown, each.words)] for each in script.commands][:2] == [
-        ["a", "b c", "d $X e", "f g", "$`h`", "$$(i j)", "$K%x"],
+        ["a", "b c", "d $X e", "f g", "$(h)", "$(i j)", "$K"],
         ["m", "1", "n"],
     ]
 

@@ -76,9 +76,13 @@ def served_model(settings: ServerSettings, assumed: list[str]) -> ServedModel:
     for choice in choices:
         try:
             known = ModelOptions.parse(choice, "model")
-            known.layout(known.build(offline=True))
+            whole = known.build(offline=True)
+            known.layout(whole)
         except InputError:
             continue
+        if table.get("language_model_only") and not whole.tower_params:
+            del table["language_model_only"]
+            assumed.append("language_model_only changes nothing: the model has no towers")
         options = ModelOptions.parse(choice | table, "model")  # a fault is the settings' own
         model = options.build(offline=True)
         options.layout(model)

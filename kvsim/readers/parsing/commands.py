@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.parsing import manifests, shell
+from kvsim.readers.parsing.shell_words import is_passed, missing_in, shown
 from kvsim.readers.parsing.unread_flags import unread_notes
 
 _MANIFEST = re.compile(r"^[ \t]*(?:-[ \t]+)?(?:command|args|entrypoint):", re.MULTILINE)
@@ -203,8 +204,9 @@ def _remarks(script: shell.ShellScript, used: Collection[str]) -> list[str]:
         for name, (why, value) in sorted(script.assumed.items())
         if name in used
     ] + [
-        f"${name} has several values in the script, of which one is taken"
-        for name in sorted(set(script.doubtful).intersection(used))
+        f"${name} has several values in the script, of which one is taken: {value}"
+        for name, value in sorted(script.doubtful.items())
+        if name in used
     ]
 
 
@@ -271,7 +273,7 @@ def _arguments(words: list[str], where: str, program: Program) -> Arguments:
     while at < len(words):
         word, at = words[at], at + 1
         if not word.startswith("-"):
-            lost = [each for each in shell.missing_in(word) if not shell.is_passed(each)]
+            lost = [each for each in missing_in(word) if not is_passed(each)]
             named = "model" in arguments or "model" in found.missing
             if is_model and not named and not word.isdigit():
                 _put(found, "model", word)
@@ -287,7 +289,7 @@ def _arguments(words: list[str], where: str, program: Program) -> Arguments:
         name = program.full(name[3:] if off else name)
         follows = at < len(words) and not words[at].startswith("--")
         if name == "config" and (equals or follows):
-            found.flagged.append(shell.shown(value if equals else words[at]))
+            found.flagged.append(shown(value if equals else words[at]))
             at += not equals
             is_model = True
             continue
@@ -299,7 +301,7 @@ def _arguments(words: list[str], where: str, program: Program) -> Arguments:
             is_model = True
             continue
         if dot or name not in program.known:
-            found.unread.add(shell.shown(flag))
+            found.unread.add(shown(flag))
             is_model = bool(equals) or program.bare.match(name) is not None
             continue
         is_model = True  # what follows its value is a positional argument
@@ -321,7 +323,7 @@ def _arguments(words: list[str], where: str, program: Program) -> Arguments:
 
 def _put(found: Arguments, name: str, value: str) -> None:
     """The value of an argument, or the variable that it is."""
-    lost = shell.missing_in(value)
+    lost = missing_in(value)
     if lost:
         found.missing[name] = lost[0]
     else:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
-from kvsim.readers.parsing.shell import missing
+from kvsim.readers.parsing.shell_words import missing
 
 _TEMPLATE = re.compile(r"\{\{-?\s*([^{}]*?)\s*-?\}\}")
 _CONTROL = re.compile(r"^[ \t]*(?:\{\{[^{}]*\}\}[ \t]*)+$", re.MULTILINE)

@@ -1,45 +1,46 @@
 """Commands of a shell script, with what the script itself says of its variables put in.
 
 The script is never run. Assignments, arrays, defaults (`${TP:-2}`) and `"${ARGS[@]}"` are followed
-in the order of the text. Commands under a condition may or may not have run, and are reported. A
-variable without a value is left in its word, between two marks. One pass over the text.
+in the order of the text, functions where they are called. Commands under a condition may or may
+not have run, and are reported. A variable without a value is left in its word, between two marks,
+and so is one that is put together in a loop. One pass over the text, and one over a function's
+body for each call.
 """
 
-import ast
-import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kvsim.plumbing.errors import InputError
+from kvsim.readers.parsing.shell_sums import whole_sum
+from kvsim.readers.parsing.shell_values import changed, printed
+from kvsim.readers.parsing.shell_words import PASSED, Word, has_text, missing, missing_in, shown
 
-_OPEN, _CLOSE = "\ue000", "\ue001"  # around the name of a variable that has no value
-_MISSING = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|()<>]+")
 _IN_QUOTES = re.compile(r"[^\"\\$`]+")
 _SPACE = re.compile(r"(?:[ \t]|\\\r?\n)+")
-_ASSIGN = re.compile(r"([A-Za-z_]\w*)(?:\[\w*\])?(\+?)=")
+_ASSIGN = re.compile(r"([A-Za-z_]\w*)(?:\[([^\]\s]{0,200})\])?(\+?)=")
+_ITEM = re.compile(r"\[(.{1,200}?)\]=(.*)", re.DOTALL)  # of an array with keys
+_FUNCTION = re.compile(
+    r"(?:function[ \t]+([A-Za-z_][\w-]*)[ \t]*(?:\(\s*\))?|"
+    r"([A-Za-z_][\w-]*)[ \t]*\([ \t]*\))\s*\{(?=\s)"
+)
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?!$-]")
-_BRACED = re.compile(r"([A-Za-z_]\w*|[0-9]+|[@*#])(\[[@*0-9]\])?(?:(:?[-=+?])|(:|[#%/^,].*)|$)")
+_BRACED = re.compile(
+    r"([A-Za-z_]\w*|[0-9]+|[@*#])(?:\[([^\[\]]{1,200})\])?(?:(:?[-=+?])|([:#%/^,].*)|$)", re.DOTALL
+)
+_LENGTH = re.compile(r"#([A-Za-z_]\w*|[@*])(?:\[[@*]\])?")
 _HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1")
 _REDIRECT = re.compile(r"(?:[0-9]*(?:>>|>&|>|<)|&>>?)&?[ \t]*(?:[0-9-](?=\s|$))?")
 _BEGINS = {"if": 1, "case": 1, "for": 1, "while": 1, "until": 1, "fi": -1, "esac": -1, "done": -1}
 _DECLARES = ("export", "local", "declare", "readonly", "typeset")
 _VARIABLES = re.compile(r"\b\w+\b")
-_SUM = re.compile(r"[0-9+*/%() -]+")
-_LONGEST_SUM = 200
-_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-_PASSED = ("@", "*", "#", *"0123456789")  # what a script is given by whoever starts it
+_LOOPS = ("for", "while", "until")
 _DEEPEST = 8  # defaults in defaults
 _MOST_WORDS = 1 << 16  # of one expansion of an array
-_MOST_VALUE = 1 << 20  # characters of a variable
+_MOST_VALUE = 1 << 16  # characters of a variable
+_MOST_CALLS = 64  # of functions
 
 Value = str | list[str]
 
@@ -60,33 +61,14 @@ class ShellScript:
     """The commands of a script, as far as it can be followed.
 
     commands: in order. assumed: values that a run may have otherwise: defaults, and those set under
-    a condition. exported: names that were put into the environment.
+    a condition. exported: names that were put into the environment. doubtful: variables that have
+    several values, with the one that is taken.
     """
 
     commands: list[ShellCommand] = field(default_factory=list)
     assumed: dict[str, tuple[str, str]] = field(default_factory=dict)
     exported: dict[str, str] = field(default_factory=dict)
-    doubtful: list[str] = field(default_factory=list)
-
-
-def missing_in(word: str) -> list[str]:
-    """Names of the variables in a word that have no value."""
-    return _MISSING.findall(word)
-
-
-def is_passed(name: str) -> bool:
-    """Whether a variable holds what a script was started with."""
-    return name in _PASSED
-
-
-def shown(word: str) -> str:
-    """A word for messages: its variables as they were written."""
-    return _MISSING.sub(r"$\1", word)
-
-
-def missing(name: str) -> str:
-    """A word that is a variable without a value."""
-    return f"{_OPEN}{name}{_CLOSE}"
+    doubtful: dict[str, str] = field(default_factory=dict)
 
 
 def _has_missing(value: Value) -> bool:
@@ -102,32 +84,29 @@ def read_script(text: str, given: Mapping[str, Value] | None = None) -> ShellScr
     return reader.script
 
 
-class _Word:
-    """A word while it is read; one expansion may make several of it."""
+def _passed(words: list[str]) -> dict[str, Value]:
+    """The variables of the words that a function is called with."""
+    numbered = {str(at): each for at, each in enumerate(words[:9], 1)}
+    return {**numbered, "@": words, "*": words, "#": str(len(words))}
 
-    def __init__(self) -> None:
-        self.fields: list[str] = []
-        self.parts: list[str] = []
-        self.begun = False
-        self.literal = True  # nothing of it was quoted or expanded yet
 
-    def add(self, text: str) -> None:
-        self.parts.append(text)
-        self.begun = True
+class _Function(NamedTuple):
+    """A function of a script. commands: those of its body, read without what a call gives it."""
 
-    def add_fields(self, fields: list[str]) -> None:
-        """Several words: the first goes on what is there, and what follows on the last."""
-        if not fields:
-            return
-        for each in fields[:-1]:
-            self.parts.append(each)
-            self.fields.append("".join(self.parts))
-            self.parts = []
-        self.parts.append(fields[-1])
-        self.begun = True
+    body: str
+    commands: list[ShellCommand]
 
-    def done(self) -> list[str]:
-        return [*self.fields, "".join(self.parts)] if self.begun else self.fields
+
+class _Open(NamedTuple):
+    """A function whose end is not read yet. before: the commands above it. values: as they were
+    there, and are below it. braces: open ones around it.
+    """
+
+    name: str
+    begin: int
+    before: list[ShellCommand]
+    values: dict[str, Value]
+    braces: int
 
 
 class _Reader:
@@ -138,6 +117,15 @@ class _Reader:
         self.given = given
         self.values: dict[str, Value] = dict(given)
         self.depth = 0  # of conditions and loops
+        self.loops = 0
+        self.perhaps = False  # after && or ||
+        self.tables: dict[str, dict[str, str]] = {}  # arrays with keys
+        self.functions: dict[str, _Function] = {}
+        self.open: list[_Open] = []  # functions that are being defined
+        self.braces = 0
+        self.local: set[str] | None = None  # variables of the function that is called
+        self.declares_local = False
+        self.calls = 0
         self.script = ShellScript()
         self.none_left: set[str] = set()  # brackets and quotes that never close from here on
         self.heredocs: list[str] = []
@@ -147,12 +135,23 @@ class _Reader:
     def run(self) -> None:
         while self.at < len(self.text):
             self._command()
+        while self.open:  # a bracket that never closes is no function's
+            self.script.commands[:0] = self.open.pop().before
 
     def _command(self) -> None:
         words: list[str] = []
         environment: list[str] = []
         declares = False
         self.used = set()
+        self.declares_local = False
+        self._skip_blanks()
+        if match := _FUNCTION.match(self.text, self.at):
+            self.at = match.end()
+            name, before = match[1] or match[2], self.script.commands
+            self.open.append(_Open(name, self.at, before, dict(self.values), self.braces))
+            self.script.commands, self.braces = [], 0
+            return
+        begin, perhaps, loop = self.at, self.perhaps, False
         while (token := self._next(arrays=not words or declares)) is not None:
             kind, fields, name = token
             if kind == "end":
@@ -163,18 +162,79 @@ class _Reader:
                     self.script.exported[name] = self._text(name)
                 continue
             if not words and fields and fields[0] in _BEGINS:
-                self.depth = max(0, self.depth + _BEGINS[fields[0]])
+                step = _BEGINS[fields[0]]
+                self.depth = max(0, self.depth + step)
+                if fields[0] in (*_LOOPS, "done"):
+                    self.loops = max(0, self.loops + step)
+                loop = fields[0] == "for"
                 continue
-            if not words and fields and fields[0] in ("then", "else", "elif", "do", "!", "{", "}"):
+            if not words and fields == ["}"] and self.open and not self.braces:
+                self._end_function(begin)
+                continue
+            if not words and fields in (["{"], ["}"]):
+                self.braces = max(0, self.braces + (1 if fields == ["{"] else -1))
+                continue
+            if not words and fields and fields[0] in ("then", "else", "elif", "do", "!"):
                 continue
             if not words and fields and fields[0] in _DECLARES:
                 declares = True
+                self.declares_local = fields[0] != "export"
             words += fields
+        if perhaps:
+            self.perhaps = False
+        if loop and words and words[0] not in self.given:
+            items = words[2:]
+            self.values[words[0]] = items[0] if len(items) == 1 else missing(words[0])
+            return
+        if words and words[0] == "shift":
+            self._shift(words[1:])
+            return
         if words and words[0] not in (*_DECLARES, "echo", "printf", "unset", ":", "[", "[["):
             for name in environment:
                 self.script.exported.setdefault(name, self._text(name))
             used = frozenset(self._closed(self.used))
-            self.script.commands.append(ShellCommand(tuple(words), tuple(environment), used))
+            passes = words[0] in self.functions and self.calls < _MOST_CALLS and not self.open
+            if not (passes and self._call(words)):
+                self.script.commands.append(ShellCommand(tuple(words), tuple(environment), used))
+
+    def _skip_blanks(self) -> None:
+        while match := _SPACE.match(self.text, self.at):
+            self.at = match.end()
+
+    def _end_function(self, end: int) -> None:
+        name, begin, before, self.values, self.braces = self.open.pop()
+        self.functions[name] = _Function(self.text[begin:end], self.script.commands)
+        self.script.commands = [*before, *self.script.commands]
+
+    def _call(self, words: list[str]) -> bool:
+        """The commands of a function's body, with the words of this call. Returns whether one of
+        them has the last of these words.
+        """
+        self.calls += 1
+        function = self.functions[words[0]]
+        known = {id(each) for each in function.commands}
+        self.script.commands = [each for each in self.script.commands if id(each) not in known]
+        before = len(self.script.commands)
+        passed = _passed(words[1:])
+        inner = _Reader(function.body, self.given, self.nested)
+        inner.values = {**self.values, **passed}
+        inner.script, inner.tables, inner.made_of = self.script, self.tables, self.made_of
+        inner.depth, inner.loops, inner.calls = self.depth, self.loops, self.calls
+        inner.local = set()
+        inner.functions = {k: v for k, v in self.functions.items() if k != words[0]}
+        inner.run()
+        self.calls = inner.calls
+        for name, value in inner.values.items():
+            if name not in PASSED and name not in inner.local:
+                self.values[name] = value
+        return any(words[-1] in each.words for each in self.script.commands[before:])
+
+    def _shift(self, given: list[str]) -> None:
+        words = self.values.get("@")
+        if isinstance(words, list):
+            by = int(given[0]) if given and given[0].isdigit() else 1
+            kept = {name: value for name, value in self.values.items() if name not in PASSED}
+            self.values = kept | _passed(words[by:])
 
     def _closed(self, names: set[str]) -> set[str]:
         return names.union(*(self.made_of.get(name, ()) for name in names))
@@ -215,7 +275,8 @@ class _Reader:
                 if not match[0][-1:].isdigit() and match[0][-1:] != "-":
                     self._word()  # the file
             elif sign in (";", "&", "|", "(", ")"):
-                self.at += 1
+                self.perhaps = text.startswith(("&&", "||"), self.at)
+                self.at += 1 + self.perhaps
                 return "end", [], ""
             elif sign:
                 return self._word_or_assignment(arrays)
@@ -235,17 +296,29 @@ class _Reader:
         self.at = match.end()
         before, self.used = self.used, set()
         value: Value
+        name, index, adds = match[1], match[2], bool(match[3])
         if self.text[self.at : self.at + 1] == "(":
             self.at += 1
             value = self._array()
+            self._put_items(name, value, adds=adds)
         else:
             value = " ".join(self._word(splits=False))[:_MOST_VALUE]
         made_of = self._closed(self.used)
-        if match[2]:
-            made_of |= self.made_of.get(match[1], set())
-        self.made_of[match[1]], self.used = made_of, before
-        self._assign(match[1], value, adds=bool(match[2]))
-        return "assignment", [], match[1]
+        if adds or index is not None:
+            made_of |= self.made_of.get(name, set())
+        self.made_of[name], self.used = made_of, before
+        if index is None or isinstance(value, list):
+            self._assign(name, value, adds=adds)
+        else:
+            self.tables.setdefault(name, {})[self._expanded(index)] = value
+        return "assignment", [], name
+
+    def _put_items(self, name: str, words: list[str], *, adds: bool) -> None:
+        """The items of an array that has keys (`[KEY]=VALUE`)."""
+        items = [item for each in words if (item := _ITEM.fullmatch(each))]
+        if items:
+            table = self.tables.setdefault(name, {}) if adds else {}
+            self.tables[name] = table | {item[1]: item[2] for item in items}
 
     def _array(self) -> list[str]:
         found: list[str] = []
@@ -259,6 +332,11 @@ class _Reader:
         if name in self.given:
             return
         before = self.values.get(name)
+        if self.local is not None and self.declares_local:
+            self.local.add(name)
+            before = None
+        if isinstance(value, str) and has_text(value):
+            value = missing(name)  # what the script computes, and a user can give
         if adds and before is not None:
             if isinstance(before, list):
                 value = [*before, *([value] if isinstance(value, str) else value)]
@@ -266,13 +344,17 @@ class _Reader:
             else:
                 more = value if isinstance(value, str) else " ".join(value)
                 value = (before + more)[:_MOST_VALUE]
-        if self.depth and before is not None and before != value:
-            self.script.doubtful.append(name)
-            if _has_missing(value) and not _has_missing(before):
-                return  # what stands under no condition has a value
-        elif self.depth:
-            text = value if isinstance(value, str) else " ".join(value)
-            self.script.assumed[name] = ("set under a condition of the script", text)
+                if self.loops:
+                    value = missing(name)  # as often as the loop runs
+        if self.depth or self.perhaps:
+            text = shown(value if isinstance(value, str) else " ".join(value))
+            if before is None:
+                self.script.assumed[name] = ("set under a condition of the script", text)
+            elif before != value:
+                if _has_missing(value) and not _has_missing(before) and not self.loops:
+                    self.script.doubtful.setdefault(name, shown(self._text(name)))
+                    return  # what stands under no condition has a value
+                self.script.doubtful[name] = text
         self.values[name] = value
 
     def _skip_heredocs(self) -> None:
@@ -282,7 +364,7 @@ class _Reader:
         self.heredocs.clear()
 
     def _word(self, *, splits: bool = True) -> list[str]:
-        word = _Word()
+        word = Word()
         text = self.text
         while self.at < len(text):
             sign = text[self.at]
@@ -301,7 +383,7 @@ class _Reader:
             elif sign == "$":
                 self._expand(word, quoted=not splits)
             elif sign == "`":
-                word.add(missing(f"`{self._until('`')[:40]}`"))
+                self._print(word, self._until("`"), quoted=not splits)
             else:
                 break
         return word.done()
@@ -315,7 +397,7 @@ class _Reader:
         self.at = end + 1
         return found
 
-    def _quoted(self, word: _Word) -> None:
+    def _quoted(self, word: Word) -> None:
         self.at += 1
         word.add("")
         text = self.text
@@ -336,15 +418,15 @@ class _Reader:
             elif sign == "$":
                 self._expand(word, quoted=True)
             else:
-                word.add(missing(f"`{self._until('`')[:40]}`"))
+                self._print(word, self._until("`"), quoted=True)
         raise InputError("a quotation that never closes", where="script", value='"')
 
-    def _expand(self, word: _Word, *, quoted: bool) -> None:
+    def _expand(self, word: Word, *, quoted: bool) -> None:
         text, begin = self.text, self.at
         if text.startswith("$((", begin):
             word.add(self._sum(self._bracketed("(", ")")[3:-2]))
         elif text.startswith("$(", begin):
-            word.add(missing(self._bracketed("(", ")")[:40]))
+            self._print(word, self._bracketed("(", ")")[2:-1], quoted=quoted)
         elif text.startswith("${", begin):
             self._braced(word, self._bracketed("{", "}")[2:-1], quoted=quoted)
         elif text.startswith("$'", begin):
@@ -353,23 +435,47 @@ class _Reader:
         elif match := _NAME.match(text, begin + 1):
             self.at = match.end()
             self.used.add(match[0])
-            self._put(word, match[0], self.values.get(match[0]), quoted=quoted)
+            every = match[0] == "@"
+            self._put(word, match[0], self.values.get(match[0]), quoted=quoted, whole=every)
         else:
             self.at += 1
             word.add("$")
 
+    def _print(self, word: Word, text: str, *, quoted: bool) -> None:
+        """What a command prints, of those that only print; else its text as a missing value."""
+        found = self._output(text) if self.nested < _DEEPEST else None
+        if found is None:
+            word.add(missing(f"({text[:40]})"))
+        else:
+            self._put(word, "", found[:_MOST_VALUE], quoted=quoted or bool(missing_in(found)))
+
+    def _output(self, text: str) -> str | None:
+        inner = self._within(text)
+        words: list[str] = []
+        while (token := inner._next(arrays=False)) is not None:
+            if token[0] == "end":
+                break
+            words += token[1][: _MOST_WORDS - len(words)]
+        if text[inner.at :].strip() or text[: inner.at].rstrip().endswith(("|", "&", ";", ")")):
+            return None
+        return printed(words)
+
     def _sum(self, text: str) -> str:
         """`$((...))` of whole numbers, or the first variable in it that has no value."""
-        names = [each for each in _VARIABLES.findall(text) if not each.isdigit()]
+        if "$(" in text or "${" in text:
+            text = self._expanded(text)
+            if lost_in := missing_in(text):
+                return missing(lost_in[0])
+        names = [each for each in _VARIABLES.findall(text) if not each[0].isdigit()]
         self.used.update(names)
         lost = [each for each in names if not self._text(each).lstrip("-").isdigit()]
         if lost:
-            return missing(lost[0])
+            return missing(next(iter(missing_in(self._text(lost[0]))), lost[0]))
         found = whole_sum(_VARIABLES.sub(lambda each: self._number(each[0]), text))
         return missing(f"(({text[:40]}))") if found is None else str(found)
 
     def _number(self, name: str) -> str:
-        return name if name.isdigit() else self._text(name)
+        return name if name[0].isdigit() else self._text(name)
 
     def _bracketed(self, opens: str, closes: str) -> str:
         """`$(...)` or `${...}` with what is nested in it."""
@@ -385,20 +491,24 @@ class _Reader:
             self.none_left.add(closes)
         raise InputError("a bracket that never closes", where="script", value=f"${opens}")
 
-    def _braced(self, word: _Word, inner: str, *, quoted: bool) -> None:
+    def _braced(self, word: Word, inner: str, *, quoted: bool) -> None:
+        if length := _LENGTH.fullmatch(inner):
+            counted = self.values.get(length[1])
+            word.add(missing(length[1]) if counted is None else str(len(counted)))
+            return
         match = _BRACED.match(inner)
         if match is None:
             word.add(missing(inner[:40]))
             return
-        name, index, operator, other = match.groups()
+        name, index, operator, operation = match.groups()
         self.used.add(name)
-        value = self.values.get(name)
-        if other is not None:
-            word.add(missing(inner[:40]))
-            return
+        whole = index in ("@", "*")
+        value = self.values.get(name) if index is None or whole else self._item(name, index)
         empty = value is None or (value in ("", []) and (operator or "").startswith(":"))
-        if operator is None:
-            self._put(word, name, value, quoted=quoted, whole=index in ("[@]", "[*]"))
+        if operation is not None:
+            self._put(word, name, self._changed(name, value, operation), quoted=quoted)
+        elif operator is None:
+            self._put(word, name, value, quoted=quoted, whole=whole or name == "@")
         elif operator[-1] == "+":
             if not empty:
                 self._put(word, name, self._default(inner[match.end() :]), quoted=quoted)
@@ -413,14 +523,51 @@ class _Reader:
         elif empty:
             word.add(missing(name))
         else:
-            self._put(word, name, value, quoted=quoted, whole=index in ("[@]", "[*]"))
+            self._put(word, name, value, quoted=quoted, whole=whole)
+
+    def _item(self, name: str, index: str) -> str | None:
+        """An item of an array, by its key or its number."""
+        key = self._expanded(index)
+        value = self.values.get(name)
+        if name in self.tables:
+            return self.tables[name].get(key)
+        if isinstance(value, list) and key.isdigit() and int(key) < len(value):
+            return value[int(key)]
+        return value if isinstance(value, str) and key == "0" else None
+
+    def _changed(self, name: str, value: Value | None, operation: str) -> str:
+        """A value with a part cut off or replaced; what is not computed is left by its name."""
+        if not isinstance(value, str):
+            return missing(name)
+        if lost := missing_in(value):
+            return missing(lost[0])
+        operation = self._expanded(operation)
+        found = changed(value, operation)
+        return missing(f"{name}{operation}"[:40]) if found is None else found
+
+    def _expanded(self, text: str) -> str:
+        """A text with its variables put in, and all else as it is."""
+        if "$" not in text or self.nested >= _DEEPEST:
+            return text
+        inner, word = self._within(text), Word()
+        while (at := text.find("$", inner.at)) >= 0:
+            word.add(text[inner.at : at])
+            inner.at = at
+            inner._expand(word, quoted=True)
+        return "".join(word.done()) + text[inner.at :]
+
+    def _within(self, text: str) -> "_Reader":
+        """A reader of a part of the text, with the values that this one has."""
+        inner = _Reader(text, self.given, self.nested + 1)
+        inner.values, inner.used, inner.script = self.values, self.used, self.script
+        inner.tables = self.tables
+        return inner
 
     def _default(self, text: str) -> list[str]:
         """The words after `:-`, which may have variables in them."""
         if self.nested >= _DEEPEST:
             return [missing(text[:40])]
-        inner = _Reader(text, self.given, self.nested + 1)
-        inner.values, inner.used, inner.script = self.values, self.used, self.script
+        inner = self._within(text)
         found: list[str] = []
         while inner.at < len(text):
             begin = inner.at
@@ -429,7 +576,7 @@ class _Reader:
         return found
 
     def _put(
-        self, word: _Word, name: str, value: Value | None, *, quoted: bool, whole: bool = False
+        self, word: Word, name: str, value: Value | None, *, quoted: bool, whole: bool = False
     ) -> None:
         """A variable's value. whole: all of an array, each item a word."""
         if value is None:
@@ -448,29 +595,3 @@ class _Reader:
             word.add(value)
         else:
             word.add_fields(value.split())
-
-
-def whole_sum(text: str) -> int | None:
-    """A sum of whole numbers with + - * / % and brackets; None for anything else."""
-    text = text.replace("$", "")
-    if len(text) > _LONGEST_SUM or not _SUM.fullmatch(text) or "**" in text or "//" in text:
-        return None
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    return _evaluated(tree)
-
-
-def _evaluated(node: ast.expr) -> int | None:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = _evaluated(node.operand)
-        return None if inner is None else -inner
-    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATIONS:
-        return None
-    left, right = _evaluated(node.left), _evaluated(node.right)
-    if left is None or right is None or (not right and isinstance(node.op, ast.Div | ast.Mod)):
-        return None
-    return _OPERATIONS[type(node.op)](left, right)

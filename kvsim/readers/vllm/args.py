@@ -59,7 +59,7 @@ def kv_dtype(value: Any) -> str:
 def largest(value: Any) -> int:
     """The largest of a list of numbers, as text or as a list."""
     parts = value if isinstance(value, list | tuple) else str(value).strip("[]() ").split(",")
-    return max(whole(part) for part in parts)
+    return max((whole(part) for part in parts if part != ""), default=0)
 
 
 def table(value: Any) -> dict[str, Any]:
