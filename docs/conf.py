@@ -52,6 +52,11 @@ NAVIGATION = {
         "docs/first-scenario": "Write a first scenario",
         "docs/how-it-works": "Follow a request",
         "docs/answers": "Read answers to real questions",
+        "docs/answers/pool-sizes": "Answers: size of the pool",
+        "docs/answers/several-gpus": "Answers: several GPUs",
+        "docs/answers/queues-and-flags": "Answers: queues and flags",
+        "docs/answers/prefix-hits": "Answers: prefix hits",
+        "docs/answers/host-memory": "Answers: host memory",
     },
     "Reference": {
         "docs/commands": "",

@@ -66,8 +66,8 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
-    assert pages == {path.stem for path in (tmp_path / "docs").glob("*.html")}
+    pages = {path.stem for path in (ROOT / "docs").rglob("*.md")}
+    assert pages == {path.stem for path in (tmp_path / "docs").rglob("*.html")}
 
 
 def test_the_commands_of_the_task_pages_run(
@@ -127,7 +127,7 @@ def test_schedule_in_the_docs_replays() -> None:
 
 
 def test_links_of_the_documentation_lead_somewhere() -> None:
-    for source in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+    for source in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", source.read_text()):
             assert (source.parent / target).exists(), f"{source.name}: {target}"
 
@@ -195,7 +195,7 @@ def test_the_page_on_measured_tiers_is_tested_whole() -> None:
     assert len(MEASURED) == len(blocks(text, "text")) == 6
 
 
-ANSWERS = (ROOT / "docs" / "answers.md").read_text()
+ANSWERS = [page.read_text() for page in sorted((ROOT / "docs" / "answers").glob("*.md"))]
 SPLIT = (ROOT / "docs" / "prefill-or-both.md").read_text()
 
 
@@ -206,7 +206,7 @@ def sections(text: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "section",
-    [*sections(ANSWERS), *sections(SPLIT)],
+    [section for text in (*ANSWERS, SPLIT) for section in sections(text)],
     ids=lambda section: section.partition("\n")[0],
 )
 def test_answers_page_equals_the_commands_output(
