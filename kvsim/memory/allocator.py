@@ -5,7 +5,7 @@ them `join` the decoders. It advances all decoders together (`advance`), and fre
 (`release`). The allocator counts decode steps; only the engine knows how long they take.
 
 A new allocator may begin on `kvsim.memory.stepwise`, which needs a handful of methods. The calls of
-a prefix cache stand in prefix.py, those of SGLang's scheduler alone in prefix_room.py.
+a KV connector stand in loading.py, those of SGLang's scheduler alone in prefix_room.py.
 """
 
 from abc import abstractmethod
@@ -16,7 +16,6 @@ from mypy_extensions import mypyc_attr
 
 from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.parts import NO_PARTS, Parts
-from kvsim.memory.prefix import PrefixPromise
 from kvsim.memory.timed import Timed
 from kvsim.memory.verifying import Verifying
 from kvsim.plumbing.errors import InvariantError
@@ -97,12 +96,23 @@ class Growth(NamedTuple):
     end: Callable[[], None] = _nothing_to_end
 
 
+class CacheTotals(NamedTuple):
+    """Tokens looked up and hit in a prefix cache so far, 0 without one. host_hit_tokens: hits in
+    the host tier; host_bytes: bytes moved to it and back.
+    """
+
+    query_tokens: int = 0
+    hit_tokens: int = 0
+    host_hit_tokens: int = 0
+    host_bytes: int = 0
+
+
 ADMITTED = Admission()
 GROWN = Growth()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Allocator(PrefixPromise):
+class Allocator:
     """One pool and its allocation policy. Units: slots (tokens) in calls, bytes in the ledger.
 
     gives_back: decoding frees memory on the way, as sliding windows do.
@@ -111,6 +121,7 @@ class Allocator(PrefixPromise):
     page_tokens: slots are granted in multiples of this number.
     keeps_last_token: whether the last output token gets a slot if it was scheduled as an input.
     max_sequences: most sequences that hold memory at once; None: no limit.
+    keeps_prefixes: whether finished content is cached.
     """
 
     capacity_bytes: int
@@ -120,6 +131,7 @@ class Allocator(PrefixPromise):
     page_tokens: int = 1
     keeps_last_token: ClassVar[bool] = False
     max_sequences: int | None = None
+    keeps_prefixes: bool = False
 
     @property
     def timed(self) -> Timed | None:
@@ -142,6 +154,38 @@ class Allocator(PrefixPromise):
         """Allocate `demand` for a waiting sequence without memory; None: no room, nothing
         changed.
         """
+
+    # --- the prefix cache: these do nothing without one ----------------------------------------
+
+    def cached_tokens(self, seq: Sequence) -> int:
+        """Leading tokens of `seq` that a prefix cache holds now. Mutates nothing."""
+        return 0
+
+    def shared_tokens(self, seq: Sequence) -> int:
+        """Leading slots of a running `seq` that other sequences hold too."""
+        return 0
+
+    def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
+        """A step returned that computed the prompt of a running `seq` up to `num_tokens` slots. No
+        effect if content counts as known once its step is scheduled.
+        """
+        return
+
+    @property
+    def chunk_tokens(self) -> int:
+        """Chunks of a prompt except the last end at multiples of this number, if a step has as
+        many.
+        """
+        return 1
+
+    def cut_chunk(self, seq: Sequence, start_tokens: int, new_tokens: int, most_tokens: int) -> int:
+        """Number of tokens, at most `new_tokens`, in the next chunk of a waiting or prefilling
+        sequence from `start_tokens` on.
+
+        The chunk ends where content can be cached; 0: none in this step. most_tokens: most tokens
+        of it in a step.
+        """
+        return new_tokens
 
     # --- growth and decoding -------------------------------------------------------------------
 
@@ -249,6 +293,22 @@ class Allocator(PrefixPromise):
     def parts(self) -> Parts:
         """The named parts of the ledger now (see parts.py)."""
         return NO_PARTS
+
+    @property
+    def saved_bytes(self) -> int | None:
+        """Bytes saved by sharing: shared content counted for each holder but the first. Constant
+        while the same sequences only decode; None for an allocator where it is not.
+        """
+        return 0
+
+    @property
+    def tells_cached(self) -> bool:
+        """Whether `parts` distinguishes why content is cached."""
+        return False
+
+    def cache_totals(self) -> CacheTotals:
+        """The totals of the prefix cache so far."""
+        return CacheTotals()
 
     @property
     def copied_bytes(self) -> int:

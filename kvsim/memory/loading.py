@@ -28,9 +28,47 @@ class NamedState(NamedTuple):
     tokens: int
 
 
-@runtime_checkable
+class HoldingPromise(Protocol):
+    """Copies hold blocks, in addition to sequences."""
+
+    def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
+        """Keys of the blocks of a sequence from place `start` to `end`, as far as these have
+        keys.
+        """
+        ...
+
+    def named_blocks(
+        self, seq: Sequence, start: int, end: int
+    ) -> list[tuple[int, HeldBlock] | None]:
+        """Key and block at each place; None: the content has no key."""
+        ...
+
+    def still_free(self, block: FreeBlock) -> FreeBlock | None:
+        """A block that was free, with what it holds now; None: it is in use."""
+        ...
+
+    def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
+        """At most `most` free blocks in the order of allocation, after the free block `after`;
+        None: from the first on.
+        """
+        ...
+
+    def hold(self, blocks: list[HeldBlock]) -> None:
+        """A copy holds these blocks."""
+        ...
+
+    def let_go(self, blocks: list[HeldBlock]) -> None:
+        """A copy releases these blocks; those without other holders become free in this order."""
+        ...
+
+
 class LoadingPromise(Protocol):
     """The calls in the order of a sequence's life: `start_load`, `end_load`, `resume`."""
+
+    @property
+    def copied(self) -> HoldingPromise | None:
+        """Blocks that copies hold; None if none do."""
+        ...
 
     def start_load(self, seq: Sequence, demand: Demand, kept_blocks: int) -> bool:
         """Allocate blocks for `demand.num_tokens` tokens to a waiting sequence; those after
@@ -96,35 +134,10 @@ class LoadingPromise(Protocol):
 
 
 @runtime_checkable
-class HoldingPromise(LoadingPromise, Protocol):
-    """A `LoadingPromise` with copies that hold blocks in addition to sequences."""
+class LoadsBlocks(Protocol):
+    """An allocator that may be under a KV connector."""
 
-    def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
-        """Keys of the blocks of a sequence from place `start` to `end`, as far as these have
-        keys.
-        """
-        ...
-
-    def named_blocks(
-        self, seq: Sequence, start: int, end: int
-    ) -> list[tuple[int, HeldBlock] | None]:
-        """Key and block at each place; None: the content has no key."""
-        ...
-
-    def still_free(self, block: FreeBlock) -> FreeBlock | None:
-        """A block that was free, with what it holds now; None: it is in use."""
-        ...
-
-    def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
-        """At most `most` free blocks in the order of allocation, after the free block `after`;
-        None: from the first on.
-        """
-        ...
-
-    def hold(self, blocks: list[HeldBlock]) -> None:
-        """A copy holds these blocks."""
-        ...
-
-    def let_go(self, blocks: list[HeldBlock]) -> None:
-        """A copy releases these blocks; those without other holders become free in this order."""
+    @property
+    def loading(self) -> LoadingPromise | None:
+        """The blocks of its sequences; None without a connector."""
         ...

@@ -11,11 +11,10 @@ from typing import cast
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Demand, Growth
+from kvsim.memory.allocator import ADMITTED, GROWN, Admission, CacheTotals, Demand, Growth
 from kvsim.memory.content_keys import ContentKeys, KeyRuns
 from kvsim.memory.ledger import Usage, split_free
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.prefix import CacheTotals
 from kvsim.memory.stepwise import Grant, Holding, StepwiseAllocator
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div

@@ -6,7 +6,7 @@ from typing import ClassVar
 from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.limits.limit import NO_LIMITS, ChunkLimits
 from kvsim.engine.replica import RunningReplica
-from kvsim.memory.prefix import CacheTotals
+from kvsim.memory.allocator import CacheTotals
 from kvsim.results.merged import merged
 from kvsim.results.recorder import Recorder
 

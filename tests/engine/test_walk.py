@@ -43,11 +43,11 @@ TIERS = (
     "engine/hicache_engine.py",
     "engine/schedulers/connected_device.py",
     "engine/tier_books.py",
-    "memory/paged/loading.py",
+    "memory/paged/loads.py",
     "memory/radix/hicache/",
 )
 # Forms of them that do nothing, called where there are none.
-NOTHING_DONE = {"NoConnector.matched", "Backup.__init__", "Backup.inserted"}
+NOTHING_DONE = ("NoConnector.matched", "NoHicache.", "Backup.__init__", "Backup.inserted")
 # These say that there are none.
 ASKED = ("tiers.py", "results/link_copies.py", "results/tier_hits.py")
 DRAFTS = {"method": "ngram", "num_speculative_tokens": 2, "acceptance_rate": 0.5}
@@ -61,11 +61,11 @@ interpreted = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("table", "watched", "admits", "decodes"),
     [
-        pytest.param(ONE, False, 36, 21, id="one table"),
-        pytest.param(ONE, True, 41, 25, id="one table, watched"),
-        pytest.param(GROUPS, False, 39, 23, id="groups"),
-        pytest.param(GROUPS, True, 44, 27, id="groups, watched"),
-        pytest.param(RADIX, False, 26, 19, id="radix"),
+        pytest.param(ONE, False, 37, 21, id="one table"),
+        pytest.param(ONE, True, 41, 24, id="one table, watched"),
+        pytest.param(GROUPS, False, 40, 23, id="groups"),
+        pytest.param(GROUPS, True, 44, 26, id="groups, watched"),
+        pytest.param(RADIX, False, 27, 20, id="radix"),
     ],
 )
 def test_decode_step_calls_a_bounded_number_of_files(
@@ -86,7 +86,7 @@ def called(table: dict[str, Any], num_requests: int) -> Counter[str]:
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
         name = frame.f_code.co_filename
-        if event != "call" or frame.f_code.co_qualname in NOTHING_DONE:
+        if event != "call" or frame.f_code.co_qualname.startswith(NOTHING_DONE):
             return
         if name.startswith(PACKAGE):
             calls[name.removeprefix(PACKAGE + "/")] += 1

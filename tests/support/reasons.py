@@ -83,7 +83,7 @@ class ReasonAuditor(Auditor):
     def _look(self, allocator: PagedAllocator) -> int:
         """Note who holds which block for what; returns the bytes of states that are held."""
         if allocator.one_table:
-            for seq in allocator._live:
+            for seq in allocator._live.seqs:
                 prompt = seq.prompt_tokens // allocator.block_size
                 for place, block in enumerate(allocator.blocks_of(seq)):
                     self._last[block] = "prompt" if place < prompt else "cached_outputs"
@@ -92,7 +92,7 @@ class ReasonAuditor(Auditor):
         slots = allocator._decoding.decoders.slots
         for g, group in enumerate(tables.groups):
             states: set[int] = set()
-            for seq in allocator._live:
+            for seq in allocator._live.seqs:
                 tokens, start = slots(seq), seq.memory.skipped[g]
                 held = list(enumerate(seq.memory.lists[g], start=start))
                 if tables._singly[g] and g in tables.shapes.placed:

@@ -25,7 +25,7 @@ class ConnectedDevice:
         batch: DecodeBatch,
     ) -> None:
         self._blocks = blocks
-        self._copied = blocks if isinstance(blocks, HoldingPromise) else None
+        self._copied = blocks.copied
         self._batch = batch
         self._computed_tokens = computed_tokens
         self.decided: Plan | None = None

@@ -11,7 +11,7 @@ from kvsim.engine.policies.queue import WaitingQueue
 from kvsim.engine.schedulers.connected_device import ConnectedDevice
 from kvsim.engine.schedulers.two_queues import HoldingQueues
 from kvsim.memory.allocator import Allocator
-from kvsim.memory.loading import LoadingPromise
+from kvsim.memory.loading import LoadingPromise, LoadsBlocks
 from kvsim.plumbing.errors import InvariantError
 from kvsim.results.tier_hits import TierHit
 from kvsim.sequence import Sequence
@@ -45,9 +45,10 @@ class Connection:
         self._allocator = allocator
         if not self.connects:
             return
-        if not isinstance(allocator, LoadingPromise):
+        blocks = allocator.loading if isinstance(allocator, LoadsBlocks) else None
+        if blocks is None:
             raise InvariantError(f"{type(allocator).__name__} has no blocks to load into")
-        self.blocks: LoadingPromise = allocator
+        self.blocks: LoadingPromise = blocks
         self.device = ConnectedDevice(self.blocks, computed_tokens, batch)
         connector.attach(self.device)
 

@@ -17,7 +17,7 @@ from kvsim.engine.transfers.exchange import ABANDONED
 from kvsim.engine.transfers.handoff import Handoff, names_of, prompt_of
 from kvsim.engine.transfers.network import Network
 from kvsim.memory import ALLOCATORS
-from kvsim.memory.paged.loading import LoadingAllocator
+from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
@@ -178,7 +178,7 @@ def _widest(prefill: Engine, decode: Engine) -> tuple[int, int]:
 
 def _groups(engine: Engine, scale: tuple[int, int]) -> tuple[ReadGroup, ...]:
     allocator = engine.scheduler.allocator
-    assert isinstance(allocator, LoadingAllocator)
+    assert isinstance(allocator, PagedAllocator)
     return tuple(
         ReadGroup(
             group.block_size,

@@ -9,14 +9,22 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Protocol
 
-from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Demand, Growth, Refusal
+from kvsim.memory.allocator import (
+    ADMITTED,
+    GROWN,
+    Admission,
+    Allocator,
+    CacheTotals,
+    Demand,
+    Growth,
+    Refusal,
+)
 from kvsim.memory.cells.cache import DONE, CellCache
 from kvsim.memory.cells.field import CellField, TokenRun
 from kvsim.memory.cells.older import OlderCache
 from kvsim.memory.cells.plan import CellPlan
 from kvsim.memory.ledger import Course, LedgerJumps, Usage
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.prefix import CacheTotals
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence

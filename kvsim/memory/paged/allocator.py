@@ -10,9 +10,12 @@ each window has the blocks just before its end cached too. A recurrent state tak
 its sequence runs, and more if states are cached.
 
 `BlockRules` holds the differences between versions. The cache, the decoders, the samples that share
-a prompt and the tier in host memory are parts of their own. Nothing is touched per sequence per
-step: decoders advance together, in cohorts that start new blocks in the same steps.
+a prompt, loads under a KV connector and the tier in host memory are parts of their own. Nothing is
+touched per sequence per step: decoders advance together, in cohorts that start new blocks in the
+same steps.
 """
+
+from collections.abc import Sequence as Row
 
 from mypy_extensions import mypyc_attr
 
@@ -20,45 +23,59 @@ from kvsim.memory.allocator import (
     ADMITTED,
     GROWN,
     Admission,
+    Allocator,
+    CacheTotals,
     Demand,
     Growth,
+    Place,
     Refusal,
 )
-from kvsim.memory.ledger import Course
+from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly, PagedSettings
 from kvsim.memory.paged.blocked_head import BlockedHead
 from kvsim.memory.paged.blocks import Table
-from kvsim.memory.paged.books import BlockLedger
-from kvsim.memory.paged.hits import Hits
+from kvsim.memory.paged.loads import BlockLoads
+from kvsim.memory.paged.pool_ledger import PoolLedger
 from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.verifying import VerifyingMembers
+from kvsim.memory.parts import Parts
 from kvsim.memory.timed import Timed
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence
-from kvsim.vllm.grouping import Grouping
+from kvsim.vllm.grouping import BlockGroup, Grouping
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class PagedAllocator(BlockLedger):
+class PagedAllocator(Allocator):
     """Block tables over one pool, one table for each group of layers. A sequence must be released
     before it is admitted again.
+
+    block_size: tokens in a block, the smallest of all groups. block_bytes: bytes of a block of
+    `pool`. one_table: all layers share one table, which keeps every token.
     """
 
     def __init__(
         self, memory: MemorySpec, shape: BlockShape, grouping: Grouping, settings: PagedSettings
     ) -> None:
         parts = Assembly(memory, shape, grouping, settings)
-        super().__init__(memory, shape, parts)
-        self.swappable = not parts.tables.shapes.slides and not parts.has_states
+        self.block_size, self.block_bytes = shape.block_size, shape.block_bytes
+        self.capacity_bytes = memory.capacity_bytes
+        self.token_bytes = memory.layout.bytes_per_token
+        self.one_table = parts.one_table
         self.gives_back = not parts.one_table
+        self.pool, self._tables, self._shapes = parts.pool, parts.tables, parts.tables.shapes
+        self.swappable = not self._shapes.slides and not parts.has_states
+        self._cache, self._needs, self._sizes = parts.cache, parts.needs, parts.sizes
+        self._decoding, self._decoders = parts.decoding, parts.decoders
         self._names, self._drafts, self._chunks = parts.names, parts.drafts, parts.chunks
+        self._forks, self._live = parts.forks, parts.live
         self._spare_block = memory.rules.spare_block
-        self._ahead, self._waits_for_return = memory.steps_ahead, memory.rules.waits_for_return
-        self._plants = memory.rules.plants_junctions
+        self._waits_for_return = memory.rules.waits_for_return
         self._blocked = BlockedHead(self.pool, self._needs, self._cache, self._decoding)
-        if memory.speculation is not None and parts.sizes.same and self._behind is None:
+        self._verifying: VerifyingMembers | None = None
+        if memory.speculation is not None and parts.sizes.same and parts.behind is None:
             self._verifying = VerifyingMembers(
                 self.pool,
                 self._tables,
@@ -71,7 +88,8 @@ class PagedAllocator(BlockLedger):
                 waits=self._blocked.waits,
                 lazy=settings.eviction is None and not parts.has_states,
             )
-        self._steps = 0  # scheduled so far; a run of steps counts as two at most
+        self._loads = BlockLoads(memory, parts) if memory.loads else None
+        self._ledger = PoolLedger(memory, shape, parts, self._verifying, self._loads)
 
     @property
     def timed(self) -> Timed | None:
@@ -80,6 +98,11 @@ class PagedAllocator(BlockLedger):
     @property
     def verifying(self) -> VerifyingMembers | None:
         return self._verifying
+
+    @property
+    def loading(self) -> BlockLoads | None:
+        """Blocks of sequences under a KV connector; None without one."""
+        return self._loads
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -98,29 +121,16 @@ class PagedAllocator(BlockLedger):
         if self._blocked.put_off or self._needs.lacks(seq, hits, demand):
             return None
         host_keys = self._needs.host_keys(seq, hits)
-        table: Table = seq.memory
-        table.prompt_tokens = seq.prompt_tokens
-        table.boundaries = self._names.boundaries(seq.prompt_tokens)
-        table.junction_tokens = self._junction(hits)
-        self._live[seq] = None
-        self._tables.open(table, hits)
-        self._tables.grown(seq.final_tokens, 0, table.count)
+        table = self._live.open(seq, hits)
         checkpoint = self._needs.leaves_checkpoint(seq, table.tokens, demand.num_tokens)
-        units, states = self._room(demand.num_tokens)
+        units, states = self._live.room(demand.num_tokens)
         self._decoding.grow(seq, table, units, states, checkpoint=checkpoint)
-        self._filled(seq, table, demand.num_tokens, checkpoint=checkpoint)
+        self._live.filled(seq, demand.num_tokens, checkpoint=checkpoint)
         table.computed = demand.cached_tokens
         if forks is not None:
             forks.admitted(seq, hits.found[0])
         loaded_bytes = self._cache.admitted(seq, demand.cached_tokens, host_keys)
         return Admission(loaded_bytes) if loaded_bytes else ADMITTED
-
-    def _room(self, num_tokens: int) -> tuple[int, int]:
-        """Units of token tables, and positions of state tables, for a step up to slot
-        `num_tokens`.
-        """
-        units = ceil_div(self._drafts.room(num_tokens), self._sizes.unit)
-        return units, self._shapes.states_for(num_tokens)
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
         """See `Allocator.extend`; blocks below a window are freed even if there is no room."""
@@ -136,13 +146,13 @@ class PagedAllocator(BlockLedger):
             if decoding:
                 computed = self._decoding.computed(table, clock)
             elif self._waits_for_return:
-                computed = self._returned(table, self._steps)
+                computed = self._live.returned(table)
             else:
                 computed = table.tokens
             self._tables.give_back_below(table, computed)
         elif decoding:
             self._decoding.catch_up(seq)
-        units, states = self._room(num_tokens)
+        units, states = self._live.room(num_tokens)
         checkpoint = not decoding and self._needs.leaves_checkpoint(seq, table.tokens, num_tokens)
         need = self._shapes.missing(table, units, states, checkpoint=checkpoint)
         if need > self.pool.num_free:
@@ -151,37 +161,12 @@ class PagedAllocator(BlockLedger):
         if decoding:
             self._decoders.extended.add(seq)
         else:
-            self._filled(seq, table, num_tokens, checkpoint=checkpoint)
+            self._live.filled(seq, num_tokens, checkpoint=checkpoint)
         return GROWN
 
     def await_steps(self, seq: Sequence) -> None:
         table: Table = seq.memory
         table.launches.clear()
-
-    def _returned(self, table: Table, step: int) -> int:
-        """Slots of a table from steps that have returned when step number `step` is scheduled."""
-        for launched, slots in table.launches:
-            if step - launched <= self._ahead:
-                return slots
-        return table.tokens
-
-    def _filled(self, seq: Sequence, table: Table, num_tokens: int, *, checkpoint: bool) -> None:
-        """The first `num_tokens` slots are valid, as far as their tokens are known; full blocks of
-        them become known content.
-        """
-        if self._ahead:
-            oldest = self._steps - self._ahead
-            table.launches = [each for each in table.launches if each[0] > oldest]
-            table.launches.append((self._steps, table.tokens))
-        self._valid(table, num_tokens, min(num_tokens, seq.num_tokens))
-        self._cache.filled(seq, table)
-        self._names.name_inside(table, checkpoint=checkpoint)
-
-    def _valid(self, table: Table, num_tokens: int, valid_tokens: int) -> None:
-        """Set the valid slots among those up to `num_tokens` and those of the next drafts."""
-        self._tables.used_bytes += (valid_tokens - table.tokens) * self.token_bytes
-        table.computed, table.tokens = table.tokens, valid_tokens
-        self._tables.drafting(table, self._drafts.unused(num_tokens, valid_tokens))
 
     # --- drafts --------------------------------------------------------------------------------
 
@@ -197,11 +182,11 @@ class PagedAllocator(BlockLedger):
         table: Table = seq.memory
         computed = table.computed
         self._tables.give_back_below(table, returned_tokens)
-        units, states = self._room(num_tokens)
+        units, states = self._live.room(num_tokens)
         if self._shapes.missing(table, units, states, checkpoint=False) > self.pool.num_free:
             return False
         self._decoding.grow(seq, table, units, states)
-        self._valid(table, num_tokens, valid_tokens)
+        self._live.set_valid(table, num_tokens, valid_tokens)
         table.computed = computed
         if known_tokens >= table.cover_at:
             self._cache.cover(table, min(num_tokens, known_tokens), known_tokens)
@@ -214,14 +199,14 @@ class PagedAllocator(BlockLedger):
     # --- decoding ------------------------------------------------------------------------------
 
     def join(self, seq: Sequence, num_tokens: int) -> None:
-        returned = self._returned(seq.memory, self._steps)
+        returned = self._live.returned(seq.memory)
         self._decoding.join(seq, num_tokens, returned)
 
     def leave(self, seq: Sequence) -> None:
         table: Table = seq.memory
         self._decoding.leave(seq)
-        if self._ahead and table.tokens > table.joined:
-            table.launches = [(self._steps - 1, table.tokens - 1)]
+        if self._live.ahead and table.tokens > table.joined:
+            table.launches = [(self._live.steps - 1, table.tokens - 1)]
 
     def must_extend(self) -> list[Sequence]:
         return self._decoding.must_extend()
@@ -233,13 +218,13 @@ class PagedAllocator(BlockLedger):
         return self._blocked.steps(head, self.block_size, limit, busy=busy)
 
     def advance(self, steps: int) -> Course:
-        return self._decoding.advance(steps, self._live)
+        return self._decoding.advance(steps, self._live.seqs)
 
     def step(self) -> None:
         self._decoding.step()
 
     def step_decided(self) -> None:
-        self._steps += 1
+        self._live.steps += 1
         free = self.pool.num_free
         self._tables.decided()
         self._blocked.freed_since = self.pool.num_free > free
@@ -253,20 +238,83 @@ class PagedAllocator(BlockLedger):
             return new_tokens
         table: Table = seq.memory
         live = seq in self._live
-        junction = table.junction_tokens if live else self._junction(self._cache.hits(seq))
+        junction = table.junction_tokens if live else self._live.junction(self._cache.hits(seq))
         return self._chunks.cut(seq, start_tokens, new_tokens, most_tokens, junction)
-
-    def _junction(self, hits: Hits) -> int:
-        """Tokens after which others diverged, 0 unless the version caches something there."""
-        return hits.junction if self._plants else 0
 
     # --- release -------------------------------------------------------------------------------
 
     def release(self, seq: Sequence) -> None:
         if self._forks is not None:
             self._forks.leave(seq)
+        if self._loads is not None:
+            self._loads.forget(seq)
+        self._live.close(seq)
+
+    # --- the ledger: see `PoolLedger` -----------------------------------------------------------
+
+    def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
+        return self._ledger.usage(head, busy=busy)
+
+    @property
+    def parts(self) -> Parts:
+        return self._ledger.parts
+
+    @property
+    def saved_bytes(self) -> int | None:
+        return self._ledger.saved_bytes
+
+    def shared_tokens(self, seq: Sequence) -> int:
+        return self._ledger.shared_tokens(seq)
+
+    def check(self) -> None:
+        self._ledger.check()
+
+    def cache_totals(self) -> CacheTotals:
+        return self._cache.totals
+
+    @property
+    def pads_blocks(self) -> bool:
+        return not self.one_table
+
+    @property
+    def tells_cached(self) -> bool:
+        return True
+
+    @property
+    def copied_bytes(self) -> int:
+        return self._forks.num_copies * self.block_bytes if self._forks is not None else 0
+
+    # --- blocks of a sequence ------------------------------------------------------------------
+
+    @property
+    def groups(self) -> Row[BlockGroup]:
+        """The groups of layers, in the order of their tables."""
+        return self._tables.groups
+
+    def granted_tokens(self, seq: Sequence) -> int:
+        if not seq.memory:
+            return 0
+        self._decoding.catch_up(seq)
         table: Table = seq.memory
-        del self._live[seq]
-        known = self._cache.released(seq, table)
-        self._tables.close(table, known if seq.finished else 0)
-        self._tables.closed(table, seq.final_tokens)
+        return table.count * self._sizes.unit
+
+    def held_blocks(self, seq: Sequence) -> list[int]:
+        """Number of blocks that `seq` holds in each group."""
+        self._decoding.catch_up(seq)
+        return self._tables.held_blocks(seq.memory)
+
+    def table_length(self, seq: Sequence) -> int:
+        """Positions of the table of `seq` in the first group of layers."""
+        self._decoding.catch_up(seq)
+        return self._tables.length(seq.memory)
+
+    def missing_tokens(self, seq: Sequence, tokens: int) -> int:
+        units = ceil_div(tokens - self.granted_tokens(seq), self._sizes.unit)
+        return max(0, units) * self._sizes.unit
+
+    def blocks_of(self, seq: Sequence) -> list[int]:
+        """The blocks of a running sequence, group by group, without freed ones."""
+        return self._tables.blocks_of(seq.memory) if seq.memory else []
+
+    def place(self, seq: Sequence) -> Place:
+        return Place(blocks=self.blocks_of(seq)) if self.one_table else super().place(seq)

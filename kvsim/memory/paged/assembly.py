@@ -14,6 +14,7 @@ from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
 from kvsim.memory.paged.hybrid.retention import check_interval
 from kvsim.memory.paged.hybrid.state_chunks import StateChunks
+from kvsim.memory.paged.live import LiveTables
 from kvsim.memory.paged.names import BlockNames
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
@@ -133,6 +134,7 @@ class Assembly:
             holds_back=len(groups) == 1,  # as vLLM's coordinator of several groups does not
             host=self.host,
         )
+        self.live = LiveTables(memory, self.tables, self.cache, self.names, self.drafts, sizes)
         self.decoders = Decoders(sizes.unit)
         self.forks: Forks | None = None
         if settings.forks:

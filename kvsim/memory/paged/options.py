@@ -111,7 +111,6 @@ class Paged(AllocatorOptions):
 
     def build(self, memory: MemorySpec) -> Allocator:
         several = self._has_several_tables(memory)
-        kind = _kind(memory)
         set_keys = frozenset(self.model_fields_set)
         caches, keeps = self._caches(memory), several and self._keeps_states(memory)
         check(Asked(dict(self), set_keys, memory, several, caches, keeps))
@@ -125,7 +124,7 @@ class Paged(AllocatorOptions):
                 eviction=self.eviction_policy,
                 match_unit=self.prefix_match_unit,
             )
-            return kind(memory, self._shape(memory, grouping), grouping, settings)
+            return PagedAllocator(memory, self._shape(memory, grouping), grouping, settings)
         rules, host_gib = memory.rules, self.host_cache_gib
         forks = self.sharing == "copy-on-write"
         if self.sharing is None and host_gib is None:
@@ -138,7 +137,7 @@ class Paged(AllocatorOptions):
             host_cache_bytes=None if host_gib is None else int(host_gib * GIB),
             eviction=self.eviction_policy,
         )
-        return kind(memory, self._shape(memory, grouping), grouping, settings)
+        return PagedAllocator(memory, self._shape(memory, grouping), grouping, settings)
 
     def _shape(self, memory: MemorySpec, grouping: Grouping) -> BlockShape:
         """The pool cut into blocks of these groups."""
@@ -177,12 +176,3 @@ class Paged(AllocatorOptions):
         if interval is None:
             return rules.default_retention
         return None if interval == "none" else interval
-
-
-def _kind(memory: MemorySpec) -> type[PagedAllocator]:
-    """The allocator that keeps the promises asked for."""
-    if not memory.loads:
-        return PagedAllocator
-    from kvsim.memory.paged.loading import HoldingAllocator, LoadingAllocator  # few runs load
-
-    return HoldingAllocator if memory.holds else LoadingAllocator

@@ -6,6 +6,7 @@ them has returned. A lookup at admission takes the longest run of known blocks b
 its sequence runs. When this is preempted, it gets keys to find its own blocks again.
 """
 
+from kvsim.memory.allocator import CacheTotals
 from kvsim.memory.content_keys import NO_KEYS, ContentKeys, KeyRuns
 from kvsim.memory.paged.blocks import Table
 from kvsim.memory.paged.decoders import Filling
@@ -14,7 +15,6 @@ from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.names import BlockNames
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.session_hint import hint_of
-from kvsim.memory.prefix import CacheTotals
 from kvsim.sequence import Sequence
 from kvsim.speculation import Speculation
 from kvsim.vllm.sizes import Sizes

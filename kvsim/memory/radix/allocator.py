@@ -17,10 +17,18 @@ from typing import ClassVar, Protocol
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.memory.allocator import ADMITTED, GROWN, Admission, Allocator, Demand, Growth, Refusal
+from kvsim.memory.allocator import (
+    ADMITTED,
+    GROWN,
+    Admission,
+    Allocator,
+    CacheTotals,
+    Demand,
+    Growth,
+    Refusal,
+)
 from kvsim.memory.ledger import Course, LedgerJumps, Usage
 from kvsim.memory.parts import ARRIVING, IN_TRANSIT, KEPT_FOR_READERS, NO_PARTS, Parts
-from kvsim.memory.prefix import CacheTotals
 from kvsim.memory.prefix_room import Known, PrefixRoom, WindowRoom
 from kvsim.memory.radix.decoders import PageMoves, RadixDecoders
 from kvsim.memory.radix.hicache.backup import Backup

@@ -15,9 +15,8 @@ from kvsim.engine.schedulers.llama_server.server import SlotServer
 from kvsim.engine.schedulers.llama_server.slot import ServerTask, Slot, SlotStage
 from kvsim.engine.schedulers.llama_server.wiring import Wiring
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.memory.allocator import Refusal
+from kvsim.memory.allocator import CacheTotals, Refusal
 from kvsim.memory.cells.allocator import CellsAllocator
-from kvsim.memory.prefix import CacheTotals
 from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence

@@ -1,41 +1,41 @@
-"""Blocks of sequences that load KV from outside of the device (vLLM 0.33,
-v1/core/sched/scheduler.py: WAITING_FOR_REMOTE_KVS).
+"""Blocks of sequences that load KV from outside of the device, and blocks that copies hold (vLLM
+0.33, v1/core/sched/scheduler.py: WAITING_FOR_REMOTE_KVS).
 """
 
-from collections.abc import Sequence as Row
-
-from mypy_extensions import mypyc_attr
+from collections.abc import Callable
 
 from kvsim.memory.allocator import Demand
 from kvsim.memory.loading import FreeBlock, NamedState
 from kvsim.memory.options import MemorySpec
-from kvsim.memory.paged.allocator import PagedAllocator
-from kvsim.memory.paged.assembly import PagedSettings
+from kvsim.memory.paged.assembly import Assembly
 from kvsim.memory.paged.blocks import NOTHING_FOUND, OUTPUT, Extent, Found, Table
 from kvsim.memory.paged.hits import Hits
 from kvsim.memory.paged.session_hint import NO_HINT
-from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.parts import ARRIVING, KEPT_FOR_READERS, Parts
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
-from kvsim.vllm.grouping import BlockGroup, Grouping
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class LoadingAllocator(PagedAllocator):
-    """A paged allocator under a KV connector: see `kvsim.memory.loading.LoadingPromise`."""
+class BlockLoads:
+    """The blocks of a paged allocator under a KV connector: see
+    `kvsim.memory.loading.LoadingPromise`.
 
-    def __init__(
-        self, memory: MemorySpec, shape: BlockShape, grouping: Grouping, settings: PagedSettings
-    ) -> None:
-        super().__init__(memory, shape, grouping, settings)
+    copied: blocks that copies hold; None if none do.
+    """
+
+    def __init__(self, memory: MemorySpec, parts: Assembly) -> None:
+        self._pool, self._tables, self._shapes = parts.pool, parts.tables, parts.tables.shapes
+        self._needs, self._names, self._drafts = parts.needs, parts.names, parts.drafts
+        self._cache, self._decoding, self._sizes = parts.cache, parts.decoding, parts.sizes
+        self._live, self._token_bytes = parts.live, memory.layout.bytes_per_token
         self._unloaded: dict[Sequence, int] = {}  # bytes of slots left behind by windows then
         self._arriving: dict[Sequence, int] = {}  # tokens being loaded
         self._kept: dict[Sequence, None] = {}  # finished, not read yet
+        self.copied = CopiedBlocks(parts) if memory.holds else None
         self._names.tell_states()
 
     def start_load(self, seq: Sequence, demand: Demand, kept_blocks: int) -> bool:
-        needs, free, busy = self._needs, self.pool.num_free, demand.busy
+        needs, free, busy = self._needs, self._pool.num_free, demand.busy
         hits, loaded = needs.hits_of_load(seq, demand.num_tokens), demand.num_tokens
         if needs.need(seq, hits, demand.fit_tokens, whole=True, busy=busy, loaded=loaded) > free:
             return False
@@ -48,16 +48,10 @@ class LoadingAllocator(PagedAllocator):
         if need - left_out > free - kept_blocks:
             return False
         hits = needs.without_states(hits)  # the state at the end of the load takes their place
-        table: Table = seq.memory
-        table.prompt_tokens = seq.prompt_tokens
-        table.boundaries = self._names.boundaries(seq.prompt_tokens)
-        table.junction_tokens = self._junction(hits)
-        self._live[seq] = None
-        self._tables.open(table, hits)
-        self._tables.grown(seq.final_tokens, 0, table.count)
+        table = self._live.open(seq, hits)
         if self._shapes.slides:
             self._tables.give_back_below(table, demand.num_tokens)
-        units, states = self._room(demand.num_tokens)
+        units, states = self._live.room(demand.num_tokens)
         if drafted:
             units = ceil_div(demand.num_tokens, self._sizes.unit)
         self._decoding.grow(seq, table, units, states, loaded_tokens=demand.num_tokens)
@@ -71,7 +65,7 @@ class LoadingAllocator(PagedAllocator):
 
     def end_load(self, seq: Sequence, num_tokens: int) -> None:
         self._arrived(seq)
-        self._filled(seq, seq.memory, num_tokens, checkpoint=False)
+        self._live.filled(seq, num_tokens, checkpoint=False)
 
     def name_returned(self, seq: Sequence, num_tokens: int) -> None:
         self.end_load(seq, num_tokens)
@@ -81,20 +75,20 @@ class LoadingAllocator(PagedAllocator):
         self._tables.used_bytes -= self._unloaded.pop(seq, 0)
         self._arriving.pop(seq, None)
 
-    def release(self, seq: Sequence) -> None:
+    def forget(self, seq: Sequence) -> None:
+        """A sequence is about to release its memory."""
         self._arrived(seq)
         self._kept.pop(seq, None)
-        super().release(seq)
 
     def resume(self, seq: Sequence, demand: Demand) -> bool:
-        free, table = self.pool.num_free, seq.memory
+        free, table = self._pool.num_free, seq.memory
         if self._need_beside(seq, demand.fit_tokens, whole=True, busy=demand.busy) > free:
             return False
         if self._need_beside(seq, demand.num_tokens, whole=False, busy=demand.busy) > free:
             return False
-        units, states = self._room(demand.num_tokens)
+        units, states = self._live.room(demand.num_tokens)
         self._decoding.grow(seq, table, units, states)
-        self._filled(seq, table, demand.num_tokens, checkpoint=False)
+        self._live.filled(seq, demand.num_tokens, checkpoint=False)
         table.computed = demand.cached_tokens
         return True
 
@@ -106,17 +100,19 @@ class LoadingAllocator(PagedAllocator):
     def keep_for_reader(self, seq: Sequence) -> None:
         self._kept[seq] = None
 
-    @property
-    def parts(self) -> Parts:
-        found = super().parts
+    def parts(self, shared_tokens: Callable[[Sequence], int]) -> Parts:
+        """Bytes being loaded, and bytes kept for readers. shared_tokens: leading slots of a
+        sequence that others hold too.
+        """
+        found: Parts = ()
         if self._arriving:
-            coming = sum(self._arriving.values()) * self.token_bytes
+            coming = sum(self._arriving.values()) * self._token_bytes
             found += ((ARRIVING, coming - sum(self._unloaded.values())),)
         if self._kept:
             kept = 0
             for seq in self._kept:
                 table: Table = seq.memory
-                kept += (table.tokens - self.shared_tokens(seq)) * self.token_bytes
+                kept += (table.tokens - shared_tokens(seq)) * self._token_bytes
                 kept -= self._tables.left_bytes(table)
             found += ((KEPT_FOR_READERS, max(0, kept)),)
         return found
@@ -143,11 +139,6 @@ class LoadingAllocator(PagedAllocator):
         need = self._needs.need(seq, held, tokens, whole=whole, busy=busy)
         return max(0, need)
 
-    @property
-    def groups(self) -> Row[BlockGroup]:
-        """The groups of layers, in the order of the tables."""
-        return self._tables.groups
-
     def junction_tokens(self, seq: Sequence) -> int:
         table: Table = seq.memory
         return table.junction_tokens
@@ -156,7 +147,7 @@ class LoadingAllocator(PagedAllocator):
         named = self._names.take_named_states()
         if not named:
             return {}
-        owners = {seq.memory: seq for seq in self._live}
+        owners = {seq.memory: seq for seq in self._live.seqs}
         found: dict[Sequence, list[NamedState]] = {}
         for g, table, number, tokens in sorted(named, key=lambda each: each[0]):
             owner = owners.get(table)
@@ -164,31 +155,44 @@ class LoadingAllocator(PagedAllocator):
                 found.setdefault(owner, []).append(NamedState(g, number, tokens))
         return found
 
+    def held_blocks(self, seq: Sequence) -> list[int]:
+        self._decoding.catch_up(seq)
+        return self._tables.held_blocks(seq.memory)
+
     def tables_of(self, seq: Sequence) -> tuple[list[list[int]], list[int]]:
         self._decoding.catch_up(seq)
         table: Table = seq.memory
         return self._tables.numbers_by_group(table), table.skipped
 
+    # --- what copies hold ----------------------------------------------------------------------
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class HoldingAllocator(LoadingAllocator):
-    """A `LoadingAllocator` with copies that hold blocks: see `kvsim.memory.loading.HoldingPromise`.
+    @property
+    def num_held_beside(self) -> int:
+        """Owners beyond the first that are copies."""
+        return 0 if self.copied is None else self.copied.num_beside
+
+    def held_by_copies(self) -> list[Extent]:
+        """Blocks that copies hold, once for each copy."""
+        return [] if self.copied is None else self.copied.listed()
+
+
+class CopiedBlocks:
+    """Blocks that copies hold in addition to sequences: see `kvsim.memory.loading.HoldingPromise`.
     All layers share one table of single blocks.
     """
 
-    def __init__(
-        self, memory: MemorySpec, shape: BlockShape, grouping: Grouping, settings: PagedSettings
-    ) -> None:
-        super().__init__(memory, shape, grouping, settings)
-        self._copied: dict[Extent, int] = {}  # blocks that copies hold, each with their number
+    def __init__(self, parts: Assembly) -> None:
+        self._pool, self._tables = parts.pool, parts.tables
+        self._cache, self._decoding = parts.cache, parts.decoding
+        self._copied: dict[Extent, int] = {}  # each with the number of copies
 
     @property
-    def saved_bytes(self) -> int | None:
-        """Bytes saved by sharing; the blocks that copies own save none."""
-        beside = sum(num - (block.owners == num) for block, num in self._copied.items())
-        return (self.pool.num_shared - beside) * self._shape.block_bytes
+    def num_beside(self) -> int:
+        """Owners beyond the first that are copies."""
+        return sum(num - (block.owners == num) for block, num in self._copied.items())
 
-    def _held_by_copies(self) -> list[Extent]:
+    def listed(self) -> list[Extent]:
+        """The blocks, once for each copy."""
         return [block for block, num in self._copied.items() for _ in range(num)]
 
     def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
@@ -203,26 +207,26 @@ class HoldingAllocator(LoadingAllocator):
     def still_free(self, block: FreeBlock) -> FreeBlock | None:
         if block.block is not None and block.block.waits:
             return block
-        if block.number in self.pool.front.numbers():
+        if block.number in self._pool.front.numbers():
             return FreeBlock(block.number, -1, None)
-        extent = self.pool.back.block(block.number)
+        extent = self._pool.back.block(block.number)
         return None if extent is None else _free(extent)
 
     def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
         found: list[FreeBlock] = []
         if after is None or after.block is None:
-            blank = self.pool.front.numbers()
+            blank = self._pool.front.numbers()
             start = 0 if after is None else blank.index(after.number) + 1
             found = [FreeBlock(number, -1, None) for number in blank[start : start + most]]
         extent = None if after is None else after.block
-        behind = self.pool.back.after(extent, most - len(found))
+        behind = self._pool.back.after(extent, most - len(found))
         return found + [_free(each) for each in behind]
 
     def hold(self, blocks: list[Extent]) -> None:
         for block in blocks:
             if not block.owners:
                 self._tables.held_for_copy(1)
-            self.pool.share(Found(1, 0, [(block, 1)]), 0, [])
+            self._pool.share(Found(1, 0, [(block, 1)]), 0, [])
             self._copied[block] = self._copied.get(block, 0) + 1
 
     def let_go(self, blocks: list[Extent]) -> None:
@@ -233,8 +237,8 @@ class HoldingAllocator(LoadingAllocator):
                 del self._copied[block]
             else:
                 self._copied[block] -= 1
-            self.pool.give_back_singly([(0, block, 1)], OUTPUT, block.num_prompt, (), hint=NO_HINT)
-        self.pool.given_back()
+            self._pool.give_back_singly([(0, block, 1)], OUTPUT, block.num_prompt, (), hint=NO_HINT)
+        self._pool.given_back()
 
 
 def _free(extent: Extent) -> FreeBlock:
