@@ -13,7 +13,7 @@ from kvsim.engine.hicache.hicache import Hicache
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Wake
-from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
+from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.engine.tier_books import TierBooks
 
 
@@ -29,7 +29,7 @@ class HicacheEngine(Engine):
     @property
     def hierarchical(self) -> Hicache:
         """The scheduler's hierarchical cache."""
-        assert isinstance(self.scheduler, DecodingScheduler)
+        assert isinstance(self.scheduler, SglangScheduler)
         assert isinstance(self.scheduler.hicache, Hicache)
         return self.scheduler.hicache
 

@@ -7,7 +7,7 @@ from evidence.schedule.rows import Row, Rows
 from evidence.schedule.ticks import TICK_PS
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
+from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
@@ -41,7 +41,7 @@ class SglangRows(Rows):
             )
         if plan.empty:
             return
-        assert isinstance(scheduler, DecodingScheduler)
+        assert isinstance(scheduler, SglangScheduler)
         tree = _radix(scheduler).tree
         members = scheduler.members(plan)
         sched = [

@@ -18,9 +18,9 @@ from kvsim.engine.clock import EngineClock
 from kvsim.engine.engine import Engine
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.replica import ReplicaSpec
-from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler
-from kvsim.engine.schedulers.sglang_pd.prefill import SglangPrefillScheduler
-from kvsim.engine.schedulers.sglang_pd.sides import SglangDecode, SglangPrefill
+from kvsim.engine.schedulers.sglang_pd.decode import DecodeSide
+from kvsim.engine.schedulers.sglang_pd.prefill import PrefillSide
+from kvsim.engine.schedulers.sglang_pd.sides import SglangDecode, SglangPrefill, side_of
 from kvsim.engine.transfers.exchange import NEVER, Exchange, Port, TransferDelays
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.radix.options import Radix
@@ -178,9 +178,9 @@ class SglangPairCase(RecordedCase):
         prefill_rows, decode_rows = PrefillRows(), DecodeRows()
         prefill = self._engine(env, self._prefill_spec(), prefill_rows)
         decode = self._engine(env, self._decode_spec(), decode_rows)
-        sender, receiver = prefill.scheduler, decode.scheduler
-        assert isinstance(sender, SglangPrefillScheduler)
-        assert isinstance(receiver, SglangDecodeScheduler)
+        sender, receiver = side_of(prefill.scheduler), side_of(decode.scheduler)
+        assert isinstance(sender, PrefillSide)
+        assert isinstance(receiver, DecodeSide)
         sender.connect(exchange, Port(env, prefill.cut))
         receiver.connect(exchange, Port(env, decode.cut), TickCopies(self.cost))
 

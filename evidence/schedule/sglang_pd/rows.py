@@ -8,10 +8,11 @@ from evidence.schedule.sglang.rows import SglangRows
 from evidence.schedule.ticks import TICK_PS
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
-from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler
+from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
+from kvsim.engine.schedulers.sglang_pd.decode import DecodeSide
 from kvsim.engine.schedulers.sglang_pd.moves import Moves
-from kvsim.engine.schedulers.sglang_pd.prefill import SglangPrefillScheduler
+from kvsim.engine.schedulers.sglang_pd.prefill import PrefillSide
+from kvsim.engine.schedulers.sglang_pd.sides import side_of
 
 NOTHING_RUNS: dict[str, Any] = {
     **dict.fromkeys(("prefill", "decode", "running", "waiting"), 0),
@@ -65,8 +66,8 @@ class SideRows(SglangRows):
             row.update(self._before)
             self._clear()
         elif plan.empty and not self._stalled and self.blocked(scheduler):
-            assert isinstance(scheduler, DecodingScheduler)
-            if scheduler.step_in_flight:
+            assert isinstance(scheduler, SglangScheduler)
+            if scheduler.in_flight:
                 return  # this pass processes its outputs yet; the next one does nothing
             self._stalled = True
             self._idle_row(scheduler, now_ps + plan.held_ps, "stall", stall=1)
@@ -127,13 +128,11 @@ class PrefillRows(SideRows):
     waiting_at = 1
 
     def moves(self, scheduler: Scheduler) -> Moves:
-        assert isinstance(scheduler, SglangPrefillScheduler)
-        return scheduler.moves
+        return _prefill(scheduler).moves
 
     def queues(self, scheduler: Scheduler) -> list[int]:
-        assert isinstance(scheduler, SglangPrefillScheduler)
-        door = scheduler.door
-        return [len(door.bootstrapping), door.num_seen, len(scheduler.in_flight_transfers)]
+        side = _prefill(scheduler)
+        return [len(side.bootstrapping), side.num_waiting, len(side.sending)]
 
     def blocked(self, scheduler: Scheduler) -> bool:
         return len(scheduler.waiting) > 0
@@ -145,15 +144,25 @@ class DecodeRows(SideRows):
     waiting_at = 2
 
     def moves(self, scheduler: Scheduler) -> Moves:
-        assert isinstance(scheduler, SglangDecodeScheduler)
-        return scheduler.moves
+        return _decode(scheduler).moves
 
     def queues(self, scheduler: Scheduler) -> list[int]:
-        assert isinstance(scheduler, SglangDecodeScheduler)
-        queue = scheduler.queue
+        queue = _decode(scheduler).queue
         waiting = queue.preallocating, queue.transferring, queue.ready, queue.retracted
         return [len(each) for each in waiting]
 
     def blocked(self, scheduler: Scheduler) -> bool:
         preallocating, _, ready, retracted = self.queues(scheduler)
         return preallocating + ready + retracted > 0
+
+
+def _prefill(scheduler: Scheduler) -> PrefillSide:
+    side = side_of(scheduler)
+    assert isinstance(side, PrefillSide)
+    return side
+
+
+def _decode(scheduler: Scheduler) -> DecodeSide:
+    side = side_of(scheduler)
+    assert isinstance(side, DecodeSide)
+    return side

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST, RunTotals, TierTotals
 from kvsim.engine.hicache.copies import TierCopies
-from kvsim.engine.hicache.part import HicachePart
 from kvsim.engine.hicache.storage import Storage
 from kvsim.engine.plan import Plan
+from kvsim.engine.schedulers.sglang.parts import HicachePart
 from kvsim.engine.tier_books import TierBooks
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.results.tier_hits import TierHit

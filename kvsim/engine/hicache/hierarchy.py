@@ -11,7 +11,7 @@ from kvsim.engine.hicache.settings import StorageSettings
 from kvsim.engine.hicache.storage import Storage
 from kvsim.engine.hicache.storage_times import StorageSpeed, StorageTimes
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.engine.schedulers.sglang.decoding import DecodingScheduler
+from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions
 from kvsim.memory.radix.allocator import RadixAllocator
@@ -58,7 +58,7 @@ def check_hierarchy(scheduler: Scheduler) -> None:
     allocator = scheduler.allocator
     if not (isinstance(allocator, RadixAllocator) and allocator.tree.host.tokens):
         return
-    if isinstance(scheduler, DecodingScheduler):
+    if isinstance(scheduler, SglangScheduler):
         if isinstance(scheduler.hicache, Hicache):
             return
         raise InputError(

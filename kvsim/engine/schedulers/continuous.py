@@ -190,7 +190,7 @@ class ContinuousScheduler(Scheduler):
                 )
                 if not room and not self._continues:
                     break
-        self._step_decoders(plan, [])
+        self.step_decoders(plan, [])
         for seq in list(self.prefilling):
             left = budget - self.batch.num - sum(chunk.new_tokens for chunk in plan.chunks)
             if left <= 0 or not self.continue_prompt(seq, plan, left, threshold):
@@ -238,7 +238,7 @@ class ContinuousScheduler(Scheduler):
             if not going:
                 break
         if not self._drafts:
-            self._step_decoders(plan, [s for s in running if s.decoding and s not in decoded])
+            self.step_decoders(plan, [s for s in running if s.decoding and s not in decoded])
         elif len(chunks) < len(running):
             decoding = (seq for seq in running if seq not in prefilling)
             plan.passed_over = self.without_step(plan, decoding)
@@ -261,11 +261,11 @@ class ContinuousScheduler(Scheduler):
             return True
         if not self._make_room(seq, plan, seq.num_computed + new_tokens):
             return self._continues and seq not in self.running
-        self._compute(seq, plan, new_tokens)
+        self.compute(seq, plan, new_tokens)
         return True
 
-    def _compute(self, seq: Sequence, plan: Plan, new_tokens: int, drafts: int = 0) -> None:
-        super()._compute(seq, plan, new_tokens, drafts)
+    def compute(self, seq: Sequence, plan: Plan, new_tokens: int, drafts: int = 0) -> None:
+        super().compute(seq, plan, new_tokens, drafts)
         self.drafter.began(plan.chunks[-1])
 
     def verify(self, seq: Sequence, plan: Plan, most_tokens: int) -> bool:
@@ -306,7 +306,7 @@ class ContinuousScheduler(Scheduler):
         turns_before = 0 if self._stepped else seq.order
 
         def extend() -> bool:
-            return self._extend(seq, plan, num_tokens, turns_before)
+            return self.extend(seq, plan, num_tokens, turns_before)
 
         return extend() or self.preempt_until(extend, seq, plan)
 
@@ -323,7 +323,7 @@ class ContinuousScheduler(Scheduler):
                 return False
             if victim.decoding and victim.order < seq.order and not self._stepped:
                 self._count_scheduled(victim)
-            self._preempt(victim, plan)
+            self.preempt(victim, plan)
             if victim is seq:
                 return False
             if took():
@@ -336,12 +336,12 @@ class ContinuousScheduler(Scheduler):
         self.batch.leave(victim)
         self.allocator.extend(victim, victim.num_computed + 1)
 
-    def _preempt(self, victim: Sequence, plan: Plan) -> None:
+    def preempt(self, victim: Sequence, plan: Plan) -> None:
         if self._drafts:
             for chunk in plan.chunks:
                 if chunk.seq is victim:
                     self.drafter.undone(chunk)
-        super()._preempt(victim, plan)
+        super().preempt(victim, plan)
         self.drafter.preempted(victim)
         self.in_flight.abandon(victim)
         if self.connection.connects:

@@ -130,9 +130,9 @@ class Scheduler:
         seq.num_computed = cached_tokens
         self.prefilling[seq] = None
         self.limits.started(seq)
-        self._compute(seq, plan, new_tokens, drafts)
+        self.compute(seq, plan, new_tokens, drafts)
 
-    def _compute(self, seq: Sequence, plan: Plan, new_tokens: int, drafts: int = 0) -> None:
+    def compute(self, seq: Sequence, plan: Plan, new_tokens: int, drafts: int = 0) -> None:
         """Compute `new_tokens` tokens of `seq`, the last `drafts` of them rejected drafts."""
         prior = seq.num_computed
         end = seq.num_computed = prior + new_tokens - drafts
@@ -145,7 +145,7 @@ class Scheduler:
         if stall_ps:
             plan.stalls.append((stall_ps, self.usage()))
 
-    def _extend(self, seq: Sequence, plan: Plan, num_tokens: int, turns_before: int = 0) -> bool:
+    def extend(self, seq: Sequence, plan: Plan, num_tokens: int, turns_before: int = 0) -> bool:
         """Get memory for `num_tokens` slots of a running sequence; book its copy in `plan`."""
         growth = self.allocator.extend(seq, num_tokens, turns_before=turns_before)
         if growth is None:
@@ -163,7 +163,7 @@ class Scheduler:
         """The sequence of `running` to preempt."""
         return self.victim.choose(running, self._computed_tokens, self.allocator.shared_tokens)
 
-    def _preempt(self, victim: Sequence, plan: Plan) -> None:
+    def preempt(self, victim: Sequence, plan: Plan) -> None:
         """Take all memory from a running sequence, which waits at the front of the queue. Its
         `num_computed` keeps the tokens it had computed until it resumes.
         """
@@ -186,7 +186,7 @@ class Scheduler:
         plan.preempted.append(victim)
         self.waiting.put_back(victim)
 
-    def _step_decoders(self, plan: Plan, passed_over: list[Sequence]) -> None:
+    def step_decoders(self, plan: Plan, passed_over: list[Sequence]) -> None:
         """All members of the batch except `passed_over` take one slot in this plan."""
         for seq in passed_over:
             self.batch.leave(seq)

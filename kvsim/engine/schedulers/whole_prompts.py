@@ -88,15 +88,15 @@ class WholePromptScheduler(Scheduler):
             for seq in self.allocator.must_extend():
                 if seq in self.running:
                     self._make_room(seq, plan)
-        self._step_decoders(plan, [])
+        self.step_decoders(plan, [])
 
     def _make_room(self, seq: Sequence, plan: Plan) -> None:
         """Get memory for the next token of `seq`, preempting others or, at last, itself."""
-        while not self._extend(seq, plan, self.batch.slots(seq) + 1):
+        while not self.extend(seq, plan, self.batch.slots(seq) + 1):
             if self._give_up_finished():
                 continue
             victim = self._choose_victim(_Decoding(self.running))
-            self._preempt(victim, plan)
+            self.preempt(victim, plan)
             if victim is seq:
                 break
 

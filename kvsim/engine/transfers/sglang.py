@@ -6,10 +6,10 @@ from kvsim.engine.engine import Engine
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.schedulers import SCHEDULERS
 from kvsim.engine.schedulers.sglang.options import Sglang
-from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler
+from kvsim.engine.schedulers.sglang_pd.decode import DecodeSide
 from kvsim.engine.schedulers.sglang_pd.host_copies import LinkCopies
-from kvsim.engine.schedulers.sglang_pd.prefill import SglangPrefillScheduler
-from kvsim.engine.schedulers.sglang_pd.sides import SglangDecode, SglangPrefill
+from kvsim.engine.schedulers.sglang_pd.prefill import PrefillSide
+from kvsim.engine.schedulers.sglang_pd.sides import SglangDecode, SglangPrefill, side_of
 from kvsim.engine.transfers.exchange import Exchange, Port, TransferDelays
 from kvsim.engine.transfers.handoff import Handoff, prompt_of
 from kvsim.memory import ALLOCATORS
@@ -65,13 +65,13 @@ class SglangHandoff(Handoff):
         )
         exchange = Exchange(self.network, delays, self.failed_reads, self.abandoned)
         for engine in prefill:
-            sender = engine.scheduler
-            assert isinstance(sender, SglangPrefillScheduler)
+            sender = side_of(engine.scheduler)
+            assert isinstance(sender, PrefillSide)
             sender.connect(exchange, Port(self.env, engine.cut))
         for engine in decode:
-            receiver = engine.scheduler
-            assert isinstance(receiver, SglangDecodeScheduler)
-            copies = LinkCopies(self._copies, receiver.allocator.token_bytes)
+            receiver = side_of(engine.scheduler)
+            assert isinstance(receiver, DecodeSide)
+            copies = LinkCopies(self._copies, engine.scheduler.allocator.token_bytes)
             receiver.connect(exchange, Port(self.env, engine.cut), copies)
 
     def submit(self, request: Request, prefill: int, decode: int) -> None:

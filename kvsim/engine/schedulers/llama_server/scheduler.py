@@ -92,7 +92,7 @@ class LlamaServerScheduler(Scheduler):
                 self._prompt(plan, slot, seq, pos, num, last=last)
         if decoding:
             passed_over = [seq for seq in self.running if seq.decoding and seq not in decoding]
-            self._step_decoders(plan, passed_over)
+            self.step_decoders(plan, passed_over)
         else:
             plan.num_paused = self.batch.num
         self._close(plan)
@@ -124,7 +124,7 @@ class LlamaServerScheduler(Scheduler):
             self._cells.numbers[seq] = slot.number
             self.start(seq, plan, pos, num)
         else:
-            self._compute(seq, plan, num)
+            self.compute(seq, plan, num)
         chunk: ScheduledChunk = plan.chunks[-1]
         if chunk.prior_tokens != pos or chunk.samples != last:
             raise InvariantError(f"{seq} computes from {pos}, not from {chunk.prior_tokens}")

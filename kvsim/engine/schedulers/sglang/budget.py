@@ -41,13 +41,27 @@ class PassLimits(NamedTuple):
 
 
 class Budget:
-    """input: prompt tokens of this pass. chunk: the same under chunked prefill. current: tokens
-    held back, see above. available: what could be handed out now.
+    """The budget of one pass.
+
+    input: prompt tokens of this pass. chunk: the same under chunked prefill. current: tokens held
+    back, see above. available: what could be handed out now.
+
+    windows: the pool of sliding windows, if there is one (mem_cache/prefill_budget.py,
+    `SWAPrefillBudget`). A request counts there with the tokens of its prompt beyond a window, and
+    with at most one window of the later ones. Running requests do not count. charged_windows: slots
+    of it that this pass has promised.
     """
 
-    def __init__(self, available: Callable[[], int], limits: PassLimits) -> None:
+    def __init__(
+        self,
+        available: Callable[[], int],
+        limits: PassLimits,
+        windows: WindowRoom | None = None,
+    ) -> None:
         mixed_tokens, chunk_tokens = limits.mixed_tokens, limits.chunked_prefill_size
         self._available = available
+        self._windows = windows
+        self.charged_windows = 0
         self.page = limits.page
         self.input = limits.max_prefill_tokens - mixed_tokens
         self.chunked = chunk_tokens is not None
@@ -76,6 +90,18 @@ class Budget:
     def left_current(self) -> int:
         return self._available() - self.current
 
+    @property
+    def left_windows(self) -> int:
+        windows = self._windows
+        return UNBOUNDED if windows is None else windows.available() - self.charged_windows
+
+    def _need_windows(self, tokens: int, rest: int) -> int:
+        """Slots of the window pool for `tokens` of a prompt, of which a chunk at once, and `rest`
+        tokens of output.
+        """
+        windows = self._windows
+        return 0 if windows is None else _need(windows.window, tokens, rest, self.chunk, self.page)
+
     def too_much(self, tokens: int) -> bool:
         """Whether `tokens` tokens are all that is left, or more."""
         available = self._available()
@@ -85,7 +111,7 @@ class Budget:
 
     def stop(self) -> Stop | None:
         """Reason why no further request is admitted; None if one may be."""
-        if self.too_much(0) or self.left_current <= 0:
+        if self.left_windows <= 0 or self.too_much(0) or self.left_current <= 0:
             return Stop.MEMORY
         if self.input <= 0 or self.chunk <= 0:
             return Stop.OTHER
@@ -100,6 +126,7 @@ class Budget:
         a prompt goes on.
         """
         paged = self.paged(tokens)
+        self.charged_windows += self._need_windows(paged, max_new_tokens)
         charge = paged + self.page + max_new_tokens
         self._charges.append(charge)
         self._most_total += charge
@@ -113,11 +140,19 @@ class Budget:
 
         None: it does not fit.
         """
-        return None if self.too_much(new_tokens + rest + self.page) else self.chunk
+        if self.too_much(new_tokens + rest + self.page):
+            return None
+        windows, left = self._windows, self.left_windows
+        if windows is None or (need := self._need_windows(self.paged(new_tokens), rest)) < left:
+            return self.chunk
+        if need < windows.pool or not self.chunked:
+            return None  # room will come
+        most = (left - min(rest, windows.window) - self.page) // self.page * self.page
+        return min(self.chunk, most) if most > 0 else None
 
     def holds_at_once(self, new_tokens: int, rest: int) -> bool:
-        """Whether the other pools hold a request that asks for all its tokens."""
-        return True
+        """Whether the window pool holds a request that asks for all its tokens."""
+        return self._need_windows(new_tokens, rest) <= self.left_windows
 
     def first_chunk(self, prefix_tokens: int, new_tokens: int, most: int) -> int:
         """How many of its uncached tokens a request computes in this pass, `most` of them at most;
@@ -134,59 +169,10 @@ class Budget:
         0: it has to wait, as its windows do not fit.
         """
         left = int(self.left_total)
-        most = min(self.chunk, left) if left > 0 else self.chunk
-        return min(new_tokens, most)
-
-
-class WindowBudget(Budget):
-    """Budget of a pass over sliding windows with a pool of their own (mem_cache/prefill_budget.py,
-    `SWAPrefillBudget`).
-
-    A request counts with the tokens of its prompt beyond a window, and with at most one window of
-    the later ones. Running requests do not count.
-
-    windows: their pool. charged: tokens of it that this pass has promised.
-    """
-
-    def __init__(
-        self, windows: WindowRoom, available: Callable[[], int], limits: PassLimits
-    ) -> None:
-        super().__init__(available, limits)
-        self.windows = windows
-        self.charged = 0
-
-    @property
-    def left_windows(self) -> int:
-        return self.windows.available() - self.charged
-
-    def _need(self, tokens: int, rest: int) -> int:
-        """Slots for `tokens` of a prompt, of which a chunk at once, and `rest` tokens of output."""
-        return _need(self.windows.window, tokens, rest, self.chunk, self.page)
-
-    def stop(self) -> Stop | None:
-        return Stop.MEMORY if self.left_windows <= 0 else super().stop()
-
-    def most_of_chunk(self, new_tokens: int, rest: int) -> int | None:
-        if self.too_much(new_tokens + rest + self.page):
-            return None
-        need = self._need(self.paged(new_tokens), rest)
-        if need < self.left_windows:
-            return self.chunk
-        if need < self.windows.pool or not self.chunked:
-            return None  # room will come
-        room = self.left_windows - min(rest, self.windows.window) - self.page
-        most = room // self.page * self.page
-        return min(self.chunk, most) if most > 0 else None
-
-    def holds_at_once(self, new_tokens: int, rest: int) -> bool:
-        return self._need(new_tokens, rest) <= self.left_windows
-
-    def charge(self, tokens: int, max_new_tokens: int) -> None:
-        self.charged += self._need(self.paged(tokens), max_new_tokens)
-        super().charge(tokens, max_new_tokens)
-
-    def next_chunk(self, new_tokens: int) -> int:
-        most = min(self.chunk, int(self.left_total), self.left_windows - self.page)
+        if self._windows is not None:
+            most = min(self.chunk, left, self.left_windows - self.page)
+        else:
+            most = min(self.chunk, left) if left > 0 else self.chunk
         return max(0, min(new_tokens, most))
 
 
@@ -229,11 +215,3 @@ def _never_ends(room: PrefixRoom, head: Sequence, rest: int, page: int) -> Refus
         "tokens",
         "clip the outputs, or enlarge the pool",
     )
-
-
-def budget_over(room: PrefixRoom, limits: PassLimits) -> Budget:
-    """The budget of one pass over `room`."""
-    windows = room.windows
-    if windows is None:
-        return Budget(room.available_tokens, limits)
-    return WindowBudget(windows, room.available_tokens, limits)

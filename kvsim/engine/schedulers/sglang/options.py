@@ -1,6 +1,6 @@
 """The options of SGLang's scheduler, by its names."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -12,11 +12,14 @@ from kvsim.engine.policies.preemption import Recompute
 from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.sglang.parts import NO_HICACHE, EngineSide, HicachePart
+from kvsim.engine.schedulers.sglang.prompts import PromptKnobs
 from kvsim.engine.schedulers.sglang.queue import Inbox, SglangQueue
-from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
+from kvsim.engine.schedulers.sglang.scheduler import SglangParts, SglangScheduler
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.plumbing.errors import InputError
+from kvsim.sequence import Sequence
 
 # Flags of the server that other tables have.
 ELSEWHERE = {
@@ -109,20 +112,36 @@ class Sglang(SchedulerOptions):
                 remedy="take larger chunks, smaller pages, or -1 for whole prompts",
             )
 
-    def build(self, allocator: Allocator, max_model_len: int) -> Scheduler:
-        inbox = Inbox(self.scheduler_recv_interval)
-        queue = SglangQueue(inbox, longest_prefix=self.schedule_policy == "lpm")
-        policies = Policies(queue, Latest(), Recompute())
-        chunk = self.chunked_prefill_size
+    def knobs(self, allocator: Allocator) -> PromptKnobs:
+        """The limits on the prompts of a pass; InputError as in `check_chunks`."""
         self.check_chunks(allocator)
-        settings: dict[str, Any] = {
-            "max_running_requests": self.max_running_requests,
-            "max_prefill_tokens": self.max_prefill_tokens,
-            "prefill_max_requests": self.prefill_max_requests or UNBOUNDED,
-            "chunked_prefill_size": None if chunk < 0 else chunk,
-            "conservativeness": self.schedule_conservativeness,
-            "mixed": self.enable_mixed_chunk,
-        }
+        chunk = self.chunked_prefill_size
+        return PromptKnobs(
+            self.max_prefill_tokens,
+            self.prefill_max_requests or UNBOUNDED,
+            None if chunk < 0 else chunk,
+            self.enable_mixed_chunk,
+        )
+
+    def queue(self, outside: Collection[Sequence] = ()) -> SglangQueue:
+        """An empty queue; see `SglangQueue`."""
+        inbox, longest = Inbox(self.scheduler_recv_interval), self.schedule_policy == "lpm"
+        return SglangQueue(inbox, longest_prefix=longest, outside=outside)
+
+    def build(self, allocator: Allocator, max_model_len: int) -> Scheduler:
+        queue = self.queue()
+        hicache: HicachePart = NO_HICACHE
         if isinstance(allocator, RadixAllocator) and allocator.tree.host.tokens:
-            settings["hicache"] = Hicache(allocator)
-        return SglangScheduler(allocator, max_model_len, policies, queue, **settings)
+            hicache = Hicache(allocator)
+        parts = SglangParts(
+            allocator,
+            max_model_len,
+            Policies(queue, Latest(), Recompute()),
+            queue,
+            self.knobs(allocator),
+            self.max_running_requests,
+            self.schedule_conservativeness,
+            EngineSide(),
+            hicache,
+        )
+        return SglangScheduler(parts)

@@ -6,7 +6,7 @@ Both mark the prefixes that waiting requests would hit as recently used
 first requests.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from kvsim.memory.prefix_room import PrefixRoom
 from kvsim.sequence import Sequence
@@ -67,18 +67,21 @@ class Inbox:
 
 
 class SglangQueue:
-    """The waiting requests. New and retracted requests are appended; those in the inbox count, and
-    are not seen yet.
+    """The waiting requests. New and retracted requests are appended. Those in the inbox, and those
+    outside, which wait for another engine, count and are not seen yet.
     """
 
-    def __init__(self, inbox: Inbox, *, longest_prefix: bool) -> None:
+    def __init__(
+        self, inbox: Inbox, *, longest_prefix: bool, outside: Collection[Sequence] = ()
+    ) -> None:
         self.inbox = inbox
+        self._outside = outside
         self._longest_prefix = longest_prefix
         self._queue: dict[Sequence, None] = {}
         self._passes = 0
 
     def __len__(self) -> int:
-        return len(self._queue) + len(self.inbox)
+        return len(self._queue) + len(self.inbox) + len(self._outside)
 
     @property
     def num_seen(self) -> int:

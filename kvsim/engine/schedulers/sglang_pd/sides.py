@@ -1,37 +1,34 @@
-"""The options of SGLang's schedulers where prompts are computed here and decoded there."""
+"""The options of SGLang's scheduler where prompts are computed here and decoded there."""
 
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from kvsim.engine.plan import UNBOUNDED
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.preemption import Recompute
+from kvsim.engine.policies.queue import WaitingQueue
 from kvsim.engine.policies.victims.latest import Latest
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.sglang.options import Sglang
-from kvsim.engine.schedulers.sglang.queue import Inbox
-from kvsim.engine.schedulers.sglang_pd.decode import SglangDecodeScheduler
-from kvsim.engine.schedulers.sglang_pd.prefill import PrefillQueue, SglangPrefillScheduler
+from kvsim.engine.schedulers.sglang.parts import EngineSide
+from kvsim.engine.schedulers.sglang.queue import SglangQueue
+from kvsim.engine.schedulers.sglang.scheduler import SglangParts, SglangScheduler
+from kvsim.engine.schedulers.sglang_pd.decode import DecodeSide
+from kvsim.engine.schedulers.sglang_pd.prefill import PrefillSide
 from kvsim.engine.schedulers.sglang_pd.queue import DecodeQueue
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.plumbing.errors import InputError
 
 
-class SglangSide(Sglang):
-    """The common options of prefill and decode engines: no batch mixes prompts with decoding, and
-    every pass reads all messages that have arrived.
+def _check_side(options: Sglang) -> None:
+    """ValueError for what does nothing on a side: no batch mixes prompts with decoding, and every
+    pass reads all messages that have arrived.
     """
-
-    @model_validator(mode="after")
-    def _runs_on_one_side(self) -> Self:
-        if self.enable_mixed_chunk:
-            raise ValueError(
-                "enable_mixed_chunk changes nothing between prefill and decode engines"
-            )
-        if self.scheduler_recv_interval != 1:
-            raise ValueError("scheduler_recv_interval is 1 of prefill and decode engines")
-        return self
+    if options.enable_mixed_chunk:
+        raise ValueError("enable_mixed_chunk changes nothing between prefill and decode engines")
+    if options.scheduler_recv_interval != 1:
+        raise ValueError("scheduler_recv_interval is 1 of prefill and decode engines")
 
 
 def _pages(allocator: Allocator) -> RadixAllocator:
@@ -44,28 +41,46 @@ def _pages(allocator: Allocator) -> RadixAllocator:
     )
 
 
-class SglangPrefill(SglangSide):
+def _scheduler(
+    options: Sglang,
+    pages: RadixAllocator,
+    max_model_len: int,
+    waiting: WaitingQueue,
+    prompts: SglangQueue,
+    side: PrefillSide | DecodeSide,
+) -> SglangScheduler:
+    """The scheduler of one side. waiting: all that wait there. prompts: those to be computed."""
+    parts = SglangParts(
+        pages,
+        max_model_len,
+        Policies(waiting, Latest(), Recompute()),
+        prompts,
+        options.knobs(pages),
+        options.max_running_requests,
+        options.schedule_conservativeness,
+        side,
+    )
+    scheduler = SglangScheduler(parts)
+    side.attach(scheduler)
+    return scheduler
+
+
+class SglangPrefill(Sglang):
     """SGLang 0.5.23 with --disaggregation-mode prefill."""
 
-    def build(self, allocator: Allocator, max_model_len: int) -> SglangPrefillScheduler:
-        queue = PrefillQueue(Inbox(1), longest_prefix=self.schedule_policy == "lpm")
-        chunk = self.chunked_prefill_size
-        self.check_chunks(allocator)
-        return SglangPrefillScheduler(
-            _pages(allocator),
-            max_model_len,
-            Policies(queue, Latest(), Recompute()),
-            queue,
-            max_running_requests=self.max_running_requests,
-            max_prefill_tokens=self.max_prefill_tokens,
-            prefill_max_requests=self.prefill_max_requests or UNBOUNDED,
-            chunked_prefill_size=None if chunk < 0 else chunk,
-            conservativeness=self.schedule_conservativeness,
-            overlaps=self.depth > 1,
-        )
+    @model_validator(mode="after")
+    def _is_of_a_side(self) -> Self:
+        _check_side(self)
+        return self
+
+    def build(self, allocator: Allocator, max_model_len: int) -> SglangScheduler:
+        pages = _pages(allocator)
+        side = PrefillSide(pages, overlaps=self.depth > 1)
+        queue = self.queue(side.bootstrapping)
+        return _scheduler(self, pages, max_model_len, queue, queue, side)
 
 
-class SglangDecode(SglangSide):
+class SglangDecode(Sglang):
     """SGLang 0.5.23 with --disaggregation-mode decode.
 
     num_reserved_decode_tokens: held back for the outputs of each request, whatever it asks for.
@@ -77,19 +92,29 @@ class SglangDecode(SglangSide):
     num_reserved_decode_tokens: int = Field(512, ge=0)
     retraction_host_ratio: float | None = Field(None, gt=0)
 
+    @model_validator(mode="after")
+    def _is_of_a_side(self) -> Self:
+        _check_side(self)
+        return self
+
     def max_in_flight_tokens(self, depth: int) -> int | None:
         return None
 
-    def build(self, allocator: Allocator, max_model_len: int) -> SglangDecodeScheduler:
-        queue = DecodeQueue()
-        return SglangDecodeScheduler(
-            _pages(allocator),
-            max_model_len,
-            Policies(queue, Latest(), Recompute()),
+    def check_chunks(self, allocator: Allocator) -> None:
+        """No prompt is computed here."""
+
+    def build(self, allocator: Allocator, max_model_len: int) -> SglangScheduler:
+        pages, queue = _pages(allocator), DecodeQueue()
+        side = DecodeSide(
+            pages,
             queue,
-            max_running_requests=self.max_running_requests,
-            num_reserved_decode_tokens=self.num_reserved_decode_tokens,
+            reserved_tokens=self.num_reserved_decode_tokens,
             retraction_host_ratio=self.retraction_host_ratio,
-            conservativeness=self.schedule_conservativeness,
-            overlaps=self.depth > 1,
         )
+        return _scheduler(self, pages, max_model_len, queue, self.queue(), side)
+
+
+def side_of(scheduler: Scheduler) -> EngineSide:
+    """The side of an SGLang engine's scheduler."""
+    assert isinstance(scheduler, SglangScheduler)
+    return scheduler.side

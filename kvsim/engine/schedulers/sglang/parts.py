@@ -1,10 +1,86 @@
-"""What SGLang's scheduler asks of a hierarchical cache (HiCache); one form of it does nothing."""
+"""The parts that SGLang's scheduler holds, each in the form that does nothing.
+
+They are the side of an engine in prefill-decode disaggregation (--disaggregation-mode), and a
+hierarchical cache (HiCache). The scheduler calls them in each pass, and never asks which they are.
+"""
 
 from abc import abstractmethod
 from collections.abc import Iterable
 
-from kvsim.engine.plan import Plan
+from mypy_extensions import mypyc_attr
+
+from kvsim.engine.plan import Plan, ScheduledChunk
+from kvsim.memory.allocator import Refusal
+from kvsim.request import Request
 from kvsim.sequence import Sequence
+
+OUT_OF_MEMORY = "the engine ran out of memory, and no other request could be retracted (500)"
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class EngineSide:
+    """The side of an engine without transfers: it decodes what it has computed.
+
+    looks_ahead: requests that end by length with the token in flight decode no more. short_head:
+    the one that was refused for memory on this side, when last tried.
+    """
+
+    looks_ahead = True
+
+    def __init__(self) -> None:
+        self.short_head: Sequence | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether memory is still held for transfers of requests that have ended here."""
+        return False
+
+    def refusal(self, request: Request) -> Refusal | None:
+        """Why this side could never run `request`; None if it could."""
+        return None
+
+    def takes(self, seq: Sequence) -> bool:
+        """Whether a new `seq` waits for the other engine, and not in the scheduler's queue."""
+        return False
+
+    # --- a pass ---------------------------------------------------------------------------------
+
+    def begin(self, plan: Plan) -> None:
+        """A plan is to be made: messages of the other engine are read."""
+
+    def joining(self, plan: Plan, prefilled: list[Sequence]) -> list[Sequence]:
+        """The requests that decode from this pass on. prefilled: those of the last prefill batch
+        that go on.
+        """
+        return prefilled
+
+    def passes_again(self, plan: Plan) -> bool:
+        """Whether another pass follows one that started nothing, without waiting."""
+        return False
+
+    def end(self, plan: Plan) -> None:
+        """`plan` is decided."""
+
+    def refuses_to_retract(self, seq: Sequence, *, lone: bool) -> str | None:
+        """The error with which `seq` ends instead of being retracted. lone: nobody else decodes
+        (schedule_batch.py, `retract_decode`).
+        """
+        return OUT_OF_MEMORY if lone else None
+
+    def retracting(self, seq: Sequence, plan: Plan) -> None:
+        """`seq` is about to lose its memory, and will wait again."""
+
+    def failed(self, seq: Sequence) -> None:
+        """`seq` has ended with an error for lack of memory."""
+
+    # --- the life of a plan ---------------------------------------------------------------------
+
+    def computed(self, chunk: ScheduledChunk) -> None:
+        """A chunk of a prompt, filed in the prefix cache if it was the last, has returned."""
+
+    def quiet_steps(self, limit: int) -> int:
+        """Number of decode steps, at most `limit`, in which no pass finds anything to do here."""
+        return limit
 
 
 class HicachePart:

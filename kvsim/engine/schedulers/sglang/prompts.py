@@ -1,0 +1,363 @@
+"""The prompts of an SGLang engine: the waiting ones that a pass admits, and the chunked one, which
+goes on first.
+
+The first that is refused ends the pass; nothing overtakes. Whoever is weighed is pinned first, so
+that what it would hit counts as taken.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from kvsim.engine.plan import Cached, Plan
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.sglang.budget import (
+    CLIP_MAX_NEW_TOKENS,
+    Budget,
+    PassLimits,
+    Stop,
+)
+from kvsim.engine.schedulers.sglang.ignore_eos import Ends, Span, span
+from kvsim.engine.schedulers.sglang.parts import HicachePart
+from kvsim.engine.schedulers.sglang.queue import SglangQueue
+from kvsim.engine.schedulers.sglang.running_batch import RunningBatch
+from kvsim.memory.prefix_room import PrefixRoom
+from kvsim.plumbing.errors import InputError, InvariantError
+from kvsim.sequence import Sequence
+
+
+class Newcomer(NamedTuple):
+    """A request that goes in, pinned: its cached tokens, and those it computes now."""
+
+    seq: Sequence
+    cached: int
+    new_tokens: int
+
+
+class PrefillAdmission:
+    """wishes: what each request may put out. ratio: the share of it that one which may stop before
+    is taken to put out. running: the spans of those that run already. hicache: what a request hits
+    there is loaded as it goes in. cached: the pool has a prefix cache.
+
+    taken: admitted requests. stop: why a pass ended before the queue did, if memory or tokens were
+    why; no_place: or because as many run as may. cut_twice: SGLang would cut a second prompt too.
+    skipped: whether a request was skipped.
+    """
+
+    def __init__(
+        self,
+        room: PrefixRoom,
+        budget: Budget,
+        wishes: Mapping[Sequence, int],
+        ratio: float,
+        running: Callable[[], Iterable[Span]],
+        hicache: HicachePart,
+        *,
+        cached: bool,
+    ) -> None:
+        self._room = room
+        self._budget = budget
+        self._wishes = wishes
+        self._ratio = ratio
+        self._running = running
+        self._hicache = hicache
+        self._cached = cached
+        self._ends: Ends | None = None
+        self._cut = False  # whether a newcomer computes a part of its prompt
+        self.taken: list[Newcomer] = []
+        self.stop: Stop | None = None
+        self.no_place = False
+        self.cut_twice = False
+        self.skipped = False
+
+    def choose(self, queue: Iterable[Sequence], places: int, most: int, *, alone: bool) -> None:
+        """Take from the front of `queue`, `places` at most, and `most` in one pass.
+
+        alone: no chunked prompt is in progress.
+        """
+        room, budget = self._room, self._budget
+        for seq in queue:
+            if budget.stop() is Stop.OTHER:
+                break
+            if len(self.taken) >= places:
+                self.no_place = True
+                break
+            if self._hicache.skips(seq):
+                self.skipped = True
+                continue
+            cached = room.pin(seq)
+            if len(self.taken) >= most:
+                room.unpin(seq)
+                break
+            if seq.request.ignore_eos and not self._cached:
+                new_tokens, self.stop = self._weigh_ends(seq)
+            else:
+                new_tokens, self.stop = self._weigh(seq, cached, first=alone and not self.taken)
+            if not new_tokens:
+                room.unpin(seq)
+                break
+            self.taken.append(Newcomer(seq, cached, new_tokens))
+            if self.stop is not None:
+                break
+
+    def weight(self, seq: Sequence) -> int:
+        """Tokens counted for a new request in addition to its prompt."""
+        return min(self._wishes[seq], CLIP_MAX_NEW_TOKENS)
+
+    def _weigh(self, seq: Sequence, cached: int, *, first: bool) -> tuple[int, Stop | None]:
+        """(tokens of `seq` to compute now, 0 if it is refused; why nothing more goes in).
+
+        A prefix in host memory needs room on the device, and no computing. If it is not loaded, the
+        request is weighed again without it.
+        """
+        budget, loads = self._budget, self._hicache.host_hit(seq)
+        while True:
+            new_tokens = seq.num_tokens - cached
+            most = budget.most_of_chunk(new_tokens, self._rest(seq))
+            if most is None:
+                return 0, Stop.MEMORY
+            new_tokens -= loads
+            if not budget.chunked and not first and budget.paged(new_tokens) >= budget.input:
+                return 0, Stop.OTHER
+            now = budget.first_chunk(cached + loads, new_tokens, most)
+            if not loads or now <= 0 or self._hicache.load_back(seq):
+                return self._charge(seq, now, new_tokens)
+            loads = 0
+
+    def _weigh_ends(self, seq: Sequence) -> tuple[int, Stop | None]:
+        """The same for a request with a known end, in a pool without a cache."""
+        budget = self._budget
+        need = budget.paged(seq.num_tokens) + budget.page
+        if need > min(budget.left_current, budget.left_total):
+            return 0, Stop.MEMORY
+        if self._room.windows is not None:  # ends are not walked through there
+            if not budget.holds_at_once(seq.num_tokens, self._rest(seq)):
+                return 0, Stop.MEMORY
+        elif not self._ends_fit(seq, budget.left_current - need):
+            return 0, Stop.MEMORY
+        cut = budget.chunked and seq.num_tokens > budget.chunk
+        return self._charge(seq, budget.chunk if cut else seq.num_tokens, seq.num_tokens)
+
+    def _rest(self, seq: Sequence) -> int:
+        """Output tokens the request may still generate, as far as they count."""
+        return min(max(self._wishes[seq] - seq.num_outputs, 0), CLIP_MAX_NEW_TOKENS)
+
+    def _ends_fit(self, seq: Sequence, left: int) -> bool:
+        """Whether `left` tokens last until all that run, are taken and `seq` have ended."""
+        if self._ends is None:
+            taken = (self._span(newcomer.seq) for newcomer in self.taken)
+            self._ends = Ends(self._span(seq), (*self._running(), *taken))
+        else:
+            self._ends.add(self._span(seq))
+        return self._ends.fit(left)
+
+    def _charge(self, seq: Sequence, now: int, new_tokens: int) -> tuple[int, Stop | None]:
+        """`now` of its `new_tokens` are computed in this pass; one prompt at most is cut."""
+        cut = now < new_tokens
+        if now <= 0:
+            return 0, Stop.OTHER
+        if cut and self._cut:  # SGLang cuts the second too, takes the first for whole, and goes on
+            self.cut_twice = True  # from what of it was computed: nothing to be reproduced
+            return 0, Stop.OTHER
+        self._cut = cut
+        self._budget.charge(now, 0 if cut else self.weight(seq))
+        return now, self._budget.stop()
+
+    def _span(self, seq: Sequence) -> Span:
+        """How long a waiting `seq` will go on, and what it then gives back."""
+        return span(seq, self._wishes[seq], seq.num_outputs, self._ratio)
+
+
+class PromptKnobs(NamedTuple):
+    """max_prefill_tokens, prefill_max_requests: most prompt tokens and prompts of a step.
+    chunked_prefill_size: most tokens of one that is cut; None: none is. mixed: decoding requests
+    run in the steps of prompts, too.
+    """
+
+    max_prefill_tokens: int
+    prefill_max_requests: int
+    chunked_prefill_size: int | None
+    mixed: bool
+
+
+class PrefillBatch:
+    """batch: the last prefill batch, until it is settled. chunked: with an unfinished prompt.
+    short_head: head of the queue that lacked memory when last tried. most_running: requests that
+    may hold memory at once.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        queue: SglangQueue,
+        room: PrefixRoom,
+        running: RunningBatch,
+        hicache: HicachePart,
+        knobs: PromptKnobs,
+        most_running: int,
+    ) -> None:
+        self._scheduler, self._queue, self._room = scheduler, queue, room
+        self._running, self._hicache, self._knobs = running, hicache, knobs
+        self.most_running = most_running
+        self.batch: list[Sequence] = []
+        self.chunked: Sequence | None = None
+        self.short_head: Sequence | None = None
+        self._waits = False  # the chunked prompt computed nothing in the last pass
+
+    def settle(self) -> list[Sequence]:
+        """The batch before this pass ends: what it computed is filed in the prefix cache. Returns
+        those that go on.
+        """
+        chunked, last = self.chunked, self.batch
+        if chunked is not None and not self._waits:
+            self._scheduler.allocator.checkpoint(chunked, chunked.num_computed)
+        rest = [seq for seq in last if seq is not chunked and not seq.finished]
+        if len(rest) < len(last):
+            self._running.full = False
+        self.batch = []
+        return rest
+
+    def prefill(self, plan: Plan) -> None:
+        """Admit new prompts, and continue the chunked prompt."""
+        running, queue, knobs = self._running, self._queue, self._knobs
+        if not running.members or self._room.windows is not None:
+            running.full = False
+        chunked = self.chunked
+        self._waits = chunked is not None
+        if chunked is None and (running.full or not queue.num_seen):
+            return
+        free_rows = self.most_running - len(self._scheduler.running)
+        places = self.most_running - len(running.members)
+        if chunked is None and min(places, free_rows) <= 0:
+            running.full = True
+            return
+        cached = self._scheduler.allocator.keeps_prefixes
+        if queue.num_seen and cached:
+            queue.arrange(self._room)
+        budget = self._budget()
+        ratio, wishes = running.ratio.value, running.outputs.wishes
+        admission = PrefillAdmission(
+            self._room, budget, wishes, ratio, self._spans, self._hicache, cached=cached
+        )
+        more = 0
+        if chunked is not None:
+            rest = chunked.num_tokens - chunked.num_computed
+            more = budget.next_chunk(rest)
+            if more:
+                budget.charge(more, admission.weight(chunked) if more == rest else 0)
+        goes_on = int(more > 0)
+        places = min(places, free_rows + goes_on) - goes_on
+        most = knobs.prefill_max_requests - goes_on
+        admission.choose(queue, places, most, alone=not goes_on)
+        taken = admission.taken
+        self._scheduler.engine_faults += admission.cut_twice
+        short = admission.stop is Stop.MEMORY
+        if short:
+            running.full = bool(taken or more or running.members)
+        elif admission.no_place:
+            running.full = True
+        if more or taken:
+            self._hicache.submit_loads()
+            if admission.skipped:
+                queue.bring_forward(newcomer.seq for newcomer in taken)
+            self._compute(plan, more, taken)
+        self.short_head = self._scheduler.waiting.head if short else None
+
+    def _budget(self) -> Budget:
+        """The budget of this pass."""
+        running, knobs = self._running, self._knobs
+        ratio, outputs = running.ratio.value, running.outputs
+        limits = PassLimits(
+            self._scheduler.allocator.page_tokens,
+            knobs.max_prefill_tokens,
+            knobs.chunked_prefill_size,
+            lambda: outputs.held_back(running.members, ratio),
+            outputs.most_held_back(len(running.members), ratio),
+            len(running.members) if knobs.mixed else 0,
+        )
+        return Budget(self._room.available_tokens, limits, self._room.windows)
+
+    def _spans(self) -> Iterator[Span]:
+        """How long those that hold memory go on, and what they then give back."""
+        yield from self._running.spans()
+        seq, ratio = self.chunked, self._running.ratio.value
+        if seq is not None:
+            yield span(seq, self._running.outputs.wishes[seq], seq.num_outputs, ratio)
+
+    def _compute(self, plan: Plan, more: int, taken: list[Newcomer]) -> None:
+        """Compute `more` tokens of the chunked prompt, and start the admitted ones."""
+        scheduler, room, running = self._scheduler, self._room, self._running
+        allocator, chunked = scheduler.allocator, self.chunked if more else None
+        waits = None if more else self.chunked
+        self._waits = waits is not None
+        page = allocator.page_tokens
+        room.begin_prefill(chunked, [seq for seq, _, _ in taken])
+        pages = (len(taken) + (chunked is not None)) * page if page > 1 else 0
+        room.make_room(more + sum(new for _, _, new in taken) + pages)
+        if chunked is not None:
+            awaited = False
+            while not scheduler.extend(chunked, plan, chunked.num_computed + more):
+                if running.members:  # the engine would end in an error
+                    running.retract(running.outputs.by_retraction(running.members)[-1], plan)
+                elif not awaited:  # states and windows of its chunk in flight go when it returns
+                    allocator.await_steps(chunked)
+                    awaited = True
+                else:
+                    raise InvariantError(f"{chunked} finds no room though nobody else holds any")
+            scheduler.compute(chunked, plan, more)
+        for index, (seq, weighed, new_tokens) in enumerate(taken):
+            cached = allocator.cached_tokens(seq)
+            whole = new_tokens + cached >= seq.num_tokens
+            new = seq.num_tokens - cached if whole else new_tokens
+            # Where nothing can be pinned, those before it may have taken what it would have hit:
+            # it is weighed anew, as only one prompt of a pass may be cut.
+            if cached < weighed or not scheduler.admit_first(
+                plan, Cached(cached, False), new, cached + new
+            ):
+                for other, _, _ in taken[index:]:
+                    room.unpin(other)
+                break
+        self.chunked = waits
+        for chunk in plan.chunks:
+            chunk.is_decode = False
+            if not chunk.samples:
+                scheduler.engine_faults += waits is not None
+                self.chunked = chunk.seq
+        if plan.chunks or plan.preempted:  # else no request was admitted, and the others go on
+            self._batch_up(plan)
+
+    def _batch_up(self, plan: Plan) -> None:
+        """The prompts of `plan` are a batch; those that decode ride along or sit out."""
+        running = self._running
+        prompts = [chunk.seq for chunk in plan.chunks]
+        ride = bool(self._knobs.mixed and running.members)
+        if ride:
+            running.drop_ending()
+            ride = running.make_room(plan, rides=True)
+        if ride:
+            self.batch = [*prompts, *running.members]
+            running.members = {}
+            self._scheduler.step_decoders(plan, [])
+            return
+        self.batch = prompts
+        plan.num_paused = self._scheduler.batch.num
+
+    def check_goes_on(self) -> None:
+        """In a pass that started nothing, with nothing in flight: InputError if the chunked prompt
+        waits for windows that no other request holds.
+
+        No other request goes on either: each needs a page of windows and more (schedule_policy.py,
+        `add_one_req`), and SGLang ends none of them.
+        """
+        windows, page = self._room.windows, self._scheduler.allocator.page_tokens
+        seq = self.chunked
+        if seq is None or windows is None or windows.available() > page:
+            return
+        raise InputError(
+            f"SGLang would wait for ever, and serve no other: {seq.num_computed:,} of "
+            f"{seq.num_tokens:,} prompt tokens of request {seq.id} are computed, and its next "
+            "chunk needs more than a page of sliding windows",
+            where="allocator.swa_full_tokens_ratio",
+            value=f"{windows.available():,} of {windows.pool:,} slots free",
+            limit=f"more than {page:,}",
+            remedy="raise it, or give the pool more memory",
+        )

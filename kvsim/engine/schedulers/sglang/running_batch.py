@@ -1,0 +1,189 @@
+"""The requests that decode under SGLang's rules, and their retraction.
+
+All that decode take a token together. Where memory does not suffice, those with the fewest outputs
+are retracted, until it does, and go to the end of the queue.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+
+from kvsim.engine.plan import Plan, ScheduledChunk
+from kvsim.engine.schedulers.scheduler import Scheduler
+from kvsim.engine.schedulers.sglang.ignore_eos import Span, span
+from kvsim.engine.schedulers.sglang.outputs import (
+    RETRACT_STEPS,
+    InFlight,
+    NewTokenRatio,
+    Outputs,
+)
+from kvsim.engine.schedulers.sglang.parts import EngineSide, HicachePart
+from kvsim.memory.prefix_room import PrefixRoom
+from kvsim.sequence import Sequence
+
+
+class RunningBatch:
+    """members: SGLang's running batch, with numbers that grow in its order, including requests with
+    their last token in flight. full: no request is admitted. ratio: the new-token ratio.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        room: PrefixRoom,
+        ratio: NewTokenRatio,
+        side: EngineSide,
+        hicache: HicachePart,
+    ) -> None:
+        self._scheduler, self._room = scheduler, room
+        self._side, self._hicache = side, hicache
+        self.ratio = ratio
+        self.members: dict[Sequence, int] = {}
+        self._entered = 0
+        self.full = False
+        self.in_flight = InFlight()
+        self.outputs = Outputs(scheduler.batch, self.in_flight)
+
+    def enter(self, seqs: list[Sequence]) -> None:
+        """Append these requests."""
+        if seqs and not self.members:
+            self.full = False
+        self._append(seqs)
+
+    def _append(self, seqs: list[Sequence]) -> None:
+        self.members.update(zip(seqs, count(self._entered), strict=False))
+        self._entered += len(seqs)
+
+    def drop(self, finished: list[Sequence]) -> None:
+        """Forget these: their last outputs have returned."""
+        for seq in finished:
+            if seq in self.members:
+                del self.members[seq]
+                self.full = False
+            self.outputs.remove(seq)
+
+    def drop_ending(self) -> bool:
+        """Remove requests that end by length with the token in flight. Returns whether any did."""
+        if not self._side.looks_ahead:
+            return False
+        ending = list(filter(self.outputs.end_by_length, self.in_flight.last_tokens(self.members)))
+        for seq in ending:
+            del self.members[seq]
+            self.full = False
+        return bool(ending)
+
+    def spans(self) -> Iterator[Span]:
+        """How long the members go on, and what they then give back."""
+        outputs, ratio = self.outputs, self.ratio.value
+        for seq in self.members:
+            yield span(seq, outputs.wishes[seq], outputs.of(seq), ratio)
+
+    # --- a decode step --------------------------------------------------------------------------
+
+    def decode(self, plan: Plan) -> None:
+        """All members take a token; if memory does not suffice some are retracted before."""
+        dropped = self.drop_ending()
+        if not self.members:
+            return
+        if self.make_room(plan):
+            self.ratio.decay()
+        elif dropped:
+            plan.num_paused = self._scheduler.batch.num
+            return
+        else:
+            self._retract_until_it_fits(plan)
+        self._scheduler.step_decoders(plan, [])
+
+    def make_room(self, plan: Plan, *, rides: bool = False) -> bool:
+        """Memory for the next token of each; False: not enough, nothing taken.
+
+        rides: they decode in a step with prompts.
+        """
+        scheduler, room = self._scheduler, self._room
+        allocator, batch = scheduler.allocator, scheduler.batch
+        # Requests with their last token in flight, not known yet, decode once more.
+        stopping = self.in_flight.last_tokens(self.members)
+        last = int(allocator.keeps_last_token)
+        if stopping or room.steps_on_its_own or not allocator.steps_that_fit(1):
+            need = room.missing_for_step(batch.slots)
+            need += sum(allocator.missing_tokens(seq, seq.num_computed + last) for seq in stopping)
+            room.make_room(need)
+            if need > room.tokens_for_step():
+                return False
+            self._hicache.room_made()
+            unreturned = int(self.in_flight.unreturned_tokens[0])
+            room.begin_decode(stopping, unreturned=unreturned, rides=rides)
+            room.make_room((batch.num + len(stopping)) * allocator.page_tokens)
+            for seq in stopping if last else ():
+                if not scheduler.extend(seq, plan, seq.num_computed + last):
+                    return False
+            if not allocator.steps_that_fit(1):
+                for seq in allocator.must_extend():
+                    if not scheduler.extend(seq, plan, batch.slots(seq) + 1):
+                        return False
+        else:
+            self._hicache.room_made()
+        for seq in stopping:
+            start = seq.num_computed
+            plan.chunks.append(ScheduledChunk(seq, last, start, False, True, start, start + last))
+            seq.num_computed += last
+        return True
+
+    # --- retraction -----------------------------------------------------------------------------
+
+    def _retract_until_it_fits(self, plan: Plan) -> None:
+        """Retract one, and more until the next token of those left fits. They stay in the order in
+        which they would have followed.
+        """
+        order = self.outputs.by_retraction(self.members)
+        self.members = {}
+        self._append(order)
+        while self.members:
+            self.retract(next(reversed(self.members)), plan)
+            self._room.make_room(RETRACT_STEPS * len(self.members))
+            if self.make_room(plan):
+                break
+        outputs = sum(map(self.outputs.of, self.members))
+        declared = sum(self.outputs.wishes[seq] for seq in self.members)
+        self.ratio.retracted(outputs, declared, len(self.members))
+
+    def retract(self, seq: Sequence, plan: Plan) -> None:
+        """Free the memory of `seq` that the cache does not hold; its token in flight, if there is
+        one, is lost.
+
+        The last to decode ends with an error: prompts in progress or copies hold the memory it
+        needs.
+        """
+        lone = len(self.members) == 1
+        error = self._side.refuses_to_retract(seq, lone=lone)
+        if error is not None and isinstance(self._scheduler.allocator, PrefixRoom):
+            self._end_with_error(seq, plan, error)
+            return
+        # A buffer that has to grow in place and cannot (SGLang has no such memory) comes back. It
+        # keeps its token: without it it would come back no longer, for ever.
+        self._side.retracting(seq, plan)
+        self._take_memory(seq, plan, lost=self.in_flight.has_token_of(seq) and not lone)
+        self._hicache.retracted(seq)
+
+    def _end_with_error(self, seq: Sequence, plan: Plan, why: str) -> None:
+        """End `seq` with this error for lack of memory; it does not wait again."""
+        scheduler = self._scheduler
+        self._take_memory(seq, plan, lost=self.in_flight.has_token_of(seq))
+        plan.preempted.remove(seq)
+        seq.num_preemptions -= 1
+        scheduler.num_preemptions -= 1
+        scheduler.waiting.remove(seq)
+        scheduler.preemption.drop(seq)
+        self.outputs.remove(seq)
+        plan.failed.append((seq, why))
+        self._side.failed(seq)
+        self._hicache.left(seq)
+
+    def _take_memory(self, seq: Sequence, plan: Plan, *, lost: bool) -> None:
+        """Take its memory from `seq`. lost: its token in flight is lost too."""
+        del self.members[seq]
+        self._scheduler.preempt(seq, plan)
+        if plan.rejoined:
+            plan.rejoined = [other for other in plan.rejoined if other is not seq]
+        self.full = False
+        if lost:
+            self.in_flight.lose_token(seq, plan)
