@@ -107,7 +107,8 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         if isinstance(command, typer.Typer):
             made.add_typer(command, name=name, rich_help_panel=group, epilog=epilog)
         else:
-            made.command(name, rich_help_panel=group, epilog=epilog)(command)
+            kind = getattr(command, "command_class", None)  # with a help of its own
+            made.command(name, cls=kind, rich_help_panel=group, epilog=epilog)(command)
     return made
 
 

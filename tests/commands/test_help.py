@@ -9,6 +9,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from kvsim.cli import COMMANDS, GROUPS, app
+from kvsim.commands.memory.flags import PANELS_OF
 from kvsim.workload.catalogue import entries
 
 
@@ -41,10 +42,20 @@ def _help(*words: str) -> str:
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_no_option_name_is_cut_at_80_columns(words: tuple[str, ...]) -> None:
-    shown = _help(*words)
+    engines = PANELS_OF if words == ("memory",) else ()  # which lists one engine's at a time
+    shown = "".join([_help(*words), *(_help(*words, "--engine", name) for name in engines)])
     missing = [name for name in ALL[words] if not re.search(rf"{name}(?![\w-])", shown)]
     assert not missing
     assert "…" not in shown
+
+
+def test_memory_lists_the_options_of_the_engine_that_is_named() -> None:
+    plain, sglang = _help("memory"), _help("memory", "--engine=sglang")
+    assert "--gpu-memory-utilization" in plain
+    assert "--page-size" not in plain
+    assert "--page-size" in sglang
+    assert "--gpu-memory-utilization" not in sglang
+    assert "--tensor-parallel-size" not in _help("memory", "--engine", "ollama")
 
 
 def test_help_lists_every_command_in_its_group() -> None:

@@ -9,6 +9,7 @@ import typer
 
 from kvsim.commands.arguments import AsJson, Verbose
 from kvsim.commands.memory.flags import with_flags
+from kvsim.commands.memory.help import EngineCommand
 
 if TYPE_CHECKING:
     from kvsim.capacity.memory_answer import MemoryQuestion
@@ -38,8 +39,7 @@ def memory(
     """Size the KV cache of MODEL on a GPU: bytes per token, pool, sequences that fit.
 
     Figures are per GPU, for the pipeline stage with the fewest blocks. The last lines are those of
-    the engine's start-up log. --mem-fraction-static sizes SGLang's pools,
-    --free-gpu-memory-fraction TensorRT-LLM's; a GGUF file, or --engine, llama.cpp's cache.
+    the engine's start-up log.
     """
     from kvsim.commands.memory.llamacpp import answer_llamacpp, is_llamacpp
 
@@ -53,13 +53,14 @@ def memory(
         return
     from kvsim.capacity.memory_answer import as_json, memory_answer
     from kvsim.capacity.pool import unlike_stages
-    from kvsim.commands.memory.engines import chosen_way
+    from kvsim.commands.memory.engines import chosen_way, with_engine
     from kvsim.commands.memory.idle_flags import idle_notes
     from kvsim.commands.memory.memory_tables import print_answer
     from kvsim.commands.memory.sglang import SWITCH, answer_sglang, sglang_figures
     from kvsim.commands.memory.trt_llm import answer_trt_llm, trt_llm_figures
     from kvsim.vllm.versions import newer_than_known
 
+    flags = with_engine(flags)
     way = chosen_way(context, flags)
 
     def figures(given: Mapping[str, Any]) -> Any:
@@ -87,6 +88,9 @@ def memory(
         typer.echo(json.dumps({**as_json(answer), "notes": notes}, indent=2))
     else:
         print_answer(answer, notes, verbose=verbose)
+
+
+memory.command_class = EngineCommand  # type: ignore[attr-defined]  # kvsim.cli asks for it
 
 
 def _odd_blocks(tokens: int) -> str | None:

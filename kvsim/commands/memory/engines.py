@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from kvsim.commands.memory.flags import PANELS, SGLANG, TRT_LLM, VLLM
+from kvsim.commands.memory.flags import PANELS, PANELS_OF, SGLANG, SHARED, TRT_LLM
 from kvsim.plumbing.errors import InputError
 
 # The panel of each engine but vLLM, by the option that chooses it, and the words for its pool.
@@ -13,10 +13,29 @@ WAYS = {
     "mem_fraction_static": (SGLANG, "SGLang's pools"),
     "free_gpu_memory_fraction": (TRT_LLM, "TensorRT-LLM's pool"),
 }
+# The option that sizes another engine's pool, by the engine's name.
+SWITCHES = {"sglang": "mem_fraction_static", "trt-llm": "free_gpu_memory_fraction"}
 VLLM_ONLY = (
-    *(name for panel in (VLLM, "Drafts and adapters", "Answer") for name in PANELS[panel]),
+    *(name for panel in PANELS_OF["vllm"] if panel not in SHARED for name in PANELS[panel]),
     *("enable_expert_parallel", "language_model_only"),
 )
+
+
+def with_engine(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags, with `auto` for the share of memory of the engine that `--engine` names.
+
+    InputError for the share of another engine.
+    """
+    engine = flags["engine"]
+    switch = SWITCHES.get(engine)
+    for other, name in SWITCHES.items():
+        if engine is not None and name != switch and flags[name] is not None:
+            raise InputError(
+                f"no option of --engine {engine}",
+                where=flag(name),
+                remedy=f"leave it out, or give --engine {other}",
+            )
+    return {**flags} if switch is None or flags[switch] else {**flags, switch: "auto"}
 
 
 def chosen_way(context: typer.Context, flags: Mapping[str, Any]) -> str | None:
@@ -27,13 +46,15 @@ def chosen_way(context: typer.Context, flags: Mapping[str, Any]) -> str | None:
     mine, words = WAYS[way] if way is not None else (None, "vLLM's pool")
     for name in VLLM_ONLY if way is not None else ():
         if is_given(context, name):
-            remedy = f"leave it out, or leave {flag(str(way))} out for vLLM's pool"
+            asked = f"--engine {flags['engine']}" if flags["engine"] else flag(str(way))
+            remedy = f"leave it out, or leave {asked} out for vLLM's pool"
             raise InputError(f"no option of {words}", where=flag(name), remedy=remedy)
     for other, (panel, others) in WAYS.items():
         for name in PANELS[panel] if panel != mine else ():
             if is_given(context, name):
                 instead = "" if way is None else f" in place of {flag(way)}"
-                remedy = f"give {flag(other)} auto for {others}{instead}, or leave it out"
+                engine = next(each for each, switch in SWITCHES.items() if switch == other)
+                remedy = f"give --engine {engine} for {others}{instead}, or leave it out"
                 raise InputError(f"no option of {words}", where=flag(name), remedy=remedy)
     return way
 

@@ -38,6 +38,13 @@ VLLM, SGLANG, LLAMACPP = "vLLM's pool", "SGLang's pools", "llama.cpp's cache"
 TRT_LLM = "TensorRT-LLM's pool"
 # Each panel has columns of its own, so that no name is cut.
 PANELS: dict[str, dict[str, Flag]] = {
+    "Engine": {
+        "engine": Flag(
+            Literal["vllm", "sglang", "trt-llm", "llama.cpp", "ollama"], None,
+            "vllm, sglang, trt-llm, llama.cpp or ollama; --engine NAME --help lists its options.",
+            "vllm; llama.cpp for a GGUF file", {"metavar": "NAME"},
+        ),
+    },
     "GPU": {
         "device": Flag(str, None, "GPU, such as a100-80gb or h200.", False),
         "device_memory": Flag(
@@ -78,7 +85,7 @@ PANELS: dict[str, dict[str, Flag]] = {
             float, None, "Weights of one GPU in GiB, as the server's log has them.", "estimated",
             more={"min": 0},
         ),
-        "language_model_only": Flag(bool, False, "Leave out the towers that see and hear."),
+        "language_model_only": Flag(bool, False, "Leave out the encoders of images and sound."),
     },
     VLLM: {
         "gpu_memory_utilization": Flag(
@@ -127,7 +134,7 @@ PANELS: dict[str, dict[str, Flag]] = {
     },
     SGLANG: {
         "mem_fraction_static": Flag(
-            str, None, "Size the pools as SGLang: a share of GPU memory, or auto."
+            str, None, "Share of GPU memory for weights and pools, or auto.", "auto"
         ),
         "page_size": Flag(count_of, 1, "Tokens per page."),
         "max_running_requests": Flag(count_of, None, "Most running requests."),
@@ -141,7 +148,7 @@ PANELS: dict[str, dict[str, Flag]] = {
     },
     TRT_LLM: {
         "free_gpu_memory_fraction": Flag(
-            str, None, "Size the pool as TensorRT-LLM: a share of what is free, or auto (0.9)."
+            str, None, "Share of what is free, or auto (0.9).", "auto"
         ),
         "tokens_per_block": Flag(count_of, 32, "Tokens per block."),
         "max_tokens": Flag(count_of, None, "Most tokens of the pool."),
@@ -150,10 +157,6 @@ PANELS: dict[str, dict[str, Flag]] = {
         "max_num_tokens": Flag(count_of, 8192, "Most tokens in a step."),
     },
     LLAMACPP: {
-        "engine": Flag(
-            Literal["llama.cpp", "ollama"], None, "Size the cache of this engine, from MODEL.gguf.",
-            "llama.cpp for a GGUF file",
-        ),
         "ctx_size": Flag(
             count_of, None, "Tokens of all slots; of ollama, of each.", "the model's"
         ),
@@ -172,6 +175,15 @@ PANELS: dict[str, dict[str, Flag]] = {
         "tensor_split": Flag(str, None, "Shares of several GPUs, such as 3,1.", "one GPU"),
     },
 }  # fmt: skip
+SHARED = ("Engine", "GPU", "Parallelism", "Model")
+# The panels with the options that the pool of each engine has.
+PANELS_OF: dict[str, tuple[str, ...]] = {
+    "vllm": (*SHARED, VLLM, "Drafts and adapters", "Answer"),
+    "sglang": (*SHARED, SGLANG),
+    "trt-llm": (*SHARED, TRT_LLM),
+    "llama.cpp": ("Engine", LLAMACPP),
+    "ollama": ("Engine", LLAMACPP),
+}
 
 
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:

@@ -13,7 +13,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.probing import decides
 
 # A GPU is always named, and a way chooses the engine that answers.
-_ASKED = ("device", *WAYS)
+_ASKED = ("device", "engine", *WAYS)
 
 
 def idle_notes(

@@ -12,7 +12,8 @@ from kvsim.commands.memory.engines import flag, is_given
 from kvsim.commands.memory.flags import LLAMACPP, PANELS
 from kvsim.plumbing.errors import InputError
 
-OWN = tuple(PANELS[LLAMACPP])
+OWN = ("engine", *PANELS[LLAMACPP])
+ENGINES = ("llama.cpp", "ollama")
 OLLAMA_CONTEXT = 4096  # tokens of a request, where OLLAMA_CONTEXT_LENGTH says nothing
 
 
@@ -20,8 +21,8 @@ def is_llamacpp(context: typer.Context, model: str, flags: Mapping[str, Any]) ->
     """Whether llama.cpp's cache is asked for; InputError for an option that changes nothing."""
     given = {name for name in flags if is_given(context, name)}
     gguf = Path(model).suffix == ".gguf"
-    if flags["engine"] is None and not gguf:
-        for name in sorted(given & set(OWN)):
+    if flags["engine"] not in ENGINES and not gguf:
+        for name in sorted(given & set(OWN) - {"engine"}):
             raise InputError(
                 "no option of this engine", where=flag(name), remedy="add --engine llama.cpp"
             )
@@ -32,6 +33,13 @@ def is_llamacpp(context: typer.Context, model: str, flags: Mapping[str, Any]) ->
             where="MODEL",
             value=model,
             remedy="name MODEL.gguf, or leave --engine out",
+        )
+    if flags["engine"] not in (None, *ENGINES):
+        raise InputError(
+            "sized as llama.cpp or Ollama, from a GGUF file",
+            where="--engine",
+            value=flags["engine"],
+            remedy="give --engine llama.cpp or ollama, or the model's name",
         )
     for name in sorted(given - set(OWN)):
         raise InputError("no option of llama.cpp's cache", where=flag(name), remedy="leave it out")
