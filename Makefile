@@ -91,7 +91,7 @@ mutants: .venv/.tests
 SOAK ?= 10000000
 soak: .venv/.tests
 	PYTHONPATH=tests $(BIN)/python -m support.soak --requests $(SOAK)
-	KVSIM_WHOLE=1 $(BIN)/python -m pytest -n $(WORKERS) tests/contracts tests/memory tests/engine tests/test_compiled.py tests/evidence/paper tests/test_docs.py tests/whatif/doctor/test_servers.py tests/whatif/capacity
+	KVSIM_WHOLE=1 $(BIN)/python -m pytest -n $(WORKERS) tests/contracts tests/memory tests/engine tests/test_compiled.py tests/backend/transformer tests/evidence/paper tests/test_docs.py tests/whatif/doctor/test_servers.py tests/whatif/capacity
 
 LOWEST ?= tests/contracts tests/plumbing tests/workload tests/report tests/results tests/memory \
   tests/model tests/device tests/capacity tests/step_time tests/readers tests/interchange tests/commands/test_cli.py
