@@ -1,4 +1,4 @@
-"""Base of all allocators that store a sequence in contiguous buffers.
+"""Allocators that store a sequence in contiguous buffers.
 
 Nothing is touched per sequence per step. All decoders advance together, so a decoder that joined at
 clock j with n slots holds n - j + clock of them. Its buffer of q slots is full at clock q - n + j:
@@ -9,8 +9,6 @@ Slots that slid out of a window stay in the buffer: a contiguous buffer gives no
 ledger has them as over-provisioned (left_behind.py).
 """
 
-from abc import abstractmethod
-from collections.abc import Iterable
 from operator import attrgetter
 
 from mypy_extensions import mypyc_attr
@@ -25,8 +23,9 @@ from kvsim.memory.allocator import (
     Place,
     Refusal,
 )
-from kvsim.memory.arena.placement import Arena
+from kvsim.memory.contiguous.buffer_sizes import BufferSizes
 from kvsim.memory.contiguous.full_buffers import Buffer, FullBuffers
+from kvsim.memory.contiguous.growing import BufferMoves
 from kvsim.memory.contiguous.shape import BufferShape
 from kvsim.memory.ledger import Course, Usage, check_sum, filling, split_free
 from kvsim.memory.left_behind import LeftBehind, WindowedDecoder
@@ -41,22 +40,20 @@ _order = attrgetter("order")
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Contiguous(Allocator):
-    """Buffers on an arena. A subclass says how many slots it asks for, and how a buffer grows.
+    """Buffers on an arena.
 
-    shapes: the buffers each sequence has (one for all layers, or one a layer).
+    sizes: how many slots a sequence asks for. moves: how a buffer grows; None: it never does.
     """
 
     def __init__(
-        self, memory: MemorySpec, arena: Arena, shapes: tuple[BufferShape, ...] | None = None
+        self, memory: MemorySpec, sizes: BufferSizes, moves: BufferMoves | None = None
     ) -> None:
         whole = BufferShape.of(memory.layout)
         self.capacity_bytes = memory.capacity_bytes
         self.token_bytes = whole.token_bytes
-        self.arena = arena
-        self._max_model_len = memory.max_model_len
+        self.sizes, self._places, self._moves = sizes, sizes.places, moves
+        self.arena = sizes.places.arena
         self._whole = whole
-        self._shapes = shapes or (whole,)
-        self._empty = arena.clone()
         self._clock = DecodeClock()
         self._live: dict[Sequence, None] = {}
         self._wanted = 0  # sum of min(asked, final)
@@ -67,72 +64,21 @@ class Contiguous(Allocator):
         self._num_decoding = 0
         self._behind = LeftBehind(memory.layout)
         self._full = FullBuffers()
-        self._placeable = (-1, 0, False)  # memo: version, slots, answer
-
-    # --- what a kind decides -------------------------------------------------------------------
-
-    @abstractmethod
-    def _slots_for(self, seq: Sequence, tokens: int) -> int:
-        """How many slots to ask for, so that `seq` can hold `tokens`."""
-
-    @abstractmethod
-    def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> Growth | None:
-        """Give a buffer that is too small for `tokens` more slots; None changes nothing."""
 
     # --- admission -----------------------------------------------------------------------------
 
-    def _too_long(self, request: Request) -> Refusal | None:
-        total = request.prompt_tokens + request.output_tokens
-        if total <= self._max_model_len:
-            return None
-        return Refusal(
-            "prompt and output exceed the model's maximum length",
-            total,
-            self._max_model_len,
-            "tokens",
-            "shorten the request or raise max_model_len",
-        )
-
-    def _unplaceable(self, slots: Iterable[int]) -> Refusal | None:
-        """A refusal if a buffer of any of these slots has no place in the empty arena."""
-        for asked in slots:
-            if not self._ever_placeable(asked):
-                return Refusal(
-                    "its buffer has no place even in an empty pool",
-                    asked,
-                    self._longest(asked),
-                    "contiguous tokens",
-                    "enlarge the pool, ask for a shorter buffer or change the placement",
-                )
-        return None
-
-    def _ever_placeable(self, slots: int) -> bool:
-        return self._empty.fits_all([shape.bytes(slots) for shape in self._shapes])
-
-    def _longest(self, beyond: int) -> int:
-        """The most slots, below `beyond`, that have a place in the empty arena."""
-        low, high = 0, beyond - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._ever_placeable(middle) else (low, middle - 1)
-        return low
+    def refusal(self, request: Request) -> Refusal | None:
+        return self.sizes.refusal(request)
 
     def admit(self, seq: Sequence, demand: Demand) -> Admission | None:
         # All tokens known so far must fit: a prompt computed in chunks does not grow its buffer.
-        slots, fit_tokens = self._slots_for(seq, seq.num_tokens), demand.fit_tokens
+        slots, fit_tokens = self.sizes.slots_for(seq, seq.num_tokens), demand.fit_tokens
         if fit_tokens > slots and self.arena.free_bytes < self._whole.bytes(fit_tokens):
             return None
-        if len(self._shapes) > 1 and not self._has_place(slots):
+        buffer = self._places.put(slots, seq.id)
+        if buffer is None:
             return None
-        regions: list[int] = []
-        granted = 0
-        for shape in self._shapes:
-            placed = self.arena.allocate(shape.bytes(slots), seq.id)
-            if placed is None:
-                return None
-            regions.append(placed.address)
-            granted += placed.granted
-        buffer = seq.memory = Buffer(regions, slots, granted)
+        seq.memory = buffer
         self._live[seq] = None
         self._book(seq, buffer, 1)
         self._fill(buffer, demand.num_tokens)
@@ -140,12 +86,27 @@ class Contiguous(Allocator):
         return ADMITTED
 
     def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
+        if self._moves is not None:
+            self._moves.check_ended()
         buffer: Buffer = seq.memory
         growth: Growth | None = GROWN
         if num_tokens > buffer.asked:
             growth = self._grow(seq, buffer, num_tokens)
         if growth is not None and buffer.ticket < 0:
             self._fill(buffer, num_tokens)
+        return growth
+
+    def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> Growth | None:
+        """Give a buffer that is too small for `tokens` more slots; None changes nothing."""
+        if self._moves is None:
+            raise InvariantError(f"{seq} needs {tokens} slots of a buffer of {buffer.asked}")
+        slots = self.sizes.slots_for(seq, tokens)
+        valid = self._clock.slots(seq) if buffer.ticket >= 0 else buffer.tokens
+        self._book(seq, buffer, -1)
+        growth = self._moves.grow(buffer, slots, valid, seq.id)
+        self._book(seq, buffer, 1)
+        if growth is not None and buffer.ticket >= 0:
+            self._full.watch(seq, buffer, self._num_decoding)
         return growth
 
     def _fill(self, buffer: Buffer, num_tokens: int) -> None:
@@ -216,29 +177,18 @@ class Contiguous(Allocator):
         """Slots missing in the buffer that would hold `tokens`; that a growth needs both buffers is
         not counted.
         """
-        return max(0, self._slots_for(seq, tokens) - self.granted_tokens(seq))
+        return max(0, self.sizes.slots_for(seq, tokens) - self.granted_tokens(seq))
 
     def sequence_bytes(self, tokens: int) -> int:
         return self._whole.bytes(tokens)
-
-    def _transient_bytes(self) -> int:
-        """Bytes of an old buffer while its content is copied into a grown one."""
-        return 0
-
-    def _has_place(self, slots: int) -> bool:
-        version, memo, answer = self._placeable
-        if version != self.arena.version or memo != slots:
-            answer = self.arena.fits_all([shape.bytes(slots) for shape in self._shapes])
-            self._placeable = (self.arena.version, slots, answer)
-        return answer
 
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
         token, state = self._whole.token_bytes, self._whole.state_bytes
         free, need, placeable = self.arena.free_bytes, None, True
         if head is not None:
-            slots = self._slots_for(head, head.num_tokens)
+            slots = self.sizes.slots_for(head, head.num_tokens)
             need = self._whole.bytes(slots)
-            placeable = free >= need and self._has_place(slots)
+            placeable = free >= need and self._places.has_place(slots)
         external, short, idle = split_free(free, 0, need, placeable)
         states = len(self._live) * state
         used = self._resting + self._bases + self._num_decoding * self._clock.steps
@@ -249,12 +199,21 @@ class Contiguous(Allocator):
             reserved=(self._wanted - used) * token,
             overprovisioned=self._over * token + behind,
             rounding=self._granted - asked,
-            transient=self._transient_bytes(),
+            transient=self._transient_bytes,
             metadata=self.arena.metadata_bytes,
             external=external,
             short=short,
             idle=idle,
         )
+
+    @property
+    def _transient_bytes(self) -> int:
+        """Bytes of an old buffer while its content is copied into a grown one."""
+        return 0 if self._moves is None else self._moves.transient_bytes
+
+    @property
+    def copied_bytes(self) -> int:
+        return 0 if self._moves is None else self._moves.copied_bytes
 
     @property
     def parts(self) -> Parts:
@@ -284,7 +243,7 @@ class Contiguous(Allocator):
         held = sum(self.arena.granted(address) for _, b in buffers for address in b.regions)
         if held != self._granted or held != sum(b.granted for _, b in buffers):
             raise InvariantError(f"granted {self._granted} bytes are booked, {held} are held")
-        if sum(size for _, size in self.arena.live()) != held + self._transient_bytes():
+        if sum(size for _, size in self.arena.live()) != held + self._transient_bytes:
             raise InvariantError("the arena holds a region that no sequence owns")
         used, watched = 0, set(self._full)
         for seq, buffer in buffers:

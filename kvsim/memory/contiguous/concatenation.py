@@ -13,7 +13,10 @@ from pydantic import Field
 from kvsim.layout import KVGroup, KVLayout
 from kvsim.memory.allocator import Refusal
 from kvsim.memory.arena.choice import PlacementChoice
-from kvsim.memory.contiguous.growing import Growing
+from kvsim.memory.contiguous.buffer_sizes import BufferSizes
+from kvsim.memory.contiguous.buffers import Contiguous
+from kvsim.memory.contiguous.growing import BufferMoves
+from kvsim.memory.contiguous.places import BufferPlaces
 from kvsim.memory.contiguous.shape import BufferShape
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.plumbing.units import PS_PER_US
@@ -29,26 +32,26 @@ class Concatenation(AllocatorOptions):
     placement: PlacementChoice = Field(default="torch-caching", validate_default=True)
     allocation_latency_us: float = Field(0.0, ge=0.0, le=1e9)
 
-    def build(self, memory: MemorySpec) -> "ConcatenationAllocator":
-        return ConcatenationAllocator(self, memory)
-
-
-class ConcatenationAllocator(Growing):
-    """One tensor a layer, as long as its tokens."""
-
-    def __init__(self, options: Concatenation, memory: MemorySpec) -> None:
+    def build(self, memory: MemorySpec) -> Contiguous:
         shapes = BufferShape.by_layer(memory.layout)
         largest = max(shapes, key=lambda shape: shape.bytes(memory.max_model_len))
         layer = KVGroup("full", 1, largest.token_bytes, state_bytes=largest.state_bytes)
-        super().__init__(
-            memory,
-            options.placement.build(memory._replace(layout=KVLayout((layer,)))),
-            shapes,
-            allocation_ps=round(options.allocation_latency_us * PS_PER_US),
+        arena = self.placement.build(memory._replace(layout=KVLayout((layer,))))
+        places = BufferPlaces(arena, shapes)
+        moves = BufferMoves(
+            memory, places, allocation_ps=round(self.allocation_latency_us * PS_PER_US)
         )
+        return Contiguous(memory, ExactSizes(memory.max_model_len, places), moves)
+
+
+class ExactSizes(BufferSizes):
+    """One tensor a layer, as long as its tokens."""
+
+    def __init__(self, max_model_len: int, places: BufferPlaces) -> None:
+        super().__init__(max_model_len, places)
         self._known_to_fit = 0
 
-    def _slots_for(self, seq: Sequence, tokens: int) -> int:
+    def slots_for(self, seq: Sequence, tokens: int) -> int:
         return tokens
 
     def refusal(self, request: Request) -> Refusal | None:
@@ -57,11 +60,11 @@ class ConcatenationAllocator(Growing):
         A step without room for one more tensor is no reason to refuse: the sequence comes back with
         tensors for all its tokens.
         """
-        too_long = self._too_long(request)
+        too_long = self.too_long(request)
         final = request.final_tokens
         if too_long or final <= self._known_to_fit:
             return too_long
-        unplaceable = self._unplaceable([final])
+        unplaceable = self.places.unplaceable([final])
         if unplaceable is None:
             self._known_to_fit = final
         return unplaceable

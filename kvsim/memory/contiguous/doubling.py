@@ -16,7 +16,11 @@ from pydantic import Field
 from kvsim.memory.allocator import Refusal
 from kvsim.memory.arena.choice import PlacementChoice
 from kvsim.memory.arena.compacting import Compacting
-from kvsim.memory.contiguous.growing import Growing
+from kvsim.memory.contiguous.buffer_sizes import BufferSizes
+from kvsim.memory.contiguous.buffers import Contiguous
+from kvsim.memory.contiguous.growing import BufferMoves
+from kvsim.memory.contiguous.places import BufferPlaces
+from kvsim.memory.contiguous.shape import BufferShape
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.request import Request
@@ -41,8 +45,17 @@ class Doubling(AllocatorOptions):
     def store(self) -> StoreKind | None:
         return self.placement.store
 
-    def build(self, memory: MemorySpec) -> "DoublingAllocator":
-        return DoublingAllocator(self, memory)
+    def build(self, memory: MemorySpec) -> Contiguous:
+        whole = BufferShape.of(memory.layout)
+        places = BufferPlaces(self.placement.build(memory), (whole,))
+        moves = BufferMoves(
+            memory,
+            places,
+            in_place=self.extend_in_place,
+            allocation_ps=round(self.allocation_latency_us * PS_PER_US),
+        )
+        sizes = DoublingSizes(self.initial_tokens, self.factor, memory.max_model_len, places)
+        return Contiguous(memory, sizes, moves)
 
     def removals(self) -> Iterator[Removal]:
         rounded = Compacting(rounded_as=self.placement)
@@ -56,23 +69,22 @@ class Doubling(AllocatorOptions):
         yield Removal(("overprovisioned", "reserved"), None)
 
 
-class DoublingAllocator(Growing):
-    """Buffers of the capacities c0, c0 * f, c0 * f**2, ..., max_model_len."""
+class DoublingSizes(BufferSizes):
+    """Buffers of the capacities c0 = initial_tokens, c0 * factor, c0 * factor**2, ...,
+    max_model_len.
+    """
 
-    def __init__(self, options: Doubling, memory: MemorySpec) -> None:
-        super().__init__(
-            memory,
-            options.placement.build(memory),
-            in_place=options.extend_in_place,
-            allocation_ps=round(options.allocation_latency_us * PS_PER_US),
-        )
-        self.capacities = [min(options.initial_tokens, memory.max_model_len)]
-        while self.capacities[-1] < memory.max_model_len:
+    def __init__(
+        self, initial_tokens: int, factor: float, max_model_len: int, places: BufferPlaces
+    ) -> None:
+        super().__init__(max_model_len, places)
+        self.capacities = [min(initial_tokens, max_model_len)]
+        while self.capacities[-1] < max_model_len:
             last = self.capacities[-1]
-            grown = max(int(last * options.factor), last + 1)
-            self.capacities.append(min(grown, memory.max_model_len))
+            grown = max(int(last * factor), last + 1)
+            self.capacities.append(min(grown, max_model_len))
 
-    def _slots_for(self, seq: Sequence, tokens: int) -> int:
+    def slots_for(self, seq: Sequence, tokens: int) -> int:
         return self.capacities[bisect_left(self.capacities, tokens)]
 
     def refusal(self, request: Request) -> Refusal | None:
@@ -81,10 +93,10 @@ class DoublingAllocator(Growing):
         A growth without room for both old and new buffer is no reason to refuse: the sequence comes
         back with the larger buffer alone.
         """
-        too_long = self._too_long(request)
+        too_long = self.too_long(request)
         if too_long:
             return too_long
         final = request.final_tokens
         first = bisect_left(self.capacities, request.prompt_tokens)
         last = bisect_left(self.capacities, final)
-        return self._unplaceable(reversed(self.capacities[first : last + 1]))
+        return self.places.unplaceable(reversed(self.capacities[first : last + 1]))

@@ -5,70 +5,56 @@ addition. Where a sequence has a buffer for each layer they move one after the o
 buffer at a time is alive.
 """
 
-from mypy_extensions import mypyc_attr
-
 from kvsim.memory.allocator import Growth
 from kvsim.memory.arena.placement import Arena
-from kvsim.memory.contiguous.buffers import Contiguous
 from kvsim.memory.contiguous.full_buffers import Buffer
-from kvsim.memory.contiguous.shape import BufferShape
+from kvsim.memory.contiguous.places import BufferPlaces
 from kvsim.memory.options import MemorySpec
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import PS_PER_S, ceil_div
-from kvsim.sequence import Sequence
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Growing(Contiguous):
-    """A subclass says how many slots to ask for next.
+class BufferMoves:
+    """Grows the buffers on `places`.
 
     in_place: try first to extend a buffer in place, which copies nothing. allocation_ps: time of
-    each allocation (or extension) made to grow.
+    each allocation (or extension) made to grow. copied_bytes: see `Allocator`.
     """
 
     def __init__(
         self,
         memory: MemorySpec,
-        arena: Arena,
-        shapes: tuple[BufferShape, ...] | None = None,
+        places: BufferPlaces,
         *,
         in_place: bool = False,
         allocation_ps: int = 0,
     ) -> None:
-        super().__init__(memory, arena, shapes)
+        self.arena, self._shapes = places.arena, places.shapes
         self._in_place = in_place
         self._allocation_ps = allocation_ps
         self._copy_bytes_per_s = memory.copy_bytes_per_s
         self._old: tuple[int, int] | None = None  # address and bytes of the old buffer
-        self._copied_bytes = 0
+        self.copied_bytes = 0
 
     @property
-    def copied_bytes(self) -> int:
-        return self._copied_bytes
+    def transient_bytes(self) -> int:
+        """Bytes of an old buffer while its content is copied into a grown one."""
+        return 0 if self._old is None else self._old[1]
 
-    def extend(self, seq: Sequence, num_tokens: int, *, turns_before: int = 0) -> Growth | None:
+    def check_ended(self) -> None:
+        """Raise InvariantError if the last growth still copies."""
         if self._old is not None:
             raise InvariantError("a buffer grows before the copy of the last one has ended")
-        return super().extend(seq, num_tokens)
+
+    def grow(self, buffer: Buffer, slots: int, valid: int, owner: str) -> Growth | None:
+        """Give a buffer with `valid` valid slots `slots` slots; None: no room, nothing changed."""
+        return self._extend_all(buffer, slots) or self._move_all(buffer, slots, valid, owner)
 
     def _free_old(self) -> None:
         """Free the old buffer, after its content has been copied."""
         if self._old is not None:
             self.arena.free(self._old[0])
             self._old = None
-
-    def _transient_bytes(self) -> int:
-        return 0 if self._old is None else self._old[1]
-
-    def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> Growth | None:
-        slots = self._slots_for(seq, tokens)
-        valid = self._clock.slots(seq) if buffer.ticket >= 0 else buffer.tokens
-        self._book(seq, buffer, -1)
-        growth = self._extend_all(buffer, slots) or self._move_all(buffer, slots, valid, seq.id)
-        self._book(seq, buffer, 1)
-        if growth is not None and buffer.ticket >= 0:
-            self._full.watch(seq, buffer, self._num_decoding)
-        return growth
 
     def _extend_all(self, buffer: Buffer, slots: int) -> Growth | None:
         """Extend the buffer in place, if the option asks for it and the placement allows it."""
@@ -114,6 +100,6 @@ class Growing(Contiguous):
             num_moved += 1
             payload += shape.bytes(valid)
         buffer.regions, buffer.granted, buffer.asked = regions, granted, slots
-        self._copied_bytes += payload
+        self.copied_bytes += payload
         copying = ceil_div(2 * payload * PS_PER_S, self._copy_bytes_per_s)  # read and written
         return Growth(num_moved * self._allocation_ps + copying, self._free_old)

@@ -11,13 +11,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from kvsim.memory.allocator import Growth, Refusal
+from kvsim.memory.allocator import Refusal
 from kvsim.memory.arena.choice import PlacementChoice
 from kvsim.memory.arena.compacting import Compacting
+from kvsim.memory.contiguous.buffer_sizes import BufferSizes
 from kvsim.memory.contiguous.buffers import Contiguous
-from kvsim.memory.contiguous.full_buffers import Buffer
+from kvsim.memory.contiguous.places import BufferPlaces
+from kvsim.memory.contiguous.shape import BufferShape
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
-from kvsim.plumbing.errors import InvariantError
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 
@@ -34,8 +35,10 @@ class MaxBuffer(AllocatorOptions):
     def store(self) -> StoreKind | None:
         return self.placement.store
 
-    def build(self, memory: MemorySpec) -> "MaxBufferAllocator":
-        return MaxBufferAllocator(self, memory)
+    def build(self, memory: MemorySpec) -> Contiguous:
+        whole = BufferShape.of(memory.layout)
+        places = BufferPlaces(self.placement.build(memory), (whole,))
+        return Contiguous(memory, ReservedSizes(self.reserve, memory.max_model_len, places))
 
     def removals(self) -> Iterator[Removal]:
         rounded = Compacting(rounded_as=self.placement)
@@ -46,24 +49,24 @@ class MaxBuffer(AllocatorOptions):
         yield Removal(("reserved",), None)
 
 
-class MaxBufferAllocator(Contiguous):
-    """Allocator with buffers that never grow."""
+class ReservedSizes(BufferSizes):
+    """Buffers for all that a sequence may need by the estimate `reserve`; they never grow."""
 
-    def __init__(self, options: MaxBuffer, memory: MemorySpec) -> None:
-        super().__init__(memory, options.placement.build(memory))
-        self._reserve = options.reserve
+    def __init__(self, reserve: str, max_model_len: int, places: BufferPlaces) -> None:
+        super().__init__(max_model_len, places)
+        self._reserve = reserve
 
     def _slots_of(self, request: Request) -> int:
-        estimate = self._max_model_len
+        estimate = self.max_model_len
         if self._reserve == "exact":
             estimate = request.output_tokens
         elif self._reserve == "pow2":
             estimate = 1 << max(0, request.output_tokens - 1).bit_length()
         elif self._reserve == "declared-max" and request.max_tokens is not None:
             estimate = request.max_tokens
-        return min(request.prompt_tokens + estimate, self._max_model_len)
+        return min(request.prompt_tokens + estimate, self.max_model_len)
 
-    def _slots_for(self, seq: Sequence, tokens: int) -> int:
+    def slots_for(self, seq: Sequence, tokens: int) -> int:
         return self._slots_of(seq.request)
 
     def refusal(self, request: Request) -> Refusal | None:
@@ -77,7 +80,4 @@ class MaxBufferAllocator(Contiguous):
                 "tokens",
                 "clip the output, raise max_tokens or reserve by another estimate",
             )
-        return self._too_long(request) or self._unplaceable([slots])
-
-    def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> Growth | None:
-        raise InvariantError(f"{seq} needs {tokens} slots of a buffer of {buffer.asked}")
+        return self.too_long(request) or self.places.unplaceable([slots])

@@ -196,10 +196,10 @@ def test_extending_in_place_copies_nothing_while_the_neighbour_is_free():
 
 def test_the_last_capacity_is_the_models_maximum():
     allocator = build("doubling", 2000, initial_tokens=60, factor=1.7)
-    assert allocator.capacities == [60, 102, 173, 256]
-    assert build("doubling", 2000, initial_tokens=999).capacities == [256]
+    assert allocator.sizes.capacities == [60, 102, 173, 256]
+    assert build("doubling", 2000, initial_tokens=999).sizes.capacities == [256]
     slow = build("doubling", 2000, initial_tokens=2, factor=1.01, max_model_len=5)
-    assert slow.capacities == [2, 3, 4, 5]
+    assert slow.sizes.capacities == [2, 3, 4, 5]
 
 
 def test_full_decoders_must_extend_in_order_of_admission():

@@ -1,0 +1,39 @@
+"""How many slots a sequence asks for: the promise that each kind of contiguous buffer keeps."""
+
+from abc import abstractmethod
+
+from mypy_extensions import mypyc_attr
+
+from kvsim.memory.allocator import Refusal
+from kvsim.memory.contiguous.places import BufferPlaces
+from kvsim.request import Request
+from kvsim.sequence import Sequence
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class BufferSizes:
+    """Slots of buffers on `places`, at most max_model_len."""
+
+    def __init__(self, max_model_len: int, places: BufferPlaces) -> None:
+        self.max_model_len, self.places = max_model_len, places
+
+    @abstractmethod
+    def slots_for(self, seq: Sequence, tokens: int) -> int:
+        """Slots to ask for, so that `seq` can hold `tokens`."""
+
+    @abstractmethod
+    def refusal(self, request: Request) -> Refusal | None:
+        """See `Allocator.refusal`."""
+
+    def too_long(self, request: Request) -> Refusal | None:
+        """A refusal if the request exceeds max_model_len."""
+        total = request.prompt_tokens + request.output_tokens
+        if total <= self.max_model_len:
+            return None
+        return Refusal(
+            "prompt and output exceed the model's maximum length",
+            total,
+            self.max_model_len,
+            "tokens",
+            "shorten the request or raise max_model_len",
+        )
