@@ -20,6 +20,7 @@ from kvsim.memory import ALLOCATORS
 from kvsim.memory.allocator import Demand
 from kvsim.memory.arena.buddy import BuddyArena
 from kvsim.memory.arena.first_fit import FirstFitArena
+from kvsim.memory.arena.torch_arena import TorchArena
 from kvsim.memory.arena.torch_caching import TorchCachingArena
 from kvsim.memory.arena.torch_expandable import ExpandableArena
 from kvsim.memory.options import MemorySpec
@@ -81,7 +82,7 @@ def test_torch_snapshot_agrees_with_the_arena_and_torch_reads_it(arena_of, ops, 
     path = written(recorder, tmp_path_factory.mktemp("snapshot"))
     found = ledgers(read_snapshot(path))
     held = sum(size for _, size in arena.live())
-    on_torch = isinstance(arena, TorchCachingArena)
+    on_torch = isinstance(arena, TorchArena)
     reserved = arena.reserved_bytes if on_torch else arena.capacity_bytes
     if not reserved:
         assert not found

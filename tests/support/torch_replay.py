@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from kvsim.interchange.torch_snapshot.reader import SnapshotEntry
-from kvsim.memory.arena.torch_caching import TorchCachingArena
+from kvsim.memory.arena.torch_arena import TorchArena
 from kvsim.plumbing.errors import InputError
 
 
@@ -26,7 +26,7 @@ class Levels(NamedTuple):
     reserved: int
 
 
-def replay(operations: Iterable[Operation], arena: TorchCachingArena) -> Iterator[Levels]:
+def replay(operations: Iterable[Operation], arena: TorchArena) -> Iterator[Levels]:
     """The levels after each operation, on an arena that starts as it is.
 
     Raises InputError where a request has no place, a key is live already, or is not.

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvsim.memory.arena.placement import Arena
+from kvsim.memory.arena.torch_arena import TorchArena
 from kvsim.memory.arena.torch_blocks import Block, State
-from kvsim.memory.arena.torch_caching import TorchCachingArena
 from kvsim.plumbing.writing import replace_file
 
 BASE_ADDRESS = 0x7F00_0000_0000  # a device's addresses do not begin at 0, and viewers expect that
@@ -46,7 +46,7 @@ class SnapshotRecorder:
             address: (size, "") for address, size in arena.live()
         }
         arena.listener = self
-        if not isinstance(arena, TorchCachingArena):
+        if not isinstance(arena, TorchArena):
             self.device("segment_alloc", 0, arena.capacity_bytes)
 
     # --- events of the arena --------------------------------------------------------------------
@@ -92,8 +92,7 @@ class SnapshotRecorder:
             "segments": [self._segment(small, run) for small, run in _runs(self.arena)],
             "device_traces": [[_entry(event) for event in self.events]],
             "allocator_settings": {
-                "expandable_segments": isinstance(self.arena, TorchCachingArena)
-                and self.arena.expandable
+                "expandable_segments": isinstance(self.arena, TorchArena) and self.arena.expandable
             },
             "external_annotations": [],
         }
@@ -117,7 +116,7 @@ class SnapshotRecorder:
             "allocated_size": allocated,
             "active_size": allocated,
             "requested_size": sum(block["requested_size"] for block in active),
-            "is_expandable": isinstance(self.arena, TorchCachingArena) and self.arena.expandable,
+            "is_expandable": isinstance(self.arena, TorchArena) and self.arena.expandable,
             "frames": [],
             "blocks": blocks,
         }
@@ -152,7 +151,7 @@ def _frames(owner: str) -> list[dict[str, Any]]:
 
 def _runs(arena: Arena) -> Iterator[tuple[bool, list[Block]]]:
     """(small, blocks) of each range of memory from the device, in order of address."""
-    if not isinstance(arena, TorchCachingArena):
+    if not isinstance(arena, TorchArena):
         yield False, list(_pool(arena))
         return
     run: list[Block] = []

@@ -10,10 +10,7 @@ Addresses are virtual. Memory the device has not been asked for has none; it cou
 after the last segment.
 """
 
-from collections.abc import Iterator
-from typing import Self
-
-from kvsim.memory.arena.placement import Arena, Placement, unknown_region
+from kvsim.memory.arena.torch_arena import TorchArena
 from kvsim.memory.arena.torch_blocks import (
     MIN_BLOCK,
     MIN_LARGE_REQUEST,
@@ -21,56 +18,16 @@ from kvsim.memory.arena.torch_blocks import (
     SMALL_SEGMENT,
     SMALL_SIZE,
     Block,
-    Segment,
     State,
     round_size,
     segment_size,
 )
-from kvsim.memory.arena.torch_heap import Heap
 
 
-class TorchCachingArena(Arena):
-    """Segments of blocks on a device of capacity_bytes.
-
-    reserved_bytes: what the device has handed out.
-    """
+class TorchCachingArena(TorchArena):
+    """Each segment is one allocation of the device."""
 
     expandable = False
-
-    def __init__(self, capacity_bytes: int) -> None:
-        self.capacity_bytes = capacity_bytes
-        self.metadata_bytes = capacity_bytes % SMALL_SEGMENT
-        self.free_bytes = capacity_bytes - self.metadata_bytes
-        self.reserved_bytes = 0
-        self._limit = self.free_bytes
-        self._heap = Heap()
-
-    def segments(self) -> list[Segment]:
-        """The segments in order of address."""
-        return sorted(self._heap.segments.values())
-
-    def blocks(self) -> list[Block]:
-        """The blocks in order of address."""
-        return sorted(self._heap.blocks.values())
-
-    # --- the arena's promise -------------------------------------------------------------------
-
-    def _place(self, size: int) -> Placement | None:
-        if not self.fits(size):
-            return None
-        block = self._take(round_size(size))
-        assert block is not None, "fits() promised a place"
-        return Placement(block.address, block.size)
-
-    def _displace(self, address: int) -> int:
-        block = self._allocated(address)
-        self._heap.give_back(block)
-        return block.size
-
-    def fits(self, size: int) -> bool:
-        rounded = round_size(size)
-        by_size = self._heap.pools[rounded <= SMALL_SIZE].by_size
-        return bool(by_size and by_size[-1][0] >= rounded) or self._obtainable(rounded)
 
     def places_for(self, size: int, most: int) -> int | None:
         """A free block gives as many as it holds whole: what is too little to be split off is less
@@ -92,65 +49,8 @@ class TorchCachingArena(Arena):
             found += (rest + idle) // segment * (segment // rounded)
         return found
 
-    def can_ever_fit(self, size: int) -> bool:
-        return type(self)(self.capacity_bytes).fits(size)
-
-    @property
-    def largest_hole(self) -> int:
-        large, small = (self._heap.pools[kind].by_size[-1:] for kind in (False, True))
-        # A rest of up to 1 MiB in a large pool is unused: such requests go to the small pool.
-        cached = [size for size, _ in large if size > SMALL_SIZE]
-        cached += [min(size, SMALL_SIZE) for size, _ in small]
-        return max([*cached, self._largest_new()])
-
-    def holes(self) -> Iterator[tuple[int, int]]:
-        blocks = self.blocks()
-        for block in blocks:
-            if block.state is State.FREE:
-                yield block.address, block.size
-        if self._limit > self.reserved_bytes:
-            yield blocks[-1].end if blocks else 0, self._limit - self.reserved_bytes
-
-    def live(self) -> Iterator[tuple[int, int]]:
-        return ((b.address, b.size) for b in self.blocks() if b.state is State.ALLOCATED)
-
-    def granted(self, address: int) -> int:
-        return self._allocated(address).size
-
-    def clone(self) -> Self:
-        twin = self._twin()
-        twin._heap = self._heap.copy()
-        return twin
-
-    def check(self) -> None:
-        super().check()
-        self._heap.check(self.reserved_bytes)
-
-    # --- torch's way ---------------------------------------------------------------------------
-
-    def _take(self, rounded: int) -> Block | None:
-        """Allocate a block of `rounded` bytes, or a little more where the rest is not worth a
-        block of its own.
-        """
-        small = rounded <= SMALL_SIZE
-        block = self._cached(rounded, small=small) or self._fresh(rounded, small=small)
-        if block is None:
-            self._release_idle(small=False)
-            self._release_idle(small=True)
-            block = self._fresh(rounded, small=small)
-            if block is None:
-                return None
-        splits = self._worth_splitting(block.size - rounded, small=small)
-        return self._heap.carve(block, rounded if splits else block.size)
-
     def _worth_splitting(self, rest: int, *, small: bool) -> bool:
         return rest >= MIN_BLOCK if small else rest > SMALL_SIZE
-
-    def _cached(self, rounded: int, *, small: bool) -> Block | None:
-        """The free block to take, still free."""
-        pool = self._heap.pools[small]
-        index = pool.index_of(rounded)
-        return self._heap.blocks[pool.by_size[index][1]] if index < len(pool.by_size) else None
 
     def _fresh(self, rounded: int, *, small: bool) -> Block | None:
         """A free block on memory newly asked from the device; None if it has no room."""
@@ -191,13 +91,3 @@ class TorchCachingArena(Arena):
         if room >= MIN_LARGE_REQUEST:
             return room
         return SMALL_SIZE if room >= SMALL_SEGMENT else 0
-
-    def _allocated(self, address: int) -> Block:
-        block = self._heap.blocks.get(address)
-        if block is None or block.state is not State.ALLOCATED:
-            raise unknown_region(address)
-        return block
-
-    def _tell(self, action: str, address: int, size: int) -> None:
-        if self.listener is not None:
-            self.listener.device(action, address, size)

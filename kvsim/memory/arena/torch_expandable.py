@@ -5,6 +5,7 @@ in the large one. Any rest of 512 bytes is split off. Pages without an allocatio
 the device when it runs out.
 """
 
+from kvsim.memory.arena.torch_arena import TorchArena
 from kvsim.memory.arena.torch_blocks import (
     LARGE_SEGMENT,
     MIN_BLOCK,
@@ -13,12 +14,11 @@ from kvsim.memory.arena.torch_blocks import (
     Block,
     State,
 )
-from kvsim.memory.arena.torch_caching import TorchCachingArena
 from kvsim.plumbing.units import ceil_div
 
 
-class ExpandableArena(TorchCachingArena):
-    """The parent's allocator on address ranges instead of device allocations."""
+class ExpandableArena(TorchArena):
+    """Each pool is one segment, an address range."""
 
     expandable = True
 

@@ -1,6 +1,7 @@
 """The options of torch's caching allocator, and which of its two forms they ask for."""
 
 from kvsim.memory.arena.placement import PlacementOptions
+from kvsim.memory.arena.torch_arena import TorchArena
 from kvsim.memory.arena.torch_blocks import SMALL_SEGMENT
 from kvsim.memory.arena.torch_caching import TorchCachingArena
 from kvsim.memory.arena.torch_expandable import ExpandableArena
@@ -18,7 +19,7 @@ class TorchCaching(PlacementOptions):
         """Torch's allocator itself places the buffers."""
         return "buffers"
 
-    def build(self, memory: MemorySpec) -> TorchCachingArena:
+    def build(self, memory: MemorySpec) -> TorchArena:
         if memory.capacity_bytes < SMALL_SEGMENT:
             raise InputError(
                 "the pool is smaller than one segment of torch's allocator",

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from kvsim.memory.left_behind import LeftBehind
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.admission import AdmissionNeeds, Lookahead
 from kvsim.memory.paged.behind import BehindInBlocks
@@ -140,8 +141,10 @@ class Assembly:
         if settings.forks:
             size, slot_bytes = shape.block_size, shape.slot_bytes
             self.forks = Forks(self.pool, self.tables, self.decoders, size, slot_bytes)
-        behind = BehindInBlocks(memory.layout, self.tables, self.decoders)
-        self.behind = behind if self.one_table and behind else None
+        windows = LeftBehind(memory.layout)
+        self.behind: BehindInBlocks | None = None
+        if self.one_table and windows:
+            self.behind = BehindInBlocks(windows, self.tables, self.decoders)
         self.decoding = Decoding(
             shape,
             self.pool,

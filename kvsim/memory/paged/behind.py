@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kvsim.layout import KVLayout
+from kvsim.memory.ledger import Course
 from kvsim.memory.left_behind import LeftBehind, WindowedDecoder
 from kvsim.memory.paged.blocks import Table
 from kvsim.memory.paged.decoders import Decoders
@@ -10,25 +10,29 @@ from kvsim.memory.paged.tables import BlockTables
 from kvsim.sequence import Sequence
 
 
-class BehindInBlocks(LeftBehind):
-    """`LeftBehind` for block tables, where shared slots are those of shared blocks."""
+class BehindInBlocks:
+    """Slots outside `windows` in block tables, where shared slots are those of shared blocks."""
 
-    def __init__(self, layout: KVLayout, tables: BlockTables, decoders: Decoders) -> None:
-        super().__init__(layout)
+    def __init__(self, windows: LeftBehind, tables: BlockTables, decoders: Decoders) -> None:
+        self._windows = windows
         self._tables, self._decoders = tables, decoders
 
     def of_all(self, live: Iterable[Sequence]) -> int:
         """Bytes outside the windows of all live sequences."""
         decoders = [self._decoder(seq) for seq in live if self._outgrows(seq)]
-        return sum(self.bytes(computed, shared) for computed, _, shared in decoders)
+        return sum(self._windows.bytes(computed, shared) for computed, _, shared in decoders)
 
     def decoders(self, live: Iterable[Sequence]) -> list[WindowedDecoder]:
         """The decoding sequences among `live`."""
         return [self._decoder(seq) for seq in live if seq.decoding and self._outgrows(seq)]
 
+    def during(self, course: Course, decoders: list[WindowedDecoder], steps: int) -> Course:
+        """See `LeftBehind.during`."""
+        return self._windows.during(course, decoders, steps)
+
     def _outgrows(self, seq: Sequence) -> bool:
         """Whether the final length of the sequence exceeds the shortest window."""
-        return seq.final_tokens >= self.least_tokens
+        return seq.final_tokens >= self._windows.least_tokens
 
     def _decoder(self, seq: Sequence) -> WindowedDecoder:
         """The slots of a live sequence."""
