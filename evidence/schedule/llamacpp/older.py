@@ -14,7 +14,7 @@ from evidence.schedule.llamacpp.operations import (
 from evidence.schedule.llamacpp.settings import SHAPES, Recorded, written
 from evidence.schedule.rows import Row
 from kvsim.memory.cells.cache import DONE
-from kvsim.memory.cells.field import CellField, open_range
+from kvsim.memory.cells.field import ScatteredField, open_range
 from kvsim.memory.cells.older import PADDING, OlderCache
 from kvsim.plumbing.units import ceil_div
 
@@ -102,7 +102,7 @@ def _operate(cache: OlderCache, op: Operation, kept: dict[int, int]) -> dict[str
 def _cells(cache: OlderCache) -> dict[str, Any]:
     """The buffer as recordings have it: positions as the program's debug view shows them."""
     field = cache.field
-    shown = CellField(field.size)
+    shown = ScatteredField(field.size)
     shown.owners, shown.positions, shown.held = field.owners, cache.displayed(), field.held
     longest, first = field.longest_free()
     return {

@@ -15,7 +15,7 @@ from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions
 from kvsim.memory.radix.allocator import RadixAllocator
-from kvsim.memory.radix.hicache.options import HicacheOptions
+from kvsim.memory.radix.options import Radix
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S, PS_PER_US, ceil_div
 
@@ -80,7 +80,7 @@ def hierarchy_of(options: AllocatorOptions, layout: KVLayout, host_bytes_per_s: 
 
     host_bytes_per_s: of the device's link to host memory, in each direction.
     """
-    assert isinstance(options, HicacheOptions)
+    assert isinstance(options, Radix)
     token_bytes = layout.bytes_per_token
     layers = sum(group.layers for group in layout.groups)
     latency_ps = round(options.hicache_copy_latency_us * PS_PER_US)

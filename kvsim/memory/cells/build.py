@@ -10,7 +10,7 @@ from kvsim.llamacpp.sizes import (
     layer_bytes,
     window_cells,
 )
-from kvsim.memory.cells.cache import CellCache
+from kvsim.memory.cells.cache import CellCache, CurrentCache
 from kvsim.memory.cells.layer_cache import Cache, LayerCost
 
 
@@ -27,7 +27,7 @@ def build_cache(shape: KVShape, settings: ContextSettings, context: Context) -> 
     if rest:
         cells = window_cells(shape.window, settings, context)
         windowed = Cache(cells, context.buffers, cost(rest), shape.window)
-    return CellCache(
+    return CurrentCache(
         settings.n_seq_max,
         context.n_ubatch,
         Cache(context.n_ctx_seq, context.buffers, cost(base)),

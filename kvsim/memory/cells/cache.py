@@ -1,9 +1,9 @@
 """llama.cpp's KV cache as a whole: the caches of its layers, batches, sequences and saved states.
 
-As src/llama-kv-cache-iswa.cpp does it (0c1e57098). A batch is placed as a whole before anything is
-computed, or refused.
+As src/llama-kv-cache-iswa.cpp does it (0c1e57098); the older version is in older.py.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -57,58 +57,9 @@ class CellCache:
 
     # --- batches ----------------------------------------------------------------------------------
 
+    @abstractmethod
     def decode(self, runs: Sequence[TokenRun]) -> int:
-        """Place a batch: DONE, NO_ROOM or, for positions that do not continue, REFUSED. A token of
-        several sequences has no room where each sequence has a buffer.
-        """
-        if not self._continues(runs):
-            return REFUSED
-        if not self.unified and any(len(run.seqs) > 1 for run in runs):
-            return NO_ROOM
-        for parts in self._cuts(runs):
-            plans = []
-            for cache in self.caches:
-                plan = cache.plan(parts)
-                if plan is None:
-                    break
-                plans.append(plan)
-            else:
-                for plan in plans:
-                    for field, cells, some in plan:
-                        field.place(cells, some)
-                return DONE
-        return NO_ROOM
-
-    def _cuts(self, runs: Sequence[TokenRun]) -> "list[list[list[TokenRun]]]":
-        """The ways to cut a batch, in the order in which they are tried."""
-        size = self._micro_batch
-        if not self.unified:
-            return [equal_parts(runs, size, by_number=True)]
-        if len(self.caches) == 1:
-            return [slices(runs, size)]
-        return [slices(runs, size), equal_parts(runs, size, by_number=False)]
-
-    def _continues(self, runs: Sequence[TokenRun]) -> bool:
-        """Whether the tokens of each sequence follow those it has, without gaps, and sequences that
-        share tokens have the same positions. Within a batch a position may come twice.
-        """
-        ends: dict[int, int] = {}
-        for seqs, pos, num in runs:
-            for seq in seqs:
-                if not 0 <= seq < self.num_sequences:
-                    return False
-                if seq in ends:
-                    follows = ends[seq] <= pos <= ends[seq] + 1
-                else:
-                    before = self.last_position(seq)
-                    follows = before < 0 or pos == before + 1
-                if not follows:
-                    return False
-                ends[seq] = pos + num - 1
-            shared = seqs if len(seqs) > 1 else ()
-            if len({(self.first_position(seq), self.last_position(seq)) for seq in shared}) > 1:
-                return False
-        return True
+        """Place a batch: DONE, NO_ROOM or REFUSED."""
 
     # --- sequences --------------------------------------------------------------------------------
 
@@ -184,3 +135,60 @@ class CellCache:
         """Raise InvariantError if counts and tables differ from the cells."""
         for field in self.fields():
             field.check()
+
+
+class CurrentCache(CellCache):
+    """The cache of today: a batch is placed as a whole before anything is computed, or refused."""
+
+    def decode(self, runs: Sequence[TokenRun]) -> int:
+        """Place a batch: DONE, NO_ROOM or, for positions that do not continue, REFUSED. A token of
+        several sequences has no room where each sequence has a buffer.
+        """
+        if not self._continues(runs):
+            return REFUSED
+        if not self.unified and any(len(run.seqs) > 1 for run in runs):
+            return NO_ROOM
+        for parts in self._cuts(runs):
+            plans = []
+            for cache in self.caches:
+                plan = cache.plan(parts)
+                if plan is None:
+                    break
+                plans.append(plan)
+            else:
+                for plan in plans:
+                    for field, cells, some in plan:
+                        field.place(cells, some)
+                return DONE
+        return NO_ROOM
+
+    def _cuts(self, runs: Sequence[TokenRun]) -> "list[list[list[TokenRun]]]":
+        """The ways to cut a batch, in the order in which they are tried."""
+        size = self._micro_batch
+        if not self.unified:
+            return [equal_parts(runs, size, by_number=True)]
+        if len(self.caches) == 1:
+            return [slices(runs, size)]
+        return [slices(runs, size), equal_parts(runs, size, by_number=False)]
+
+    def _continues(self, runs: Sequence[TokenRun]) -> bool:
+        """Whether the tokens of each sequence follow those it has, without gaps, and sequences that
+        share tokens have the same positions. Within a batch a position may come twice.
+        """
+        ends: dict[int, int] = {}
+        for seqs, pos, num in runs:
+            for seq in seqs:
+                if not 0 <= seq < self.num_sequences:
+                    return False
+                if seq in ends:
+                    follows = ends[seq] <= pos <= ends[seq] + 1
+                else:
+                    before = self.last_position(seq)
+                    follows = before < 0 or pos == before + 1
+                if not follows:
+                    return False
+                ends[seq] = pos + num - 1
+            shared = seqs if len(seqs) > 1 else ()
+            if len({(self.first_position(seq), self.last_position(seq)) for seq in shared}) > 1:
+                return False
+        return True

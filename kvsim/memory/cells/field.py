@@ -1,9 +1,10 @@
 """One buffer of llama.cpp's KV cache: cells in a row, each empty or one token of some sequences.
 
-As src/llama-kv-cache.cpp does it (0c1e57098). A new token takes any usable cell from the head on,
-neighbours or not; the older version, which needs neighbours, is in older.py.
+As src/llama-kv-cache.cpp does it (0c1e57098). The search of the older version, which needs
+neighbouring cells, is in older.py.
 """
 
+from abc import abstractmethod
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
@@ -95,35 +96,11 @@ class CellField:
             found.append(CellRun(cell, 1, seqs, pos))
         return found
 
-    def is_usable(self, cell: int) -> bool:
-        """Whether a new token may take a cell: an empty one, or one that its only sequence cannot
-        see any more.
-        """
-        owners = self.owners[cell]
-        if not owners:
-            return True
-        if not self.window or len(owners) > 1:
-            return False
-        return self.last_position(owners[0]) + 1 - self.positions[cell] >= self.window
-
     # --- new tokens -------------------------------------------------------------------------------
 
+    @abstractmethod
     def find(self, num: int) -> list[int] | None:
-        """The cells that `num` new tokens take, in order; None: there are too few."""
-        size, owners = self.size, self.owners
-        if num > size or (not self.window and num > size - self.used):
-            return None
-        cell = 0 if self.head > self.used + 2 * num else self.head
-        found: list[int] = []
-        for _ in range(size):
-            if cell >= size:
-                cell = 0
-            if not owners[cell] or (self.window and self.is_usable(cell)):
-                found.append(cell)
-                if len(found) == num:
-                    return found
-            cell += 1
-        return None
+        """The cells that `num` new tokens take, in order; None: there is no room."""
 
     def place(self, cells: list[int], runs: Iterable[TokenRun]) -> None:
         """New tokens take these cells. What their sequences had at positions up to the highest that
@@ -322,3 +299,35 @@ class CellField:
             last = max((self.positions[cell] for cell in held.get(seq, ())), default=-1)
             if last != self.last_position(seq):
                 raise InvariantError(f"sequence {seq} ends at {last}, not {self._last[seq]}")
+
+
+class ScatteredField(CellField):
+    """New tokens take any usable cells from the head on, neighbours or not."""
+
+    def is_usable(self, cell: int) -> bool:
+        """Whether a new token may take a cell: an empty one, or one that its only sequence cannot
+        see any more.
+        """
+        owners = self.owners[cell]
+        if not owners:
+            return True
+        if not self.window or len(owners) > 1:
+            return False
+        return self.last_position(owners[0]) + 1 - self.positions[cell] >= self.window
+
+    def find(self, num: int) -> list[int] | None:
+        """The cells that `num` new tokens take, in order; None: there are too few."""
+        size, owners = self.size, self.owners
+        if num > size or (not self.window and num > size - self.used):
+            return None
+        cell = 0 if self.head > self.used + 2 * num else self.head
+        found: list[int] = []
+        for _ in range(size):
+            if cell >= size:
+                cell = 0
+            if not owners[cell] or (self.window and self.is_usable(cell)):
+                found.append(cell)
+                if len(found) == num:
+                    return found
+            cell += 1
+        return None

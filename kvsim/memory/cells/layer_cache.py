@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvsim.memory.cells.batch import num_tokens
-from kvsim.memory.cells.field import OPEN, CellField, HeldCells, TokenRun
+from kvsim.memory.cells.field import OPEN, CellField, HeldCells, ScatteredField, TokenRun
 
 SavedTokens = tuple[TokenRun, ...]  # of one buffer, in the order of its cells
 
@@ -36,7 +36,7 @@ class Cache:
     """The buffers of the layers that keep as much: one for all sequences, or one each."""
 
     def __init__(self, cells: int, buffers: int, cost: LayerCost, window: int = 0) -> None:
-        self.fields = [CellField(cells, window) for _ in range(buffers)]
+        self.fields: list[CellField] = [ScatteredField(cells, window) for _ in range(buffers)]
         self.cost = cost
 
     def field(self, seq: int) -> CellField:

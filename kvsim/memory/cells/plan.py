@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from kvsim.layout import KVLayout
 from kvsim.llamacpp.sizes import PADDING, padded
-from kvsim.memory.cells.cache import CellCache
+from kvsim.memory.cells.cache import CellCache, CurrentCache
 from kvsim.memory.cells.layer_cache import Cache, LayerCost
 from kvsim.memory.cells.older import OlderCache
 from kvsim.plumbing.errors import InputError
@@ -45,7 +45,7 @@ class CellPlan(NamedTuple):
         if self.window:
             cost = LayerCost(self.window_layers, self.window_bytes)
             windowed = Cache(self.window_cells, self.buffers, cost, self.window)
-        return CellCache(self.num_sequences, self.n_ubatch, base, windowed)
+        return CurrentCache(self.num_sequences, self.n_ubatch, base, windowed)
 
 
 def plan_cells(

@@ -1,12 +1,21 @@
 """The options of KV memory by a radix tree, and what they put together."""
 
 from collections.abc import Collection, Iterator
+from typing import Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from kvsim.memory.options import MemorySpec, Removal
+from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal
 from kvsim.memory.radix.allocator import RadixAllocator
-from kvsim.memory.radix.hicache.options import HicacheOptions
+from kvsim.memory.radix.hicache.options import (
+    DEFAULT_RATIO,
+    MOST_GB,
+    THRESHOLDS,
+    HicacheStorageConfig,
+    PrefetchPolicy,
+    Speed,
+    WritePolicy,
+)
 from kvsim.memory.radix_hybrid.build import StateFlags, WindowFlags, state_pools, window_pools
 from kvsim.memory.radix_hybrid.strategy import StrategyFlag, resolved
 from kvsim.plumbing.errors import InputError
@@ -16,6 +25,7 @@ _SECOND_POOLS = (
     ("sliding", "swa", "sliding windows"),
     ("recurrent", "mamba", "recurrent layers"),
 )
+_OF_HICACHE = ("enable_hierarchical_cache", "hicache_", "storage_")
 # Which states the tree keeps.
 _OF_THE_TREE = (
     "mamba_radix_cache_strategy",
@@ -24,7 +34,7 @@ _OF_THE_TREE = (
 )
 
 
-class Radix(HicacheOptions):
+class Radix(AllocatorOptions):
     """SGLang's pool of pages with a radix tree over tokens (0.5.23). Knobs by its names.
 
     page_size: tokens a page holds. disable_radix_cache: nothing is kept for later hits.
@@ -42,7 +52,8 @@ class Radix(HicacheOptions):
     kvsim's own: hicache_write_gb_per_s and hicache_load_gb_per_s, of each direction; the device's
     host link unless given. hicache_copy_latency_us: before each copy, and before each layer of a
     load. storage_read_gb_per_s, storage_write_gb_per_s: 5 unless given. storage_latency_us: of each
-    call, 100 unless given.
+    call, 100 unless given. hicache_storage_shared: all replicas of a fleet find what one has
+    written, each at these speeds.
 
     Models with sliding windows have a second pool for them, of swa_full_tokens_ratio tokens for
     each of the first. swa_eviction_interval: slots that must have left the window before they are
@@ -57,6 +68,20 @@ class Radix(HicacheOptions):
     mamba_max_states_per_path: -1 for no limit.
     """
 
+    enable_hierarchical_cache: bool = False
+    hicache_ratio: float | None = Field(None, gt=0, le=1e6)
+    hicache_size: float | None = Field(None, gt=0, le=MOST_GB)
+    hicache_write_policy: WritePolicy = "write_through"
+    hicache_storage_backend: str | None = None
+    hicache_storage_prefetch_policy: PrefetchPolicy = "timeout"
+    hicache_storage_backend_extra_config: HicacheStorageConfig = HicacheStorageConfig()
+    hicache_storage_shared: bool = False
+    hicache_write_gb_per_s: float | None = Speed
+    hicache_load_gb_per_s: float | None = Speed
+    hicache_copy_latency_us: float = Field(10.0, ge=0, le=1e9)
+    storage_read_gb_per_s: float | None = Speed
+    storage_write_gb_per_s: float | None = Speed
+    storage_latency_us: float | None = Field(None, ge=0, le=1e9)
     page_size: int = Field(1, ge=1, le=1 << 20)
     disable_radix_cache: bool = False
     swa_full_tokens_ratio: float = Field(0.8, gt=0, le=1)
@@ -66,6 +91,38 @@ class Radix(HicacheOptions):
     mamba_radix_cache_strategy: StrategyFlag = "auto"
     mamba_track_interval: int = Field(256, ge=1)
     mamba_max_states_per_path: int = Field(-1, ge=-1)
+
+    @model_validator(mode="after")
+    def _keys_that_do_something(self) -> Self:
+        keys = sorted(key for key in type(self).model_fields if key.startswith(_OF_HICACHE))
+        changed = self.changed(keys)
+        if changed and not self.enable_hierarchical_cache:
+            raise ValueError(f"{changed[0]} changes nothing without enable_hierarchical_cache")
+        if self.hicache_ratio is not None and self.hicache_size is not None:
+            raise ValueError("give at most one of hicache_ratio and hicache_size")
+        storage = [key for key in changed if "storage" in key]
+        if storage and self.hicache_storage_backend is None:
+            raise ValueError(f"{storage[0]} changes nothing without hicache_storage_backend")
+        if self.hicache_storage_prefetch_policy != "timeout":
+            self._check_no_time_is_set()
+        return self
+
+    def _check_no_time_is_set(self) -> None:
+        extra = self.hicache_storage_backend_extra_config
+        for key in extra.changed(type(extra).model_fields):
+            if "timeout" in key:
+                raise ValueError(
+                    f"{key} changes nothing unless hicache_storage_prefetch_policy is timeout"
+                )
+
+    def host_tokens(self, pool_tokens: int, token_bytes: int, page_size: int) -> int:
+        """Tokens of the host pool, whole pages (mem_cache/pool_host/base.py)."""
+        if self.hicache_size is not None:
+            tokens = int(self.hicache_size * 1e9 // token_bytes)
+        else:
+            ratio = DEFAULT_RATIO if self.hicache_ratio is None else self.hicache_ratio
+            tokens = int(pool_tokens * ratio)
+        return (tokens // page_size + 1) * page_size
 
     @field_validator("mamba_max_states_per_path")
     @classmethod
@@ -81,6 +138,17 @@ class Radix(HicacheOptions):
     @property
     def hierarchical(self) -> bool:
         return self.enable_hierarchical_cache
+
+    @property
+    def shares_storage(self) -> bool:
+        return self.hicache_storage_shared
+
+    @property
+    def write_threshold(self) -> int | None:
+        """Number of insertions after which a node is written; None: it is written when it is
+        evicted.
+        """
+        return THRESHOLDS[self.hicache_write_policy]
 
     def build(self, memory: MemorySpec) -> RadixAllocator:
         kinds = {group.kind for group in memory.layout.groups}

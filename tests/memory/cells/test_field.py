@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from support.naive_cells import NaiveField
 
 from kvsim.memory.cells.batch import equal_parts, num_tokens, slices
-from kvsim.memory.cells.cache import DONE, NO_ROOM, CellCache
-from kvsim.memory.cells.field import OPEN, CellField, TokenRun
+from kvsim.memory.cells.cache import DONE, NO_ROOM, CurrentCache
+from kvsim.memory.cells.field import OPEN, ScatteredField, TokenRun
 from kvsim.memory.cells.layer_cache import Cache, LayerCost
 from kvsim.memory.cells.older import ContiguousField, OlderCache
 
@@ -28,7 +28,7 @@ OPERATIONS = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(operations=OPERATIONS, window=st.sampled_from([0, 0, 5, 16]), size=st.integers(8, 64))
 def test_cell_field_equals_a_naive_model(operations: list, window: int, size: int) -> None:
-    field, naive = CellField(size, window), NaiveField(size, window)
+    field, naive = ScatteredField(size, window), NaiveField(size, window)
     for name, *arguments in operations:
         if name == "decode":
             seqs, num = tuple(sorted(arguments[0])), arguments[1]
@@ -81,7 +81,7 @@ def test_micro_batches_contain_the_whole_batch(
 
 def test_cells_use_holes_unlike_llama_cpp_of_march_2025() -> None:
     """96 cells are free, the longest stretch of them 60: a prompt of 70 goes in, or does not."""
-    today = CellCache(4, 256, Cache(256, 1, LayerCost(1, 1)))
+    today = CurrentCache(4, 256, Cache(256, 1, LayerCost(1, 1)))
     older = OlderCache(256, 256, layers=2)
     for seq, num in enumerate((100, 60, 60)):
         assert today.decode([TokenRun((seq,), 0, num)]) == DONE
