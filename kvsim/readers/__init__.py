@@ -25,6 +25,7 @@ READERS: Registry[Reader] = Registry(
         "vllm-command": "kvsim.readers.vllm.command:VllmCommand",
         "vllm-metrics": "kvsim.readers.vllm.metrics:VllmMetricsScrape",
         "vllm-bench": "kvsim.readers.vllm.bench:VllmBenchResult",
+        "bench-text": "kvsim.readers.vllm.bench_text:PrintedBench",
         "sglang-log": "kvsim.readers.sglang.log:SGLangLog",
         "sglang-metrics": "kvsim.readers.sglang.metrics:SGLangMetrics",
         "sglang-command": "kvsim.readers.sglang.command:SGLangCommand",

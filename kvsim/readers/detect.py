@@ -21,7 +21,7 @@ _COMMAND = (
     *("vllm ", "sglang ", "trtllm-serve ", "python ", "python3 ", "docker ", "podman "),
     *("llama-server ", "./llama-server ", "OLLAMA_"),
 )
-_RESULTS = ("vllm-bench", "guidellm")  # files that may hold several
+_RESULTS = ("vllm-bench", "guidellm", "bench-text")  # files that may hold several
 Kind = TypeVar("Kind", bound=Reader)
 
 
@@ -80,7 +80,8 @@ def _reads_of(source: Sniffed, form: str | None, notes: list[str]) -> Iterator[R
     for part, its_form in parts:
         if its_form is None and pastes.is_model_config(part):
             notes.append(f"{part.name} is {pastes.MODEL_CONFIG}")
-    if known and form not in pastes.LOGS[3:]:
+    # A template that llama-server logs may hold fences of its own.
+    if known and (form != "llama-log" or any(its_form == form for _, its_form in known)):
         for part, its_form in known:
             yield from _with_command(part, its_form)
         return

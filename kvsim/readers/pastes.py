@@ -13,6 +13,8 @@ _SERVES = re.compile(
     r"\bvllm\s+serve\s|vllm\.entrypoints\.\S+|\bsglang\.launch_server\b|\bsglang\s+serve\s|"
     r"\btrtllm-serve\s|(?<![\w-])llama-server(?:\.exe)?\s|\bdocker\s+run\s"
 )
+BENCH_TITLE = "Serving Benchmark Result"
+_TABLE_END = re.compile(r"^[#>|\s]{0,8}={20,}[ \t]*$", re.MULTILINE)
 _FLAG = re.compile(r"\s--?[a-z]")
 LOGS = ("vllm-log", "sglang-log", "trtllm-log", "llama-log")
 MODEL_CONFIG = (
@@ -63,6 +65,10 @@ def with_its_command(source: Sniffed) -> tuple[Sniffed, Sniffed | None]:
 def results_in(source: Sniffed) -> list[Sniffed]:
     """Each of several results in one file: of a list, of lines, or of a report's benchmarks."""
     document = source.document
+    if document is None and (texts := _tables(source.string())):
+        if len(texts) == 1:
+            return [source]
+        return [_part(source, text, f"result {at}") for at, text in enumerate(texts, 1)]
     if isinstance(document, dict) and isinstance(document.get("benchmarks"), list):
         each_alone = [{**document, "benchmarks": [each]} for each in document["benchmarks"]]
     elif isinstance(document, list):
@@ -76,6 +82,12 @@ def results_in(source: Sniffed) -> list[Sniffed]:
     return [
         _part(source, json.dumps(each), f"result {at}") for at, each in enumerate(each_alone, 1)
     ]
+
+
+def _tables(text: str) -> list[str]:
+    """The printed tables of a text, each with the lines before it."""
+    parts = _TABLE_END.split(text)
+    return [part for part in parts if BENCH_TITLE in part]
 
 
 def is_model_config(source: Sniffed) -> bool:

@@ -51,6 +51,11 @@ class Sniffed(NamedTuple):
         """Whether it is a folder."""
         return self.path.is_dir()
 
+    @property
+    def may_be_log(self) -> bool:
+        """Whether it may be a log: no JSON, and no script, of which comments may look like one."""
+        return self.document is None and not self.text.startswith("#!")
+
     def string(self) -> str:
         """The whole file as text; bytes that are not UTF-8 are replaced (logs may contain
         anything).

@@ -48,6 +48,10 @@ def in_log(text: str) -> str:
     return f"{text}Some {UNKNOWN} became 7 here\n"
 
 
+def in_printed(text: str) -> str:
+    return f"{text}Some {UNKNOWN}:   7\n"
+
+
 def in_metrics(text: str) -> str:
     prefix = next(name for name in ("vllm", "sglang", "llamacpp") if f"{name}:" in text)
     return f"{text}{prefix}:{UNKNOWN} 7\n"
@@ -77,6 +81,7 @@ PUT: dict[str, Put] = {
         ("vllm-bench", "llmperf", "aiperf", "guidellm", "inference-perf", "dynamo-trace",
          "lmcache-lookup", "otel-spans", "settings-json", "llama-answer", "trace"), in_json),
     "ollama": in_environment,
+    "bench-text": in_printed,
 }  # fmt: skip
 # Every field of these has its place, and one more is refused by name.
 STRICT = ("kv-events", "ticks-table")

@@ -28,6 +28,13 @@ FORMS = {
     "computed values": "declare -A SEQS=([a:1]=7 [b]=9)\nM=/models/facebook/opt-125m.bin\nTP=1\n"
     "D=FP8_X\nD=${D,,}\nvllm serve facebook/$(basename ${M%.bin}) --kv-cache-dtype ${D%_*}"
     " --max-model-len $(( TP > 1 ? 9 : 500 + $(seq 12 12) )) --max-num-seqs ${SEQS[a:${TP}]}\n",
+    "flags below without backslashes": "I run\n\nvllm serve facebook/opt-125m\n"
+    "    --max-model-len 512\n"
+    "    --max-num-seqs 7 \\  # few\n    --kv-cache-dtype fp8\n\nand wait\n",
+    "a program in a variable": '#!/bin/bash\n# GPU blocks: 5\n'
+    'pkill -f "vllm serve x --max-num-seqs 9"\n'
+    'ssh a "[ -f /bin/vllm ]"\nlog_info "vllm serve: see the log"\n${VLLM} serve facebook/opt-125m '
+    "--max-model-len 512 --max-num-seqs 7 --kv-cache-dtype fp8\n",
     "defaults": "vllm serve ${MODEL:-facebook/opt-125m} --max-model-len ${LEN:=512} "
     '--max-num-seqs "${SEQS:-7}" --kv-cache-dtype ${A:-${B:-fp8}}\n',
     "nested shell": f"docker run --gpus all -e LEN=5 img bash -c '{DIRECT}'\n",

@@ -456,6 +456,20 @@ def test_a_detailed_bench_result_is_its_requests(tmp_path: Path) -> None:
     assert found.measured["e2e_p99_s"] == 0.5
 
 
+def test_printed_tables_of_a_benchmark_are_a_result_each(tmp_path: Path) -> None:
+    text = SAMPLES["bench-text"](tmp_path).read_text()
+    commented = "".join(f"# {line}\n" for line in text.splitlines())
+    path = write(tmp_path / "log.txt", f"{text}\n{commented.replace('100.00', '300.00')}")
+    reads = read_sources([str(path)], [])
+    assert [read.description.measured for read in reads] == [
+        {"ttft_mean_s": ttft, "tpot_p50_s": 0.025, "e2e_p99_s": 0.5, "duration_s": 1.5}
+        for ttft in (0.1, 0.3)
+    ]
+    load = reads[1].description.load
+    assert load is not None
+    assert (load.num_requests, load.prompt_tokens, load.rate_per_s) == (2, 15, 4)
+
+
 def test_starts_in_a_full_closed_loop_follow_from_the_latencies(tmp_path: Path) -> None:
     result = bench_result()
     del result["start_times"]

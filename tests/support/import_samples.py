@@ -236,6 +236,26 @@ def vllm_bench(folder: Path) -> Path:
     return write(folder / "bench.json", json.dumps(bench_result()))
 
 
+@sample("bench-text")
+def bench_text(folder: Path) -> Path:
+    return write(
+        folder / "printed.txt",
+        "============ Serving Benchmark Result ============\n"
+        "Successful requests:                     2         \n"
+        "Max request concurrency:                 not set   \n"
+        "Traffic request rate:                    4.0       \n"
+        "Benchmark duration (s):                  1.50      \n"
+        "Total input tokens:                      30        \n"
+        "Total generated tokens:                  8         \n"
+        "---------------Time to First Token----------------\n"
+        "Mean TTFT (ms):                          100.00    \n"
+        "-----Time per Output Token (excl. 1st token)------\n"
+        "Median TPOT (ms):                        25.00     \n"
+        "P99 E2E Latency (ms):                    500.00    \n"
+        "==================================================\n",
+    )
+
+
 def bench_result() -> dict[str, Any]:
     return {
         "backend": "vllm",

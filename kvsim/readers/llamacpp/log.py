@@ -94,7 +94,7 @@ class LlamaLog(Source):
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
         """Recognised by lines that only this program prints."""
-        return source.document is None and source.holds(
+        return source.may_be_log and source.holds(
             "llama_context: n_ctx",
             "llama_kv_cache: size =",
             "srv  update_slots:",
@@ -173,9 +173,14 @@ def _requests(source: Sniffed) -> tuple[Requests | None, tuple[str, ...]]:
             number = task[1]
         if prompt := _PROMPT.search(line):
             tasks[number] = _Task(clock, int(prompt[1]))
-        elif (spent := _EVAL.search(line)) and number in tasks:
+        elif spent := _EVAL.search(line):
             if spent[1]:
+                if number not in tasks or tasks[number].output_tokens is not None:
+                    number = f"{number}+{len(tasks)}"  # of older logs, which count no tasks
+                    tasks[number] = _Task(None, int(spent[3]))
                 tasks[number].computed = int(spent[3])
+            elif number not in tasks:
+                continue
             else:
                 tasks[number].output_tokens = int(spent[3])
                 tasks[number].decode_ns = round(float(spent[2]) * NS_PER_MS)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.parsing import manifests, shell
-from kvsim.readers.parsing.shell_words import is_passed, missing_in, shown
+from kvsim.readers.parsing.shell_words import is_passed, missing_in, named, shown
 from kvsim.readers.parsing.unread_flags import unread_notes
 
 _MANIFEST = re.compile(r"^[ \t]*(?:-[ \t]+)?(?:command|args|entrypoint):", re.MULTILINE)
@@ -20,6 +20,13 @@ _NAMED = re.compile(
 )
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD", re.IGNORECASE)
 _NESTED = 3  # scripts in words of scripts
+# Commands of which no word is a command.
+_ONLY_TELL = re.compile(
+    r"(?:\S*/)?(?:pkill|pgrep|killall|grep|egrep|rg|awk|sed|ps|echo|printf|\w*log\w*|"
+    r"warn\w*|err\w*|die|info|fail\w*|usage|trap)"
+)
+_COMMENT_BELOW = re.compile(r"\\[ \t]{1,8}(?:#[^\n]{0,200})?\n")
+_FLAG_BELOW = re.compile(r"(?<![\\\s;|&])[ \t]{0,8}\n(?=[ \t]{1,80}--?[A-Za-z])")
 
 
 class Program(NamedTuple):
@@ -90,6 +97,7 @@ class Program(NamedTuple):
         )
 
     def _of_script(self, text: str, where: str, given: Mapping[str, str]) -> "_Command":
+        text = self._joined(text)
         try:
             found = list(self._commands(text, given))
         except InputError as fault:
@@ -101,6 +109,16 @@ class Program(NamedTuple):
         if len(several) > 1:
             first.remarks.append(f"{len(several)} commands start a server: the first is taken")
         return first
+
+    def _joined(self, text: str) -> str:
+        """The text with a command on one line that is pasted on several: a comment behind the
+        backslash, or flags below it with no backslash at all.
+        """
+        text = _COMMENT_BELOW.sub("\\\\\n", text)
+        match = self.serves.search(text)
+        if match is None:
+            return text
+        return text[: match.start()] + _FLAG_BELOW.sub(" \\\\\n", text[match.start() :])
 
     def _of_one_line(
         self, text: str, where: str, given: Mapping[str, str], fault: InputError | None
@@ -128,11 +146,13 @@ class Program(NamedTuple):
         """Every command of the script that starts this server."""
         script = shell.read_script(text, given)
         for command in script.commands:
+            if command.words and _ONLY_TELL.fullmatch(command.words[0]):
+                continue
             found = self._behind(command.words)
             nested = list(self._nested(command.words, {**script.exported, **given}, depth))
             if nested:
                 yield from nested
-            elif found is not None:
+            elif found is not None and not any(map(self._is_nested, command.words)):
                 words, version = found
                 variables = sorted({*script.exported, *command.environment})
                 yield _Command(tuple(words), version, variables, _remarks(script, command.used))
@@ -141,20 +161,26 @@ class Program(NamedTuple):
         self, words: Sequence[str], given: Mapping[str, str], depth: int
     ) -> "Iterator[_Command]":
         """Commands in words that are scripts themselves."""
-        for word in words if depth < _NESTED else ():
-            if (" " in word or "\n" in word) and self.serves.search(word):
+        if depth >= _NESTED or (words and _ONLY_TELL.fullmatch(words[0])):
+            return
+        for word in words:
+            if self._is_nested(word):
                 yield from self._commands(word, given, depth + 1)
+
+    def _is_nested(self, word: str) -> bool:
+        """Whether a word is a script that may start the server."""
+        return (" " in word or "\n" in word) and self.serves.search(word) is not None
 
     def _behind(self, words: Sequence[str]) -> tuple[list[str], str | None] | None:
         """The words after the server's own, and the version that an image among them names."""
-        joined = " ".join(words)
+        joined = " ".join(map(named, words))
         image = self.image.search(joined)
         match = self.serves.search(joined) or image
         if match is None:
             return None
         at = end = 0
         while at < len(words) and end < match.end():
-            end += len(words[at]) + (at > 0)
+            end += len(named(words[at])) + (at > 0)
             at += 1
         return list(words[at:]), image and image[1]
 

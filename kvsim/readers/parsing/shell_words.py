@@ -6,6 +6,9 @@ _OPEN, _CLOSE = "\ue000", "\ue001"  # around the name of a variable that has no 
 _MISSING = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#]")
 _TEXT = re.compile(f"{_OPEN}(?!(?:{_PLAIN_NAME.pattern}){_CLOSE})")
+_PROGRAM = re.compile(
+    f"{_OPEN}\\w*?(vllm|sglang|trtllm-serve|llama-server)\\w*{_CLOSE}", re.IGNORECASE
+)
 PASSED = ("@", "*", "#", *"0123456789")  # what a script is given by whoever starts it
 
 
@@ -32,6 +35,13 @@ def has_text(word: str) -> bool:
 def is_name(name: str) -> bool:
     """Whether it is the name of a variable, that a user can give, and no text of a script."""
     return _PLAIN_NAME.fullmatch(name) is not None
+
+
+def named(word: str) -> str:
+    """A word for whoever looks for a program: a variable without a value as the program that its
+    name has in it (`$VLLM`, `${VLLM_BIN}`).
+    """
+    return _PROGRAM.sub(lambda found: found[1].lower(), word)
 
 
 def missing(name: str) -> str:

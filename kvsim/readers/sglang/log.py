@@ -53,7 +53,7 @@ class SGLangLog(Source):
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
         """Recognised by lines that only this engine prints."""
-        return source.document is None and source.holds(*_SIGNS)
+        return source.may_be_log and source.holds(*_SIGNS)
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:

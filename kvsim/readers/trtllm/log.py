@@ -54,7 +54,7 @@ class TrtLlmLog(Source):
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
         """Recognised by the prefix of its lines."""
-        return source.document is None and source.holds("[TensorRT-LLM][", "[TRT-LLM] [")
+        return source.may_be_log and source.holds("[TensorRT-LLM][", "[TRT-LLM] [")
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:

@@ -6,7 +6,9 @@ from kvsim.readers.parsing.commands import Program
 from kvsim.readers.vllm.args import ARGUMENTS, COMPILATION, LISTS, SWITCHES
 
 PROGRAM = Program(
-    serves=re.compile(r"\bvllm\s+serve\b|vllm\.entrypoints\.(?:openai\.)?api_server\b"),
+    serves=re.compile(
+        r"(?:\bvllm|\$\{?\w*VLLM\w*\}?[\"']?)\s+serve\b|vllm\.entrypoints\.(?:openai\.)?api_server\b"
+    ),
     image=re.compile(r"vllm/vllm-openai(?::v?(\d+\.\d+(?:\.\d+)?))?\S*"),
     known=ARGUMENTS,
     short={
