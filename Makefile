@@ -2,7 +2,7 @@
 # make installed  the whole test suite on the compiled wheel, installed away from here (by make wheel)
 # make compile    what runs hot, compiled in place: long simulations in half the time
 # make quick  in two minutes: lint and tests of what git says was touched, and a few that hold all
-# make docs   generated pages (docs/scenario.md, docs/commands.md) and the site in out/site
+# make docs   generated pages (docs/scenario.md, docs/commands.md, a part of docs/limits.md) and the site in out/site
 # make check  lint, format, types                          make bench  speed, never a test: BENCH="--only 10k"
 # make fuzz   damaged files and scenarios of damaged structure by the thousand, for FUZZ seconds or
 #             up to CASES a reader; what fails is kept in out/fuzz, and the next one goes on there
@@ -73,6 +73,7 @@ screens: .venv/.tests
 docs: .venv/.tests
 	$(BIN)/kvsim options --markdown > docs/scenario.md
 	PYTHONPATH=tests $(BIN)/python -m support.commands_page > docs/commands.md
+	PYTHONPATH=tests $(BIN)/python -m support.limits_page
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs . out/site
 	@echo "open out/site/index.html"
 

@@ -6,12 +6,11 @@ recorded schedule. `build()` makes its allocator and scheduler, which real engin
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvsim.engine.arrivals import Arrivals, Left
 from kvsim.engine.clock import EngineClock
-from kvsim.engine.combinations import check_stages, check_waves, verifier_of
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.engine import Engine
 from kvsim.engine.kinds import engine_of
@@ -21,6 +20,7 @@ from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.speculation.acceptance import Acceptance
+from kvsim.engine.speculation.verifier import Verifier
 from kvsim.engine.stuck import check_stuck
 from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions, MemorySpec
@@ -31,10 +31,12 @@ from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
 from kvsim.speculation import Speculation
 from kvsim.step_time.form import StepTime
+from kvsim.support.parts import EVERY_PART, ServerParts
+from kvsim.support.table import check
 from kvsim.vllm.grouping import Grouping
 
 if TYPE_CHECKING:
-    from kvsim.engine.connectors.connector import Connector
+    from kvsim.engine.connectors.tiers import ConnectorPlan
     from kvsim.engine.connectors.totals import RunTotals
     from kvsim.engine.hicache.hierarchy import Hierarchy
     from kvsim.engine.waves import Waves
@@ -48,14 +50,11 @@ class ReplicaSpec:
     tokens. copy_bytes_per_s: bandwidth of copies within the device; host_bytes_per_s: bandwidth of
     the link to host memory. max_steps: most steps simulated at once; 1 gives the step-by-step run.
     speculation: method of speculative decoding, None without it; acceptance: how many drafts are
-    accepted. unwatched, states, window_tokens, pool_tokens, plan: see `MemorySpec`. connector:
-    makes the KV connector of the engine; None without one. copies_hold_blocks: copies of the
-    connector keep blocks from being freed. loads_special: it serves images, adapters.
-    copies_on_stages: it copies on each stage of a pipeline. shared: tiers that replicas on one
-    clock have in common; None: the replica is alone. hicache: tiers after the device under SGLang's
-    scheduler; None: those of the allocator's options. asks_blocks: the connector asks for block
-    ids. stages: of the pipeline; as many steps are then in flight, and one more if scheduling is
-    asynchronous.
+    accepted. unwatched, states, window_tokens, pool_tokens, plan: see `MemorySpec`. connector: the
+    KV connector of the engine; None without one. shared: tiers that replicas on one clock have in
+    common; None: the replica is alone. hicache: tiers after the device under SGLang's scheduler;
+    None: those of the allocator's options. stages: of the pipeline; as many steps are then in
+    flight, and one more if scheduling is asynchronous.
     """
 
     allocator: AllocatorOptions
@@ -73,13 +72,9 @@ class ReplicaSpec:
     window_tokens: int | None = None
     pool_tokens: int | None = None
     plan: Grouping | None = None
-    connector: "Callable[[Shared], Connector] | None" = None
+    connector: "ConnectorPlan | None" = None
     hicache: "Hierarchy | None" = None
-    copies_hold_blocks: bool = False
-    loads_special: bool = False
-    copies_on_stages: bool = False
     shared: Shared | None = None
-    asks_blocks: bool = True
     stages: int = 1
 
     @property
@@ -87,23 +82,9 @@ class ReplicaSpec:
         """Most steps in flight."""
         return self.stages + self.scheduler.depth - 1
 
-    def with_connector(
-        self,
-        connector: "Callable[[Shared], Connector]",
-        *,
-        copies_hold_blocks: bool = False,
-        asks_blocks: bool = True,
-        loads_special: bool = False,
-        copies_on_stages: bool = False,
-    ) -> "ReplicaSpec":
-        """The same engine with a KV connector."""
-        changed = replace(self, connector=connector, loads_special=loads_special)
-        changed = replace(changed, copies_on_stages=copies_on_stages, asks_blocks=asks_blocks)
-        return replace(changed, copies_hold_blocks=copies_hold_blocks)
-
     def memory_spec(self) -> MemorySpec:
         """The pool for the allocator to build on."""
-        scheduler = self.scheduler
+        scheduler, connector = self.scheduler, self.connector
         return MemorySpec(
             self.capacity_bytes,
             self.layout,
@@ -114,13 +95,13 @@ class ReplicaSpec:
             rules=scheduler.block_rules,
             max_in_flight_tokens=scheduler.max_in_flight_tokens(self.depth),
             speculation=self._speculation,
-            unwatched=self.unwatched and (self.connector is None or not self.asks_blocks),
+            unwatched=self.unwatched and not (connector and connector.asks_blocks),
             states=self.states,
             window_tokens=self.window_tokens,
             pool_tokens=self.pool_tokens,
             plan=self.plan,
-            loads=self.connector is not None,
-            holds=self.copies_hold_blocks,
+            loads=connector is not None,
+            holds=connector is not None and connector.holds,
         )
 
     @property
@@ -131,23 +112,39 @@ class ReplicaSpec:
         found = self.scheduler.drafting(self.speculation)
         return found if self.connector is None else found.without_ahead_hashes()
 
+    @property
+    def parts(self) -> ServerParts:
+        """Parts that may be refused together."""
+        unplanned = self.plan is None and not _keeps_every_token(self.layout)
+        return ServerParts(
+            stages=self.stages,
+            connector=self.connector is not None,
+            serves=EVERY_PART if self.connector is None else self.connector.serves,
+            hicache=self.allocator.hierarchical,
+            unplanned=unplanned,
+            drafts=self.speculation is not None and self.acceptance is not None,
+            no_slots=not self.allocator.speculates,
+        )
+
+    def _verifier(self) -> Verifier | None:
+        """The part that verifies the drafts; None without drafts. InputError for drafts that their
+        method does not have.
+        """
+        speculation = self._speculation
+        if speculation is None or self.acceptance is None:
+            return None
+        speculation.check()
+        return Verifier(speculation, self.acceptance, self.max_model_len)
+
     def build(self) -> Scheduler:
         """A new scheduler over a new allocator on an empty pool. InputError for options that do not
         fit the pool or cannot be combined.
         """
-        verifier = verifier_of(
-            self._speculation, self.acceptance, self.allocator, self.max_model_len
-        )
-        check_stages(
-            self.stages,
-            self.layout,
-            connector=self.connector is not None and not self.copies_on_stages,
-            hierarchical=self.allocator.hierarchical,
-            planned=self.plan is not None,
-        )
+        check(self.parts)
+        verifier = self._verifier()
         allocator = self.allocator.build(self.memory_spec())
         if self.connector is not None:
-            connector = self.connector(self.shared or Shared())
+            connector = self.connector.build(self.shared or Shared())
             return self.scheduler.connected(
                 allocator, self.max_model_len, connector, verifier, self.stages
             )
@@ -166,6 +163,12 @@ class ReplicaSpec:
         """The link to host memory for swapped and offloaded content."""
         latency_us = self.scheduler.swap_latency_us or 0.0
         return Link(self.host_bytes_per_s, round(latency_us * PS_PER_US))
+
+
+def _keeps_every_token(layout: KVLayout) -> bool:
+    """Whether all layers are of one group that keeps every token."""
+    first, *others = layout.groups
+    return not others and first.kind in ("full", "mla") and first.chunk_tokens is None
 
 
 @dataclass(frozen=True)
@@ -288,7 +291,7 @@ def _engine(spec: ReplicaSpec, env: EngineClock, parts: EngineParts) -> Engine:
     """The engine of `spec`."""
     connected, hierarchical = spec.connector is not None, spec.allocator.hierarchical
     if parts.waves is not None:
-        check_waves(connector=connected, hierarchical=hierarchical, depth=parts.depth)
+        check(spec.parts._replace(lockstep=True, depth=parts.depth))
     if parts.waves is not None or connected or not hierarchical:
         return engine_of(env, parts, connected=connected, over_stages=spec.stages > 1)
     from kvsim.engine.hicache.hierarchy import hierarchy_of

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from kvsim.fleet.options import FleetOptions
 from kvsim.fleet.routers.round_robin import RoundRobin
-from kvsim.plumbing.errors import InputError
 from kvsim.request import Request, Stream
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 
 
 class FleetCell(NamedTuple):
@@ -26,20 +27,8 @@ def cells_of(
     follow each other, go to one cell. Under round robin no replica's state is read. So each is
     served alone, with the same bits: a cell of its own with every N-th request.
     """
-    if options.cells > 1 and stream.max_concurrency:
-        raise InputError(
-            "clients with a limit of requests in flight wait for replicas of all cells",
-            where="fleet.cells",
-            value=options.cells,
-            remedy="leave fleet.cells or workload.max_concurrency out",
-        )
-    if options.cells > 1 and shares:
-        raise InputError(
-            "replicas of different cells share no tier",
-            where="fleet.cells",
-            value=options.cells,
-            remedy="leave fleet.cells out, or let them share none",
-        )
+    shared = "fleet" if shares else ""
+    check(ServerParts(cells=options.cells, clients=bool(stream.max_concurrency), shared=shared))
     dealt = list(_dealt(stream.requests, options.cells))
     found = []
     for cell in range(options.cells):

@@ -1,7 +1,9 @@
-"""Refusals of combinations in a fleet."""
+"""Numbers of a fleet that do not fit, and parts that do not run together there."""
 
 from kvsim.fleet.options import FleetOptions
 from kvsim.plumbing.errors import InputError
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 
 
 def check_changes(options: FleetOptions, apart: list[bool], replicas_of_groups: list[int]) -> None:
@@ -18,35 +20,16 @@ def check_changes(options: FleetOptions, apart: list[bool], replicas_of_groups: 
                 limit=f"{len(apart) - 1}",
             )
         if apart[failure.replica]:
-            raise InputError(
-                "a failure within prefill and decode replicas is not simulated",
-                where=where,
-                value=failure.replica,
-                remedy="leave [disaggregation] or the failure out",
-            )
+            check(ServerParts(transfers="apart", failure=where, dies=failure.replica))
     scaling, cells = options.autoscaler, options.cells
-    lockstep = options.router.sync_steps is not None
-    if lockstep and (scaling is not None or options.failure):
-        raise InputError(
-            "ranks that step together do not start or die alone",
-            where="fleet.router.lockstep",
-            value=True,
-            remedy="leave it out, or the autoscaler and the failures",
+    check(
+        ServerParts(
+            lockstep=options.router.sync_steps is not None,
+            changes=scaling is not None or bool(options.failure),
+            transfers="apart" if any(apart) else "",
+            cells=cells,
         )
-    if lockstep and any(apart):
-        raise InputError(
-            "ranks that step together are single replicas",
-            where="fleet.router.lockstep",
-            value=True,
-            remedy="leave it or [disaggregation] out",
-        )
-    if cells > 1 and (scaling is not None or options.failure):
-        raise InputError(
-            "replicas of a fleet of several cells do not start or die",
-            where="fleet.cells",
-            value=cells,
-            remedy="leave fleet.cells out, or the autoscaler and the failures",
-        )
+    )
     if cells > len(apart):
         raise InputError(
             "there are more cells than replicas",

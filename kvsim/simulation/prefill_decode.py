@@ -27,6 +27,8 @@ from kvsim.results.summary_beyond import TransferSummary
 from kvsim.scenario import Scenario
 from kvsim.simulation.pooled_totals import Pooled
 from kvsim.step_time.form import StepTime
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 
 HANDOFFS: dict[str, type[Handoff]] = {"vllm": NixlHandoff, "sglang": SglangHandoff}
 REPLACED = ("memory",)  # whose keys exclude each other
@@ -52,21 +54,11 @@ def side_scenario(scenario: Scenario, side: str) -> Scenario:
 def _check_tiers(scenario: Scenario) -> None:
     """Raise InputError for tiers that prefill replicas cannot have."""
     for place, tier in enumerate(scenario.tier):
-        if not tier.beside_transfers:
-            raise InputError(
-                "this tier is not simulated on prefill replicas",
-                where=f"tier.{place}.kind",
-                value=TIERS.name_of(tier),
-                limit="vllm-offloading, and file-system after it",
-                remedy='kind = "vllm-offloading", or leave [[tier]] or disaggregation out',
-            )
-        if tier.is_shared:
-            raise InputError(
-                "prefill replicas share no tier",
-                where=f"tier.{place}.shared",
-                value=True,
-                remedy="leave it or disaggregation out",
-            )
+        shared = f"tier.{place}.shared" if tier.is_shared else ""
+        asked = ServerParts(
+            tiers=(TIERS.name_of(tier),), place=place, serves=tier.serves, shared=shared
+        )
+        check(asked._replace(transfers="apart"))
 
 
 def _overlaid(table: Mapping[str, Any] | str, over: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -126,12 +118,9 @@ class DisaggregatedRuns:
         engines = {each.spec.scheduler.engine for each in sides}
         engine = engines.pop() if len(engines) == 1 else None
         if engine not in HANDOFFS:
-            raise InputError(
-                "prompts go from one replica to another under vLLM's and SGLang's schedulers",
-                where="disaggregation",
-                value=" and ".join(type(each.spec.scheduler).__name__ for each in sides),
-                remedy='scheduler.kind = "continuous" or "sglang" on both sides',
-            )
+            names = " and ".join(type(each.spec.scheduler).__name__ for each in sides)
+            check(ServerParts(transfers="other", schedulers=names))
+        assert engine is not None
         wrong = self._options.of(engine)
         if wrong:
             raise InputError(

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from pydantic import model_validator
@@ -11,6 +12,7 @@ from evidence.schedule.offload.native import NativeOffload, TransferParams
 from evidence.schedule.offload.rows import DiskRows, OffloadRows, StagedRows
 from evidence.schedule.vllm.engine_settings import VllmEngine
 from evidence.schedule.vllm.schedule import VllmRequest, VllmSchedule
+from kvsim.engine.connectors.tiers import ConnectorPlan
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.request import Request
 
@@ -65,7 +67,7 @@ class OffloadCase(VllmSchedule):
             if request.kv_transfer_params is not None
         }
         connector = self.engine.offload.builder(self.engine, self.transfer, limits)
-        return super().replica_spec().with_connector(connector, copies_on_stages=True)
+        return replace(super().replica_spec(), connector=ConnectorPlan(connector))
 
     def observer(
         self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool

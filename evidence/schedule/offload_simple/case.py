@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -15,6 +16,7 @@ from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.connectors.simple.connector import SimpleConnector
 from kvsim.engine.connectors.simple.settings import SimpleSettings
+from kvsim.engine.connectors.tiers import ConnectorPlan
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.plumbing.options import Options
 from kvsim.request import Request
@@ -65,7 +67,8 @@ class SimpleCase(VllmSchedule):
             connector.tick_ps = TICK_PS
             return cost.timed(connector)
 
-        return super().replica_spec().with_connector(build, copies_hold_blocks=True)
+        plan = ConnectorPlan(build, holds=True, serves=frozenset())
+        return replace(super().replica_spec(), connector=plan)
 
     def observer(
         self, by_step: deque[tuple[int, list[Request]]], *, stall_once: bool

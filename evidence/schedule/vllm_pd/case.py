@@ -5,6 +5,7 @@ request on.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -28,6 +29,7 @@ from kvsim.engine.connectors.nixl.producer import NixlProducer
 from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.shared import Shared
+from kvsim.engine.connectors.tiers import ConnectorPlan
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.speculation.acceptance import RecordedAcceptance
@@ -273,7 +275,8 @@ class PairReplay:
         connector.poll_ps = self._case.link.launch * TICK_PS
         connector.empty_poll_ps = connector.poll_ps if self._case.link.launch_empty else 0
         connector.record(self._rows[side].journal)
-        spec = engine.replica_spec(RecordedAcceptance((), {})).with_connector(lambda _: connector)
+        alone = engine.replica_spec(RecordedAcceptance((), {}))
+        spec = replace(alone, connector=ConnectorPlan(lambda _: connector))
         scheduler = spec.build()
         assert isinstance(scheduler, ContinuousScheduler)
         parts = EngineParts(

@@ -1,13 +1,14 @@
 """The `[[tier]]` tables of a scenario: tiers after the device, nearest first."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pydantic import Field
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
 from kvsim.plumbing.units import GIB, PS_PER_US
+from kvsim.support.parts import EVERY_PART
 
 if TYPE_CHECKING:
     from kvsim.engine.connectors.connector import Connector
@@ -50,16 +51,23 @@ class TierSite(NamedTuple):
 
 class ConnectorPlan(NamedTuple):
     """build: makes the connector of an engine; what it shares is that of all on its clock. holds:
-    its copies hold blocks of the device. loads_special: it serves images and adapters.
+    its copies hold blocks of the device. asks_blocks: it asks for block ids. serves: the other
+    parts that it runs with, of `kvsim.support`.
     """
 
     build: "Callable[[Shared], Connector]"
     holds: bool = False
-    loads_special: bool = False
+    asks_blocks: bool = True
+    serves: frozenset[str] = EVERY_PART
 
 
 class TierOptions(Options):
-    """Options of one kind of tier; its fields are the keys of `[[tier]]` other than `kind`."""
+    """Options of one kind of tier; its fields are the keys of `[[tier]]` other than `kind`.
+
+    serves: the other parts that it runs with, of `kvsim.support`.
+    """
+
+    serves: ClassVar[frozenset[str]] = frozenset()
 
     def connector(self, site: TierSite, behind: Sequence["TierOptions"]) -> ConnectorPlan:
         """The connector of an engine with this as first tier and `behind` as the next ones;
@@ -74,21 +82,6 @@ class TierOptions(Options):
     @property
     def is_shared(self) -> bool:
         """Whether the replicas of a fleet have this tier in common."""
-        return False
-
-    @property
-    def beside_transfers(self) -> bool:
-        """Whether prefill replicas may have this tier and send KV to decode replicas too."""
-        return False
-
-    @property
-    def on_stages(self) -> bool:
-        """Whether an engine over the stages of a pipeline has it."""
-        return False
-
-    @property
-    def beside_drafts(self) -> bool:
-        """Whether an engine that drafts tokens ahead has it."""
         return False
 
     def behind_host(

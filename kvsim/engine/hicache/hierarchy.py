@@ -16,8 +16,9 @@ from kvsim.layout import KVLayout
 from kvsim.memory.options import AllocatorOptions
 from kvsim.memory.radix.allocator import RadixAllocator
 from kvsim.memory.radix.options import Radix
-from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_S, PS_PER_US, ceil_div
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 
 GB = 10**9
 STORAGE_GB_PER_S, STORAGE_LATENCY_US = 5.0, 100.0  # unless given
@@ -61,18 +62,8 @@ def check_hierarchy(scheduler: Scheduler) -> None:
     if isinstance(scheduler, SglangScheduler):
         if isinstance(scheduler.hicache, Hicache):
             return
-        raise InputError(
-            "host memory of prefill and decode replicas is not simulated",
-            where="allocator.enable_hierarchical_cache",
-            value="true",
-            remedy="leave enable_hierarchical_cache or disaggregation out",
-        )
-    raise InputError(
-        "only SGLang's scheduler moves KV to host memory and back in this way",
-        where="allocator.enable_hierarchical_cache",
-        value="true",
-        remedy='[scheduler] kind = "sglang", or leave enable_hierarchical_cache out',
-    )
+        check(ServerParts(hicache=True, transfers="sglang", allocator="radix"))
+    check(ServerParts(hicache=True, sglang=False))
 
 
 def hierarchy_of(options: AllocatorOptions, layout: KVLayout, host_bytes_per_s: int) -> Hierarchy:

@@ -14,7 +14,6 @@ from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.continuous_parts import ContinuousParts
 from kvsim.engine.schedulers.draft_rules import (
     check_drafts,
-    check_staged_drafts,
     most_drafted_seqs,
 )
 from kvsim.engine.schedulers.knobs import Knobs
@@ -24,6 +23,8 @@ from kvsim.memory.allocator import Allocator
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS, PS_PER_US
 from kvsim.speculation import Speculation
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 from kvsim.vllm.rules import BlockRules, SchedulingRules
 from kvsim.vllm.versions import Semantics, VllmVersion, scheduled_as
 
@@ -184,24 +185,9 @@ class Continuous(SchedulerOptions):
     def staged(
         self, allocator: Allocator, max_model_len: int, stages: int, verifier: Verifier | None
     ) -> ContinuousScheduler:
-        if self.async_scheduling and self._version is not scheduled_as("vllm-0.33"):
-            raise InputError(
-                "over several pipeline stages asynchronous scheduling is simulated as vLLM 0.33 "
-                "has it",
-                where="scheduler.semantics",
-                value=self.semantics,
-                remedy="vllm-0.33, or async_scheduling = false",
-            )
-        if self.preemption_mode == "swap":
-            raise InputError(
-                "over several pipeline stages sequences are recomputed, not swapped",
-                where="scheduler.preemption_mode",
-                value=self.preemption_mode,
-                remedy="recompute",
-            )
+        self._check_parts(stages=stages, drafts=verifier is not None)
         if verifier is not None:
             drafted = self._drafted_parts(allocator, max_model_len, verifier)
-            check_staged_drafts(ahead=self.async_scheduling)
             return ContinuousScheduler(drafted._replace(stages=stages))
         parts = self._parts(allocator, max_model_len, self._policies(allocator))
         return self._limited(parts._replace(stages=stages))
@@ -225,6 +211,19 @@ class Continuous(SchedulerOptions):
             token_ps=round(self.encoder_us_per_token * PS_PER_US),
         )
 
+    def _check_parts(self, *, stages: int, drafts: bool, connector: bool = False) -> None:
+        """InputError where this scheduler does not run with the other parts."""
+        check(
+            ServerParts(
+                stages=stages,
+                drafts=drafts,
+                connector=connector,
+                ahead=self.async_scheduling,
+                swaps=self.preemption_mode == "swap",
+                semantics="" if self.serves_special else self.semantics,
+            )
+        )
+
     def connected(
         self,
         allocator: Allocator,
@@ -233,25 +232,10 @@ class Continuous(SchedulerOptions):
         verifier: Verifier | None = None,
         stages: int = 1,
     ) -> ContinuousScheduler:
-        if self._version is not scheduled_as("vllm-0.33"):
-            raise InputError(
-                "KV connectors are simulated as vLLM 0.33 has them",
-                where="scheduler.semantics",
-                value=self.semantics,
-                remedy="vllm-0.33",
-            )
-        if self.preemption_mode == "swap":
-            raise InputError(
-                "an engine with a KV connector recomputes what it preempts",
-                where="scheduler.preemption_mode",
-                value=self.preemption_mode,
-                remedy="recompute",
-            )
+        self._check_parts(stages=stages, drafts=verifier is not None, connector=True)
         parts = self._parts(allocator, max_model_len, self._policies(allocator))
         if verifier is not None:
             parts = self._drafted_parts(allocator, max_model_len, verifier)
-            if stages > 1:
-                check_staged_drafts(ahead=self.async_scheduling)
         return self._limited(parts._replace(connector=connector, stages=stages))
 
     def _parts(

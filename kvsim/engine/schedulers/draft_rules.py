@@ -65,21 +65,6 @@ def check_drafts(options: DraftedOptions, verifier: Verifier) -> None:
         )
 
 
-def check_staged_drafts(*, ahead: bool) -> None:
-    """InputError over stages without asynchronous scheduling, where drafts are known to the
-    scheduler before the token that they follow (vLLM 0.33, v1/engine/core.py `post_step`).
-    """
-    if not ahead:
-        raise InputError(
-            "over several pipeline stages drafts are simulated under asynchronous scheduling: "
-            "without it, vLLM 0.33 schedules drafts before the token that they follow",
-            where="scheduler.async_scheduling",
-            value=False,
-            limit=True,
-            remedy="async_scheduling = true, the default of vllm serve",
-        )
-
-
 def most_drafted_seqs(max_num_seqs: int, max_num_batched_tokens: int, verifier: Verifier) -> int:
     """Sequences that run at once: the queries of a drafter's one pass stay within the budget."""
     queries = verifier.queries_per_seq

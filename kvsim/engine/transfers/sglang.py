@@ -16,6 +16,8 @@ from kvsim.memory import ALLOCATORS
 from kvsim.memory.radix.options import Radix
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 
 RESERVED_DECODE_TOKENS = 512  # --num-reserved-decode-tokens
 
@@ -29,13 +31,8 @@ class SglangHandoff(Handoff):
 
     @classmethod
     def check(cls, spec: ReplicaSpec) -> None:
-        if not isinstance(spec.allocator, Radix):
-            raise InputError(
-                "SGLang sends pages of its pool from one engine to another",
-                where="allocator.kind",
-                value=ALLOCATORS.name_of(spec.allocator),
-                remedy='kind = "radix"',
-            )
+        kind = ALLOCATORS.name_of(spec.allocator)
+        check(ServerParts(transfers="sglang", stages=spec.stages, allocator=kind))
 
     def prefill_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
         flags = _flags(spec)

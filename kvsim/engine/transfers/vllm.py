@@ -3,6 +3,7 @@ engine, which reads the KV (NixlConnector, 0.33.0).
 """
 
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import cast
 
 from kvsim.engine.connected_engine import ConnectedEngine
@@ -11,6 +12,7 @@ from kvsim.engine.connectors.nixl.consumer import NixlConsumer, ReadGroup
 from kvsim.engine.connectors.nixl.producer import NixlProducer
 from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
 from kvsim.engine.connectors.shared import Shared
+from kvsim.engine.connectors.tiers import ConnectorPlan
 from kvsim.engine.engine import Engine
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.transfers.exchange import ABANDONED
@@ -19,9 +21,10 @@ from kvsim.engine.transfers.network import Network
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.options import Paged
-from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 
 HEARTBEATS = 6  # in a lease
 EXTENSION = (2, 3)  # of a lease, from a heartbeat on
@@ -51,44 +54,23 @@ class NixlHandoff(Handoff):
 
     @classmethod
     def check(cls, spec: ReplicaSpec) -> None:
-        if not isinstance(spec.allocator, Paged):
-            raise InputError(
-                "vLLM sends blocks of its pool from one engine to another",
-                where="allocator.kind",
-                value=ALLOCATORS.name_of(spec.allocator),
-                remedy='kind = "paged"',
+        layout, options, found = spec.layout, spec.allocator, set[str]()
+        if any(group.kind == "recurrent" for group in layout.groups):
+            found.add("states")
+        if layout.has_own_blocks:
+            found.add("own blocks")
+        keeps = isinstance(options, Paged) and options.disable_hybrid_kv_cache_manager
+        if not keeps and any(group.chunk_tokens for group in layout.groups):
+            found.add("chunks")
+        check(
+            ServerParts(
+                transfers="vllm",
+                stages=spec.stages,
+                allocator=ALLOCATORS.name_of(options),
+                layers=frozenset(found),
+                drafts=spec.speculation is not None,
             )
-        kinds = {group.kind for group in spec.layout.groups}
-        if "recurrent" in kinds:
-            raise InputError(
-                "prefill and decode engines of models with recurrent layers are not simulated",
-                where="disaggregation",
-                value=", ".join(sorted(kinds)),
-                remedy="a model with keys and values in all layers",
-            )
-        if spec.layout.has_own_blocks:
-            raise InputError(
-                "prefill and decode engines of models that have caches in blocks of their own are "
-                "not simulated",
-                where="disaggregation",
-                value=", ".join(sorted(kinds)),
-                remedy="another model",
-            )
-        keeps_chunks = spec.allocator.disable_hybrid_kv_cache_manager
-        if not keeps_chunks and any(group.chunk_tokens for group in spec.layout.groups):
-            raise InputError(
-                "prefill and decode engines of models with chunks of local attention are not "
-                "simulated",
-                where="disaggregation",
-                value="chunks that vLLM gives back",
-                remedy="set allocator.disable_hybrid_kv_cache_manager = true",
-            )
-        if spec.speculation is not None:
-            raise InputError(
-                "prefill and decode engines that draft tokens are not simulated",
-                where="speculative_config",
-                remedy="leave speculative_config or disaggregation out",
-            )
+        )
 
     def prefill_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
         """The spec with both connectors in a MultiConnector of role kv_both, if there are tiers."""
@@ -96,16 +78,16 @@ class NixlHandoff(Handoff):
         self._producers: list[NixlProducer] = []
         tiers = spec.connector
         if tiers is None:
-            return spec.with_connector(self._producer, asks_blocks=False)
+            return replace(spec, connector=ConnectorPlan(self._producer, asks_blocks=False))
 
         def both(shared: Shared) -> MultiConnector:
-            return MultiConnector((self._producer(shared), tiers(shared)), loads=True)
+            return MultiConnector((self._producer(shared), tiers.build(shared)), loads=True)
 
-        return spec.with_connector(both, copies_hold_blocks=spec.copies_hold_blocks)
+        return replace(spec, connector=ConnectorPlan(both, tiers.holds))
 
     def decode_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
         self._consumers: list[NixlConsumer] = []
-        return spec.with_connector(self._consumer, asks_blocks=False)
+        return replace(spec, connector=ConnectorPlan(self._consumer, asks_blocks=False))
 
     def _producer(self, _: Shared) -> NixlProducer:
         lease_ps = self.spec.lease_ps

@@ -3,8 +3,9 @@
 from kvsim.layout import KVLayout
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.options import AllocatorOptions
-from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 
 BLOCK_SIZE = 16  # where no allocator names one: vLLM's default
 
@@ -15,14 +16,7 @@ def shared_layout(scenario: Scenario, layout: KVLayout, *, drafted: bool) -> KVL
     """
     num = scenario.model.decode_context_parallel_size
     others = sorted({ALLOCATORS.name_of(each) for each in scenario.allocator} - {"paged"})
-    if others or drafted:
-        raise InputError(
-            "tokens of a sequence are shared by GPUs in vLLM's blocks, without drafts",
-            where="model.decode_context_parallel_size",
-            value=num,
-            limit="1" + (f" under {', '.join(others)}" if others else " with a drafter"),
-            remedy="leave it out, or take paged alone",
-        )
+    check(ServerParts(context=num, allocator=", ".join(others) or "paged", drafts=drafted))
     return layout.over_gpus(num)
 
 

@@ -14,6 +14,8 @@ from kvsim.model import Model
 from kvsim.model.kv_cache import LayerCache, grouped, widened
 from kvsim.model.options import ModelOptions
 from kvsim.plumbing.errors import InputError
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 from kvsim.vllm.grouping import Grouping, is_uniform
 from kvsim.vllm.rules import BlockRules
 
@@ -41,11 +43,12 @@ def staged_plan(
     one_table = is_uniform(_layout(options, model, drafter, by_chunk=by_chunk))
     if one_table or allocator.disable_hybrid_kv_cache_manager:
         return None
+    drafted_over = ServerParts(stages=len(every), drafts=drafter is not None)
     if held.has_own_blocks:
-        _check_undrafted(options, drafter, "for caches with blocks of their own")
+        check(drafted_over._replace(layers=frozenset(("own blocks",))))
         return allocator.grouping(held, rules)
-    if drafter is not None and drafter.speculation.rules.block_queries:
-        _check_undrafted(options, drafter, "for dflash with several block tables")
+    if drafter is not None:
+        check(drafted_over._replace(one_pass=drafter.speculation.rules.block_queries, tables=2))
     caches, drafted = options.caches(model), tuple[LayerCache, ...]()
     if drafter is not None:
         drafted = drafter.caches_beside(model, options)
@@ -80,18 +83,3 @@ def _layout(
     if drafter is None:
         return options.layout(model, by_chunk=by_chunk)
     return drafter.layout(model, options, model, by_chunk=by_chunk)
-
-
-def _check_undrafted(options: ModelOptions, drafter: Drafter | None, where: str) -> None:
-    """Raise InputError for drafts over stages that are not simulated.
-
-    where: the other feature, for the message.
-    """
-    if drafter is not None:
-        raise InputError(
-            f"drafts over pipeline stages are not simulated {where}",
-            where="model.pipeline_parallel_size",
-            value=options.pipeline_parallel_size,
-            limit=1,
-            remedy="take tensor_parallel_size, or leave speculative_config out",
-        )

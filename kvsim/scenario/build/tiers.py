@@ -1,6 +1,7 @@
 """The tiers of each replica of a scenario."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvsim.device import Device
 from kvsim.engine.connectors import TIERS
@@ -11,6 +12,8 @@ from kvsim.memory import ALLOCATORS
 from kvsim.memory.paged.options import Paged
 from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
+from kvsim.support.parts import INSIDE_BLOCKS, ServerParts
+from kvsim.support.table import check
 from kvsim.vllm.grouping import BlockGroup, Grouping, is_uniform
 
 
@@ -25,29 +28,22 @@ def with_tiers(
     first, *behind = scenario.tier
     site = _site(parts[0], scenario, devices[0])
     if len(parts) > 1:
-        _check_stages(scenario)
+        check(_parts(scenario)._replace(stages=len(parts)))
         sites = [_site(*each) for each in zip(parts, [scenario] * len(parts), devices, strict=True)]
         site = _on_stages(site, sites)
     plan = first.connector(site, behind)
-    return spec.with_connector(
-        plan.build,
-        copies_hold_blocks=plan.holds,
-        loads_special=plan.loads_special,
-        copies_on_stages=len(parts) > 1,
-    )
+    return replace(spec, connector=plan._replace(serves=_served(scenario)))
 
 
-def _check_stages(scenario: Scenario) -> None:
-    """Raise InputError for tiers that are not simulated over the stages of a pipeline."""
-    first, *behind = scenario.tier
-    if behind or not first.on_stages:
-        raise InputError(
-            "over pipeline stages, host memory alone is simulated",
-            where="tier",
-            value=" + ".join(TIERS.name_of(each) for each in scenario.tier),
-            remedy='[[tier]] kind = "vllm-offloading" alone, or tensor_parallel_size in place of '
-            "the stages",
-        )
+def _served(scenario: Scenario) -> frozenset[str]:
+    """The other parts that all tiers of the scenario run with."""
+    return frozenset.intersection(*(each.serves for each in scenario.tier))
+
+
+def _parts(scenario: Scenario) -> ServerParts:
+    """The tiers of the scenario, as the table of refusals reads them."""
+    tiers = tuple(TIERS.name_of(each) for each in scenario.tier)
+    return ServerParts(tiers=tiers, serves=_served(scenario))
 
 
 def _on_stages(first: TierSite, sites: Sequence[TierSite]) -> TierSite:
@@ -73,23 +69,18 @@ def _on_stages(first: TierSite, sites: Sequence[TierSite]) -> TierSite:
 
 def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
     options = spec.allocator
-    if not isinstance(options, Paged):
-        raise InputError(
-            "a tier needs blocks of paged memory",
-            where="allocator.kind",
-            value=ALLOCATORS.name_of(options),
-            remedy='kind = "paged", or leave [[tier]] out',
-        )
-    if options.host_cache_gib is not None or options.sharing == "copy-on-write":
-        raise InputError(
-            "a tier takes the place of host_cache_gib, and shares through the prefix cache",
-            where="allocator",
-            value="host_cache_gib" if options.host_cache_gib is not None else "copy-on-write",
-            remedy="leave it out",
-        )
-    groups, block_bytes = _groups(spec, options)
-    if scenario.speculative_config is not None:
-        _check_drafts(scenario, groups)
+    tiers = _parts(scenario)
+    check(tiers._replace(allocator=ALLOCATORS.name_of(options)))
+    assert isinstance(options, Paged)
+    if options.host_cache_gib is not None:
+        check(tiers._replace(key="host_cache_gib", value="host_cache_gib"))
+    if options.sharing == "copy-on-write":
+        check(tiers._replace(key="sharing", value="copy-on-write"))
+    groups, block_bytes = _groups(spec, options, tiers)
+    config = scenario.speculative_config
+    if config is not None:
+        one_pass = config.speculation.rules.block_queries
+        check(tiers._replace(drafts=True, one_pass=one_pass, tables=len(groups)))
     interval, rules = options.prefix_cache_retention_interval, spec.scheduler.block_rules
     retention = rules.default_retention if interval is None else interval
     return TierSite(
@@ -103,22 +94,9 @@ def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
     )
 
 
-def _check_drafts(scenario: Scenario, groups: tuple[OffloadedGroup, ...]) -> None:
-    """Raise InputError for tiers that are not simulated under tokens drafted ahead."""
-    first, *behind = scenario.tier
-    config = scenario.speculative_config
-    block = config is not None and config.speculation.rules.block_queries
-    if behind or len(groups) > 1 or block or not first.beside_drafts:
-        raise InputError(
-            "tokens drafted ahead are simulated in front of host memory alone, with one block "
-            "table, and not by dflash",
-            where="tier",
-            value=" + ".join(TIERS.name_of(each) for each in scenario.tier),
-            remedy='[[tier]] kind = "vllm-offloading" alone, or leave it or speculative_config out',
-        )
-
-
-def _groups(spec: ReplicaSpec, options: Paged) -> tuple[tuple[OffloadedGroup, ...], int]:
+def _groups(
+    spec: ReplicaSpec, options: Paged, tiers: ServerParts
+) -> tuple[tuple[OffloadedGroup, ...], int]:
     """The groups of layers with chunks of one block, and the bytes of a block of the device."""
     layout, size = spec.layout, options.block_size
     if is_uniform(layout, windows=not options.disable_hybrid_kv_cache_manager):
@@ -126,14 +104,9 @@ def _groups(spec: ReplicaSpec, options: Paged) -> tuple[tuple[OffloadedGroup, ..
         drafts = any(group.draft_layers for group in layout.groups) and _reads_ahead(spec)
         return (OffloadedGroup(size, 1, block_bytes, drafts=drafts),), block_bytes
     if layout.has_own_blocks:
-        raise InputError(
-            "tiers of caches with blocks of their own are not simulated",
-            where="tier",
-            value="tier",
-            remedy="leave [[tier]] out, or take another model",
-        )
+        check(tiers._replace(layers=frozenset(("own blocks",))))
     grouping = spec.plan or options.grouping(layout, spec.scheduler.block_rules)
-    _check_states(grouping, options)
+    _check_states(grouping, options, tiers)
     return tuple(_offloaded(group) for group in grouping.groups), grouping.block_bytes
 
 
@@ -152,7 +125,7 @@ def _offloaded(group: BlockGroup) -> OffloadedGroup:
     return OffloadedGroup(size, 1, group.slot_bytes * size, reach, chunked)
 
 
-def _check_states(grouping: Grouping, options: Paged) -> None:
+def _check_states(grouping: Grouping, options: Paged, tiers: ServerParts) -> None:
     """Raise InputError for recurrent states that no chunk could hold, or for hits inside blocks."""
     states = [group.state_bytes > 0 for group in grouping.groups]
     set_keys = options.model_fields_set
@@ -160,19 +133,7 @@ def _check_states(grouping: Grouping, options: Paged) -> None:
     if all(states):  # by default vLLM keeps none of them
         cached = cached and "enable_prefix_caching" in set_keys
     if any(states) and not cached:
-        raise InputError(
-            "a tier finds recurrent states where the device keeps them",
-            where="allocator.enable_prefix_caching",
-            value=False,
-            remedy="set it to true, or leave [[tier]] out",
-        )
-    for key in ("prefix_match_unit", "prefill_checkpoint_alignment"):
-        value = getattr(options, key)
-        if value is not None:
-            raise InputError(
-                "hits inside blocks, and states that prefill writes within a chunk, are not "
-                "simulated with tiers",
-                where=f"allocator.{key}",
-                value=value,
-                remedy="leave it out, or leave [[tier]] out",
-            )
+        check(tiers._replace(key="enable_prefix_caching", value=False))
+    for key in INSIDE_BLOCKS:
+        if getattr(options, key) is not None:
+            check(tiers._replace(key=key, value=getattr(options, key)))

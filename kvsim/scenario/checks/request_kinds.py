@@ -5,6 +5,8 @@ from collections import Counter
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.plumbing.errors import InputError
 from kvsim.request import Request, Stream
+from kvsim.support.parts import EVERY_PART, ServerParts
+from kvsim.support.table import check
 
 
 def check_served(stream: Stream, spec: ReplicaSpec, *, apart: bool) -> None:
@@ -14,25 +16,18 @@ def check_served(stream: Stream, spec: ReplicaSpec, *, apart: bool) -> None:
     special = next((each for each in stream.requests if _is_special(each)), None)
     if special is None:
         return
-    what = "items" if special.items else "an adapter"
-    for found, where, remedy in (
-        (apart, "disaggregation", "leave the table out"),
-        (
-            spec.connector is not None and not spec.loads_special,
-            "tier",
-            'kind = "vllm-offloading" and nothing behind it, or leave the tiers out',
-        ),
-        (spec.speculation is not None, "speculative_config", "leave the table out"),
-        (not spec.scheduler.serves_special, "scheduler", 'kind = "continuous" as vllm-0.33'),
-    ):
-        if found:
-            raise InputError(
-                f"requests with {what} are not simulated with it",
-                where=where,
-                value=f"request {special.id}",
-                remedy=remedy,
-            )
-
+    check(
+        ServerParts(
+            special="items" if special.items else "an adapter",
+            asker=special.id,
+            transfers="apart" if apart else "",
+            stages=spec.stages,
+            connector=spec.connector is not None,
+            serves=EVERY_PART if spec.connector is None else spec.connector.serves,
+            drafts=spec.speculation is not None,
+            unserved=not spec.scheduler.serves_special,
+        )
+    )
     adapters = {each.adapter for each in stream.requests} - {None}
     if adapters and not spec.scheduler.most_adapters:
         raise InputError(

@@ -1,7 +1,8 @@
 """Whether the replicas of a scenario share a tier."""
 
-from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 
 
 def shared_by(scenario: Scenario) -> str | None:
@@ -16,11 +17,5 @@ def shared_by(scenario: Scenario) -> str | None:
 
 def check_shared(scenario: Scenario) -> None:
     """Raise InputError for a tier that replicas share where there is one replica."""
-    where = shared_by(scenario)
-    if where is not None:
-        raise InputError(
-            "one replica shares its tiers with no other",
-            where=where,
-            value=True,
-            remedy="leave it out, or give the scenario fleet.replicas",
-        )
+    apart = "" if scenario.disaggregation is None else "apart"
+    check(ServerParts(shared=shared_by(scenario) or "", transfers=apart, alone=True))

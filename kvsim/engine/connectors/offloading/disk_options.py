@@ -1,5 +1,7 @@
 """Options of the file system tier, the next one after host memory."""
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from kvsim.engine.connectors.lane import Lane
@@ -9,6 +11,7 @@ from kvsim.engine.connectors.offloading.keys import ChunkKeys
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.connectors.tiers import BYTES_PER_GB, TierOptions
 from kvsim.plumbing.units import PS_PER_US
+from kvsim.support.parts import TRANSFERS
 
 
 class FileSystemTier(TierOptions):
@@ -24,6 +27,8 @@ class FileSystemTier(TierOptions):
         not given: only the threads limit them.
     """
 
+    serves: ClassVar[frozenset[str]] = frozenset((TRANSFERS,))
+
     n_read_threads: int = Field(16, ge=1, le=4096)
     n_write_threads: int = Field(16, ge=1, le=4096)
     read_gb_per_s: float = Field(1.0, gt=0)
@@ -37,10 +42,6 @@ class FileSystemTier(TierOptions):
     @property
     def is_shared(self) -> bool:
         return self.shared
-
-    @property
-    def beside_transfers(self) -> bool:
-        return True
 
     def behind_host(self, chunk_bytes: int, chunk_tokens: tuple[int, ...], shared: Shared) -> Disk:
         folder = self._folder(chunk_bytes, chunk_tokens, shared)

@@ -1,7 +1,7 @@
 """The options of vLLM's offloading connector as a tier."""
 
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,7 @@ from kvsim.engine.connectors.tiers import (
 )
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
+from kvsim.support.parts import EVERY_PART
 
 OS_PAGE_BYTES = 4096
 
@@ -43,6 +44,8 @@ class VllmOffloading(HostTierOptions):
         themselves.
     """
 
+    serves: ClassVar[frozenset[str]] = EVERY_PART
+
     blocks_per_chunk: int = Field(1, ge=1, le=1 << 20)
     eviction_policy: Literal["lru", "arc"] = "lru"
     store_threshold: int = Field(0, ge=0)
@@ -55,18 +58,6 @@ class VllmOffloading(HostTierOptions):
         if self.store_threshold < 2 and self.changed(["max_tracker_size"]):
             raise ValueError("max_tracker_size changes nothing without store_threshold = 2 or more")
         return self
-
-    @property
-    def beside_transfers(self) -> bool:
-        return True
-
-    @property
-    def on_stages(self) -> bool:
-        return True
-
-    @property
-    def beside_drafts(self) -> bool:
-        return True
 
     def chunk_bytes(self, site: TierSite) -> int:
         """Bytes of a slot of host memory, for all ranks."""
@@ -106,7 +97,7 @@ class VllmOffloading(HostTierOptions):
             disk = behind[0].behind_host(chunk_bytes, chunk_tokens, shared)
             return TieredConnector(settings, worker, disk)
 
-        return ConnectorPlan(build, loads_special=not behind and not site.stages)
+        return ConnectorPlan(build)
 
     def _worker(self, site: TierSite, stage: int | None = None) -> Worker:
         """The worker of a rank that copies; stage: index in the pipeline."""

@@ -1,0 +1,1 @@
+"""Parts of a server, and the one table of pairs of them that do not run together."""

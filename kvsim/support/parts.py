@@ -1,0 +1,78 @@
+"""The parts of a server or a fleet that may not run together."""
+
+from typing import NamedTuple
+
+STAGES = "pipeline stages"
+DRAFTS = "drafts"
+TRANSFERS = "prefill and decode replicas"
+SPECIAL = "images and adapters"
+TIERS = "tiers"
+HICACHE = "a hierarchical cache (SGLang)"
+LOCKSTEP = "ranks that step together"
+CELLS = "cells of a fleet"
+CHANGES = "failures and autoscalers"
+SHARED = "shared tiers"
+CONTEXT = "decode context parallelism"
+OLDER = "vLLM before 0.33"
+SWAP = "swapping"
+
+INSIDE_BLOCKS = "prefix_match_unit", "prefill_checkpoint_alignment"
+EVERY_PART = frozenset((STAGES, DRAFTS, TRANSFERS, SPECIAL))
+
+
+class ServerParts(NamedTuple):
+    """The parts of one server or fleet, as far as they are known.
+
+    stages: of the pipeline. depth: steps in flight. ahead: asynchronous scheduling. swaps: victims
+    are swapped. semantics: version of vLLM that schedules, if it is before 0.33. allocator: its
+    kind. no_slots: it has none for drafts. hicache: SGLang's host memory. sglang: its scheduler;
+    None: not known. unplanned: layers have windows or states, and no plan of blocks. layers: kinds
+    of layers beyond full attention, of "states", "own blocks" and "chunks". tables: number of block
+    tables. key, value: an option of the allocator that is set.
+
+    tiers: kinds of `[[tier]]`; place: of the one asked about. serves: parts that they run with.
+    connector: there is one, maybe of no tier. shared: the key of a tier that replicas share.
+    drafts: tokens are drafted; one_pass: by one pass of the drafter. transfers: engine of prefill
+    and decode replicas, "other" if it has none; schedulers: of both sides. special: "items" or "an
+    adapter", where a request asks for it. asker: its id. unserved: the scheduler has no such
+    requests. context: GPUs that share a context.
+
+    lockstep: ranks step together. changes: replicas start or die. failure: the key of one that
+    names replica `dies`. cells: of the fleet. clients: there is a limit of requests in flight.
+    alone: there is one replica.
+    """
+
+    stages: int = 1
+    depth: int = 1
+    ahead: bool = True
+    swaps: bool = False
+    semantics: str = ""
+    allocator: str = "paged"
+    no_slots: bool = False
+    hicache: bool = False
+    sglang: bool | None = None
+    unplanned: bool = False
+    layers: frozenset[str] = frozenset()
+    tables: int = 1
+    key: str = ""
+    value: object = None
+    tiers: tuple[str, ...] = ()
+    place: int = 0
+    serves: frozenset[str] = EVERY_PART
+    connector: bool = False
+    shared: str = ""
+    drafts: bool = False
+    one_pass: bool = False
+    transfers: str = ""
+    schedulers: str = ""
+    special: str = ""
+    asker: str = ""
+    unserved: bool = False
+    context: int = 1
+    lockstep: bool = False
+    changes: bool = False
+    failure: str = ""
+    dies: int = 0
+    cells: int = 1
+    clients: bool = False
+    alone: bool = False

@@ -1,0 +1,115 @@
+"""The table of what does not run together."""
+
+import re
+from typing import Any
+
+import pytest
+from support.limits_page import PAGE, page
+from support.scenarios import conversations, run
+
+from kvsim.engine.connectors import TIERS
+from kvsim.plumbing.errors import InputError
+from kvsim.support.parts import EVERY_PART, ServerParts
+from kvsim.support.table import ROWS, check
+
+ALONE: frozenset[str] = frozenset()
+TIER = ServerParts(tiers=("vllm-offloading",))
+HOST = {"kind": "vllm-offloading", "kv_offloading_size": 8.0}
+OWN = frozenset(("own blocks",))
+
+# One server for each row, in the order of the table.
+REFUSED = (
+    ServerParts(stages=2, transfers="vllm"),
+    ServerParts(stages=2, tiers=("lmcache",), serves=ALONE),
+    ServerParts(stages=2, connector=True, serves=ALONE),
+    ServerParts(stages=2, hicache=True),
+    ServerParts(stages=2, unplanned=True),
+    ServerParts(stages=2, semantics="vllm-0.27"),
+    ServerParts(stages=2, swaps=True),
+    ServerParts(drafts=True, no_slots=True),
+    ServerParts(drafts=True, stages=2, ahead=False),
+    ServerParts(drafts=True, stages=2, layers=OWN),
+    ServerParts(drafts=True, stages=2, one_pass=True, tables=2),
+    ServerParts(drafts=True, tiers=("lmcache",), serves=ALONE),
+    TIER._replace(drafts=True, tables=2),
+    ServerParts(drafts=True, transfers="vllm"),
+    TIER._replace(allocator="radix"),
+    TIER._replace(key="host_cache_gib", value=1.0),
+    TIER._replace(key="prefix_match_unit", value=16),
+    TIER._replace(key="enable_prefix_caching", value=False),
+    TIER._replace(layers=OWN),
+    ServerParts(tiers=("lmcache",), serves=ALONE, transfers="vllm"),
+    ServerParts(connector=True, semantics="vllm-0.27"),
+    ServerParts(connector=True, swaps=True),
+    ServerParts(shared="tier.0.shared", transfers="vllm"),
+    ServerParts(shared="tier.0.shared", alone=True),
+    ServerParts(shared="tier.0.shared", cells=2),
+    ServerParts(transfers="other", schedulers="Orca and Orca"),
+    ServerParts(transfers="vllm", failure="fleet.failure.0.replica"),
+    ServerParts(transfers="vllm", allocator="radix"),
+    ServerParts(transfers="sglang"),
+    ServerParts(transfers="vllm", layers=frozenset(("states",))),
+    ServerParts(transfers="vllm", layers=OWN),
+    ServerParts(transfers="vllm", layers=frozenset(("chunks",))),
+    ServerParts(transfers="vllm", hicache=True),
+    ServerParts(hicache=True, sglang=False),
+    ServerParts(special="items", transfers="vllm"),
+    ServerParts(special="items", connector=True, stages=2),
+    ServerParts(special="items", drafts=True),
+    ServerParts(special="items", unserved=True),
+    ServerParts(context=2, allocator="radix"),
+    ServerParts(context=2, drafts=True),
+    ServerParts(lockstep=True, depth=2),
+    ServerParts(lockstep=True, changes=True),
+    ServerParts(lockstep=True, transfers="vllm"),
+    ServerParts(cells=2, changes=True),
+    ServerParts(cells=2, clients=True),
+)
+
+
+def test_each_row_is_the_first_to_refuse_some_server() -> None:
+    """A row behind another that refuses the same would say nothing."""
+    check(ServerParts())
+    check(TIER._replace(drafts=True, stages=2))
+    first = [next(row for row in ROWS if row.refused(parts)) for parts in REFUSED]
+    assert [(row.one, row.other) for row in first] == [(row.one, row.other) for row in ROWS]
+    for parts, row in zip(REFUSED, first, strict=True):
+        with pytest.raises(InputError, match=re.escape(row.remedy)) as error:
+            check(parts)
+        assert error.value.where
+
+
+def test_tiers_name_parts_of_the_table() -> None:
+    for kind in TIERS:
+        assert TIERS.get(kind).serves <= EVERY_PART, kind
+
+
+def test_the_generated_part_of_the_limits_is_current() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page(text), "make docs"
+
+
+@pytest.mark.parametrize(
+    ("table", "names", "unsaid"),
+    [
+        (
+            {"model": {"name": "llama-3.1-8b", "pipeline_parallel_size": 2}},
+            "prefill and decode replicas",
+            "connector",
+        ),
+        (
+            {"tier": [HOST, {"kind": "file-system", "shared": True}]},
+            "prefill replicas share no tier",
+            "fleet",
+        ),
+    ],
+    ids=["stages", "shared"],
+)
+def test_refused_pair_is_named_by_its_tables(
+    table: dict[str, Any], names: str, unsaid: str
+) -> None:
+    sides = {side: {"replicas": 1} for side in ("prefill", "decode")}
+    made = conversations(12_000) | {"scheduler": "continuous", "disaggregation": sides}
+    with pytest.raises(InputError, match=names) as error:
+        run(made | table)
+    assert unsaid not in str(error.value)
