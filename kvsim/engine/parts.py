@@ -1,7 +1,7 @@
 """The parts of an engine."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
@@ -9,9 +9,6 @@ from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.step_time.form import StepTime
-
-if TYPE_CHECKING:
-    from kvsim.engine.waves import Waves
 
 
 def ignore_departure(request: Request) -> None:
@@ -25,7 +22,7 @@ class EngineParts(NamedTuple):
     for swapped or loaded content. depth: steps in flight. max_steps: most steps of one plan; 1
     gives the step-by-step run. on_left, refuse: see `Intake`. routed: the engine is one of several
     of a router. report_interval_ps: interval in ps at which the router reads the engine's reports,
-    also the longest run of steps. waves: waves of engines that step together; None: it steps alone.
+    also the longest run of steps.
     """
 
     scheduler: Scheduler
@@ -39,4 +36,3 @@ class EngineParts(NamedTuple):
     refuse: bool = True
     routed: bool = False
     report_interval_ps: int | None = None
-    waves: "Waves | None" = None

@@ -211,12 +211,14 @@ class Plan:
         """Start of the last step."""
         return self.start_ps + self.duration_ps(self.steps - 1)
 
-    def steps_by(self, elapsed_ps: int, limit: int) -> int:
-        """The smallest number of steps, at most `limit`, that take at least `elapsed_ps`."""
+    def steps_by(self, elapsed_ps: int, limit: int, rest_ps: int = 0) -> int:
+        """The smallest number of steps, at most `limit`, that take at least `elapsed_ps`, with a
+        rest of rest_ps after each.
+        """
         low, high = 0, limit
         while low < high:
             middle = (low + high) // 2
-            if self.duration_ps(middle) >= elapsed_ps:
+            if self.duration_ps(middle) + rest_ps * middle >= elapsed_ps:
                 high = middle
             else:
                 low = middle + 1

@@ -13,7 +13,7 @@ from kvsim.engine.arrivals import Arrivals, Left
 from kvsim.engine.clock import EngineClock
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.engine import Engine
-from kvsim.engine.kinds import engine_of
+from kvsim.engine.executor.choice import executor_of
 from kvsim.engine.link import Link
 from kvsim.engine.observer import Observer
 from kvsim.engine.parts import EngineParts
@@ -265,8 +265,12 @@ def serving(
     report_interval_ps: int | None = None,
     waves: "Waves | None" = None,
 ) -> RunningReplica:
-    """A replica on the clock `env`; arguments as in `EngineParts`. InputError as in `build`."""
+    """A replica on the clock `env`; arguments as in `EngineParts`. waves: of engines that step
+    together; None: it steps alone. InputError as in `build`.
+    """
     scheduler = spec.build()
+    if waves is not None:
+        check(spec.parts._replace(lockstep=True, depth=spec.depth))
     if spec.max_steps != 1:
         scheduler.enable_lockstep(spec.depth)
     recorder = recorder or Recorder(spec.capacity_bytes)
@@ -282,22 +286,25 @@ def serving(
         refuse=refuse,
         routed=routed,
         report_interval_ps=report_interval_ps,
-        waves=waves,
     )
-    return RunningReplica(scheduler, recorder, _engine(spec, env, parts))
+    engine = _engine(spec, env, parts)
+    if waves is None:
+        return RunningReplica(scheduler, recorder, engine.start())
+    waves.join(engine)
+    return RunningReplica(scheduler, recorder, engine)
 
 
 def _engine(spec: ReplicaSpec, env: EngineClock, parts: EngineParts) -> Engine:
-    """The engine of `spec`."""
+    """The engine of `spec`, not started."""
     connected, hierarchical = spec.connector is not None, spec.allocator.hierarchical
-    if parts.waves is not None:
-        check(spec.parts._replace(lockstep=True, depth=parts.depth))
-    if parts.waves is not None or connected or not hierarchical:
-        return engine_of(env, parts, connected=connected, over_stages=spec.stages > 1)
-    from kvsim.engine.hicache.hierarchy import hierarchy_of
-    from kvsim.engine.hicache_engine import HicacheEngine
+    executor = executor_of(
+        connected=connected, over_stages=spec.stages > 1, hierarchical=hierarchical
+    )
+    engine = Engine(env, parts, executor)
+    if hierarchical and not connected:
+        from kvsim.engine.executor.hicache import hicache_of
+        from kvsim.engine.hicache.hierarchy import hierarchy_of
 
-    engine = HicacheEngine(env, parts)
-    found = spec.hicache or hierarchy_of(spec.allocator, spec.layout, spec.host_bytes_per_s)
-    found.connect(engine.hierarchical, spec.shared or Shared())
+        found = spec.hicache or hierarchy_of(spec.allocator, spec.layout, spec.host_bytes_per_s)
+        found.connect(hicache_of(parts.scheduler), spec.shared or Shared())
     return engine

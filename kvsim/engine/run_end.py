@@ -13,7 +13,8 @@ class RunEnd(simpy.Event):
 
     A run of `steps` steps, decided at now_ps, begins at begin_ps. It ends at end_ps, after all but
     its last `behind` steps, or, once it is cut, with its current step. The event of a cut run
-    occurs twice; the second one has no waiters.
+    occurs twice; the second one has no waiters. rest_ps: after each step; that after the last one
+    is not waited for, but a run that is cut in a rest ends with it. With rests `behind` is 0.
     """
 
     def __init__(
@@ -25,6 +26,7 @@ class RunEnd(simpy.Event):
         now_ps: int,
         begin_ps: int,
         end_ps: int,
+        rest_ps: int,
     ) -> None:
         # All that simpy.Event sets, and that it is scheduled.
         self.env, self.callbacks = env, []
@@ -32,46 +34,19 @@ class RunEnd(simpy.Event):
         self._clock = env
         self.steps = steps
         self._plan, self._behind = plan, behind
-        self._begin_ps, self._end_ps = begin_ps, end_ps
+        self._begin_ps, self._end_ps, self._rest_ps = begin_ps, end_ps, rest_ps
         env.schedule(self, STEP_ENDS, end_ps - now_ps)
 
     def cut(self, now_ps: int) -> None:
         """End the run with the step that runs at now_ps."""
         late_ps = max(0, now_ps - self._begin_ps + self._clock.late)
-        plan, behind = self._plan, self._behind
-        self.steps = max(1, behind + plan.steps_by(late_ps, self.steps))
+        plan, behind, rest_ps = self._plan, self._behind, self._rest_ps
+        self.steps = max(1, behind + plan.steps_by(late_ps, self.steps, rest_ps))
         end_ps = self._begin_ps + plan.duration_ps(self.steps - behind)
-        if end_ps < self._end_ps:
-            self._end_ps = end_ps
-            self.env.schedule(self, STEP_ENDS, end_ps - now_ps)
-
-
-class SpacedRunEnd(RunEnd):
-    """The end of a run of `steps` steps with a rest of rest_ps after each; that after the last one
-    is not waited for. A run that is cut in a rest ends with it. ends_ps: of its last step.
-    """
-
-    def __init__(self, env: EngineClock, plan: Plan, steps: int, rest_ps: int, now_ps: int) -> None:
-        self._rest_ps = rest_ps
-        end_ps = now_ps + plan.duration_ps(steps) + rest_ps * (steps - 1)
-        super().__init__(env, plan, steps, 0, now_ps, now_ps, end_ps)
-
-    def ends_ps(self, steps: int) -> int:
-        """When the last of `steps` steps ends, in ps."""
-        return self._begin_ps + self._plan.duration_ps(steps) + self._rest_ps * (steps - 1)
-
-    def cut(self, now_ps: int) -> None:
-        late_ps = now_ps + self._clock.late
-        low, high = 1, self.steps
-        while low < high:
-            middle = (low + high) // 2
-            if self.ends_ps(middle) + self._rest_ps >= late_ps:
-                high = middle
-            else:
-                low = middle + 1
-        self.steps, end_ps = low, self.ends_ps(low)
-        if late_ps > end_ps:
-            end_ps += self._rest_ps
+        if rest_ps:
+            end_ps += rest_ps * (self.steps - 1)
+            if self._begin_ps + late_ps > end_ps:
+                end_ps += rest_ps
         if end_ps < self._end_ps:
             self._end_ps = end_ps
             self.env.schedule(self, STEP_ENDS, end_ps - now_ps)

@@ -7,41 +7,62 @@ request starts a wave of all ranks.
 """
 
 from collections.abc import Generator
-from typing import Protocol
 
 import simpy
 
 from kvsim.engine.clock import EngineClock
+from kvsim.engine.engine import Engine
 from kvsim.engine.moments import PLANS, moment
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Pause
+from kvsim.plumbing.errors import InvariantError
+from kvsim.step import StepShape
 
 
-class WaveMember(Protocol):
-    """One of the engines that step together. dummy_ps: how long a step without work lasts."""
+class Rank:
+    """An engine that its waves step, instead of a loop of its own. dummy_ps: how long a step
+    without work lasts.
+    """
 
-    dummy_ps: int
+    def __init__(self, engine: Engine) -> None:
+        core = self._core = engine.core
+        if core.steps_ahead:
+            raise InvariantError("an engine of a wave has one step in flight")
+        self._engine = engine
+        self.dummy_ps = core.parts.step_time.step_ps(StepShape((), 1, 1, 1))
 
     @property
     def has_work(self) -> bool:
         """Whether it has requests that have not left."""
-        ...
+        scheduler = self._core.scheduler
+        return bool(scheduler.running) or scheduler.waiting.head is not None
 
     def planned(self) -> Plan | None:
         """The rank's part of the next step; None: a dummy step."""
-        ...
+        plan = None
+        while self.has_work:
+            plan = self._engine.plan()
+            if not plan.empty or not self._core.gave_way(plan):
+                break
+        self._core.books.open()
+        return None if plan is None or plan.empty else plan
 
-    def open_books(self) -> None:
-        """Time is about to pass."""
-        ...
+    def rests(self, wake: simpy.Event) -> None:
+        """Nothing is computed until `wake`, which an arrival triggers."""
+        self._core.books.open()
+        self._core.wake = wake
 
     def rested(self, begin_ps: int) -> None:
         """Time has passed since begin_ps, in which it computed nothing."""
-        ...
+        core = self._core
+        core.wake = None
+        if core.now_ps > begin_ps:
+            core.books.idled(begin_ps, core.now_ps)
 
     def stepped(self, plan: Plan, lasts_ps: int) -> None:
         """The step is over, which lasted as long as that of the slowest rank."""
-        ...
+        plan.first_ps = lasts_ps
+        self._engine.commit(plan, 1)
 
 
 class Waves:
@@ -52,27 +73,24 @@ class Waves:
 
     def __init__(self, env: EngineClock, sync_steps: int) -> None:
         self._env, self._sync_steps = env, sync_steps
-        self.engines: list[WaveMember] = []
-        self._wake: simpy.Event | None = None
+        self._ranks: list[Rank] = []
         self.num_waves = self.num_steps = self.num_dummy_steps = 0
         env.process(self._run())
 
-    def rouse(self) -> None:
-        """Wake the ranks: a request has come."""
-        if self._wake is not None and not self._wake.triggered:
-            self._wake.succeed()
+    def join(self, engine: Engine) -> None:
+        """The engine, which has not started, steps with the others."""
+        self._ranks.append(Rank(engine))
 
     def _run(self) -> Generator[simpy.Event, None, None]:
         while True:
             if not self._anyone():
                 begin_ps = int(self._env.now)
-                for engine in self.engines:
-                    engine.open_books()
-                self._wake = self._env.event()
-                yield self._wake
-                self._wake = None
-                for engine in self.engines:
-                    engine.rested(begin_ps)
+                wake = self._env.event()
+                for rank in self._ranks:
+                    rank.rests(wake)
+                yield wake
+                for rank in self._ranks:
+                    rank.rested(begin_ps)
             yield moment(self._env, 0, PLANS)  # after all that happens at this instant
             yield from self._wave()
 
@@ -81,20 +99,20 @@ class Waves:
         steps = 0
         while True:
             begin_ps = int(self._env.now)
-            plans = [engine.planned() for engine in self.engines]
+            plans = [rank.planned() for rank in self._ranks]
             if steps == 0 and not self._anyone():
                 return  # the arrivals were refused
             lasts_ps = max(
-                engine.dummy_ps if plan is None else plan.first_ps
-                for engine, plan in zip(self.engines, plans, strict=True)
+                rank.dummy_ps if plan is None else plan.first_ps
+                for rank, plan in zip(self._ranks, plans, strict=True)
             )
             yield Pause(self._env, lasts_ps)
-            for engine, plan in zip(self.engines, plans, strict=True):
+            for rank, plan in zip(self._ranks, plans, strict=True):
                 if plan is None:
                     self.num_dummy_steps += 1
-                    engine.rested(begin_ps)
+                    rank.rested(begin_ps)
                 else:
-                    engine.stepped(plan, lasts_ps)
+                    rank.stepped(plan, lasts_ps)
             steps += 1
             self.num_steps += 1
             agree = steps == 1 or steps % self._sync_steps == 0
@@ -103,4 +121,4 @@ class Waves:
             yield moment(self._env, 0, PLANS)
 
     def _anyone(self) -> bool:
-        return any(engine.has_work for engine in self.engines)
+        return any(rank.has_work for rank in self._ranks)

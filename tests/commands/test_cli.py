@@ -191,7 +191,7 @@ def test_a_run_of_one_replica_without_tiers_needs_no_module_of_theirs() -> None:
         "try: main()\n"
         "except SystemExit as done: assert not done.code, done.code\n"
         "rooms = ('engine.connectors.offloading.disk',\n"
-        "    'engine.connected_engine', 'engine.waves', 'fleet.watch', 'simulation.fleet',\n"
+        "    'engine.executor.copies', 'engine.waves', 'fleet.watch', 'simulation.fleet',\n"
         "    'results.fleet', 'results.store', 'results.summary_beyond',\n"
         "    'scenario.build.tiers', 'simulation.prefill_decode',\n"
         "    'engine.connectors.tiers', 'engine.connectors.offloading', 'memory.paged.loading',\n"

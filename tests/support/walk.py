@@ -27,7 +27,7 @@ class Walk:
     def __init__(self) -> None:
         self.steps: list[tuple[bool, bool, frozenset[str]]] = []
         self._files: set[str] = set()
-        self._plan, self._commit = Engine._plan, Engine._commit
+        self._plan, self._commit = Engine.plan, Engine.commit
 
     def __enter__(self) -> "Walk":
         walk = self
@@ -42,11 +42,11 @@ class Walk:
             decodes = not plan.chunks and plan.num_decode > 0 and steps == 1
             walk.steps.append((hits, decodes, frozenset(walk._files)))
 
-        Engine._plan, Engine._commit = plan, commit  # type: ignore[method-assign]
+        Engine.plan, Engine.commit = plan, commit  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *error: object) -> None:
-        Engine._plan, Engine._commit = self._plan, self._commit  # type: ignore[method-assign]
+        Engine.plan, Engine.commit = self._plan, self._commit  # type: ignore[method-assign]
 
     def _follow(self, function: Callable[..., Any], *arguments: Any) -> Any:
         sys.setprofile(self._called)

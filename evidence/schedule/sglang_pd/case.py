@@ -207,7 +207,7 @@ class SglangPairCase(RecordedCase):
             observer=rows,
             refuse=False,
         )
-        return Engine(env, parts)
+        return Engine(env, parts).start()
 
     def _prefill_spec(self) -> ReplicaSpec:
         scheduler = SglangPrefill.parse(self._flags(self.prefill), "engine")

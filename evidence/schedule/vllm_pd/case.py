@@ -21,7 +21,6 @@ from evidence.schedule.vllm.schedule import VllmRequest
 from evidence.schedule.vllm_pd.rows import PairRows, TieredPairRows
 from kvsim.engine.arrivals import Arrivals
 from kvsim.engine.clock import EngineClock
-from kvsim.engine.connected_engine import ConnectedEngine
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.multi import MultiConnector
 from kvsim.engine.connectors.nixl.consumer import NixlConsumer, ReadGroup
@@ -30,6 +29,8 @@ from kvsim.engine.connectors.nixl.remote import KeeperInbox, RemotePrompts
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.connectors.tiers import ConnectorPlan
+from kvsim.engine.engine import Engine
+from kvsim.engine.executor.copies import CopyingExecutor
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.speculation.acceptance import RecordedAcceptance
@@ -216,7 +217,9 @@ class PairReplay:
         asked = self._asked[request.id]
         if asked.gone:
             return
-        idle = self._case.link.idle if self._prefill.idles else 0
+        executor = self._prefill.executor
+        assert isinstance(executor, CopyingExecutor)
+        idle = self._case.link.idle if executor.idles else 0
         delay = (idle + self._case.proxy + asked.delay) * TICK_PS
         self._env.timeout(delay).callbacks.append(lambda _: self._pass_on(request.id))
 
@@ -269,7 +272,7 @@ class PairReplay:
             fails=[name for name, request in self._asked.items() if request.fail_read],
         )
 
-    def _engine(self, side: str, connector: Connector) -> ConnectedEngine:
+    def _engine(self, side: str, connector: Connector) -> Engine:
         engine: PairedEngine = getattr(self._case.engine, side)
         connector.idle_ps = self._case.link.idle * TICK_PS
         connector.poll_ps = self._case.link.launch * TICK_PS
@@ -291,4 +294,4 @@ class PairReplay:
             refuse=False,
             routed=True,
         )
-        return ConnectedEngine(self._env, parts)
+        return Engine(self._env, parts, CopyingExecutor).start()

@@ -53,10 +53,9 @@ class Connection:
         connector.attach(self.device)
 
     def begin(self) -> None:
-        """Reset the lists of this schedule()."""
-        if self.connects:
-            self.loads, self.put_off, self.found = [], [], []
-            self.device.decided = None
+        """A schedule() begins, and there is a connector: reset its lists."""
+        self.loads, self.put_off, self.found = [], [], []
+        self.device.decided = None
 
     def decide(
         self, plan: Plan, running: tuple[Sequence, ...], outputs: dict[Sequence, int]

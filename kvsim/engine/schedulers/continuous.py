@@ -95,7 +95,8 @@ class ContinuousScheduler(Scheduler):
         plan = Plan()
         if self.in_flight.counts:
             self.in_flight.begin()
-        self.connection.begin()
+        if self.connection.connects:
+            self.connection.begin()
         self._stuck = False
         threshold = self.knobs.long_prefill_token_threshold
         lone = len(self.running) + len(self.waiting) <= 1

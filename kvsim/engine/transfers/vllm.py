@@ -6,7 +6,6 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import cast
 
-from kvsim.engine.connected_engine import ConnectedEngine
 from kvsim.engine.connectors.multi import MultiConnector
 from kvsim.engine.connectors.nixl.consumer import NixlConsumer, ReadGroup
 from kvsim.engine.connectors.nixl.producer import NixlProducer
@@ -128,10 +127,7 @@ class NixlHandoff(Handoff):
         self._prefill[prefill].submit(prompt_of(request))
 
     def prefilled(self, request: Request) -> None:
-        whole, prefill, decode, came_ps = self._going.pop(request.id)
-        engine = self._prefill[prefill]
-        assert isinstance(engine, ConnectedEngine)
-
+        whole, _, decode, came_ps = self._going.pop(request.id)
         if request.id in self.abandoned:
             for name in names_of(whole):
                 self._prompts.take(name)

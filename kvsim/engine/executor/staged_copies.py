@@ -1,4 +1,4 @@
-"""The engine with a KV connector over the stages of a pipeline (vLLM 0.33, v1/engine/core.py
+"""The stages of a pipeline with a KV connector (vLLM 0.33, v1/engine/core.py
 `step_with_batch_queue`, v1/executor/multiproc_executor.py, v1/worker/gpu/model_runner.py).
 
 Each stage has a worker with a thread of its own, which launches steps one after the other. A step
@@ -6,68 +6,91 @@ that waits for copies there holds up that thread and the later stages, but not t
 output of a step has the reports of all stages.
 """
 
-from collections.abc import Generator
+from collections.abc import Iterable
 
 import simpy
 
-from kvsim.engine.clock import EngineClock
-from kvsim.engine.connected_engine import ConnectedEngine
 from kvsim.engine.connectors.offloading.staged import StagedConnector
-from kvsim.engine.parts import EngineParts
+from kvsim.engine.core import EngineCore
+from kvsim.engine.engine import Next
+from kvsim.engine.executor.copies import CopyingExecutor
 from kvsim.engine.plan import Plan
-from kvsim.engine.run_end import SpacedRunEnd
 from kvsim.plumbing.errors import InvariantError
 from kvsim.step_time.stages import StageTimes
 
 
-class StagedEngine(ConnectedEngine):
+class CopyingStages(CopyingExecutor):
     """The queue of steps in flight holds empty ones too."""
 
-    def __init__(self, env: EngineClock, parts: EngineParts) -> None:
-        times, connection = parts.step_time, getattr(parts.scheduler, "connection", None)
-        connector = getattr(connection, "connector", None)
+    def __init__(self, core: EngineCore) -> None:
+        super().__init__(core)
+        times, connector = core.parts.step_time, self._connector
         if not isinstance(times, StageTimes) or not isinstance(connector, StagedConnector):
-            raise InvariantError("an engine over stages has step times and copies of each stage")
+            raise InvariantError("stages with copies have step times and copies of each stage")
         self._times, self._copies = times, connector
         self._num_stages = len(times.forms)
         self._launched_ps = [0] * self._num_stages  # when the thread of each stage goes on
         self._stage_ps = [0] * self._num_stages  # when all that was launched there has computed
         self._ready_ps: dict[Plan, int] = {}  # when the output of each step is there
-        self._overlaps = parts.depth > self._num_stages
-        super().__init__(env, parts)
+        self._overlaps = core.parts.depth > self._num_stages
+        self._schedules = False  # in this iteration
+        self._more = 0  # steps that may follow the plan just launched
 
-    def _run(self) -> Generator[simpy.Event, None, None]:
-        in_flight = self._in_flight
-        while not self.stopped:
-            computes, self._left = False, len(self.scheduler.waiting)
-            if self._has_requests:
-                self._connector.begin(self.now_ps)
-                plan = self._plan()
-                self._left, self._ended = len(self.scheduler.waiting), False
-                in_flight.append(plan)
-                computes = not plan.empty
-                if self._is_stuck(plan):
-                    yield from self._empty(plan)
-                    continue
-                more = self._repeatable(plan) if computes else 0
-                if more:
-                    yield from self._run_alone(plan, 1 + more)
-                    continue
-                if len(in_flight) <= self._behind and (computes or self._has_requests):
-                    if not computes:
-                        yield from self._nap()
-                    if self._routed:
-                        yield from self._settle()
-                    continue
-            if not in_flight:
-                yield from self._idle(Plan())
-                continue
-            yield from self._take_output()
-            if not computes and self._has_requests:
-                yield from self._nap()
-            if self._routed:
-                yield from self._settle()
-        self._connector.close(self.now_ps)
+    # --- the engine's thread --------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        self._left, self._more = len(self._scheduler.waiting), 0
+        self._schedules = self._has_requests
+        if self._schedules:
+            self._connector.begin(self._core.now_ps)
+        return self._schedules
+
+    def next(self, plan: Plan) -> Next:
+        core = self._core
+        if not self._schedules:
+            return Next.LAND if core.in_flight else Next.REST
+        self._left, self._ended = len(self._scheduler.waiting), False
+        if self._is_stuck(plan):
+            return Next.REST
+        self._more = 0 if plan.empty else self._count_repeatable(plan)
+        if self._more:
+            self.rest_ps = self._connector.idle_ps
+            return Next.RUN
+        fills = not plan.empty or self._has_requests
+        return Next.FILL if fills and len(core.in_flight) < core.steps_ahead else Next.LAND
+
+    def rest(self, plan: Plan) -> Iterable[simpy.Event]:
+        core = self._core
+        if self._schedules:  # the empty steps in flight return
+            left = len(self._scheduler.waiting)
+            core.in_flight.append(plan)
+            while core.in_flight:
+                yield from self.land_oldest()
+            if len(self._scheduler.waiting) != left or self._has_news:
+                return
+        yield from core.idle(plan)
+
+    def filled(self, plan: Plan) -> Iterable[simpy.Event]:
+        if plan.empty:
+            yield from self._nap()
+        yield from self._core.settle()
+
+    def stays(self, plan: Plan) -> bool:
+        return self._schedules
+
+    def until_ready(self, oldest: Plan) -> Iterable[simpy.Event]:
+        return self._until(self._ready_ps[oldest])
+
+    def land(self, plan: Plan, now_ps: int) -> None:
+        del self._ready_ps[plan]
+        super().land(plan, now_ps)
+
+    def landed(self, plan: Plan) -> Iterable[simpy.Event]:
+        token_ps = self._computed_ps
+        if self._more and self._core.now_ps > token_ps:
+            self._idled(token_ps, self._core.now_ps)
+        elif self._more or (plan.empty and self._has_requests):
+            yield from self._nap()
 
     @property
     def _has_requests(self) -> bool:
@@ -80,34 +103,15 @@ class StagedEngine(ConnectedEngine):
         """Whether only an arrival can change the next schedule(), though requests wait."""
         if not plan.empty or plan.preempted or self._has_news:
             return False
-        return len(self.scheduler.waiting) > 0 and all(each.empty for each in self._in_flight)
-
-    def _empty(self, plan: Plan) -> Generator[simpy.Event, None, None]:
-        """Take the empty steps in flight out, and wait for an arrival."""
-        left = len(self.scheduler.waiting)
-        while self._in_flight:
-            yield from self._take_output()
-        if len(self.scheduler.waiting) == left and not self._has_news:
-            yield from self._idle(plan)
+        return len(self._scheduler.waiting) > 0 and all(each.empty for each in self._core.in_flight)
 
     @property
     def _has_news(self) -> bool:
         return bool(self._goes_on or self._ended)
 
-    def _take_output(self) -> Generator[simpy.Event, None, None]:
-        """Wait for the output of the oldest step in flight, and process it."""
-        oldest = self._in_flight.popleft()
-        self.idles = oldest.empty
-        self._books.open()
-        yield from self._until(self._ready_ps.pop(oldest))
-        if not oldest.empty:
-            self._books.last_step(oldest, tuple(self._in_flight))
-        self._return(oldest, self.now_ps)
-        self._finished(oldest, self.now_ps)
-
     # --- one plan alone -------------------------------------------------------------------------
 
-    def _repeatable(self, plan: Plan) -> int:
+    def _count_repeatable(self, plan: Plan) -> int:
         """Steps that may follow while one plan holds all running sequences, the others in flight
         are empty, and the connector has nothing to do. No sequence finishes with them.
         """
@@ -115,68 +119,48 @@ class StagedEngine(ConnectedEngine):
             return 0
         if self._num_stages > 2:  # it sleeps while the plan computes, too, and then schedules
             return 0
-        if self._timed is not None or self._report_interval_ps is not None:
+        if self._core.timed is not None or self._core.parts.report_interval_ps is not None:
             return 0
         if not self._is_alone(plan) or any(any(report) for report in self._reports.values()):
             return 0
-        self._timer.time_alone(plan)
-        left = min(seq.output_tokens - seq.num_outputs for seq in self.scheduler.running)
-        limit = min(self._max_steps, plan.affine_steps, left) - 1
-        return self.scheduler.repeatable(plan, limit) if limit > 0 else 0
+        self._core.timer.time_alone(plan)
+        left = min(seq.output_tokens - seq.num_outputs for seq in self._scheduler.running)
+        limit = min(self._core.max_steps, plan.affine_steps, left) - 1
+        return self._scheduler.repeatable(plan, limit) if limit > 0 else 0
 
     def _is_alone(self, plan: Plan) -> bool:
         """Whether the newest plan finds all stages free, and the engine waits for nothing else."""
-        now, others = self.now_ps, [each for each in self._in_flight if each is not plan]
-        if len(others) < self._behind or self._connector.journal is not None:
+        now, others = self._core.now_ps, self._core.in_flight
+        if len(others) < self._core.steps_ahead or self._connector.journal is not None:
             return False
         if plan.start_ps != now or self._ready_ps[plan] != plan.end_ps:
             return False
         return all(each.empty and self._ready_ps[each] <= now for each in others)
 
-    def _run_alone(self, plan: Plan, steps: int) -> Generator[simpy.Event, None, None]:
-        """Run `plan` for as many steps, or fewer if something arrives. After each the engine
-        sleeps, as the step scheduled while it computed is empty.
-        """
-        books, scheduler, idle_ps = self._books, self.scheduler, self._connector.idle_ps
-        books.open()
-        end = SpacedRunEnd(self.env, plan, steps, idle_ps, self.now_ps)
-        self._run_end = end
-        yield end
-        self._run_end, end.callbacks = None, []
-        token_ps = start_ps = plan.start_ps
-        for step in range(end.steps):
-            if step:
-                books.idled(token_ps, start_ps)
-                scheduler.repeat(plan, 1)
-                books.scheduled(None)
-            end_ps = start_ps + plan.first_ps + plan.growth_ps * step
-            books.spaced(plan, start_ps, end_ps - start_ps, token_ps)
-            token_ps, start_ps = end_ps, end_ps + idle_ps
-        books.pause(scheduler.running, token_ps)
-        self._in_flight.remove(plan)
-        for each in self._in_flight:
+    def repeatable(self, plan: Plan) -> int:
+        return self._more
+
+    def overlap(self, steps: int) -> int:
+        return 0
+
+    def ran(self, plan: Plan) -> None:
+        """After each step the engine slept, as the step scheduled while it computed was empty."""
+        steps = plan.steps
+        token_ps = plan.start_ps + plan.duration_ps(steps) + self.rest_ps * (steps - 1)
+        for each in self._core.in_flight:
             each.start_ps = token_ps
-        del self._ready_ps[plan]
         self._computed_ps = token_ps
-        scheduler.run_ended(plan)
-        self._return(plan, token_ps)
-        if self.now_ps == token_ps:
-            yield from self._nap()
-        else:
-            self._idled(token_ps, self.now_ps)
-        if self._routed:
-            yield from self._settle()
+        self._scheduler.run_ended(plan)
 
     # --- the workers ----------------------------------------------------------------------------
 
-    def _copy(self, plan: Plan) -> None:
-        now = self.now_ps
+    def launch(self, plan: Plan) -> None:
+        now = self._core.now_ps
         self._follow_waits(plan, now)
         plan.start_ps = max(plan.start_ps, now)
         if plan.empty:
             self._launch(plan, [0] * self._num_stages, [0] * self._num_stages)
-
-    def _time(self, plan: Plan) -> None:
+            return
         shape = plan.shape()
         durations_ps = self._times.stage_ps(shape)
         sends_ps = [*self._times.send_ps(shape.num_tokens), 0]
@@ -191,14 +175,14 @@ class StagedEngine(ConnectedEngine):
         """Time until which the stages but the last wait for tokens of a step that the first one ran
         num_stages before (`StepTimer`).
         """
-        flying = self._in_flight
+        flying = self._core.in_flight
         if len(flying) >= self._num_stages and flying[0].continues:
             return flying[0].end_ps
         return 0
 
     def _unheld_end_ps(self, plan: Plan, durations_ps: list[int], sends_ps: list[int]) -> int:
         """When the step would leave the last stage if no copy held it up."""
-        at_ps = max(self.now_ps + plan.stall_ps, self._token_ps())
+        at_ps = max(self._core.now_ps + plan.stall_ps, self._token_ps())
         for stage, stage_ps in enumerate(durations_ps):
             thread_ps = self._launched_ps[stage]
             at_ps = max(at_ps, self._stage_ps[stage], thread_ps) + stage_ps + sends_ps[stage]
@@ -208,7 +192,7 @@ class StagedEngine(ConnectedEngine):
         """The workers launch the step, which takes so long on each stage and to the next; returns
         when it leaves the last stage.
         """
-        now, token_ps, computes = self.now_ps, self._token_ps(), not plan.empty
+        now, token_ps, computes = self._core.now_ps, self._token_ps(), not plan.empty
         poll_ps, empty_poll_ps = self._connector.poll_ps, self._connector.empty_poll_ps
         last = self._num_stages - 1
         polls_ps: list[int] = []

@@ -1,0 +1,1 @@
+"""Executors of an engine: stages of a pipeline, copies that run concurrently with the steps."""

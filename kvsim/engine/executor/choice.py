@@ -1,0 +1,29 @@
+"""Choice of the executor of a replica."""
+
+from collections.abc import Callable
+
+from kvsim.engine.core import EngineCore
+from kvsim.engine.engine import Executor
+
+
+def executor_of(
+    *, connected: bool, over_stages: bool, hierarchical: bool
+) -> Callable[[EngineCore], Executor]:
+    """One device alone, or with copies of a connector or a hierarchical cache; or stages."""
+    if connected and over_stages:
+        from kvsim.engine.executor.staged_copies import CopyingStages  # few runs have any of these
+
+        return CopyingStages
+    if connected:
+        from kvsim.engine.executor.copies import CopyingExecutor
+
+        return CopyingExecutor
+    if over_stages:
+        from kvsim.engine.executor.stages import Stages
+
+        return Stages
+    if hierarchical:
+        from kvsim.engine.executor.hicache import HicacheExecutor
+
+        return HicacheExecutor
+    return Executor
