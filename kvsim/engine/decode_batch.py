@@ -2,6 +2,7 @@
 
 from heapq import heappop, heappush, heapreplace
 
+from kvsim.engine.plan import ScheduledChunk
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.ledger import Course
 from kvsim.sequence import DecodeClock, Sequence, by_order
@@ -12,8 +13,10 @@ class DecodeBatch:
     """The decoding sequences of a scheduler and of its allocator, which advance together. A member
     leaves when it has its final slots.
 
-    num: number of members. context_tokens: sum of their slots.
+    num: number of members. context_tokens: sum of their slots. step_tokens: of a member in a step.
     """
+
+    step_tokens: int = 1
 
     def __init__(self, allocator: Allocator) -> None:
         self.num = 0
@@ -86,6 +89,24 @@ class DecodeBatch:
 
     def shapes(self, steps: int) -> list[StepShape]:
         """The shapes of the next `steps` steps if each verifies drafts."""
+        return []
+
+    def last_step(self, seq: Sequence) -> tuple[int, int] | None:
+        """Slots of a member that verifies drafts before and after its newest step; None where it
+        decodes, or has had no step with the others.
+        """
+        return None
+
+    def steps_below(self, seq: Sequence, slots: int) -> int:
+        """Number of a member's further steps before which it has fewer than `slots` slots."""
+        return slots - self.slots(seq)
+
+    def newest_left(self) -> list[ScheduledChunk]:
+        """The newest step as a chunk of each sequence that has left the batch since."""
+        return []
+
+    def take_turned(self) -> list[Sequence]:
+        """Members that took blocks since the last call."""
         return []
 
     def steps_to_leave(self) -> int:

@@ -168,8 +168,10 @@ class Executor:
 class Engine:
     """One engine replica: a scheduler, its allocator, and a clock in integer picoseconds.
 
-    executor: launches its steps; made here over the engine's core.
+    executor: launches its steps; made here over the engine's core. process: its loop, once started.
     """
+
+    process: simpy.Process
 
     def __init__(
         self,
@@ -188,7 +190,7 @@ class Engine:
 
     def start(self) -> "Engine":
         """Begin to plan; not called where ranks step together (see waves.py)."""
-        self.core.env.process(self._run())
+        self.process = self.core.env.process(self._run())
         return self
 
     @property

@@ -33,14 +33,13 @@ class ConnectedDevice:
         self._prior: dict[Sequence, int] = {}
         self._ends: dict[Sequence, int] = {}  # of steps that verify drafts
         self._held: dict[Sequence, list[int]] = {}  # blocks before the step, with drafts
-        self._members: LockstepBatch | None = None  # sequences that verify drafts as a batch
 
     def scheduled(self, plan: Plan, stepping: dict[Sequence, int]) -> None:
         """A step is decided. stepping: its sequences, each with the tokens that it puts out."""
         self._now = stepping
         chunks = plan.chunks
-        if plan.num_drafts and self._members is not None:
-            chunks = [*chunks, *self._members.in_flight[-1].left]
+        if plan.num_drafts:
+            chunks = [*chunks, *self._batch.newest_left()]
         self._ends = {c.seq: c.prior_tokens + c.new_tokens for c in chunks if c.drafts}
         self._prior = {chunk.seq: chunk.prior_tokens for chunk in chunks}
 
@@ -56,18 +55,12 @@ class ConnectedDevice:
 
     def verifies_as_batch(self, batch: LockstepBatch) -> None:
         """Members of `batch` verify without chunks of their own."""
-        self._members, batch.turned = batch, []
+        self._batch, batch.turned = batch, []
 
     def note_turns(self) -> None:
         """Record the block tables of members that had a turn."""
-        if self._members is not None and self._members.turned:
-            for seq in self._members.turned:
-                self._held[seq] = self._blocks.held_blocks(seq)
-            self._members.turned.clear()
-
-    def _last_step(self, seq: Sequence) -> tuple[int, int] | None:
-        """See `LockstepBatch`."""
-        return None if self._members is None else self._members.last_step(seq)
+        for seq in self._batch.take_turned():
+            self._held[seq] = self._blocks.held_blocks(seq)
 
     def held_before(self, seq: Sequence) -> list[int] | None:
         """Blocks by layer group that a sequence had before the step being scheduled; None: as many
@@ -77,9 +70,9 @@ class ConnectedDevice:
 
     def computed_tokens(self, seq: Sequence) -> int:
         """Slots of a sequence, those of the step being scheduled and all its drafts included."""
-        last = self._last_step(seq)
-        if last is not None and self._members is not None:
-            return last[0] + self._members.step_tokens
+        last = self._batch.last_step(seq)
+        if last is not None:
+            return last[0] + self._batch.step_tokens
         end = self._ends.get(seq)
         return self._computed_tokens(seq) if end is None else end
 
@@ -100,7 +93,7 @@ class ConnectedDevice:
 
     def known_tokens(self, seq: Sequence) -> int:
         """Tokens of the prompt, and of outputs that have returned."""
-        last = self._last_step(seq)
+        last = self._batch.last_step(seq)
         if last is not None:
             return last[0] + 1  # one is sampled, and has not been computed
         slots = self._batch.slots
@@ -109,13 +102,13 @@ class ConnectedDevice:
         return seq.prompt_tokens + outputs - unreturned
 
     def steps_below(self, seq: Sequence, tokens: int) -> int:
-        last = self._last_step(seq)
-        if last is None or self._members is None:
+        last = self._batch.last_step(seq)
+        if last is None:
             return max(0, tokens - self.known_tokens(seq) - 1)
-        return max(0, self._members.steps_below(seq, tokens - 1))
+        return max(0, self._batch.steps_below(seq, tokens - 1))
 
     def returned_tokens(self, seq: Sequence) -> int:
-        last = self._last_step(seq)
+        last = self._batch.last_step(seq)
         if last is not None:
             return last[0]
         if seq not in self._now:

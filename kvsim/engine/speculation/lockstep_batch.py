@@ -99,12 +99,20 @@ class LockstepBatch(DecodeBatch):
         return member.slots[self.clock - member.since]
 
     def last_step(self, seq: Sequence) -> tuple[int, int] | None:
-        """A member's slots before and after its newest step; None if it has had none as one."""
         member = self._members.get(seq)
         done = 0 if member is None else self.clock - member.since
         if member is None or not done:
             return None
         return member.slots[done - 1], member.slots[done]
+
+    def newest_left(self) -> list[ScheduledChunk]:
+        return self.in_flight[-1].left
+
+    def take_turned(self) -> list[Sequence]:
+        found = self.turned or []
+        if found:
+            self.turned = []
+        return found
 
     def outputs(self) -> dict[Sequence, int]:
         """Tokens that the newest step puts out for each of its sequences."""
@@ -116,9 +124,6 @@ class LockstepBatch(DecodeBatch):
         return found
 
     def steps_below(self, seq: Sequence, slots: int) -> int:
-        """Number of a member's further steps before which it has fewer than `slots` slots. It has
-        had a step.
-        """
         member = self._members[seq]
         done = self.clock - member.since
         return bisect_left(member.slots, slots, done) - done
