@@ -6,7 +6,7 @@ recorded schedule. `build()` makes its allocator and scheduler, which real engin
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvsim.engine.arrivals import Arrivals, Left
@@ -172,17 +172,30 @@ def _keeps_every_token(layout: KVLayout) -> bool:
 
 
 @dataclass(frozen=True)
-class RunningReplica:
-    """A replica that serves requests submitted to its engine."""
+class Replica:
+    """A replica that serves requests submitted to its engine. arrivals: its own, which submit them;
+    None: a router does.
+    """
 
     scheduler: Scheduler
     recorder: Recorder
     engine: Engine
+    arrivals: Arrivals | None = None
+
+    @property
+    def env(self) -> EngineClock:
+        """Its clock."""
+        return self.engine.core.env
 
     @property
     def tiers(self) -> "RunTotals | None":
         """Totals of the tiers after the device; None without tiers."""
         return self.engine.tier_totals()
+
+    def run(self) -> None:
+        """Serve all requests that arrive; afterwards the pool is empty."""
+        assert self.arrivals is not None
+        serve_all(self.env, self.arrivals, [self])
 
     def check_empty(self) -> None:
         """Raise InvariantError if memory is allocated after all requests have left."""
@@ -191,18 +204,6 @@ class RunningReplica:
             raise InvariantError(
                 f"{allocated} bytes are held by no sequence: {self.scheduler.usage()._asdict()}"
             )
-
-
-@dataclass(frozen=True)
-class Replica(RunningReplica):
-    """A replica ready to run, with its clock and its future arrivals."""
-
-    env: EngineClock
-    arrivals: Arrivals
-
-    def run(self) -> None:
-        """Serve all requests; afterwards the pool is empty."""
-        serve_all(self.env, self.arrivals, [self])
 
 
 def assemble(
@@ -231,7 +232,7 @@ def assemble(
         refuse=refuse,
     )
     arrivals.submit = made.engine.submit
-    return Replica(made.scheduler, made.recorder, made.engine, env, arrivals)
+    return replace(made, arrivals=arrivals)
 
 
 def clock(stream: Stream, progress: Left | None = None) -> tuple[EngineClock, Arrivals]:
@@ -240,7 +241,7 @@ def clock(stream: Stream, progress: Left | None = None) -> tuple[EngineClock, Ar
     return env, Arrivals(env, stream, progress, routed=True)
 
 
-def serve_all(env: EngineClock, arrivals: Arrivals, replicas: Iterable[RunningReplica]) -> None:
+def serve_all(env: EngineClock, arrivals: Arrivals, replicas: Iterable[Replica]) -> None:
     """Simulate until all requests have left; InputError or InvariantError if one never does."""
     with seldom_collecting():
         env.run()
@@ -264,7 +265,7 @@ def serving(
     routed: bool = False,
     report_interval_ps: int | None = None,
     waves: "Waves | None" = None,
-) -> RunningReplica:
+) -> Replica:
     """A replica on the clock `env`; arguments as in `EngineParts`. waves: of engines that step
     together; None: it steps alone. InputError as in `build`.
     """
@@ -289,9 +290,9 @@ def serving(
     )
     engine = _engine(spec, env, parts)
     if waves is None:
-        return RunningReplica(scheduler, recorder, engine.start())
+        return Replica(scheduler, recorder, engine.start())
     waves.join(engine)
-    return RunningReplica(scheduler, recorder, engine)
+    return Replica(scheduler, recorder, engine)
 
 
 def _engine(spec: ReplicaSpec, env: EngineClock, parts: EngineParts) -> Engine:

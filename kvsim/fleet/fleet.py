@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from kvsim.engine.arrivals import Left
 from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.observer import Observer
-from kvsim.engine.replica import RunningReplica, clock, serve_all
+from kvsim.engine.replica import Replica, clock, serve_all
 from kvsim.engine.waves import Waves
 from kvsim.fleet.changes import FleetChanges
 from kvsim.fleet.failures import FleetFailure
@@ -79,7 +79,7 @@ class Fleet:
             )
 
     @property
-    def replicas(self) -> list[RunningReplica]:
+    def replicas(self) -> list[Replica]:
         """All replicas of all members."""
         return [replica for member in self.members for replica in member.replicas]
 
@@ -94,7 +94,7 @@ class Fleet:
         """
         serve_all(self.env, self.arrivals, self._alive())
 
-    def _alive(self) -> Iterator[RunningReplica]:
+    def _alive(self) -> Iterator[Replica]:
         """The replicas alive at the time of each step of the iteration."""
         for replica in self.replicas:
             if not replica.engine.stopped:

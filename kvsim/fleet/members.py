@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kvsim.engine.clock import EngineClock
 from kvsim.engine.observer import Observer
-from kvsim.engine.replica import ReplicaSpec, RunningReplica, serving
+from kvsim.engine.replica import Replica, ReplicaSpec, serving
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence as KVSequence
@@ -54,7 +54,7 @@ class FleetMember(Protocol):
     """One choice of a router. replicas: all that serve its requests."""
 
     @property
-    def replicas(self) -> Sequence[RunningReplica]: ...
+    def replicas(self) -> Sequence[Replica]: ...
 
     def submit(self, request: Request) -> None:
         """Submit `request` at the current time."""
@@ -107,7 +107,7 @@ class FleetPart(NamedTuple):
 class SingleReplica:
     """A replica that serves prompts and outputs, or one kind of both."""
 
-    def __init__(self, replica: RunningReplica) -> None:
+    def __init__(self, replica: Replica) -> None:
         self.replica = replica
         self.replicas = (replica,)
         self.submit = replica.engine.submit

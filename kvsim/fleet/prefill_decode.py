@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kvsim.engine.clock import EngineClock
-from kvsim.engine.replica import ReplicaSpec, RunningReplica
+from kvsim.engine.replica import Replica, ReplicaSpec
 from kvsim.engine.transfers.handoff import Handoff, TransferSpec, prompt_of
 from kvsim.fleet.load import Load
 from kvsim.fleet.members import FleetPart, MemberHooks, SingleReplica
@@ -64,7 +64,7 @@ class PrefillDecode:
         spec = self.handoff.decode_spec(part.decode.spec)
         self._outputs = self._pool(part, part.decode._replace(spec=spec), hooks.left)
         self.prefill, self.decode = _replicas(self._prompts), _replicas(self._outputs)
-        self.replicas: Sequence[RunningReplica] = (*self.prefill, *self.decode)
+        self.replicas: Sequence[Replica] = (*self.prefill, *self.decode)
         self.handoff.connect(
             [each.engine for each in self.prefill], [each.engine for each in self.decode]
         )
@@ -147,5 +147,5 @@ class _Heard(NamedTuple):
         return self.part.build(env, hooks._replace(heard=heard, needs_tokens=needs_tokens))
 
 
-def _replicas(pool: RoutedPool) -> list[RunningReplica]:
+def _replicas(pool: RoutedPool) -> list[Replica]:
     return [replica for member in pool.members for replica in member.replicas]

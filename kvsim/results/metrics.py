@@ -27,7 +27,7 @@ from kvsim.results.summary import (
 
 if TYPE_CHECKING:
     from kvsim.engine.connectors.totals import RunTotals
-    from kvsim.engine.replica import RunningReplica
+    from kvsim.engine.replica import Replica
     from kvsim.results.summary_beyond import TiersSummary
 
 # Classes of the ledger that live sequences hold; shared blocks count once.
@@ -35,7 +35,7 @@ _HELD = ("used", "reserved", "overprovisioned", "rounding")
 
 
 def summarise(
-    replica: "RunningReplica",
+    replica: "Replica",
     kind: str,
     label: str,
     *,

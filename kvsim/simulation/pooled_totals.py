@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.limits.limit import NO_LIMITS, ChunkLimits
-from kvsim.engine.replica import RunningReplica
+from kvsim.engine.replica import Replica
 from kvsim.memory.allocator import CacheTotals
 from kvsim.results.merged import merged
 from kvsim.results.recorder import Recorder
@@ -48,7 +48,7 @@ class Pooled:
     tiers: RunTotals | None
 
     @classmethod
-    def of(cls, replicas: list[RunningReplica]) -> "Pooled":
+    def of(cls, replicas: list[Replica]) -> "Pooled":
         """The given replicas, which have served their requests."""
         schedulers = [each.scheduler for each in replicas]
         allocators = [scheduler.allocator for scheduler in schedulers]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from kvsim.engine.connectors import TIERS
-from kvsim.engine.replica import ReplicaSpec, RunningReplica
+from kvsim.engine.replica import Replica, ReplicaSpec
 from kvsim.engine.transfers.handoff import DrawnRequests, Handoff, TransferSpec
 from kvsim.engine.transfers.sglang import RESERVED_DECODE_TOKENS, SglangHandoff
 from kvsim.engine.transfers.vllm import NixlHandoff
@@ -207,7 +207,7 @@ class DisaggregatedRuns:
             (prefill, f"{label}: prefill", "prefill", deployment.num_prompts),
         ):
             summary = summarise(
-                cast("RunningReplica", pool),
+                cast("Replica", pool),
                 kind,
                 name,
                 num_requests=count,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.fleets import ENGINES, TABLE
 
-from kvsim.engine.replica import RunningReplica, assemble
+from kvsim.engine.replica import Replica, assemble
 from kvsim.fleet.fleet import Fleet, FleetPart
 from kvsim.fleet.routers import ROUTERS
 from kvsim.fleet.routers.options import FleetView
@@ -16,7 +16,7 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
 
-def written(replica: RunningReplica) -> tuple[Any, ...]:
+def written(replica: Replica) -> tuple[Any, ...]:
     """All that a recorder has written down, as bytes and integers."""
     recorder: Recorder = replica.recorder
     columns = ("arrival_ps", "first_scheduled_ps", "first_token_ps", "hit_tokens")
