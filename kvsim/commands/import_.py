@@ -120,6 +120,8 @@ def _print(imported: "Imported") -> None:
     for read in imported.reads:
         description = read.description
         gave = [f"{name} = {value}" for name, value in description.settings.reported().items()]
+        if description.model_config is not None:
+            gave.append("the model's layers")
         if description.requests is not None:
             gave.append(f"{len(description.requests.rows):,} requests")
         if description.gauges is not None:

@@ -2,10 +2,13 @@
 next to it.
 """
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from kvsim.interchange.merge import USER, Contradiction, Merged, merge
@@ -27,6 +30,7 @@ from kvsim.readers.parsing.client import period_of, repeated
 from kvsim.scenario import Scenario
 
 HERE = "given here"
+CONFIG = ".config.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,8 @@ class Imported:
     """The import of the sources, with nothing written yet.
 
     scenario: the tables, as a TOML file has them. stream: with the lines of its trace file.
-    recording: the observed run, None where nothing was measured.
+    recording: the observed run, None where nothing was measured. config: the model's config.json,
+    where a source is one.
     """
 
     reads: tuple[Read, ...]
@@ -44,6 +49,7 @@ class Imported:
     recording: Recording | None
     assumed: tuple[str, ...]
     notes: tuple[str, ...]
+    config: dict[str, Any] | None = None
 
     @property
     def contradictions(self) -> tuple[Contradiction, ...]:
@@ -158,8 +164,31 @@ def _imported(reads: list[Read], options: ImportOptions, out: Path, notes: list[
     merged = merge([*words, *reads])
     merged = replace(merged, settings=with_acceptance(merged.settings, reads))
     notes.extend(merged.notes)
-    server = server_of(merged.settings)
+    configs = [each.description.model_config for each in reads]
+    config = next((each for each in configs if each is not None), None)
+    if sum(each is not None for each in configs) > 1:
+        notes.append("several config.json of models: the first one is taken")
+    with _model_folder(config) as folder:
+        return _of_server(reads, merged, config, folder, options, out, notes)
+
+
+def _of_server(
+    reads: list[Read],
+    merged: Merged,
+    config: dict[str, Any] | None,
+    folder: str | None,
+    options: ImportOptions,
+    out: Path,
+    notes: list[str],
+) -> Imported:
+    """The import, while the model's config lies in a folder of its own."""
+    settings = merged.settings
+    if folder is not None:
+        settings = settings.model_copy(update={"model": folder})
+    server = server_of(settings)
     notes.extend(server.notes)
+    if folder is not None:
+        server.meta_table["model"] = str(out.with_suffix(CONFIG))
     requests = _known_prompts(merged.requests, options.prompts_repeat, notes)
     file_name, spread = f"{out.stem}.requests.jsonl", _spread_of(reads)
     stream = stream_of(requests, merged.load, file_name, notes, options.users, spread)
@@ -175,9 +204,32 @@ def _imported(reads: list[Read], options: ImportOptions, out: Path, notes: list[
     scenario = Scenario.from_table(table)  # what is written can be read
     if server.knows_model and (refused := _refused(scenario)) is not None:
         notes.append(f"kvsim run refuses the scenario as it stands: {refused}")
+    if folder is not None:
+        table["model"] = table["model"] | {"hf_config": out.with_suffix(CONFIG).name}
+    elif "hf_config" in table["model"]:  # a path from here, and a scenario's is from its folder
+        path = os.path.relpath(table["model"]["hf_config"], out.parent)
+        table["model"] = table["model"] | {"hf_config": path}
     return Imported(
-        tuple(reads), merged, table, stream, recording, server.assumed, tuple(dict.fromkeys(notes))
+        tuple(reads),
+        merged,
+        table,
+        stream,
+        recording,
+        server.assumed,
+        tuple(dict.fromkeys(notes)),
+        config,
     )
+
+
+@contextmanager
+def _model_folder(config: dict[str, Any] | None) -> Iterator[str | None]:
+    """A folder with a model's config.json, as `--model FOLDER` names one; None without a config."""
+    if config is None:
+        yield None
+        return
+    with TemporaryDirectory(prefix="kvsim-import-") as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(config), "utf-8")
+        yield folder
 
 
 # Of lengths drawn evenly from 1 - w to 1 + w times the mean, a percentile lies so many w above it.
@@ -257,6 +309,12 @@ def write_imported(imported: Imported, out: Path) -> list[Path]:
         lines = "".join(f"{line}\n" for line in imported.stream.lines)
         files = {name: lambda path: path.write_text(lines, encoding="utf-8", newline="\n")} | files
         written.append(out.parent / name)
+    if imported.config is not None:
+        config = json.dumps(imported.config, indent=1)
+        files[out.with_suffix(CONFIG).name] = lambda path: path.write_text(
+            f"{config}\n", encoding="utf-8", newline="\n"
+        )
+        written.append(out.with_suffix(CONFIG))
     if imported.recording is not None:
         folder = run_folder(out)
         write_recording(folder, imported.recording)

@@ -45,6 +45,7 @@ READERS: Registry[Reader] = Registry(
         "dynamo-trace": "kvsim.readers.dynamo_trace:DynamoTrace",
         "lmcache-lookup": "kvsim.readers.lmcache_lookup:LMCacheLookup",
         "otel-spans": "kvsim.readers.vllm.otel_spans:OtelSpans",
+        "model-config": "kvsim.readers.model_config:ModelConfig",
         "settings-json": "kvsim.readers.vllm.settings_json:SettingsJson",
         "requests-table": "kvsim.readers.requests_table:RequestsTable",
         "ticks-table": "kvsim.readers.ticks_table:TicksTable",

@@ -224,7 +224,8 @@ class Description:
     file that is imported too count. measured: figures of the run, by name and unit (`ttft_mean_s`),
     for whoever compares. steps: what the server's own log says of its steps, in its order. missing:
     variables without a value in the file, by the setting each is; of words that may be flags, by
-    "". scrape: of a scrape of /metrics. notes: what was left out, and why.
+    "". scrape: of a scrape of /metrics. model_config: a model's config.json. notes:
+    what was left out, and why.
     """
 
     settings: ServerSettings = field(default_factory=ServerSettings)
@@ -237,6 +238,7 @@ class Description:
     steps: tuple[LoggedStep, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
     scrape: Scrape | None = None
+    model_config: dict[str, Any] | None = None
 
 
 def transfer_notes(measured: Mapping[str, float]) -> tuple[str, ...]:

@@ -77,9 +77,6 @@ def _reads_of(source: Sniffed, form: str | None, notes: list[str]) -> Iterator[R
     """A file is one source, but of a paste: blocks between fences, or a log below its command."""
     parts = [(part, recognised(part, Source)) for part in pastes.fenced(source)]
     known = [(part, its_form) for part, its_form in parts if its_form is not None]
-    for part, its_form in parts:
-        if its_form is None and pastes.is_model_config(part):
-            notes.append(f"{part.name} is {pastes.MODEL_CONFIG}")
     # A template that llama-server logs may hold fences of its own.
     if known and (form != "llama-log" or any(its_form == form for _, its_form in known)):
         for part, its_form in known:
@@ -151,10 +148,6 @@ def _unknown(source: Sniffed) -> str:
             "a scenario of kvsim, and no source of one",
             where=str(source.path),
             remedy=f"kvsim run {source.path}",
-        )
-    if pastes.is_model_config(source):
-        raise InputError(
-            pastes.MODEL_CONFIG, where=str(source.path), remedy="and give the server's own files"
         )
     looks_like = nearest(source)
     starts_json = source.data.lstrip()[:1] == b"{" or source.data.lstrip()[:2] in (b"[{", b"[]")

@@ -9,25 +9,36 @@ from kvsim.readers.reader import Sniffed
 
 class Nearest(NamedTuple):
     """what: the kind of file. signs: what such a file has, any of the first, all of the rest.
-    advice: what to do with it.
+    advice: what to do with it. is_json: whether all of it may be one JSON object.
     """
 
     what: str
     signs: re.Pattern[str]
     advice: str
+    is_json: bool = False
 
 
 _sign = partial(re.compile, flags=re.MULTILINE)
 # In order: the first that fits is named.
 _KINDS = (
+    Nearest("a script", _sign(r"\A#!.{0,40}\bb?a?sh\b"),
+            "it starts no server that kvsim knows: vllm serve, sglang, trtllm-serve, llama-server, "
+            "or their images"),
+    Nearest("Python code", _sign(r"^(?:from|import) (?:vllm|sglang|tensorrt_llm)\b"),
+            "write the arguments of its LLM(...) or Engine(...) as flags of a command line"),
+    Nearest("a point of InferenceX", _sign(r'"infmax_model_prefix"'),
+            "it has no number of requests: give the result file of the benchmark that it was made "
+            "of, with the server's command line or log", is_json=True),
     Nearest("requests of OpenAI's batch API", _sign(r'"custom_id".{0,400}"(?:method|url|body)"'),
             "it has prompts and no lengths in tokens: count them with the model's tokenizer, and "
-            "write id,arrival_s,prompt_tokens,output_tokens (kvsim traces formats)"),
+            "write id,arrival_s,prompt_tokens,output_tokens (kvsim traces formats)", is_json=True),
     Nearest("ServeGen's workload", _sign(r'"(?:client_id|num_turns|reason_ratio)"|'
-            r"client_id,.{0,80}(?:input|prompt)_tokens"),
-            "write its rows as timestamp,input_length,output_length in JSON lines (mooncake)"),
+            r'"(?:in|out)put_tokens": "\{|client_id,.{0,80}(?:input|prompt)_tokens|'
+            r"\A\d+,[\d.]+,[\d.]+,\w*(?:,[\d.]+){0,4}$"),
+            "draw requests with it, and write timestamp, input_length, output_length in JSON lines "
+            "(mooncake)", is_json=True),
     Nearest("OpenTelemetry's gen_ai spans of a client", _sign(r'"gen_ai\.[\w.]+"'),
-            "kvsim reads OTLP as JSON, with resourceSpans around the spans"),
+            "kvsim reads OTLP as JSON, with resourceSpans around the spans", is_json=True),
     Nearest("nvidia-smi's table", _sign(r"(?:utilization\.gpu|memory\.used)|NVIDIA-SMI \d"),
             "it has no pool and no requests: give the server's log"),
     Nearest("vLLM's arguments in YAML", _sign(r"^[a-z][\w-]*(?:-size|-len|-seqs|model):"),
@@ -49,7 +60,7 @@ def nearest(source: Sniffed) -> str:
     head = source.text[:_HEAD]
     if isinstance(source.document, dict) and "results" not in source.document:
         keys = ", ".join(sorted(map(str, source.document))[:8])
-        found = next((each for each in _KINDS[:3] if each.signs.search(head)), None)
+        found = next((each for each in _KINDS if each.is_json and each.signs.search(head)), None)
         if found is None:
             return f"JSON with the keys {keys}, which are those of no tool that kvsim knows"
         return f"nearest: {found.what}; {found.advice}"

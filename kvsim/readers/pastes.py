@@ -17,10 +17,6 @@ BENCH_TITLE = "Serving Benchmark Result"
 _TABLE_END = re.compile(r"^[#>|\s]{0,8}={20,}[ \t]*$", re.MULTILINE)
 _FLAG = re.compile(r"\s--?[a-z]")
 LOGS = ("vllm-log", "sglang-log", "trtllm-log", "llama-log")
-MODEL_CONFIG = (
-    "a model's config.json: save it as FOLDER/config.json, and give --model FOLDER if the model "
-    "is not in the catalogue"
-)
 
 
 def fenced(source: Sniffed) -> list[Sniffed]:
@@ -88,13 +84,6 @@ def _tables(text: str) -> list[str]:
     """The printed tables of a text, each with the lines before it."""
     parts = _TABLE_END.split(text)
     return [part for part in parts if BENCH_TITLE in part]
-
-
-def is_model_config(source: Sniffed) -> bool:
-    """Whether it is the config.json of a model."""
-    return source.has_keys("model_type", "architectures") or source.has_keys(
-        "model_type", "num_hidden_layers"
-    )
 
 
 def _is_command(line: str) -> bool:

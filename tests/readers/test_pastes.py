@@ -1,12 +1,14 @@
 """A paste is several sources, and what they say together is checked."""
 
+import json
 from pathlib import Path
 
 import pytest
-from support.import_samples import SAMPLES
+from support.import_samples import MODEL_CONFIG, SAMPLES
 
-from kvsim.interchange.imported import Imported, import_sources
+from kvsim.interchange.imported import Imported, import_sources, write_imported
 from kvsim.readers.detect import read_sources
+from kvsim.scenario import Scenario
 
 COMMANDS = {
     "vllm-log": "vllm serve facebook/opt-125m --port 8000 --swap-space 8",
@@ -34,16 +36,28 @@ def test_a_log_below_its_command_is_two_sources(tmp_path: Path, form: str, promp
 def test_code_blocks_of_a_pasted_page_are_sources(tmp_path: Path) -> None:
     bench = SAMPLES["vllm-bench"](tmp_path).read_text()
     log = SAMPLES["vllm-log"](tmp_path).read_text()
-    config = '{"model_type": "opt", "architectures": ["OPTForCausalLM"]}'
+    config = json.dumps(MODEL_CONFIG)
     page = tmp_path / "issue.md"
     page.write_text(
         "It's slow.\n\n```bash\nvllm serve facebook/opt-125m --max-num-seqs 8\n```\n\nThe log:\n"
         f"```text\n{log}```\n~~~json\n{bench}\n~~~\nconfig.json:\n```\n{config}\n```\n"
     )
-    notes: list[str] = []
-    reads = read_sources([str(page)], notes)
-    assert [read.format for read in reads] == ["vllm-command", "vllm-log", "vllm-bench"]
-    assert any("config.json" in note for note in notes)
+    reads = read_sources([str(page)], [])
+    forms = ["vllm-command", "vllm-log", "vllm-bench", "model-config"]
+    assert [read.format for read in reads] == forms
+    out = tmp_path / "out" / "made.toml"
+    written = write_imported(import_sources([str(page)], {"gpu": "h100"}, out), out)
+    assert out.with_name("made.config.json") in written
+    model = Scenario.load(out).model
+    assert str(model.hf_config) == "made.config.json"
+    assert model.build(out.parent).num_layers == 3
+
+
+def test_a_config_of_an_unknown_model_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "nobody", "architectures": ["Nobody"]}')
+    (read,) = read_sources([str(path)], [])
+    assert any("kvsim does not know the model" in note for note in read.description.notes)
 
 
 ARGUMENTS = "server_args=ServerArgs(model_path='Qwen/Qwen3-8B', tp_size={tp}, page_size=1)\n"

@@ -21,7 +21,9 @@ UNKNOWN = {
     "a log in brackets": ("[INFO] the server starts\nmore\n", "log of an engine's worker"),
     "some JSON": ('{"colour": 1}', "the keys colour"),
     "a manifest": ("apiVersion: v1\nkind: Pod\nspec:\n  x: 1\n", "manifest"),
-    "a config of a model": ('{"model_type": "opt", "architectures": []}', "config.json"),
+    "a point of InferenceX": ('{"infmax_model_prefix": "dsr1", "median_ttft": 0.1}', "InferenceX"),
+    "a chunk of ServeGen": ('0,0.5,0,1\n1,0.7,0,2\n', "ServeGen"),
+    "a script": ("#!/bin/bash\necho INFO\npython -m atom.server x\n", "no server that kvsim knows"),
 }  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def test_sums_are_computed_or_their_variables_are_asked_for(tmp_path: Path) -> N
     assert made.merged.settings.max_model_len == 256
 
 
-def test_what_a_loop_makes_is_asked_for_by_its_name(tmp_path: Path) -> None:
+def test_variables_made_in_a_loop_are_asked_for_by_name(tmp_path: Path) -> None:
     text = (
         "TP=1\nSIZES=4\nfor TP in 1 2; do\n  SIZES+=,$TP\ndone\nLEN=$(cat len.txt)\n"
         "vllm serve facebook/opt-125m -tp $TP --cudagraph-capture-sizes $SIZES --max-model-len $LEN"

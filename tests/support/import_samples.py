@@ -236,6 +236,25 @@ def vllm_bench(folder: Path) -> Path:
     return write(folder / "bench.json", json.dumps(bench_result()))
 
 
+@sample("model-config")
+def model_config(folder: Path) -> Path:
+    return write(folder / "config.json", json.dumps(MODEL_CONFIG))
+
+
+MODEL_CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 256,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 512,
+    "vocab_size": 1024,
+    "max_position_embeddings": 4096,
+    "torch_dtype": "bfloat16",
+}
+
+
 @sample("bench-text")
 def bench_text(folder: Path) -> Path:
     return write(

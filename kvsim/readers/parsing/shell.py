@@ -98,7 +98,7 @@ class _Function(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A function whose end is not read yet. before: the commands above it. values: as they were
+    """An open function, its end not read yet. before: the commands above it. values: as they were
     there, and are below it. braces: open ones around it.
     """
 
@@ -442,7 +442,7 @@ class _Reader:
             word.add("$")
 
     def _print(self, word: Word, text: str, *, quoted: bool) -> None:
-        """What a command prints, of those that only print; else its text as a missing value."""
+        """Add the output of a command that only prints; else its text as a missing value."""
         found = self._output(text) if self.nested < _DEEPEST else None
         if found is None:
             word.add(missing(f"({text[:40]})"))

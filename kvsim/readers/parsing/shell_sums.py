@@ -10,7 +10,7 @@ _MOST = 1 << 62
 
 
 def _quotient(one: int, other: int) -> int:
-    """As C divides: towards zero."""
+    """The quotient towards zero, as in C."""
     found = abs(one) // abs(other)
     return found if (one < 0) == (other < 0) else -found
 

@@ -54,7 +54,7 @@ def _without(value: str, sign: str, pattern: str) -> str:
 
 
 def printed(words: Sequence[str]) -> str | None:
-    """What a command prints, without the last line's end; None for a command not known here."""
+    """The output of a command, without the last line's end; None for a command not known here."""
     name, given = (words[0], list(words[1:])) if words else ("", [])
     if name == "echo":
         while given and given[0] in ("-n", "-e", "-en", "-ne"):
