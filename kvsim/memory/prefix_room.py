@@ -136,4 +136,5 @@ class RoomOnDemand(PrefixRoom):
 
 def prefix_room(allocator: Allocator) -> PrefixRoom:
     """The room of this allocator's pool."""
-    return allocator if isinstance(allocator, PrefixRoom) else RoomOnDemand(allocator)
+    room = getattr(allocator, "room", None)
+    return room if isinstance(room, PrefixRoom) else RoomOnDemand(allocator)

@@ -65,7 +65,7 @@ interpreted = pytest.mark.skipif(
         pytest.param(ONE, True, 40, 23, id="one table, watched"),
         pytest.param(GROUPS, False, 39, 22, id="groups"),
         pytest.param(GROUPS, True, 43, 25, id="groups, watched"),
-        pytest.param(RADIX, False, 28, 21, id="radix"),
+        pytest.param(RADIX, False, 30, 24, id="radix"),
     ],
 )
 def test_decode_step_calls_a_bounded_number_of_files(

@@ -89,7 +89,7 @@ class SglangRows(Rows):
 
     def memory(self, scheduler: Scheduler) -> dict[str, int]:
         radix = _radix(scheduler)
-        free = radix.available_tokens()
+        free = radix.pool.available_tokens()
         return {
             "used": radix.pool_tokens - free,
             "free": free,

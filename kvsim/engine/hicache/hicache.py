@@ -124,8 +124,8 @@ class Hicache(HicachePart):
             return False
         if storage.passes_over(seq):
             return True
-        tokens = pages.pin(seq) + pages.slots(seq).host_hit
-        pages.unpin(seq)
+        tokens = pages.room.pin(seq) + pages.slots(seq).host_hit
+        pages.room.unpin(seq)
         return storage.lost_match(seq, tokens)
 
     def host_hit(self, seq: Sequence) -> int:

@@ -22,7 +22,7 @@ def test_fetched_pages_merge_with_device_only_nodes(
     threshold = None if writes_back else 2
     pool = RadixAllocator(400, 1, 4, host_tokens=40, write_threshold=threshold)
     tree, content = pool.tree, Content(((0, 30),))
-    pool.free -= 8
+    pool.pool.free -= 8
     tree.insert(content, 8)
     tree.host.free -= 16
     assert hang(tree, tree.root, content, 0, 16) == new

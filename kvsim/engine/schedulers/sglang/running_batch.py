@@ -17,7 +17,7 @@ from kvsim.engine.schedulers.sglang.outputs import (
     Outputs,
 )
 from kvsim.engine.schedulers.sglang.parts import EngineSide, HicachePart
-from kvsim.memory.prefix_room import PrefixRoom
+from kvsim.memory.prefix_room import PrefixRoom, RoomOnDemand
 from kvsim.sequence import Sequence
 
 
@@ -155,7 +155,7 @@ class RunningBatch:
         """
         lone = len(self.members) == 1
         error = self._side.refuses_to_retract(seq, lone=lone)
-        if error is not None and isinstance(self._scheduler.allocator, PrefixRoom):
+        if error is not None and not isinstance(self._room, RoomOnDemand):
             self._end_with_error(seq, plan, error)
             return
         # A buffer that has to grow in place and cannot (SGLang has no such memory) comes back. It

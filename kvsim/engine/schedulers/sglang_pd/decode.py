@@ -47,7 +47,7 @@ class DecodeSide(EngineSide):
         super().__init__()
         self._pages = pages
         self.queue = queue
-        self._pool = pages.available_tokens()
+        self._pool = pages.pool.available_tokens()
         self._reserved = reserved_tokens
         self._host_ratio = retraction_host_ratio
         self._rows = 0
@@ -125,9 +125,9 @@ class DecodeSide(EngineSide):
             if self._free_rows <= 0 or queue.num_buffers >= most:
                 break
             budget = budget or DecodeBudget.of(self._reserved, self._members())
-            cached = self._pages.pin(seq)
+            cached = self._pages.room.pin(seq)
             if self._need(seq, budget, cached) > self._left_by(budget):
-                self._pages.unpin(seq)
+                self._pages.room.unpin(seq)
                 self.short_head = seq
                 break
             del queue.preallocating[seq]
@@ -135,7 +135,7 @@ class DecodeSide(EngineSide):
             seq.hit_tokens = cached
             if seq.first_scheduled_ps < 0:
                 seq.first_scheduled_ps = now_ps
-            self._pages.expect(seq, seq.prompt_tokens)
+            self._pages.arrivals.expect(seq, seq.prompt_tokens)
             self._exchange.allocate(transfer, cached, now_ps)
             self.moves.preallocated.append((seq.id, cached))
 
@@ -144,7 +144,7 @@ class DecodeSide(EngineSide):
         return budget.need(prompt, self._paged(prompt), cached, self._scheduler.outputs.wishes[seq])
 
     def _left_by(self, budget: DecodeBudget) -> int:
-        return budget.left(self._pages.available_tokens(), self._active)
+        return budget.left(self._pages.pool.available_tokens(), self._active)
 
     def _take_arrived(self, plan: Plan, now_ps: int) -> None:
         """Queue transferred prompts for a place in the batch; end those with a failed transfer."""
@@ -162,7 +162,7 @@ class DecodeSide(EngineSide):
                     self.moves.failed.append(seq.id)
                     plan.failed.append((seq, transfer.failure))
                     continue
-                self._pages.arrived(seq, seq.prompt_tokens)
+                self._pages.arrivals.arrived(seq, seq.prompt_tokens)
                 queue.ready[seq] = None
                 self.moves.transferred.append(seq.id)
 
@@ -173,7 +173,8 @@ class DecodeSide(EngineSide):
         draining = self.queue.draining
         for seq in [seq for seq, failed in draining.items() if failed.drained_ps <= now_ps]:
             del draining[seq]
-            self._pages.give_up(seq)
+            del self._pages.arrivals.expected[seq]
+            self._pages.release(seq)
 
     def _members(self) -> Iterator[BatchMember]:
         """The running batch, those in it that ended with the last step."""
@@ -223,19 +224,19 @@ class DecodeSide(EngineSide):
         """Retracted requests come back from host memory, in order; the first that does not fit ends
         it.
         """
-        queue, available = self.queue, self._pages.available_tokens
+        queue, available = self.queue, self._pages.pool.available_tokens
         for seq in list(queue.retracted):
             tokens = seq.prompt_tokens + seq.num_outputs - 1
             need = self._paged(tokens) + self._reserved
             if need > available() - self._reserved * self._active or self._free_rows <= 0:
                 break
             del queue.retracted[seq]
-            self._pages.expect(seq, tokens)
+            self._pages.arrivals.expect(seq, tokens)
             at_ps = now_ps + plan.held_ps
             begin_ps = max(at_ps, self._scheduler.in_flight.end_ps)
             end_ps = begin_ps + self._copies.back_ps(begin_ps, self._paged(tokens))
             plan.held_ps += end_ps - at_ps
-            self._pages.arrived(seq, tokens)
+            self._pages.arrivals.arrived(seq, tokens)
             queue.ready[seq] = None
             self.moves.resumed.append(seq.id)
 
@@ -310,5 +311,5 @@ class DecodeSide(EngineSide):
         The tokens held back for each request do not fall, and free memory does.
         """
         need = self._paged(head.prompt_tokens) + self._reserved
-        left = self._pages.available_tokens() - self._reserved * self._active
+        left = self._pages.pool.available_tokens() - self._reserved * self._active
         return not self._pages.keeps_prefixes and need > left

@@ -33,8 +33,8 @@ class HostLoads:
         if tokens < FEWEST_LOADED or anchor is None:
             return 0
         tree.hold(anchor)
-        allocator.make_room(tokens)
-        if allocator.free < tokens:
+        allocator.pool.make_room(tokens)
+        if allocator.pool.free < tokens:
             tree.let_go(anchor)
             return 0
         load = HostLoad(anchor, tokens)

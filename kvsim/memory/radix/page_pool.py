@@ -1,0 +1,221 @@
+"""A pool of pages without numbers, and its ledger."""
+
+from kvsim.memory.ledger import Usage
+from kvsim.memory.parts import ARRIVING, IN_TRANSIT, KEPT_FOR_READERS, NO_PARTS, Parts
+from kvsim.memory.radix.decoders import RadixDecoders
+from kvsim.memory.radix.holds import Holds, Slots
+from kvsim.memory.radix.radix_host import out_of_host
+from kvsim.memory.radix.second_memory import SecondMemory
+from kvsim.memory.radix.tree import Match, RadixTree
+from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.units import ceil_div
+from kvsim.sequence import Sequence
+
+
+class PagePool:
+    """Pages that are free, those that sequences hold, and those of the tree.
+
+    free: tokens of free pages. tree: known content; unlocked content counts as cached. second:
+    what sequences hold of a second pool, in the bytes of capacity_bytes that are not slots. holds:
+    what waiting and live sequences hold of the tree. live: sequences with memory. valid: valid
+    slots outside the tree, of all live sequences. over: slots of last pages never to be filled.
+    """
+
+    def __init__(
+        self,
+        capacity_bytes: int,
+        token_bytes: int,
+        page_tokens: int,
+        pool_tokens: int,
+        tree: RadixTree,
+        second: SecondMemory,
+        holds: Holds,
+    ) -> None:
+        self.capacity_bytes, self.token_bytes = capacity_bytes, token_bytes
+        self.page_tokens, self.pool_tokens = page_tokens, pool_tokens
+        self.tree, self.second, self.holds = tree, second, holds
+        self.decoders = RadixDecoders(self.page_tokens)
+        self.live: dict[Sequence, Slots] = {}
+        self.free = pool_tokens
+        self.valid = self.over = 0
+        second.attach(self.decoders, holds, self.live, self._make_second_room)
+
+    def pages(self, tokens: int) -> int:
+        """Slots of the pages that `tokens` tokens take."""
+        return ceil_div(tokens, self.page_tokens) * self.page_tokens
+
+    def whole(self, tokens: int) -> int:
+        """`tokens` cut to whole pages."""
+        return tokens - tokens % self.page_tokens
+
+    def available_tokens(self) -> int:
+        """Slots that can be allocated now: free and evictable ones."""
+        return self.free + self.tree.evictable
+
+    def missing(self, hit: Match, tokens: int) -> int:
+        """Available slots that a waiting sequence takes to hold `tokens` tokens."""
+        return self.pages(tokens) - hit.tokens + hit.unlocked
+
+    # --- taking --------------------------------------------------------------------------------
+
+    def make_room(self, tokens: int) -> None:
+        """Evict cached content until `tokens` slots are free, or none is left to evict."""
+        if self.free < tokens:
+            self.free += self.tree.evict(tokens - self.free)
+        self._make_second_room(self.second.units_of(tokens))
+
+    def _make_second_room(self, units: int) -> None:
+        """Evict the oldest content of the second pool until `units` units are free."""
+        if units > self.second.part.free:
+            self.free += self.tree.make_second_room(units)
+
+    def take(self, tokens: int) -> None:
+        """Take slots of both pools, evicting what must be."""
+        self.make_room(tokens)
+        self.free -= tokens
+        if self.free < 0:
+            raise self.lack(f"{tokens} tokens taken from {self.free + tokens} free ones")
+        self.second.take(tokens)
+
+    def lack(self, fault: str) -> Exception:
+        """The exception for a lack of pages: a fault of kvsim's, or an error that ends SGLang."""
+        return out_of_host(self.tree.host) if self.tree.stuck else InvariantError(fault)
+
+    def grow(self, seq: Sequence, slots: Slots, num_tokens: int) -> None:
+        """Grant the first `num_tokens` slots to a sequence that does not decode; they are valid."""
+        granted, begin = max(slots.granted, self.pages(num_tokens)), slots.tokens
+        self.take(granted - slots.granted)
+        self.valid += num_tokens - begin
+        slots.tokens, slots.granted = num_tokens, granted
+        self.count_over(seq, slots, granted)
+        self.second.grown(slots, begin, num_tokens)
+
+    def count_over(self, seq: Sequence, slots: Slots, granted: int) -> None:
+        """Count the slots of a last page that the sequence will never fill."""
+        over = max(0, granted - max(slots.tokens, seq.final_tokens))
+        self.over += over - slots.over
+        slots.over = over
+
+
+class Arrivals:
+    """Content that another engine sends, or is to read (P/D disaggregation).
+
+    expected: sequences with content being transferred. kept: computed ones that another engine
+    has not read yet.
+    """
+
+    def __init__(self, pool: PagePool) -> None:
+        self._pool = pool
+        self.expected: dict[Sequence, Slots] = {}
+        self.kept: dict[Sequence, Slots] = {}
+
+    def expect(self, seq: Sequence, num_tokens: int) -> None:
+        """Take pages for the first `num_tokens` slots of a waiting sequence, the content of which
+        is being transferred; of a pinned one without its hits. There must be room.
+        """
+        pool = self._pool
+        slots = pool.live[seq] = pool.holds.held(seq)
+        slots.tokens = slots.granted = slots.protected
+        granted = pool.pages(num_tokens)
+        pool.take(granted - slots.granted)
+        slots.granted = granted
+        pool.count_over(seq, slots, granted)
+        self.expected[seq] = slots
+
+    def arrived(self, seq: Sequence, num_tokens: int) -> None:
+        """The first `num_tokens` slots of an expected sequence are valid now."""
+        self._pool.grow(seq, self.expected.pop(seq), num_tokens)
+
+    def keep_for_reader(self, seq: Sequence) -> None:
+        """`seq` is computed; it keeps its memory until another engine has read it."""
+        self.kept[seq] = self._pool.live[seq]
+
+
+class PageLedger:
+    """Reads a pool of pages, and what is transferred to and from it; changes nothing."""
+
+    def __init__(self, pool: PagePool, arrivals: Arrivals) -> None:
+        self._pool, self._arrivals = pool, arrivals
+
+    @property
+    def saved_bytes(self) -> int | None:
+        """See `Allocator.saved_bytes`."""
+        held = self._pool.tree.locked - self._pool.tree.in_transit
+        return (self._pool.holds.protected - held) * self._pool.token_bytes
+
+    def usage(self, head: Sequence | None) -> Usage:
+        """See `Allocator.usage`."""
+        pool = self._pool
+        tree, part, size = pool.tree, pool.second.part, pool.token_bytes
+        unit = part.unit_bytes
+        short = head is not None and not self._head_fits(head)
+        used = tree.locked + pool.valid
+        empty = pool.pool_tokens - pool.free - tree.evictable - used - pool.over
+        valid, reserved, over = pool.second.shares(empty, pool.over)
+        free = pool.free * size + part.free * unit
+        pools = pool.pool_tokens * size + part.pool * unit
+        return Usage(
+            used * size + (part.locked + valid) * unit,
+            empty * size + reserved * unit,
+            pool.over * size + over * unit,
+            0,
+            tree.evictable * size + part.evictable * unit,
+            0,
+            pool.capacity_bytes - pools,
+            0,
+            free if short else 0,
+            0 if short else free,
+        )
+
+    def _head_fits(self, head: Sequence) -> bool:
+        pool = self._pool
+        hit = pool.holds.hit(head)
+        if not pool.second.head_fits(pool.pages(head.num_tokens) - hit.tokens):
+            return False
+        return pool.missing(hit, head.num_tokens) <= pool.available_tokens()
+
+    @property
+    def parts(self) -> Parts:
+        """See `Allocator.parts`."""
+        copied, parts = self._pool.tree.in_transit, NO_PARTS
+        if self._arrivals.expected or self._arrivals.kept:
+            coming = sum(s.granted - s.tokens - s.over for s in self._arrivals.expected.values())
+            kept = self._pool.holds.only_these(self._arrivals.kept.values())
+            size = self._pool.token_bytes
+            parts = (ARRIVING, coming * size), (KEPT_FOR_READERS, kept * size)
+        return (*parts, (IN_TRANSIT, copied * self._pool.token_bytes)) if copied else parts
+
+    def check(self) -> None:
+        """See `Allocator.check`."""
+        pool = self._pool
+        pool.tree.check()
+        own = valid = over = protected = 0
+        for seq, slots in pool.live.items():
+            tokens = pool.decoders.tokens(seq, slots)
+            granted = pool.decoders.granted(seq, slots)
+            if not slots.protected <= tokens <= granted:
+                raise InvariantError(f"{seq} has {tokens} valid slots of {granted} granted")
+            own += granted - slots.protected
+            valid += tokens - slots.protected
+            over += max(0, granted - max(tokens, seq.final_tokens))
+        holds = pool.holds
+        protected = sum(s.protected for s in (*pool.live.values(), *holds.pinned.values()))
+        found, counted = (
+            (valid, over, protected),
+            (pool.valid, pool.over, holds.protected),
+        )
+        if found != counted:
+            raise InvariantError(f"slots of live sequences are {found}, counted as {counted}")
+        total = pool.free + own + pool.tree.locked + pool.tree.evictable
+        if total != pool.pool_tokens or pool.free < 0:
+            raise InvariantError(f"{total} of {pool.pool_tokens} tokens accounted for")
+        self._check_second()
+
+    def _check_second(self) -> None:
+        pool = self._pool
+        part = pool.second.part
+        own = sum(pool.second.own_units(seq, slots) for seq, slots in pool.live.items())
+        pinned = sum(slots.states for slots in pool.holds.pinned.values())
+        total = part.free + part.evictable + part.locked + own + pinned
+        if total != part.pool or part.free < 0:
+            raise InvariantError(f"{total} of {part.pool} units of the second pool accounted for")
