@@ -25,7 +25,8 @@ class ServerParts(NamedTuple):
 
     stages: of the pipeline. depth: steps in flight. ahead: asynchronous scheduling. swaps: victims
     are swapped. semantics: version of vLLM that schedules, if it is before 0.33. allocator: its
-    kind. no_slots: it has none for drafts. hicache: SGLang's host memory. sglang: its scheduler;
+    kind. no_slots: it has none for drafts. hicache: SGLang's host memory; storage: one after it.
+    decodes: a replica that only decodes. sglang: its scheduler;
     None: not known. unplanned: layers have windows or states, and no plan of blocks. layers: kinds
     of layers beyond full attention, of "states", "own blocks" and "chunks". tables: number of block
     tables. key, value: an option of the allocator that is set.
@@ -50,6 +51,8 @@ class ServerParts(NamedTuple):
     allocator: str = "paged"
     no_slots: bool = False
     hicache: bool = False
+    storage: bool = False
+    decodes: bool = False
     sglang: bool | None = None
     unplanned: bool = False
     layers: frozenset[str] = frozenset()

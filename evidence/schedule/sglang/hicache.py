@@ -76,6 +76,34 @@ class HicacheSettings(Options):
     retry_poll_interval: int = Field(8, ge=1)
     retry_max_attempts: int = Field(8, ge=0)
 
+    def pages(self, page_size: int) -> Radix:
+        """The pool with these settings."""
+        return Radix.parse(
+            {
+                "page_size": page_size,
+                "enable_hierarchical_cache": True,
+                "hicache_ratio": self.ratio,
+                "hicache_write_policy": self.write_policy,
+            },
+            "hicache",
+        )
+
+
+def ticked_link(write: tuple[int, int], load: tuple[int, int], layers: int) -> HostLink:
+    """The link on which a copy takes write[0] + write[1] * tokens ticks, and a load
+    load[0] + load[1] * tokens for each layer.
+    """
+    # A byte takes a tick, and a token has as many bytes as it takes ticks.
+    bytes_per_s = PS_PER_S // TICK_PS
+    return HostLink(
+        Lane(write[0] * TICK_PS, bytes_per_s),
+        Lane(load[0] * TICK_PS, bytes_per_s),
+        write[1],
+        load[1],
+        layers,
+        TICK_PS,
+    )
+
 
 class HicacheCase(SglangSchedule):
     """A schedule of SGLang's with host memory."""
@@ -89,23 +117,9 @@ class HicacheCase(SglangSchedule):
 
     def replica_spec(self) -> ReplicaSpec:
         given, cost = self.hicache, self.cost
-        options = {
-            "page_size": self.engine.page_size,
-            "enable_hierarchical_cache": True,
-            "hicache_ratio": given.ratio,
-            "hicache_write_policy": given.write_policy,
-        }
-        # A byte takes a tick, and a token has as many bytes as it takes ticks.
-        link = HostLink(
-            Lane(cost.w_a * TICK_PS, PS_PER_S // TICK_PS),
-            Lane(cost.l_a * TICK_PS, PS_PER_S // TICK_PS),
-            cost.w_b,
-            cost.l_b,
-            cost.layers,
-            TICK_PS,
-        )
+        link = ticked_link((cost.w_a, cost.w_b), (cost.l_a, cost.l_b), cost.layers)
         hierarchy = Hierarchy(link, TickTimes(cost) if given.storage else None, self._storage())
-        allocator = Radix.parse(options, "hicache")
+        allocator = given.pages(self.engine.page_size)
         return replace(super().replica_spec(), allocator=allocator, hicache=hierarchy)
 
     def _storage(self) -> StorageSettings:

@@ -1,20 +1,16 @@
 """The rows of a schedule recorded from SGLang with its hierarchical cache."""
 
 from collections import deque
-from typing import Any
 
 from evidence.schedule.rows import Row
+from evidence.schedule.sglang.hicache_columns import HicacheColumns
 from evidence.schedule.sglang.rows import SglangRows
 from evidence.schedule.ticks import TICK_PS
-from kvsim.engine.connectors.journal import ConnectorJournal
-from kvsim.engine.hicache.hicache import Hicache
+from kvsim.engine.executor.hicache import hicache_of
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.request import Request
-from kvsim.sequence import Sequence
-
-TIMES = {"writes": (0, 1, 2), "loads": (0, 1, 2), "acks": (), "l3": (1,)}
 
 
 class HicacheRows(SglangRows):
@@ -25,57 +21,27 @@ class HicacheRows(SglangRows):
 
     def __init__(self, by_step: deque[tuple[int, list[Request]]], *, storage: bool = False) -> None:
         super().__init__(by_step)
-        self._fields = ("writes", "loads", "acks", *(("l3",) if storage else ()))
-        self._journal = ConnectorJournal()
-        self._dropped = self._host_evicted = self._blocked_ps = 0
+        self._columns = HicacheColumns(storage=storage)
         self._scheduler: SglangScheduler | None = None
         self._stalled = False
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
         assert isinstance(scheduler, SglangScheduler)
         self._scheduler = scheduler
-        _hicache(scheduler).copies.journal = self._journal
+        self._columns.planning(scheduler)
         super().planning(scheduler, now_ps)
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        hicache = _hicache(scheduler)
+        hicache = hicache_of(scheduler)
         super().planned(scheduler, plan, hicache.copies.now_ps)
         if plan.empty:
             return
         self._stalled = False
-        row, copies = self.rows[-1], hicache.copies
-        admitted = []
-        for seq, hits, again in plan.admitted:
-            slots = hicache.pages.slots(seq)
-            entry = [seq.id, hits, int(again), slots.loaded, slots.promised]
-            if "l3" in self._fields:
-                entry.append(self._brought(hicache, seq))
-            admitted.append(entry)
-        row["admitted"] = admitted
-        row["dt"] = (plan.first_ps - plan.stall_ps) // TICK_PS
-        row["wait"] = copies.waited_ps // TICK_PS
-        self._since(hicache, row)
-
-    @staticmethod
-    def _brought(hicache: Hicache, seq: Sequence) -> int:
-        """Tokens that the storage brought for a request."""
-        return hicache.storage.brought.get(seq, 0) if hicache.storage is not None else 0
-
-    def _since(self, hicache: Hicache, row: Row) -> None:
-        """Add the events since the previous row."""
-        copies, tree = hicache.copies, hicache.pages.tree
-        row["inflight"] = list(copies.in_flight)
-        row["dropped"] = tree.dropped - self._dropped
-        row["host_evicted"] = tree.host.evicted - self._host_evicted
-        row["blocked"] = (copies.blocked_total_ps - self._blocked_ps) // TICK_PS
-        self._dropped, self._host_evicted = tree.dropped, tree.host.evicted
-        self._blocked_ps = copies.blocked_total_ps
-        entries = self._journal.take()
-        for field in self._fields:
-            row[field] = [_in_ticks(entry, TIMES[field]) for entry in entries.get(field, [])]
+        columns = self._columns
+        self.rows[-1] |= columns.batch(hicache, plan) | columns.events(hicache)
 
     def memory(self, scheduler: Scheduler) -> dict[str, int]:
-        host = _hicache(scheduler).pages.tree.host
+        host = hicache_of(scheduler).pages.tree.host
         return {**super().memory(scheduler), "host_used": host.used}
 
     def idle(self, scheduler: Scheduler, now_ps: int, *, stalled: bool) -> bool:
@@ -89,7 +55,7 @@ class HicacheRows(SglangRows):
 
     def _bare(self, scheduler: SglangScheduler, mode: str) -> Row:
         """A row without a batch."""
-        hicache = _hicache(scheduler)
+        hicache = hicache_of(scheduler)
         tree, now_ps = hicache.pages.tree, hicache.copies.now_ps
         row: Row = {
             "step": self.step,
@@ -111,25 +77,12 @@ class HicacheRows(SglangRows):
             "aborted": self._aborted,
         }
         self._evicted, self._retracted, self._aborted = tree.evicted, [], []
-        self._since(hicache, row)
-        return row
+        return row | self._columns.events(hicache)
 
     def close(self) -> None:
         """Write the events after the last batch."""
         scheduler = self._scheduler
         if scheduler is not None:
             row = self._bare(scheduler, "none")
-            if any(row[field] for field in self._fields):
+            if any(row[field] for field in self._columns.fields):
                 self.rows.append(row)
-
-
-def _in_ticks(entry: list[Any], places: tuple[int, ...]) -> list[Any]:
-    """An entry of the journal with its times, at these places, in ticks."""
-    return [value // TICK_PS if at in places else value for at, value in enumerate(entry)]
-
-
-def _hicache(scheduler: Scheduler) -> Hicache:
-    """The hierarchical cache of a recorded engine."""
-    assert isinstance(scheduler, SglangScheduler)
-    assert isinstance(scheduler.hicache, Hicache)
-    return scheduler.hicache

@@ -3,6 +3,7 @@ KV goes to the other over a link.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -10,12 +11,17 @@ from pydantic import Field, field_validator
 from evidence.schedule.case import MOST_TOKENS, by_arrival, check_of_two_engines
 from evidence.schedule.recording import RecordedCase
 from evidence.schedule.rows import Row
+from evidence.schedule.sglang.hicache import HicacheSettings, ticked_link
+from evidence.schedule.sglang.hicache_columns import HicacheColumns
 from evidence.schedule.sglang.request import LARGEST_POOL, SglangRequest
 from evidence.schedule.sglang_pd.rows import DecodeRows, PrefillRows, SideRows
 from evidence.schedule.ticks import MOST_TICKS, TICK_PS, CaseCost, TickCost
 from kvsim.engine.arrivals import Arrivals
 from kvsim.engine.clock import EngineClock
+from kvsim.engine.connectors.shared import Shared
 from kvsim.engine.engine import Engine
+from kvsim.engine.executor.hicache import HicacheExecutor, hicache_of
+from kvsim.engine.hicache.hierarchy import Hierarchy
 from kvsim.engine.parts import EngineParts
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.engine.schedulers.sglang_pd.decode import DecodeSide
@@ -146,6 +152,8 @@ class SglangPairCase(RecordedCase):
     prefill: PairSide
     decode: PairSide
     pd: PairSettings
+    hicache: HicacheSettings | None = None
+    hicache_sides: tuple[Literal["prefill"], ...] = ()
     cost: PairCost
     requests: tuple[PairedRequest, ...]
 
@@ -175,7 +183,8 @@ class SglangPairCase(RecordedCase):
         arrivals = Arrivals(env, Stream(tuple(timed)))
         failing = [name for each in self.requests if each.fail_read for name in each.names()]
         exchange = Exchange(TickLink(self.cost), self.pd.delays(self.cost), fails=failing)
-        prefill_rows, decode_rows = PrefillRows(), DecodeRows()
+        hicache = HicacheColumns() if "prefill" in self.hicache_sides else None
+        prefill_rows, decode_rows = PrefillRows(hicache), DecodeRows()
         prefill = self._engine(env, self._prefill_spec(), prefill_rows)
         decode = self._engine(env, self._decode_spec(), decode_rows)
         sender, receiver = side_of(prefill.scheduler), side_of(decode.scheduler)
@@ -207,11 +216,21 @@ class SglangPairCase(RecordedCase):
             observer=rows,
             refuse=False,
         )
-        return Engine(env, parts).start()
+        if spec.hicache is None:
+            return Engine(env, parts).start()
+        engine = Engine(env, parts, HicacheExecutor)
+        spec.hicache.connect(hicache_of(engine.scheduler), Shared())
+        return engine.start()
 
     def _prefill_spec(self) -> ReplicaSpec:
         scheduler = SglangPrefill.parse(self._flags(self.prefill), "engine")
-        return self._spec(scheduler, self.prefill, self.prefill.radix_cache)
+        spec = self._spec(scheduler, self.prefill, self.prefill.radix_cache)
+        if self.hicache is None or not self.hicache_sides:
+            return spec
+        cost = self.cost
+        link = ticked_link((cost.w_a, cost.w_b), (cost.l_a, cost.l_b), cost.layers)
+        pages = self.hicache.pages(self.engine.page_size)
+        return replace(spec, allocator=pages, hicache=Hierarchy(link))
 
     def _decode_spec(self) -> ReplicaSpec:
         pd = self.pd

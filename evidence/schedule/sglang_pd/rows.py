@@ -4,8 +4,10 @@ from collections import deque
 from typing import Any
 
 from evidence.schedule.rows import Row
+from evidence.schedule.sglang.hicache_columns import HicacheColumns
 from evidence.schedule.sglang.rows import SglangRows
 from evidence.schedule.ticks import TICK_PS
+from kvsim.engine.executor.hicache import hicache_of
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
@@ -24,11 +26,14 @@ class SideRows(SglangRows):
     """Rows of one engine: of every batch, and of the first pass that could start nothing while a
     request waited.
 
-    A row at the end has the events after them.
+    A row at the end has the events after them. hicache: columns of its hierarchical cache; None: it
+    has none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hicache: HicacheColumns | None = None) -> None:
         super().__init__(deque())
+        self._hicache = hicache
+        self._events = 0  # of copies, since the last row
         self._stalled = False
         self._last_ps = 0  # of the last pass that moved something
         self._last: Scheduler | None = None
@@ -40,12 +45,26 @@ class SideRows(SglangRows):
         }
         self._aborted: list[str] = []
         self._ended: list[str] = []
+        self._events = 0
 
     def aborted(self, scheduler: Scheduler, plan: Plan) -> list[str]:
         return list(self.moves(scheduler).failed)
 
+    def planning(self, scheduler: Scheduler, now_ps: int) -> None:
+        if self._hicache is not None:
+            self._hicache.planning(scheduler)
+        super().planning(scheduler, now_ps)
+
+    def memory(self, scheduler: Scheduler) -> dict[str, int]:
+        found = super().memory(scheduler)
+        if self._hicache is not None:
+            found["host_used"] = hicache_of(scheduler).pages.tree.host.used
+        return found
+
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         self._last = scheduler
+        if self._hicache is not None and self._hicache.num_events != self._events:
+            self._last_ps, self._events = now_ps, self._hicache.num_events
         moves = self.moves(scheduler)
         for key, moved in self._moved.items():
             for each in getattr(moves, key):
@@ -64,6 +83,11 @@ class SideRows(SglangRows):
             row = self.rows[-1]
             row["t0"] = (now_ps + plan.held_ps) // TICK_PS
             row.update(self._before)
+            if self._hicache is not None:
+                hicache = hicache_of(scheduler)
+                # Of two engines `blocked` leaves out the waits for writes; they are in t0.
+                row |= self._hicache.batch(hicache, plan)
+                row |= self._hicache.events(hicache) | {"blocked": 0}
             self._clear()
         elif plan.empty and not self._stalled and self.blocked(scheduler):
             assert isinstance(scheduler, SglangScheduler)
@@ -98,13 +122,16 @@ class SideRows(SglangRows):
             "blocked": 0,
             **more,
         }
+        if self._hicache is not None:
+            row |= self._hicache.events(hicache_of(scheduler)) | {"blocked": 0}
         self._evicted, self._retracted = tree.evicted, []
         self._clear()
         self.rows.append(row)
 
     def end(self) -> None:
         """Write a row of the transfers since the last one."""
-        if self._last is not None and (any(self._moved.values()) or self._aborted):
+        copied = self._hicache is not None and self._hicache.num_events > 0
+        if self._last is not None and (any(self._moved.values()) or self._aborted or copied):
             self._idle_row(self._last, self._last_ps, "none")
 
     waiting_at: int  # index of the requests that wait to run, in `queues`

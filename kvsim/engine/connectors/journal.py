@@ -9,6 +9,9 @@ class ConnectorJournal:
     def __init__(self) -> None:
         self._entries: dict[str, list[Any]] = {}
 
+    def __len__(self) -> int:
+        return sum(map(len, self._entries.values()))
+
     def add(self, name: str, entry: Any) -> None:
         """Write one entry."""
         self._entries.setdefault(name, []).append(entry)

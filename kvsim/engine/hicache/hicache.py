@@ -29,6 +29,7 @@ class Hicache(HicachePart):
         self.storage: Storage | None = None
         self.tier_books: TierBooks | None = None
         self.now_ps = 0
+        self._loading = False
         self._arrived: list[Sequence] = []
         self._retracted: list[Sequence] = []  # in this pass, and not looked up since
 
@@ -45,6 +46,10 @@ class Hicache(HicachePart):
     @property
     def copied_bytes(self) -> int:
         return self.copies.link.out.num_bytes + self.copies.link.back.num_bytes
+
+    @property
+    def loading(self) -> bool:
+        return self._loading
 
     @property
     def totals(self) -> RunTotals:
@@ -83,6 +88,7 @@ class Hicache(HicachePart):
     def begin(self, queue: Iterable[Sequence], head: Sequence | None) -> None:
         copies, storage = self.copies, self.storage
         copies.now_ps = self.now_ps
+        self._loading = False
         if storage is not None:
             storage.serve(self.now_ps)
             for seq in self._arrived:
@@ -135,6 +141,7 @@ class Hicache(HicachePart):
         return self.copies.loads.load_back(seq) > 0
 
     def submit_loads(self) -> None:
+        self._loading = self.copies.loads.num_queued > 0
         self.copies.submit_loads()
 
     def room_made(self) -> None:

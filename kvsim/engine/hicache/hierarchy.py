@@ -59,10 +59,8 @@ def check_hierarchy(scheduler: Scheduler) -> None:
     allocator = scheduler.allocator
     if not (isinstance(allocator, RadixAllocator) and allocator.tree.host.tokens):
         return
-    if isinstance(scheduler, SglangScheduler):
-        if isinstance(scheduler.hicache, Hicache):
-            return
-        check(ServerParts(hicache=True, transfers="sglang", allocator="radix"))
+    if isinstance(scheduler, SglangScheduler) and isinstance(scheduler.hicache, Hicache):
+        return
     check(ServerParts(hicache=True, sglang=False))
 
 

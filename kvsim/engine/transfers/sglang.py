@@ -35,8 +35,10 @@ class SglangHandoff(Handoff):
         check(ServerParts(transfers="sglang", stages=spec.stages, allocator=kind))
 
     def prefill_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
-        flags = _flags(spec)
-        return replace(spec, scheduler=SglangPrefill.parse(flags, "scheduler"))
+        allocator = spec.allocator
+        backend = allocator.hicache_storage_backend if isinstance(allocator, Radix) else None
+        check(ServerParts(transfers="sglang", storage=backend is not None, allocator="radix"))
+        return replace(spec, scheduler=SglangPrefill.parse(_flags(spec), "scheduler"))
 
     def decode_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
         flags = _flags(spec) | {
@@ -45,6 +47,8 @@ class SglangHandoff(Handoff):
         }
         self._copies = spec.host_link()
         allocator = spec.allocator
+        hosts = allocator.hierarchical
+        check(ServerParts(transfers="sglang", decodes=True, hicache=hosts, allocator="radix"))
         if isinstance(allocator, Radix) and not self.decode_radix_cache:
             allocator = allocator.model_copy(update={"disable_radix_cache": True})
         scheduler = SglangDecode.parse(flags, "scheduler")

@@ -62,6 +62,10 @@ def test_many_steps_at_once_are_single_ones(tables: Any, engine: str, data: Any)
         if not apart["decode_radix_cache"]:
             apart["retraction_host_ratio"] = data.draw(st.sampled_from([0.2, 1.0]))
         apart["notice_us"] = apart["notify_us"] = 50.0
+        hosts = data.draw(st.sampled_from([None, "write_through", "write_back"]))
+        if hosts is not None:
+            pages = {"hicache_write_policy": hosts, "hicache_ratio": 0.5}
+            apart["prefill"] = {"allocator": {"enable_hierarchical_cache": True, **pages}}
         for key in ("bootstrap_timeout", "waiting_timeout"):
             apart[key] = data.draw(st.sampled_from([0.05, 0.5, 300.0]))
     else:
@@ -369,3 +373,52 @@ def test_a_prompt_that_one_side_can_never_hold_is_refused(tables: Any) -> None:
         decode, _ = kvsim.simulate(deployed(tables, engine, small, 4096), requests).runs
         assert decode.summary.requests.finished == 1
         assert decode.summary.requests.rejected == 1
+
+
+HOSTED = {"prefill": {"allocator": {"enable_hierarchical_cache": True, "hicache_ratio": 4.0}}}
+
+
+@pytest.mark.parametrize("engine", ["sglang", "sglang, overlap"])
+def test_prefill_replica_loads_evicted_prompts_from_its_host_memory(
+    tables: Any, engine: str
+) -> None:
+    requests = [
+        Request(
+            f"{turn}-{user}", (turn * 8 + user) * 10**12, 304, 2, prompt_runs=((user << 20, 304),)
+        )
+        for turn in range(2)
+        for user in range(8)
+    ]
+    made = deployed(tables, engine, HOSTED, 1024)
+    fast, single = (kvsim.simulate(table, requests) for table in (made, {**made, "max_steps": 1}))
+    for ours, theirs in zip(fast.runs, single.runs, strict=True):
+        assert ours.summary.simulated() == theirs.summary.simulated()
+    _, prefill = fast.runs
+    page = ENGINES[engine][0]["page_size"]
+    assert prefill.summary.prefix_cache.host_hit_tokens == 8 * (303 // page * page)
+    assert prefill.summary.offloading is not None
+
+
+@pytest.mark.parametrize(
+    ("apart", "match"),
+    [
+        ({"decode": HOSTED["prefill"]}, "host memory of decode replicas.*prefill.allocator"),
+        (
+            {
+                "prefill": {
+                    "allocator": {
+                        "enable_hierarchical_cache": True,
+                        "hicache_storage_backend": "file",
+                    }
+                }
+            },
+            "hicache_storage_backend",
+        ),
+    ],
+    ids=["decode", "storage"],
+)
+def test_further_host_memory_of_two_replicas_is_refused(
+    tables: Any, apart: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(InputError, match=match):
+        kvsim.simulate(deployed(tables, "sglang", apart, 1024), [Request("r", 0, 20, 2)])

@@ -130,9 +130,6 @@ class Sglang(SchedulerOptions):
 
     def build(self, allocator: Allocator, max_model_len: int) -> Scheduler:
         queue = self.queue()
-        hicache: HicachePart = NO_HICACHE
-        if isinstance(allocator, RadixAllocator) and allocator.tree.host.tokens:
-            hicache = Hicache(allocator)
         parts = SglangParts(
             allocator,
             max_model_len,
@@ -142,6 +139,13 @@ class Sglang(SchedulerOptions):
             self.max_running_requests,
             self.schedule_conservativeness,
             EngineSide(),
-            hicache,
+            hicache_over(allocator),
         )
         return SglangScheduler(parts)
+
+
+def hicache_over(allocator: Allocator) -> HicachePart:
+    """The hierarchical cache that the allocator's options describe."""
+    if isinstance(allocator, RadixAllocator) and allocator.tree.host.tokens:
+        return Hicache(allocator)
+    return NO_HICACHE

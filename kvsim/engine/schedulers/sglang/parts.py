@@ -96,6 +96,11 @@ class HicachePart:
     def copied_bytes(self) -> int:
         """Bytes copied to host memory and back so far."""
 
+    @property
+    @abstractmethod
+    def loading(self) -> bool:
+        """Whether the batch of this pass loads from host memory."""
+
     # --- a pass ---------------------------------------------------------------------------------
 
     @abstractmethod
@@ -161,6 +166,10 @@ class NoHicache(HicachePart):
     @property
     def copied_bytes(self) -> int:
         return 0
+
+    @property
+    def loading(self) -> bool:
+        return False
 
     def arrived(self, seq: Sequence) -> bool:
         return False

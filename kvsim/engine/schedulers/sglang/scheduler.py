@@ -143,8 +143,8 @@ class SglangScheduler(Scheduler):
             self.ratio.idle()
         elif not (self.decoding.members or in_flight or self.expects_more):
             self.prompts.check_goes_on()
-        self.side.end(plan)
         self.hicache.end(plan)
+        self.side.end(plan)
         return plan
 
     def _pass(self, plan: Plan) -> None:

@@ -72,7 +72,9 @@ class PrefillSide(EngineSide):
 
     def end(self, plan: Plan) -> None:
         plan.finishing.clear()  # nobody has left: what was computed is yet to be sent
-        start_ps = max(self._port.now_ps, self._computed_ps)
+        if self._scheduler.hicache.loading:
+            return  # pages found on the device may not be there yet (managers/scheduler.py)
+        start_ps = max(self._port.now_ps + plan.held_ps, self._computed_ps)
         for chunk in plan.chunks:  # what a prefix cache had, or a chunk before: the link may work
             if chunk.prior_tokens % self._pages.page_tokens == 0:
                 self._send(chunk.seq, chunk.prior_tokens, start_ps, self._next_moves)

@@ -9,8 +9,8 @@ from kvsim.engine.policies.preemption import Recompute
 from kvsim.engine.policies.queue import WaitingQueue
 from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.scheduler import Scheduler
-from kvsim.engine.schedulers.sglang.options import Sglang
-from kvsim.engine.schedulers.sglang.parts import EngineSide
+from kvsim.engine.schedulers.sglang.options import Sglang, hicache_over
+from kvsim.engine.schedulers.sglang.parts import NO_HICACHE, EngineSide, HicachePart
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
 from kvsim.engine.schedulers.sglang.scheduler import SglangParts, SglangScheduler
 from kvsim.engine.schedulers.sglang_pd.decode import DecodeSide
@@ -48,6 +48,7 @@ def _scheduler(
     waiting: WaitingQueue,
     prompts: SglangQueue,
     side: PrefillSide | DecodeSide,
+    hicache: HicachePart = NO_HICACHE,
 ) -> SglangScheduler:
     """The scheduler of one side. waiting: all that wait there. prompts: those to be computed."""
     parts = SglangParts(
@@ -59,6 +60,7 @@ def _scheduler(
         options.max_running_requests,
         options.schedule_conservativeness,
         side,
+        hicache,
     )
     scheduler = SglangScheduler(parts)
     side.attach(scheduler)
@@ -77,7 +79,8 @@ class SglangPrefill(Sglang):
         pages = _pages(allocator)
         side = PrefillSide(pages, overlaps=self.depth > 1)
         queue = self.queue(side.bootstrapping)
-        return _scheduler(self, pages, max_model_len, queue, queue, side)
+        hicache = hicache_over(pages)
+        return _scheduler(self, pages, max_model_len, queue, queue, side, hicache)
 
 
 class SglangDecode(Sglang):
