@@ -33,7 +33,7 @@ from kvsim.memory.radix.decode_steps import DecodeSteps
 from kvsim.memory.radix.hicache.backup import Backup
 from kvsim.memory.radix.holds import Holds, Slots
 from kvsim.memory.radix.node import Node
-from kvsim.memory.radix.page_pool import Arrivals, PageLedger, PagePool
+from kvsim.memory.radix.page_pool import PageLedger, PagePool, TransferredPages
 from kvsim.memory.radix.radix_host import RadixHost
 from kvsim.memory.radix.second_memory import SecondMemory, no_second_memory
 from kvsim.memory.radix.second_pool import Places
@@ -58,7 +58,7 @@ class Keeper(Protocol):
 class RadixAllocator(Allocator):
     """caching: finished content is cached. pool: the pages, of pool_tokens slots; not given: as
     many as the bytes hold. tree, second: see `PagePool`. room: what SGLang's scheduler asks.
-    arrivals: content of other engines. backup: copies to host memory, of host_tokens;
+    transferred: content of other engines. backup: copies to host memory, of host_tokens;
     write_threshold: see there. host_hit_tokens: loaded from there for hits. keeper: notified of
     pages that change owner.
     """
@@ -95,8 +95,8 @@ class RadixAllocator(Allocator):
             capacity_bytes, token_bytes, page_size, pool_tokens, self.tree, self.second, holds
         )
         self._holds, self._decoders, self._live = holds, pool.decoders, pool.live
-        self.arrivals = Arrivals(pool)
-        self._ledger = PageLedger(pool, self.arrivals)
+        self.transferred = TransferredPages(pool)
+        self._ledger = PageLedger(pool, self.transferred)
         self._steps = DecodeSteps(pool, self._ledger)
         self.room = TreeRoom(pool, self._steps)
         self._query_tokens = 0
@@ -247,7 +247,7 @@ class RadixAllocator(Allocator):
                 second.filed_last(slots, self._file(seq, slots, upto))
         units = second.own_units(seq, slots)
         del self._live[seq]
-        self.arrivals.kept.pop(seq, None)
+        self.transferred.kept.pop(seq, None)
         if self.keeper is not None:
             self.keeper.released(seq)
         self.pool.free += slots.granted - slots.protected

@@ -97,7 +97,7 @@ class PagePool:
         slots.over = over
 
 
-class Arrivals:
+class TransferredPages:
     """Content that another engine sends, or is to read (P/D disaggregation).
 
     expected: sequences with content being transferred. kept: computed ones that another engine
@@ -134,8 +134,8 @@ class Arrivals:
 class PageLedger:
     """Reads a pool of pages, and what is transferred to and from it; changes nothing."""
 
-    def __init__(self, pool: PagePool, arrivals: Arrivals) -> None:
-        self._pool, self._arrivals = pool, arrivals
+    def __init__(self, pool: PagePool, transferred: TransferredPages) -> None:
+        self._pool, self._transferred = pool, transferred
 
     @property
     def saved_bytes(self) -> int | None:
@@ -178,9 +178,9 @@ class PageLedger:
     def parts(self) -> Parts:
         """See `Allocator.parts`."""
         copied, parts = self._pool.tree.in_transit, NO_PARTS
-        if self._arrivals.expected or self._arrivals.kept:
-            coming = sum(s.granted - s.tokens - s.over for s in self._arrivals.expected.values())
-            kept = self._pool.holds.only_these(self._arrivals.kept.values())
+        if self._transferred.expected or self._transferred.kept:
+            coming = sum(s.granted - s.tokens - s.over for s in self._transferred.expected.values())
+            kept = self._pool.holds.only_these(self._transferred.kept.values())
             size = self._pool.token_bytes
             parts = (ARRIVING, coming * size), (KEPT_FOR_READERS, kept * size)
         return (*parts, (IN_TRANSIT, copied * self._pool.token_bytes)) if copied else parts

@@ -135,7 +135,7 @@ class DecodeSide(EngineSide):
             seq.hit_tokens = cached
             if seq.first_scheduled_ps < 0:
                 seq.first_scheduled_ps = now_ps
-            self._pages.arrivals.expect(seq, seq.prompt_tokens)
+            self._pages.transferred.expect(seq, seq.prompt_tokens)
             self._exchange.allocate(transfer, cached, now_ps)
             self.moves.preallocated.append((seq.id, cached))
 
@@ -162,7 +162,7 @@ class DecodeSide(EngineSide):
                     self.moves.failed.append(seq.id)
                     plan.failed.append((seq, transfer.failure))
                     continue
-                self._pages.arrivals.arrived(seq, seq.prompt_tokens)
+                self._pages.transferred.arrived(seq, seq.prompt_tokens)
                 queue.ready[seq] = None
                 self.moves.transferred.append(seq.id)
 
@@ -173,7 +173,7 @@ class DecodeSide(EngineSide):
         draining = self.queue.draining
         for seq in [seq for seq, failed in draining.items() if failed.drained_ps <= now_ps]:
             del draining[seq]
-            del self._pages.arrivals.expected[seq]
+            del self._pages.transferred.expected[seq]
             self._pages.release(seq)
 
     def _members(self) -> Iterator[BatchMember]:
@@ -231,12 +231,12 @@ class DecodeSide(EngineSide):
             if need > available() - self._reserved * self._active or self._free_rows <= 0:
                 break
             del queue.retracted[seq]
-            self._pages.arrivals.expect(seq, tokens)
+            self._pages.transferred.expect(seq, tokens)
             at_ps = now_ps + plan.held_ps
             begin_ps = max(at_ps, self._scheduler.in_flight.end_ps)
             end_ps = begin_ps + self._copies.back_ps(begin_ps, self._paged(tokens))
             plan.held_ps += end_ps - at_ps
-            self._pages.arrivals.arrived(seq, tokens)
+            self._pages.transferred.arrived(seq, tokens)
             queue.ready[seq] = None
             self.moves.resumed.append(seq.id)
 

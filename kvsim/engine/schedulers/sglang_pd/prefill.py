@@ -139,7 +139,7 @@ class PrefillSide(EngineSide):
     def computed(self, chunk: ScheduledChunk) -> None:
         seq, now_ps = chunk.seq, self._port.now_ps
         if chunk.samples:
-            self._pages.arrivals.keep_for_reader(seq)
+            self._pages.transferred.keep_for_reader(seq)
             self.sending[seq] = self._transfers[seq]
             self._send(seq, seq.prompt_tokens, now_ps, self._next_moves, last=True)
         elif self._overlaps:
