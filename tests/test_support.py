@@ -10,7 +10,8 @@ from support.scenarios import conversations, run
 from kvsim.engine.connectors import TIERS
 from kvsim.plumbing.errors import InputError
 from kvsim.support.parts import EVERY_PART, ServerParts
-from kvsim.support.table import ROWS, check
+from kvsim.support.rows import ROWS
+from kvsim.support.table import check
 
 ALONE: frozenset[str] = frozenset()
 TIER = ServerParts(tiers=("vllm-offloading",))
@@ -26,6 +27,9 @@ REFUSED = (
     ServerParts(stages=2, unplanned=True),
     ServerParts(stages=2, semantics="vllm-0.27"),
     ServerParts(stages=2, swaps=True),
+    ServerParts(stages=2, whole_form="linear"),
+    ServerParts(stages=2, schedules=ALONE),
+    ServerParts(drafts=True, schedules=ALONE),
     ServerParts(drafts=True, no_slots=True),
     ServerParts(drafts=True, stages=2, ahead=False),
     ServerParts(drafts=True, stages=2, layers=OWN),
@@ -39,6 +43,7 @@ REFUSED = (
     TIER._replace(key="enable_prefix_caching", value=False),
     TIER._replace(layers=OWN),
     ServerParts(tiers=("lmcache",), serves=ALONE, transfers="vllm"),
+    ServerParts(connector=True, schedules=ALONE),
     ServerParts(connector=True, semantics="vllm-0.27"),
     ServerParts(connector=True, swaps=True),
     ServerParts(shared="tier.0.shared", transfers="vllm"),
@@ -57,7 +62,7 @@ REFUSED = (
     ServerParts(special="items", transfers="vllm"),
     ServerParts(special="items", connector=True, stages=2),
     ServerParts(special="items", drafts=True),
-    ServerParts(special="items", unserved=True),
+    ServerParts(special="items", schedules=ALONE),
     ServerParts(context=2, allocator="radix"),
     ServerParts(context=2, drafts=True),
     ServerParts(lockstep=True, depth=2),

@@ -124,6 +124,7 @@ class ReplicaSpec:
             unplanned=unplanned,
             drafts=self.speculation is not None and self.acceptance is not None,
             no_slots=not self.allocator.speculates,
+            schedules=self.scheduler.serves,
         )
 
     def _verifier(self) -> Verifier | None:

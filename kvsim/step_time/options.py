@@ -41,11 +41,11 @@ class Hardware(NamedTuple):
 class StepTimeOptions(Options):
     """Options of one step-time form; its fields are the keys of `[step_time]` other than `kind`.
 
-    by_layers: whether the form composes a step of the model's layers, so that it can time a
-    pipeline stage. A form that was measured on whole models cannot.
+    serves: parts of `kvsim.support` that it runs with. One that composes a step of the model's
+    layers can time a pipeline stage; one that was measured on whole models cannot.
     """
 
-    by_layers: ClassVar[bool] = False
+    serves: ClassVar[frozenset[str]] = frozenset()
 
     def build(self, hardware: Hardware) -> StepTime:
         """The form for this hardware; InputError if it cannot serve it."""

@@ -32,6 +32,7 @@ from kvsim.model import Attention, Experts, LatentAttention, Model
 from kvsim.plumbing.units import FS_PER_PS, PS_PER_S, PS_PER_US
 from kvsim.step_time.options import Hardware, StepTimeOptions
 from kvsim.step_time.roofline_form import AttentionTime, RooflineForm
+from kvsim.support.parts import STAGES
 
 
 class Roofline(StepTimeOptions):
@@ -50,7 +51,7 @@ class Roofline(StepTimeOptions):
     GPUs then has 29 us a layer. Layers of experts take longer than this model says.
     """
 
-    by_layers: ClassVar[bool] = True
+    serves: ClassVar[frozenset[str]] = frozenset((STAGES,))
 
     memory_efficiency: float = Field(default=0.85, gt=0, le=1)
     compute_efficiency: float = Field(default=0.7, gt=0, le=1)

@@ -17,7 +17,9 @@ OLDER = "vLLM before 0.33"
 SWAP = "swapping"
 
 INSIDE_BLOCKS = "prefix_match_unit", "prefill_checkpoint_alignment"
-EVERY_PART = frozenset((STAGES, DRAFTS, TRANSFERS, SPECIAL))
+CONNECTORS = "tiers, and P/D"
+
+EVERY_PART = frozenset((STAGES, DRAFTS, TRANSFERS, SPECIAL, CONNECTORS))
 
 
 class ServerParts(NamedTuple):
@@ -35,8 +37,9 @@ class ServerParts(NamedTuple):
     connector: there is one, maybe of no tier. shared: the key of a tier that replicas share.
     drafts: tokens are drafted; one_pass: by one pass of the drafter. transfers: engine of prefill
     and decode replicas, "other" if it has none; schedulers: of both sides. special: "items" or "an
-    adapter", where a request asks for it. asker: its id. unserved: the scheduler has no such
-    requests. context: GPUs that share a context.
+    adapter", where a request asks for it. asker: its id. schedules: parts that
+    the scheduler runs with. whole_form: a step-time form of whole models. context: GPUs that share
+    a context.
 
     lockstep: ranks step together. changes: replicas start or die. failure: the key of one that
     names replica `dies`. cells: of the fleet. clients: there is a limit of requests in flight.
@@ -70,7 +73,8 @@ class ServerParts(NamedTuple):
     schedulers: str = ""
     special: str = ""
     asker: str = ""
-    unserved: bool = False
+    schedules: frozenset[str] = EVERY_PART
+    whole_form: str = ""
     context: int = 1
     lockstep: bool = False
     changes: bool = False

@@ -23,7 +23,7 @@ from kvsim.memory.allocator import Allocator
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS, PS_PER_US
 from kvsim.speculation import Speculation
-from kvsim.support.parts import ServerParts
+from kvsim.support.parts import CONNECTORS, DRAFTS, SPECIAL, STAGES, ServerParts
 from kvsim.support.table import check
 from kvsim.vllm.rules import BlockRules, SchedulingRules
 from kvsim.vllm.versions import Semantics, VllmVersion, scheduled_as
@@ -84,8 +84,9 @@ class Continuous(SchedulerOptions):
         return self.max_cpu_loras is None or self.max_cpu_loras >= adapters
 
     @property
-    def serves_special(self) -> bool:
-        return self._version is scheduled_as("vllm-0.33")
+    def serves(self) -> frozenset[str]:
+        found = frozenset((STAGES, DRAFTS, CONNECTORS))
+        return found | {SPECIAL} if self._version is scheduled_as("vllm-0.33") else found
 
     @property
     def most_adapters(self) -> int:
@@ -220,7 +221,7 @@ class Continuous(SchedulerOptions):
                 connector=connector,
                 ahead=self.async_scheduling,
                 swaps=self.preemption_mode == "swap",
-                semantics="" if self.serves_special else self.semantics,
+                semantics="" if SPECIAL in self.serves else self.semantics,
             )
         )
 

@@ -86,9 +86,9 @@ class SchedulerOptions(Options):
         return None
 
     @property
-    def serves_special(self) -> bool:
-        """Whether requests with images, sounds, videos or an adapter are simulated as served."""
-        return False
+    def serves(self) -> frozenset[str]:
+        """The other parts that it runs with, of `kvsim.support`."""
+        return frozenset()
 
     @property
     def most_adapters(self) -> int:
@@ -121,14 +121,8 @@ class SchedulerOptions(Options):
     def speculating(
         self, allocator: Allocator, max_model_len: int, verifier: Verifier
     ) -> Scheduler:
-        """The same where tokens are drafted ahead, and `verifier` says what becomes of them;
-        InputError from schedulers that know no drafts.
-        """
-        raise InputError(
-            "this scheduler verifies no drafted tokens",
-            where="scheduler.kind",
-            remedy='kind = "continuous", or leave speculative_config out',
-        )
+        """The same where tokens are drafted ahead, and `verifier` says what becomes of them."""
+        raise NotImplementedError(type(self).__name__)  # one that serves it overrides this
 
     def connected(
         self,
@@ -138,28 +132,14 @@ class SchedulerOptions(Options):
         verifier: Verifier | None = None,
         stages: int = 1,
     ) -> Scheduler:
-        """The same with a KV connector, over the stages of a pipeline; InputError from schedulers
-        that know none.
-        """
-        raise InputError(
-            "this scheduler knows no KV connector",
-            where="scheduler.kind",
-            remedy='kind = "continuous"',
-        )
+        """The same with a KV connector, over the stages of a pipeline."""
+        raise NotImplementedError(type(self).__name__)  # one that serves it overrides this
 
     def staged(
         self, allocator: Allocator, max_model_len: int, stages: int, verifier: Verifier | None
     ) -> Scheduler:
-        """The same over the stages of a pipeline, perhaps with tokens drafted ahead; InputError
-        from schedulers that know one stage.
-        """
-        raise InputError(
-            "this scheduler is simulated on one pipeline stage",
-            where="model.pipeline_parallel_size",
-            value="more than 1",
-            limit=1,
-            remedy='scheduler.kind = "continuous", or tensor_parallel_size',
-        )
+        """The same over the stages of a pipeline, perhaps with tokens drafted ahead."""
+        raise NotImplementedError(type(self).__name__)  # one that serves it overrides this
 
     def make(self, allocator: Allocator, max_model_len: int, policies: Policies) -> Scheduler:
         """The scheduler of this kind, with these policies."""

@@ -9,7 +9,6 @@ from kvsim.capacity.stage import model_of, stages
 from kvsim.device import Device
 from kvsim.layout import KVLayout
 from kvsim.model import Model
-from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import FS_PER_PS, PS_PER_S, PS_PER_US
 from kvsim.scenario import Scenario
 from kvsim.scenario.build.drafter import drafted_time
@@ -17,6 +16,8 @@ from kvsim.step_time import STEP_TIMES
 from kvsim.step_time.form import StepTime
 from kvsim.step_time.options import Hardware
 from kvsim.step_time.stages import StageTimes
+from kvsim.support.parts import STAGES, ServerParts
+from kvsim.support.table import check
 
 SENT_TENSORS = 2  # the hidden states and their residual
 SEND_US = 10  # latency of a copy between two GPUs, that of an all-reduce of the roofline
@@ -64,13 +65,8 @@ def _staged(
     """
     options, model, form = scenario.model, hardware.model, scenario.step_time
     count = options.pipeline_parallel_size
-    if not form.by_layers:
-        raise InputError(
-            "this form times whole models, and a pipeline stage computes a part of one",
-            where="step_time.kind",
-            value=STEP_TIMES.name_of(form),
-            remedy='kind = "auto", "kernels", "fitted" or "roofline"',
-        )
+    if STAGES not in form.serves:
+        check(ServerParts(stages=count, whole_form=STEP_TIMES.name_of(form)))
     parts = [model_of(model, each) for each in stages(model.layers, count, options.stage_layers)]
     whole = hardware._replace(pipeline_layout=hardware.layout)
     forms = [

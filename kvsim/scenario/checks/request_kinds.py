@@ -25,7 +25,7 @@ def check_served(stream: Stream, spec: ReplicaSpec, *, apart: bool) -> None:
             connector=spec.connector is not None,
             serves=EVERY_PART if spec.connector is None else spec.connector.serves,
             drafts=spec.speculation is not None,
-            unserved=not spec.scheduler.serves_special,
+            schedules=spec.scheduler.serves,
         )
     )
     adapters = {each.adapter for each in stream.requests} - {None}

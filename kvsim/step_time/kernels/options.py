@@ -8,6 +8,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_US
 from kvsim.step_time.correction import WHOLE_PPM, Correction
 from kvsim.step_time.options import Hardware, StepTimeOptions
+from kvsim.support.parts import STAGES
 
 if TYPE_CHECKING:
     from kvsim.step_time.kernels.composed import KernelSteps
@@ -31,7 +32,7 @@ class ComposedOptions(StepTimeOptions):
     fitted_on: the load that these numbers were fitted on, in words (`kvsim import` writes it).
     """
 
-    by_layers: ClassVar[bool] = True
+    serves: ClassVar[frozenset[str]] = frozenset((STAGES,))
 
     engine: Literal["vllm", "sglang"] | None = None
     engine_version: str | None = None
