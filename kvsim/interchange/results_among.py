@@ -2,12 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from kvsim.readers.detect import Read
 from kvsim.readers.reader import CLIENT
 
+_OF_SERVER, _OF_CLIENT = "_prometheus_metrics", "_lifecycle_metrics"  # of one stage of it
 _TOTAL = re.compile(r"^summary", re.IGNORECASE)  # of inference-perf: all its stages together
 _PLAIN = re.compile(r"[^\w.+-]+")
 
@@ -22,14 +23,24 @@ def results_among(reads: Sequence[Read]) -> list[Read]:
     form, number = forms.most_common(1)[0] if forms else ("", 0)
     if number < 2:
         return []
-    found = [each for each in own if each.format == form]
+    names = {each.name for each in own}
+    found = [each for each in own if each.format == form and _client_of(each, names) is None]
     stages = [each for each in found if not _TOTAL.match(each.name)]
-    return stages if len(stages) > 1 else found
+    several = stages if len(stages) > 1 else found
+    return several if len(several) > 1 else []
+
+
+def _client_of(read: Read, names: Collection[str]) -> str | None:
+    """The file with the client's side of a stage that this one has the server's side of."""
+    name = read.name.replace(_OF_SERVER, _OF_CLIENT)
+    return name if name != read.name and name in names else None
 
 
 def reads_of(result: Read, results: Sequence[Read], reads: Sequence[Read]) -> list[Read]:
-    """All sources but the other results."""
+    """All sources but the other results, and what the server says of these."""
+    names = {each.name for each in reads}
     others = {id(each) for each in results if each is not result}
+    others |= {id(each) for each in reads if _client_of(each, names) not in (None, result.name)}
     totals = {
         id(each)
         for each in reads

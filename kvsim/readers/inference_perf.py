@@ -71,7 +71,10 @@ def _summary(report: Fields) -> Description:
     latency = answered.table("latency")
     measured: dict[str, float] = {}
     for key, figure in _FIGURES.items():
-        measured |= statistics(latency.table(key), figure, _STATS)
+        table = latency if latency.items else answered  # Prometheus' report has no such table
+        measured |= statistics(table.table(key), figure, _STATS)
+    if (usage := answered.table("kv_cache_usage_percentage").number("mean")) is not None:
+        measured["kv_usage"] = usage / 100
     failures = report.table("failures").get("count")
     notes = [f"{failures:,} requests failed"] if isinstance(failures, int) and failures else []
     count = answered.tokens("count")

@@ -55,7 +55,15 @@ def test_stages_of_inference_perf_count_and_their_sum_does_not(tmp_path: Path) -
             },
         }
         (folder / f"{name}_lifecycle_metrics.json").write_text(json.dumps(report))
+        of_server = report | {
+            "load_summary": {},
+            "successes": report["successes"] | {"kv_cache_usage_percentage": {"mean": 50 * rate}},
+        }
+        (folder / f"{name}_prometheus_metrics.json").write_text(json.dumps(of_server))
     made = results(tmp_path, folder)
+    assert [
+        [read.description.measured.get("kv_usage") for read in each.reads] for _, each in made
+    ] == [[None, None, 0.5], [None, None, 1.0]]  # the command, the client, the server
     rates = [each.scenario["workload"]["arrivals"]["rate_per_s"] for _, each in made]
     assert rates == [1.0, 2.0]
 

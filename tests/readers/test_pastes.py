@@ -93,6 +93,18 @@ def test_bytes_that_do_not_fit_the_tokens_are_said(tmp_path: Path) -> None:
     assert any("another model" in note for note in sglang(tmp_path, half=13.74).notes)
 
 
+def test_weights_beyond_the_share_of_sglang_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "sglang.log"
+    path.write_text(
+        "$ sglang serve --model-path Qwen/Qwen3-8B --mem-fraction-static 0.5\n"
+        "Load weight end. avail mem=12.25 GB, mem usage=60.65 GB.\n"
+    )
+    made = import_sources([str(path)], {"gpu": "h100"}, tmp_path / "made.toml")
+    assert made.scenario["memory"] == {"mem_fraction_static": 0.5}
+    assert any("does not start" in note for note in made.notes)
+    assert any("60.65 GiB of weights are not used" in note for note in made.notes)
+
+
 @pytest.mark.parametrize(("free", "words"), [(36.5, "others used the GPU"), (130.0, "another GPU")])
 def test_a_gpu_that_is_not_all_its_own_is_said(tmp_path: Path, free: float, words: str) -> None:
     assert any(words in note for note in sglang(tmp_path, free=free).notes)

@@ -25,6 +25,12 @@ def doubts_of(settings: ServerSettings, served: ServedModel, device: str) -> Ite
             f"{free:g} of the {memory:.2f} GiB of {device} were free before the weights: others "
             "used the GPU, or it is another one; a pool that kvsim sizes takes all of it"
         )
+    share, weights = settings.mem_fraction_static, settings.weights_gib
+    if share is not None and weights is not None and weights > share * memory:
+        yield (
+            f"the weights of {weights:g} GiB are more than {share:g} of the {memory:.2f} GiB of "
+            f"{device}: such a server does not start"
+        )
     if settings.engine == "sglang":
         yield from _bytes_of_tokens(settings, served)
 

@@ -193,6 +193,9 @@ def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> di
         table["free_gpu_memory_fraction"] = settings.free_gpu_memory_fraction or "auto"
     if settings.enforce_eager and settings.engine != "sglang":
         table["enforce_eager"] = True
-    if settings.weights_gib is not None:
+    if settings.weights_gib is not None and settings.engine == "sglang":
+        weights = f"{settings.weights_gib:g} GiB of weights"
+        notes.append(f"the log's {weights} are not used: kvsim counts them itself")
+    elif settings.weights_gib is not None:
         table["weights_gib"] = settings.weights_gib
     return table

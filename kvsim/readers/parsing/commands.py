@@ -111,8 +111,8 @@ class Program(NamedTuple):
         return first
 
     def _joined(self, text: str) -> str:
-        """The text with a command on one line that is pasted on several: a comment behind the
-        backslash, or flags below it with no backslash at all.
+        """The text with its command as one, where people pasted it otherwise: with a comment after
+        the backslash, or with flags on lines of their own and no backslash.
         """
         text = _COMMENT_BELOW.sub("\\\\\n", text)
         match = self.serves.search(text)
