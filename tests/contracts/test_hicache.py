@@ -172,7 +172,7 @@ TWO_REQUESTS = {
 }
 
 
-def test_hicache_with_prefill_and_decode_replicas_is_refused(tables: Any) -> None:
+def test_hicache_of_decode_replicas_is_refused(tables: Any) -> None:
     split = {"prefill": {"replicas": 1}, "decode": {"replicas": 1}}
     table = tables(
         allocator=[{"kind": "radix", "enable_hierarchical_cache": True}],
@@ -181,5 +181,8 @@ def test_hicache_with_prefill_and_decode_replicas_is_refused(tables: Any) -> Non
         model=OPT,
         workload=TWO_REQUESTS,
     )
-    with pytest.raises(InputError, match="of prefill and decode replicas is not simulated"):
+    with pytest.raises(
+        InputError,
+        match=r"host memory of decode replicas.*\[disaggregation.prefill.allocator\] alone",
+    ):
         kvsim.simulate(table)
