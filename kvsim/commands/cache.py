@@ -1,5 +1,6 @@
 """`kvsim cache`: what a prefix cache of any size would find of a stream."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -52,6 +53,9 @@ def cache(
     ] = False,
     jobs: Jobs = None,
     set_: Changes = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write cache.json, .md and .html.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the hit ratio of an LRU prefix cache at a range of sizes.
@@ -63,6 +67,7 @@ def cache(
     that holds a recurrent state is long, and short shared prefixes never fill one.
     """
     from kvsim.commands.answers import answer, status_line
+    from kvsim.plumbing.writing import check_writable
     from kvsim.scenario import Scenario
     from kvsim.simulation import Simulation
     from kvsim.whatif.cache_curve.cache_findings import cache_findings
@@ -73,7 +78,10 @@ def cache(
         block_tokens, sizes, outputs, partial, belady, policies, retention, tiers, jobs
     )
     question.check()
+    if out is not None:
+        check_writable(out)
     simulation = Simulation(Scenario.load(scenario, set_ or []))
     with status_line("one pass over all prompts") as show:
         found = cache_answer(simulation, question, show)
-    answer(cache_findings(found, simulation.resolved()), as_json=as_json)
+    findings = cache_findings(found, simulation.resolved())
+    answer(findings, as_json=as_json, out=out, name="cache")

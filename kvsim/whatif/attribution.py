@@ -19,17 +19,24 @@ concurrency does not raise throughput once steps are bound by computation. GPUs 
 many more of them the stream's output takes than it would have to.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsim.memory.options import AllocatorOptions
 from kvsim.memory.paged.options import Paged
+from kvsim.report.class_bars import Stretches, class_bars
+from kvsim.report.classes import LOOKS
+from kvsim.report.names import called
 from kvsim.results.summary import RunSummary
 from kvsim.simulation import Simulation
 from kvsim.whatif.deployments import check_alike, served
-from kvsim.whatif.findings import Findings, FindingsTable, as_data
+from kvsim.whatif.findings import Findings, FindingsFigure, FindingsTable, as_data
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 Progress = Callable[[str, str], None]
 
@@ -129,16 +136,72 @@ def attribution_findings(found: tuple[Attribution, ...], scenario: Mapping[str, 
         "What each class of waste costs",
         [("allocators", str(len(found)))],
         [
+            _verdict(found),
             "Each row removes one more class of waste, after those above it.",
             "Sequences, tokens/s and GPUs of such a row are what it gains. Its time is the mean "
             "end-to-end time of that run.",
             "GPUs count output: 1 is what the scenario's GPUs serve as it is, and +0.5 is half of "
             "that more.",
         ],
-        [_costs_table(each) for each in found],
+        [
+            FindingsFigure(
+                "Served, and lost to waste",
+                "Output tokens a second. The first part of a bar is served. The others are what "
+                "removing one more class adds, in the colours of the classes.",
+                partial(_costs_figure, found),
+                lead=True,
+            ),
+            *map(_costs_table, found),
+        ],
         scenario,
         {"runs": [{**as_data(vars(each)), "ideal": as_data(each.ideal)} for each in found]},
     )
+
+
+def _verdict(found: Sequence[Attribution]) -> str:
+    """The allocator that loses most, and to which class."""
+    worst = max(found, key=lambda each: sum(cost.gpus for cost in each.costs))
+    gpus = sum(cost.gpus for cost in worst.costs)
+    if gpus <= 0:
+        return "No class of waste costs tokens here: memory is not what limits."
+    dearest = max(worst.costs, key=lambda cost: cost.gpus)
+    return (
+        f"Without any waste {called(worst.label)} would serve {worst.ideal.tokens_per_s:,.0f} "
+        f"tokens/s, not {worst.actual.tokens_per_s:,.0f}. Most of it is lost to "
+        f"{' and '.join(dearest.classes)}: {dearest.tokens_per_s:,.0f} tokens/s."
+    )
+
+
+def _costs_figure(found: Sequence[Attribution]) -> "go.Figure | None":
+    """A bar an allocator: the tokens a second that it serves, and the gain without each class."""
+    served_look, *_ = LOOKS
+    bars = [Stretches(served_look._replace(name="served"), *_stretch(found, ()))]
+    bars += [Stretches(look, *_stretch(found, (look.name,))) for look in LOOKS[1:]]
+    if not any(each.actual.tokens_per_s for each in found):
+        return None
+    labels = [each.label for each in found]
+    figure = class_bars(labels, bars, row_px=64, edges_px=128, gap=0.5)
+    below = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
+    figure.update_layout(
+        showlegend=True, legend={**below, "traceorder": "normal"}, margin={"b": 120}
+    )
+    figure.update_xaxes(title_text="output tokens/s", rangemode="tozero")
+    return figure
+
+
+def _stretch(
+    found: Sequence[Attribution], names: tuple[str, ...]
+) -> tuple[list[float], list[str], str, list[list[str]]]:
+    """Lengths, texts, hover and details of the bars of one class; of none, of what is served."""
+    values = [
+        sum(max(0.0, cost.tokens_per_s) for cost in each.costs if cost.classes[:1] == names)
+        if names
+        else each.actual.tokens_per_s
+        for each in found
+    ]
+    texts = [f"{value:,.0f}" if value else "" for value in values]
+    words = f"without {names[0]}: +" if names else "served: "
+    return values, texts, f"{words}%{{customdata[1]}} tokens/s", [[text] for text in texts]
 
 
 def _costs_table(found: Attribution) -> FindingsTable:

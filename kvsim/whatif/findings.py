@@ -109,7 +109,8 @@ Section = FindingsTable | FindingsFigure | CommandText | FindingsGrids
 @dataclass(frozen=True)
 class Findings:
     """The answer of one tool. title: the question. facts: labelled counts of what was run.
-    sentences: the verdict first. scenario: the tables that were simulated. data: the JSON answer.
+    sentences: the verdict first. scenario: the tables that were simulated; empty where none was.
+    data: the JSON answer.
     details: sentences that a terminal leaves out. num_verdict: how many of the sentences the page
     has in its first screen.
     """
@@ -235,7 +236,8 @@ def markdown_of(findings: Findings) -> str:
             tables = [_grid_texts(grid) for grid in section.grids]
         for heads, rows in tables:
             parts.append(pipe_table(*([*map(escaped, row)] for row in (heads, *rows))))
-    parts += ["## The scenario", fenced(to_toml(findings.scenario), "toml")]
+    if findings.scenario:
+        parts += ["## The scenario", fenced(to_toml(findings.scenario), "toml")]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

@@ -37,6 +37,7 @@ SCENARIO = {
         "output": {"kind": "uniform", "max_tokens": 200},
     },
 }
+PREFIXES = "[{count=3,tokens={kind='fixed',tokens=64}}]"
 BLOCKS = "--vary=allocator.paged.block_size=8,16,64"
 PAGES = {
     "sweep": ["sweep", "--vary=workload.arrivals.rate_per_s=1,2,4", BLOCKS, "--repeat=2"],
@@ -46,6 +47,12 @@ PAGES = {
     "tuned": ["capacity", "--slo=ttft_s.p99=2", "--find=max_num_seqs", "--values=2,8"],
     "doctor": ["doctor", "--requests=100", "--repeat=3"],
     "advise": ["advise", "--repeat=3", "--set=allocator=[{kind='paged'}]"],
+    "attribution": ["attribute"],
+    "cache": [
+        "cache",
+        "--belady",
+        "--set=workload.prefixes=[{count=3,tokens={kind='fixed',tokens=64}}]",
+    ],
     "fleet": ["run", "--set=fleet.replicas=3", "--set=allocator=[{kind='paged'}]"],
     "prefill and decode": [
         "run",
@@ -58,6 +65,7 @@ PAGES = {
         "--set=tier=[{kind='vllm-offloading',kv_offloading_size=4}]",
     ],
 }
+JOBS = ("sweep", "capacity", "doctor", "advise")
 OBSERVED = Path(__file__).parents[2] / "reports" / "observed"
 POINT = {
     "id": "one",
@@ -75,6 +83,7 @@ POINT = {
     "silicon_tpot_ms": 7.5,
 }
 STEP_TIME = f"--step-time={OBSERVED / 'served-paged.json'}"
+SIZED = {"memory": ["memory", "gpt-oss-20b", "--device=h100"]}
 VALIDATED = {
     "validate run": ["validate", "run", str(OBSERVED / "paged"), STEP_TIME],
     "validate points": ["validate", "points", "points.csv", "--step-time=roofline", "--jobs=1"],
@@ -131,7 +140,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     driver.quit()
 
 
-@pytest.fixture(scope="module", params=["report", "parity", *PAGES, *VALIDATED])
+@pytest.fixture(scope="module", params=["report", "parity", *PAGES, *SIZED, *VALIDATED])
 def page(
     request: pytest.FixtureRequest, traced: Result, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path]:
@@ -154,11 +163,12 @@ def page(
     )
     if name in PAGES:
         command, *options = PAGES[name]
-        jobs = [] if command == "run" else ["--jobs=1"]
+        jobs = ["--jobs=1"] if command in JOBS else []
         arguments = [command, str(folder / "server.toml"), *options, *jobs]
     else:
         arguments = [
-            str(folder / each) if each == "points.csv" else each for each in VALIDATED[name]
+            str(folder / each) if each == "points.csv" else each
+            for each in {**SIZED, **VALIDATED}[name]
         ]
     arguments.append(f"--out={folder / 'out'}")
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)

@@ -33,6 +33,9 @@ def memory(
         ),
     ],
     verbose: Verbose = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write memory.json, .md and .html.")
+    ] = None,
     as_json_: AsJson = False,
     **flags: Any,
 ) -> None:
@@ -41,21 +44,26 @@ def memory(
     Figures are per GPU, for the pipeline stage with the fewest blocks. The last lines are those of
     the engine's start-up log.
     """
+    if out is not None:
+        from kvsim.plumbing.writing import check_writable
+
+        check_writable(out)
     from kvsim.commands.memory.llamacpp import answer_llamacpp, is_llamacpp
 
     if is_llamacpp(context, model, flags):
-        answer_llamacpp(context, Path(model), flags, as_json=as_json_)
+        answer_llamacpp(context, Path(model), flags, as_json=as_json_, out=out)
         return
     if Path(model).suffix == ".toml":
         from kvsim.commands.memory.scenario import answer_scenario
 
-        answer_scenario(context, Path(model), flags, as_json=as_json_)
+        answer_scenario(context, Path(model), flags, as_json=as_json_, out=out)
         return
     from kvsim.capacity.memory_answer import as_json, memory_answer
     from kvsim.capacity.pool import unlike_stages
     from kvsim.commands.memory.engines import chosen_way, with_engine
     from kvsim.commands.memory.idle_flags import idle_notes
     from kvsim.commands.memory.memory_tables import print_answer
+    from kvsim.commands.memory.page import write_answer
     from kvsim.commands.memory.sglang import SWITCH, answer_sglang, sglang_figures
     from kvsim.commands.memory.trt_llm import answer_trt_llm, trt_llm_figures
     from kvsim.vllm.versions import newer_than_known
@@ -73,7 +81,7 @@ def memory(
     options, gpu = _options(model, flags), _device(flags["device"], flags["device_memory"])
     if way is not None:
         answer_of = answer_sglang if way == SWITCH else answer_trt_llm
-        answer_of(options, gpu, flags, notes, as_json=as_json_)
+        answer_of(options, gpu, flags, notes, as_json=as_json_, out=out)
         return
     answer = memory_answer(_question(options, gpu, flags))
     sized = answer.sized
@@ -84,8 +92,11 @@ def memory(
         _odd_blocks(flags["block_size"]),
     )
     notes = [*(f"{each}." for each in beside if each is not None), *notes]
+    table = {**as_json(answer), "notes": notes}
+    if out is not None:
+        write_answer(answer, table, out)
     if as_json_:
-        typer.echo(json.dumps({**as_json(answer), "notes": notes}, indent=2))
+        typer.echo(json.dumps(table, indent=2))
     else:
         print_answer(answer, notes, verbose=verbose)
 

@@ -47,13 +47,25 @@ def is_llamacpp(context: typer.Context, model: str, flags: Mapping[str, Any]) ->
 
 
 def answer_llamacpp(
-    context: typer.Context, path: Path, flags: Mapping[str, Any], *, as_json: bool
+    context: typer.Context,
+    path: Path,
+    flags: Mapping[str, Any],
+    *,
+    as_json: bool,
+    out: Path | None,
 ) -> None:
-    """Size the cache, and print it as the log's lines, or as JSON."""
+    """Size the cache, and print it as the log's lines, or as JSON. out: a folder for the page."""
     from kvsim.commands.memory.idle_flags import idle_notes
 
     found = _figures(path, flags)
     notes = idle_notes(context, flags, lambda each: _figures(path, each))
+    if out is not None:
+        from kvsim.commands.memory.memory_tables import MemoryPart
+        from kvsim.commands.memory.page import write_page
+
+        held = [MemoryPart(name, size, True) for name, size in found["device_bytes"].items()]
+        server = f"{found['engine']}, {found['model']}"
+        write_page(out, server, "server", held, {**found, "notes": notes})
     if as_json:
         typer.echo(json.dumps({**found, "notes": notes}, indent=2))
         return

@@ -1,7 +1,7 @@
 """Output of `kvsim memory`: tables of the cache, the pool and the sequences that fit."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvsim.commands.terminal_tables import numbers_table
 from kvsim.device.stages import are_alike, kinds_in_words
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kvsim.capacity.fits import SequencesFit
     from kvsim.capacity.memory_answer import MemoryAnswer
+    from kvsim.capacity.pool import SizedPool
     from kvsim.layout import KVGroup
     from kvsim.model import Model
 
@@ -158,24 +159,51 @@ def _stages(answer: "MemoryAnswer") -> "Table":
     return table
 
 
+class MemoryPart(NamedTuple):
+    """What takes memory of a GPU, and how many bytes. is_pool: whether it is what requests share,
+    not what is taken before.
+    """
+
+    words: str
+    num_bytes: int
+    is_pool: bool = False
+
+
+def device_parts(pool: "SizedPool") -> list[MemoryPart]:
+    """What takes the memory of a GPU, the KV pool last; where the pool's size was given, the
+    weights and the pool alone.
+    """
+    weights = MemoryPart("weights", pool.weights_bytes)
+    if pool.sized_by != "gpu_memory_utilization":
+        return [weights, MemoryPart(f"KV pool ({pool.sized_by})", pool.capacity_bytes, True)]
+    return [
+        MemoryPart("left unused", pool.unused_bytes),
+        weights,
+        MemoryPart("activations (estimate)", pool.activation_bytes),
+        MemoryPart("CUDA graphs (estimate)", pool.cuda_graph_bytes),
+        MemoryPart("outside torch (estimate)", pool.non_torch_bytes),
+        MemoryPart("KV pool", pool.capacity_bytes, True),
+    ]
+
+
+def memory_table(title: str, total_bytes: int | None, parts: Sequence[MemoryPart]) -> "Table":
+    """A table of one GPU's memory. total_bytes: the device's, from which all is taken that is no
+    pool; None where the pool does not follow from it.
+    """
+    table = numbers_table("", "bytes", "", title=title)
+    if total_bytes is not None:
+        table.add_row("device", f"{total_bytes:,}", size_words(total_bytes))
+    for words, size, is_pool in parts:
+        sign = "" if is_pool or total_bytes is None else "-"
+        style = "bold" if words == parts[-1].words else None
+        table.add_row(words, f"{sign}{size:,}", size_words(size), style=style)
+    return table
+
+
 def _pool(answer: "MemoryAnswer") -> "Table":
     pool = answer.sized.pool
-    table = numbers_table("", "bytes", "", title=f"Memory of one {answer.device.name}")
-    if pool.sized_by == "gpu_memory_utilization":
-        table.add_row("device", f"{pool.total_bytes:,}", size_words(pool.total_bytes))
-        for words, size in (
-            ("left unused", pool.unused_bytes),
-            ("weights", pool.weights_bytes),
-            ("activations (estimate)", pool.activation_bytes),
-            ("CUDA graphs (estimate)", pool.cuda_graph_bytes),
-            ("outside torch (estimate)", pool.non_torch_bytes),
-        ):
-            table.add_row(words, f"-{size:,}", size_words(size))
-    else:
-        table.add_row("weights", f"{pool.weights_bytes:,}", size_words(pool.weights_bytes))
-    size = pool.capacity_bytes
-    words = "KV pool" if pool.sized_by == "gpu_memory_utilization" else f"KV pool ({pool.sized_by})"
-    table.add_row(words, f"{size:,}", size_words(size), style="bold")
+    whole = pool.total_bytes if pool.sized_by == "gpu_memory_utilization" else None
+    table = memory_table(f"Memory of one {answer.device.name}", whole, device_parts(pool))
     blocks = f"{pool.engine_num_gpu_blocks:,} blocks of {pool.engine_block_size:,}"
     table.add_row("", f"{pool.pool_tokens:,} tokens", blocks)
     return table

@@ -12,9 +12,14 @@ from kvsim.plumbing.errors import InputError
 
 
 def answer_scenario(
-    context: typer.Context, path: Path, flags: Mapping[str, Any], *, as_json: bool
+    context: typer.Context,
+    path: Path,
+    flags: Mapping[str, Any],
+    *,
+    as_json: bool,
+    out: Path | None,
 ) -> None:
-    """Size the pool, and print it as text or as JSON.
+    """Size the pool, and print it as text or as JSON. out: refused; the file has a page by `run`.
 
     InputError for an option that the file excludes.
     """
@@ -25,6 +30,12 @@ def answer_scenario(
                 where=flag(name),
                 remedy=f"leave it out, or change {path.name}",
             )
+    if out is not None:
+        raise InputError(
+            "no page of a scenario's pool alone",
+            where="--out",
+            remedy=f"kvsim run {path} --out DIR draws it",
+        )
     figures = scenario_figures(path)
     if as_json:
         typer.echo(json.dumps(figures, indent=2))

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from kvsim.commands.memory.flags import PANELS, SGLANG
+from kvsim.commands.memory.memory_tables import MemoryPart, memory_table
+from kvsim.commands.memory.page import write_page
 
 if TYPE_CHECKING:
     from kvsim.capacity.sglang.sizing import SglangPool
@@ -37,23 +40,43 @@ def answer_sglang(
     notes: list[str],
     *,
     as_json: bool,
+    out: Path | None,
 ) -> None:
-    """Size the pools, and print them as text or as JSON."""
+    """Size the pools, and print them as text or as JSON. out: a folder for the page too."""
     from kvsim.capacity.held_out import expected_error
     from kvsim.capacity.sglang.settings import SGLANG_VERSION
     from kvsim.capacity.sglang.start_up import lines
 
     model, pool = options.build(), sglang_figures(options, device, flags)
+    table = {"model": model.name, "device": device.name, "engine": "sglang", **pool._asdict()}
+    table["expected_error"] = expected_error("sglang").figures(pool.pools.tokens)
+    table |= {"pools": pool.pools._asdict(), "log": list(lines(pool)), "notes": notes}
+    if out is not None:
+        write_page(out, f"SGLang, {model.name}", device.name, sglang_parts(pool), table)
     if as_json:
-        table = {"model": model.name, "device": device.name, "engine": "sglang", **pool._asdict()}
-        table["expected_error"] = expected_error("sglang").figures(pool.pools.tokens)
-        table |= {"pools": pool.pools._asdict(), "log": list(lines(pool)), "notes": notes}
         typer.echo(json.dumps(table, indent=2))
     else:
         version = flags["engine_version"] or SGLANG_VERSION
         _print(model, device, options, pool, lines(pool), version)
         for note in notes:
             typer.echo(f"note: {note}")
+
+
+def sglang_parts(pool: "SglangPool") -> list[MemoryPart]:
+    """What takes the memory of a GPU; the pools last, of them that of tokens of full attention."""
+    pools, headroom = pool.pools, f"headroom (mem_fraction_static {pool.mem_fraction_static:g})"
+    parts = [
+        MemoryPart("gone before the weights (estimate)", pool.set_up_bytes),
+        MemoryPart("weights", pool.weights_bytes),
+        MemoryPart(headroom, pool.headroom_bytes),
+    ]
+    if pools.states is not None:
+        words = f"states ({pools.states:,} states, not recorded)"
+        parts.append(MemoryPart(words, pools.state_bytes, True))
+    if pools.window_tokens is not None:
+        words = f"windows ({pools.window_tokens:,} tokens, not recorded)"
+        parts.append(MemoryPart(words, pools.window_bytes, True))
+    return [*parts, MemoryPart(f"KV ({pools.tokens:,} tokens)", pools.kv_bytes, True)]
 
 
 def _print(
@@ -67,34 +90,14 @@ def _print(
     from rich.console import Console
 
     from kvsim.capacity.held_out import expected_error
-    from kvsim.commands.memory.memory_tables import size_words
-    from kvsim.commands.terminal_tables import numbers_table
 
     console = Console()
     gpus = f"{options.tensor_parallel_size} x {device.name}, figures of one"
     one = options.tensor_parallel_size == 1
     console.print(f"{model.name} on {device.name if one else gpus}")
     console.print()
-    shown = numbers_table("", "bytes", "", title=f"Memory of one {device.name}")
-    rows = [
-        ("device", pool.total_bytes, 1),
-        ("gone before the weights (estimate)", pool.set_up_bytes, -1),
-        ("weights", pool.weights_bytes, -1),
-        (f"headroom (mem_fraction_static {pool.mem_fraction_static:g})", pool.headroom_bytes, -1),
-    ]
-    for words, size, sign in rows:
-        shown.add_row(words, f"{sign * size:,}", size_words(size))
-    pools = pool.pools
-    if pools.states is not None:
-        count = f"{pools.states:,} states, not recorded"
-        shown.add_row(f"states ({count})", f"{pools.state_bytes:,}", size_words(pools.state_bytes))
-    if pools.window_tokens is not None:
-        count = f"{pools.window_tokens:,} tokens, not recorded"
-        size = pools.window_bytes
-        shown.add_row(f"windows ({count})", f"{size:,}", size_words(size))
-    size = pools.kv_bytes
-    shown.add_row(f"KV ({pools.tokens:,} tokens)", f"{size:,}", size_words(size), style="bold")
-    console.print(shown)
+    title = f"Memory of one {device.name}"
+    console.print(memory_table(title, pool.total_bytes, sglang_parts(pool)))
     console.print(f"SGLang {version} would say:", highlight=False)
     for line in log:
         console.print(line, highlight=False, soft_wrap=True)

@@ -2,9 +2,13 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from kvsim.commands.memory.memory_tables import MemoryPart, memory_table
+from kvsim.commands.memory.page import write_page
 
 if TYPE_CHECKING:
     from kvsim.capacity.pool import SizedPool
@@ -28,6 +32,18 @@ def trt_llm_figures(
     return trt_llm_pool(model, device, options, memory, flags["tokens_per_block"], *limits)
 
 
+def trt_llm_parts(pool: "SizedPool") -> list[MemoryPart]:
+    """What takes the memory of a GPU, the KV cache last."""
+    return [
+        MemoryPart("weights", pool.weights_bytes),
+        MemoryPart("activations (estimate)", pool.activation_bytes),
+        MemoryPart("CUDA graphs (estimate)", pool.cuda_graph_bytes),
+        MemoryPart("outside torch (estimate)", pool.non_torch_bytes),
+        MemoryPart("left free", pool.unused_bytes),
+        MemoryPart(f"KV ({pool.pool_tokens:,} tokens)", pool.capacity_bytes, True),
+    ]
+
+
 def answer_trt_llm(
     options: "ModelOptions",
     device: "Device",
@@ -35,39 +51,28 @@ def answer_trt_llm(
     notes: list[str],
     *,
     as_json: bool,
+    out: Path | None,
 ) -> None:
-    """Size the pool, and print it as text or as JSON."""
+    """Size the pool, and print it as text or as JSON. out: a folder for the page too."""
     from kvsim.capacity.tensorrt_llm import log_lines
 
     model, pool = options.build(), trt_llm_figures(options, device, flags)
     lines = log_lines(pool)
+    table: dict[str, Any] = {"model": model.name, "device": device.name, "engine": "tensorrt-llm"}
+    table |= {**pool._asdict(), "log": lines, "notes": notes}
+    if out is not None:
+        write_page(out, f"TensorRT-LLM, {model.name}", device.name, trt_llm_parts(pool), table)
     if as_json:
-        table = {"model": model.name, "device": device.name, "engine": "tensorrt-llm"}
-        typer.echo(json.dumps({**table, **pool._asdict(), "log": lines, "notes": notes}, indent=2))
+        typer.echo(json.dumps(table, indent=2))
         return
     from rich.console import Console
-
-    from kvsim.commands.memory.memory_tables import size_words
-    from kvsim.commands.terminal_tables import numbers_table
 
     console, gpus = Console(), options.tensor_parallel_size
     where = device.name if gpus == 1 else f"{gpus} x {device.name}, figures of one"
     console.print(f"{model.name} on {where}")
     console.print()
-    shown = numbers_table("", "bytes", "", title=f"Memory of one {device.name}")
-    for words, size, sign in (
-        ("device", pool.total_bytes, 1),
-        ("weights", pool.weights_bytes, -1),
-        ("activations (estimate)", pool.activation_bytes, -1),
-        ("CUDA graphs (estimate)", pool.cuda_graph_bytes, -1),
-        ("outside torch (estimate)", pool.non_torch_bytes, -1),
-        ("left free", pool.unused_bytes, -1),
-    ):
-        shown.add_row(words, f"{sign * size:,}", size_words(size))
-    size = pool.capacity_bytes
-    words = f"KV ({pool.pool_tokens:,} tokens)"
-    shown.add_row(words, f"{size:,}", size_words(size), style="bold")
-    console.print(shown)
+    title = f"Memory of one {device.name}"
+    console.print(memory_table(title, pool.total_bytes, trt_llm_parts(pool)))
     console.print("TensorRT-LLM would say:", highlight=False)
     for line in lines:
         console.print(line, highlight=False, soft_wrap=True)

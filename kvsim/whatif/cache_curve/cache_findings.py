@@ -1,20 +1,29 @@
 """The findings of `kvsim cache`: tables of what is found, and the JSON answer."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kvsim.plumbing.units import GIB
 from kvsim.report.numbers import NOTHING, count, number
+from kvsim.whatif.cache_curve.hit_figure import hit_figure
 from kvsim.whatif.cache_curve.policies import PolicyRun
 from kvsim.whatif.cache_curve.question import CacheAnswer
 from kvsim.whatif.cache_curve.retention import RetentionRun, bought
-from kvsim.whatif.findings import Findings, FindingsTable
+from kvsim.whatif.findings import Findings, FindingsFigure, FindingsTable, Section
 
 _COSTS = ("preempted", "mean TTFT, s", "requests/s")
 
 
 def cache_findings(answer: CacheAnswer, scenario: Mapping[str, Any]) -> Findings:
     """The document of an answer. scenario: the tables that were simulated."""
+    figure = FindingsFigure(
+        "By the size of the cache",
+        "Prompt tokens found. The dotted line is the scenario's own pool, which finds no more than "
+        "this, because running sequences hold blocks too.",
+        partial(hit_figure, answer),
+        lead=True,
+    )
     tables = [_sizes_table(answer)]
     if answer.retention:
         tables.append(_retention_table(answer.retention, _buys(answer)))
@@ -22,7 +31,22 @@ def cache_findings(answer: CacheAnswer, scenario: Mapping[str, Any]) -> Findings
         tables.append(_policies_table(answer.policies))
     facts = [("prompt tokens", count(answer.query_tokens))]
     title = "What a prefix cache of each size would find"
-    return Findings(title, facts, [], tables, scenario, _data(answer))
+    sections: list[Section] = [figure, *tables]
+    return Findings(title, facts, [_verdict(answer)], sections, scenario, _data(answer))
+
+
+def _verdict(answer: CacheAnswer) -> str:
+    """What a cache of the pool's size finds, and how large one finds all."""
+    found = (
+        f"A cache as large as the pool ({answer.pool_tokens:,} tokens) finds at most "
+        f"{_percent(answer.pool_ratio)} of the prompt tokens"
+    )
+    if answer.unlimited_tokens <= answer.pool_tokens:
+        return f"{found}: all that any cache would find."
+    return (
+        f"{found}; one of {answer.unlimited_tokens:,} tokens finds all that can be found, "
+        f"{_percent(answer.unlimited)}."
+    )
 
 
 def _buys(answer: CacheAnswer) -> str:
