@@ -16,7 +16,7 @@ class EngineCommand(TyperCommand):
     _engine = "vllm"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; the engine first, since `--help` ends the reading where it stands."""
+        """Read the arguments, the engine first: `--help` ends the reading."""
         words = [part for word in args for part in word.split("=", 1)]
         named = dict(pairwise(words)).get("--engine")
         self._engine = named if named in PANELS_OF else "vllm"

@@ -160,8 +160,8 @@ def _stages(answer: "MemoryAnswer") -> "Table":
 
 
 class MemoryPart(NamedTuple):
-    """What takes memory of a GPU, and how many bytes. is_pool: whether it is what requests share,
-    not what is taken before.
+    """One use of a GPU's memory, in bytes. is_pool: whether requests share
+    it; the rest is taken before.
     """
 
     words: str
@@ -170,8 +170,8 @@ class MemoryPart(NamedTuple):
 
 
 def device_parts(pool: "SizedPool") -> list[MemoryPart]:
-    """What takes the memory of a GPU, the KV pool last; where the pool's size was given, the
-    weights and the pool alone.
+    """Uses of a GPU's memory, the KV pool last; of a pool of given size, the weights and the pool
+    alone.
     """
     weights = MemoryPart("weights", pool.weights_bytes)
     if pool.sized_by != "gpu_memory_utilization":

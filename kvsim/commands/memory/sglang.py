@@ -63,7 +63,7 @@ def answer_sglang(
 
 
 def sglang_parts(pool: "SglangPool") -> list[MemoryPart]:
-    """What takes the memory of a GPU; the pools last, of them that of tokens of full attention."""
+    """Uses of a GPU's memory; the pools last, of them that of full attention."""
     pools, headroom = pool.pools, f"headroom (mem_fraction_static {pool.mem_fraction_static:g})"
     parts = [
         MemoryPart("gone before the weights (estimate)", pool.set_up_bytes),

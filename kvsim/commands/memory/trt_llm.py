@@ -33,7 +33,7 @@ def trt_llm_figures(
 
 
 def trt_llm_parts(pool: "SizedPool") -> list[MemoryPart]:
-    """What takes the memory of a GPU, the KV cache last."""
+    """Uses of a GPU's memory, the KV cache last."""
     return [
         MemoryPart("weights", pool.weights_bytes),
         MemoryPart("activations (estimate)", pool.activation_bytes),

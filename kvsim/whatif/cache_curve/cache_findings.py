@@ -36,7 +36,7 @@ def cache_findings(answer: CacheAnswer, scenario: Mapping[str, Any]) -> Findings
 
 
 def _verdict(answer: CacheAnswer) -> str:
-    """What a cache of the pool's size finds, and how large one finds all."""
+    """Hits of a cache as large as the pool, and the size that finds all."""
     found = (
         f"A cache as large as the pool ({answer.pool_tokens:,} tokens) finds at most "
         f"{_percent(answer.pool_ratio)} of the prompt tokens"
