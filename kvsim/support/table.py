@@ -13,15 +13,23 @@ from kvsim.support.rows import ROWS
 
 def check(parts: ServerParts) -> None:
     """Raise InputError for the first row that refuses `parts`."""
+    refused = refusal_of(parts)
+    if refused is not None:
+        raise refused
+
+
+def refusal_of(parts: ServerParts) -> InputError | None:
+    """The error of the first row that refuses `parts`; None: they run together."""
     for row in ROWS:
         if row.refused(parts):
-            raise InputError(
+            return InputError(
                 _text(row.reason, parts),
                 where=_text(row.where, parts),
                 value=row.value(parts),
                 limit=row.limit(parts) if callable(row.limit) else row.limit,
                 remedy=row.remedy,
             )
+    return None
 
 
 def _text(text: Text, parts: ServerParts) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kvsim.capacity.sglang.versions import NEWEST as NEWEST_SGLANG
 from kvsim.device import named_device
+from kvsim.engine.connectors import TIERS
 from kvsim.interchange.to_scenario.doubts import doubts_of
 from kvsim.interchange.to_scenario.drafts import speculation_of
 from kvsim.interchange.to_scenario.pool import pool_of
@@ -20,6 +21,8 @@ from kvsim.observed.vllm_defaults import NEWEST, release
 from kvsim.observed.vllm_meta import VllmMeta
 from kvsim.plumbing.units import MIB
 from kvsim.readers.description import ServerSettings
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import refusal_of
 from kvsim.vllm.versions import newer_than_known
 
 _NOT_BESIDE_DRAFTS = (
@@ -303,5 +306,8 @@ def _other_version(engine: str, version: str | None) -> list[str]:
 
 def _beside_drafts(drafts: dict[str, Any], tiers: list[dict[str, Any]]) -> bool:
     """Whether these tiers are simulated where tokens are drafted ahead."""
-    kinds = [tier["kind"] for tier in tiers]
-    return kinds == ["vllm-offloading"] and drafts["method"] != "dflash"
+    kinds = tuple(tier["kind"] for tier in tiers)
+    serves = frozenset.intersection(*(TIERS.get(kind).serves for kind in kinds))
+    one_pass = drafts["method"] == "dflash"
+    parts = ServerParts(drafts=True, one_pass=one_pass, tiers=kinds, serves=serves)
+    return refusal_of(parts) is None
