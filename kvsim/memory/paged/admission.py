@@ -7,14 +7,14 @@ from typing import Self
 
 from kvsim.memory.allocator import Demand, Refusal
 from kvsim.memory.options import MemorySpec
+from kvsim.memory.paged.block_shape import BlockShape
 from kvsim.memory.paged.blocks import NOTHING_FOUND, Table
 from kvsim.memory.paged.forks import Forks
-from kvsim.memory.paged.hits import Hits
+from kvsim.memory.paged.group_lookup import Hits
 from kvsim.memory.paged.hybrid.state_chunks import StateChunks
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
-from kvsim.memory.paged.shape import BlockShape
-from kvsim.memory.paged.shapes import reaches_of, skipped_blocks
+from kvsim.memory.paged.windows import reaches_of, skipped_blocks
 from kvsim.plumbing.units import ceil_div
 from kvsim.request import Request
 from kvsim.sequence import Sequence

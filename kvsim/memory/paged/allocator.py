@@ -33,11 +33,11 @@ from kvsim.memory.allocator import (
 from kvsim.memory.ledger import Course, Usage
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly, PagedSettings
+from kvsim.memory.paged.block_shape import BlockShape
 from kvsim.memory.paged.blocked_head import BlockedHead
 from kvsim.memory.paged.blocks import Table
 from kvsim.memory.paged.loads import BlockLoads
 from kvsim.memory.paged.pool_ledger import PoolLedger
-from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.verifying import VerifyingMembers
 from kvsim.memory.parts import Parts
 from kvsim.memory.timed import Timed

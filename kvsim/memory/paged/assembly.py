@@ -5,23 +5,23 @@ from typing import NamedTuple
 from kvsim.memory.left_behind import LeftBehind
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.admission import AdmissionNeeds, Lookahead
-from kvsim.memory.paged.behind import BehindInBlocks
+from kvsim.memory.paged.block_keys import BlockNames
+from kvsim.memory.paged.block_shape import BlockShape
 from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.decoding import Decoding
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.forks import Forks
-from kvsim.memory.paged.hits import kinds_of
+from kvsim.memory.paged.group_lookup import kinds_of
 from kvsim.memory.paged.host_tier import HostTier
 from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
 from kvsim.memory.paged.hybrid.retention import check_interval
 from kvsim.memory.paged.hybrid.state_chunks import StateChunks
-from kvsim.memory.paged.live import LiveTables
-from kvsim.memory.paged.names import BlockNames
+from kvsim.memory.paged.live_tables import LiveTables
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
-from kvsim.memory.paged.shape import BlockShape
-from kvsim.memory.paged.shapes import TableShapes
 from kvsim.memory.paged.tables import BlockTables
+from kvsim.memory.paged.window_waste import BehindInBlocks
+from kvsim.memory.paged.windows import TableShapes
 from kvsim.vllm.grouping import Grouping, states_at_once
 from kvsim.vllm.sizes import Sizes
 

@@ -2,7 +2,7 @@
 
 from kvsim.memory.paged.admission import AdmissionNeeds
 from kvsim.memory.paged.decoding import Decoding
-from kvsim.memory.paged.hits import Hits
+from kvsim.memory.paged.group_lookup import Hits
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.sequence import Sequence

@@ -13,15 +13,15 @@ from collections.abc import Iterable
 
 from kvsim.memory.cohorts import Cohort
 from kvsim.memory.ledger import Course
-from kvsim.memory.paged.behind import BehindInBlocks
+from kvsim.memory.paged.block_shape import BlockShape
 from kvsim.memory.paged.blocks import Table
 from kvsim.memory.paged.decoders import Decoders
+from kvsim.memory.paged.forecast import BlockMoves, Forecast, Windows
 from kvsim.memory.paged.forks import Forks
-from kvsim.memory.paged.moves import BlockMoves, Forecast, Windows
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
-from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.tables import BlockTables
+from kvsim.memory.paged.window_waste import BehindInBlocks
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence, by_order

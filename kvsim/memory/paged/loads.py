@@ -9,7 +9,7 @@ from kvsim.memory.loading import FreeBlock, NamedState
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly
 from kvsim.memory.paged.blocks import NOTHING_FOUND, OUTPUT, Extent, Found, Table
-from kvsim.memory.paged.hits import Hits
+from kvsim.memory.paged.group_lookup import Hits
 from kvsim.memory.paged.session_hint import NO_HINT
 from kvsim.memory.parts import ARRIVING, KEPT_FOR_READERS, Parts
 from kvsim.plumbing.units import ceil_div

@@ -10,10 +10,10 @@ from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions, MemorySpec, Removal, StoreKind
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import PagedSettings
+from kvsim.memory.paged.block_shape import BlockShape
 from kvsim.memory.paged.eviction import EVICTION_POLICIES
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.refusals import Asked, check
-from kvsim.memory.paged.shape import BlockShape
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.units import GIB
 from kvsim.vllm.grouping import Grouping, group_layers, is_uniform, one_table

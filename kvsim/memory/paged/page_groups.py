@@ -18,7 +18,7 @@ from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions, MemorySpec
 from kvsim.memory.paged.allocator import PagedAllocator
 from kvsim.memory.paged.assembly import PagedSettings
-from kvsim.memory.paged.shape import BlockShape
+from kvsim.memory.paged.block_shape import BlockShape
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import KIB, ceil_div
 from kvsim.vllm.grouping import one_table

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from kvsim.memory.content_keys import KeyRuns
+from kvsim.memory.paged.block_index import KnownContent
 from kvsim.memory.paged.blocks import (
     BLANK,
     NAMELESS,
@@ -25,7 +26,6 @@ from kvsim.memory.paged.blocks import (
 )
 from kvsim.memory.paged.eviction.policy import Eviction
 from kvsim.memory.paged.free_queue import BlankBlocks, FreeQueue, RankedQueue
-from kvsim.memory.paged.known import KnownContent
 from kvsim.memory.paged.session_hint import SessionHint
 from kvsim.plumbing.errors import InvariantError
 

@@ -3,10 +3,10 @@
 from kvsim.memory.ledger import Usage, split_free, usage_of
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.assembly import Assembly
+from kvsim.memory.paged.block_shape import BlockShape
 from kvsim.memory.paged.blocks import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.invariants import check_slots, check_tables
 from kvsim.memory.paged.loads import BlockLoads
-from kvsim.memory.paged.shape import BlockShape
 from kvsim.memory.paged.verifying import VerifyingMembers
 from kvsim.memory.parts import (
     CACHED_OUTPUTS,

@@ -8,11 +8,11 @@ its sequence runs. When this is preempted, it gets keys to find its own blocks a
 
 from kvsim.memory.allocator import CacheTotals
 from kvsim.memory.content_keys import NO_KEYS, ContentKeys, KeyRuns
+from kvsim.memory.paged.block_keys import BlockNames
 from kvsim.memory.paged.blocks import Table
 from kvsim.memory.paged.decoders import Filling
-from kvsim.memory.paged.hits import Hits
+from kvsim.memory.paged.group_lookup import Hits
 from kvsim.memory.paged.host_tier import HostTier
-from kvsim.memory.paged.names import BlockNames
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.session_hint import hint_of
 from kvsim.sequence import Sequence

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
+from kvsim.memory.paged.block_keys import BlockNames
 from kvsim.memory.paged.blocks import (
     NO_BLOCKS,
     NO_PARTS,
@@ -13,12 +14,11 @@ from kvsim.memory.paged.blocks import (
     Table,
     num_leading_shared,
 )
-from kvsim.memory.paged.hits import Hits
+from kvsim.memory.paged.group_lookup import Hits
 from kvsim.memory.paged.hybrid.copies import Copies
 from kvsim.memory.paged.hybrid.states import grown_states, retired_states
-from kvsim.memory.paged.names import BlockNames
 from kvsim.memory.paged.pool import BlockPool
-from kvsim.memory.paged.shapes import GroupsOfOneShape, TableShapes
+from kvsim.memory.paged.windows import GroupsOfOneShape, TableShapes
 from kvsim.plumbing.units import ceil_div
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from kvsim.memory.paged.admission import Lookahead
 from kvsim.memory.paged.blocks import Table
 from kvsim.memory.paged.decoding import Decoding
-from kvsim.memory.paged.member import Member, OptimisticSlots
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.tables import BlockTables
+from kvsim.memory.paged.verifying_member import Member, OptimisticSlots
 from kvsim.memory.verifying import Ahead
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div

@@ -8,7 +8,7 @@ v1/core/single_type_kv_cache_manager.py, `_cache_partial_tail_block`.
 from collections.abc import Sequence
 
 from kvsim.memory.paged.blocks import Extent, Table
-from kvsim.memory.paged.hits import Kind, key_of
+from kvsim.memory.paged.group_lookup import Kind, key_of
 from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
 from kvsim.memory.paged.hybrid.retention import Retention
 from kvsim.memory.paged.pool import BlockPool

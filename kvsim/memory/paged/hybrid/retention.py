@@ -9,7 +9,7 @@ prompts that shared a prefix before.
 
 from collections.abc import Iterable, Sequence
 
-from kvsim.memory.paged.hits import Kind
+from kvsim.memory.paged.group_lookup import Kind
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
 

@@ -2,8 +2,8 @@
 
 from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.blocks import Table
-from kvsim.memory.paged.moves import Windows
-from kvsim.memory.paged.shapes import Reach
+from kvsim.memory.paged.forecast import Windows
+from kvsim.memory.paged.windows import Reach
 from kvsim.request import Request
 from kvsim.sequence import Sequence
 

@@ -1,4 +1,4 @@
-"""The positions of blocks in the tables of each group of layers, and the blocks of their growth.
+"""Windows of groups of layers, and the positions of blocks in their tables.
 
 Neighbouring groups with one reach, in blocks of one size, hold blocks at the same positions, and
 take and give them together. vLLM 0.33: `get_num_skipped_tokens` of each manager in

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from kvsim.memory.content_keys import KeyRuns
 from kvsim.memory.paged.blocks import INSIDE, NOTHING_FOUND, Found, Table
 from kvsim.memory.paged.pool import BlockPool
-from kvsim.memory.paged.shapes import Reach, reaches_of, skipped_blocks
+from kvsim.memory.paged.windows import Reach, reaches_of, skipped_blocks
 from kvsim.plumbing.units import ceil_div
 from kvsim.vllm.grouping import BlockGroup
 from kvsim.vllm.sizes import Sizes

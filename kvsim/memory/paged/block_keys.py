@@ -8,7 +8,7 @@ last place where a hit can end, in all groups. Groups with hits that lose a bloc
 from collections.abc import Sequence
 
 from kvsim.memory.paged.blocks import Table, runs_of
-from kvsim.memory.paged.hits import Hits, Kind, Lookup
+from kvsim.memory.paged.group_lookup import Hits, Kind, Lookup
 from kvsim.memory.paged.hybrid.checkpoint_rules import CheckpointRules
 from kvsim.memory.paged.hybrid.inside import Inside
 from kvsim.memory.paged.hybrid.retention import Retention

@@ -1,7 +1,7 @@
 """Known content by runs of keys, where a block repeats a key within a longer run."""
 
+from kvsim.memory.paged.block_index import KnownContent
 from kvsim.memory.paged.blocks import Extent
-from kvsim.memory.paged.known import KnownContent
 
 
 def test_a_block_with_a_key_inside_an_older_run_is_younger() -> None:

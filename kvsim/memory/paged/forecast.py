@@ -23,12 +23,12 @@ from kvsim.memory.ledger import (
     course_of,
     filling,
 )
+from kvsim.memory.paged.block_shape import BlockShape
 from kvsim.memory.paged.blocks import OUTPUT, STATE, WINDOW
 from kvsim.memory.paged.decoders import Decoders
 from kvsim.memory.paged.pool import BlockPool
-from kvsim.memory.paged.shape import BlockShape
-from kvsim.memory.paged.shapes import Reach, TableShapes, skipped_blocks
 from kvsim.memory.paged.tables import BlockTables
+from kvsim.memory.paged.windows import Reach, TableShapes, skipped_blocks
 from kvsim.memory.parts import CACHED_OUTPUTS, CACHED_STATES, CACHED_WINDOWS, STATES
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence

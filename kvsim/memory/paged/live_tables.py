@@ -2,9 +2,9 @@
 
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.admission import Lookahead
+from kvsim.memory.paged.block_keys import BlockNames
 from kvsim.memory.paged.blocks import Table
-from kvsim.memory.paged.hits import Hits
-from kvsim.memory.paged.names import BlockNames
+from kvsim.memory.paged.group_lookup import Hits
 from kvsim.memory.paged.prefix_cache import PrefixCache
 from kvsim.memory.paged.tables import BlockTables
 from kvsim.plumbing.units import ceil_div
