@@ -22,7 +22,7 @@ class BufferPlaces:
         return [shape.bytes(slots) for shape in self.shapes]
 
     def has_place(self, slots: int) -> bool:
-        """Whether buffers of so many slots have places now."""
+        """Whether buffers of `slots` slots have places now."""
         version, memo, answer = self._placeable
         if version != self.arena.version or memo != slots:
             answer = self.arena.fits_all(self._sizes(slots))
@@ -30,7 +30,7 @@ class BufferPlaces:
         return answer
 
     def put(self, slots: int, owner: str) -> Buffer | None:
-        """Buffers of so many slots for a sequence; None: no room."""
+        """Buffers of `slots` slots for a sequence; None: no room."""
         if len(self.shapes) > 1 and not self.has_place(slots):
             return None
         regions: list[int] = []

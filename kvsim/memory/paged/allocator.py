@@ -9,8 +9,8 @@ A hit must be one in every group. The run of blocks cached for full attention is
 each window has the blocks just before its end cached too. A recurrent state takes one block while
 its sequence runs, and more if states are cached.
 
-`BlockRules` holds the differences between versions. The cache, the decoders, the samples that share
-a prompt, loads under a KV connector and the tier in host memory are parts of their own. Nothing is
+`BlockRules` holds the differences between versions. The cache, the decoders, the ledger, shared
+prompts, loads under a KV connector and the tier in host memory are parts of their own. Nothing is
 touched per sequence per step: decoders advance together, in cohorts that start new blocks in the
 same steps.
 """

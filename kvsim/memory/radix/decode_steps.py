@@ -7,8 +7,8 @@ from kvsim.sequence import Sequence
 
 
 class DecodeSteps:
-    """With a second pool steps are taken one by one. begun: the step of a second pool that is being
-    scheduled has begun.
+    """Steps of all decoders together; one by one if there is a second pool. begun: the step of a
+    second pool that is being scheduled has begun.
     """
 
     def __init__(self, pool: PagePool, ledger: PageLedger) -> None:

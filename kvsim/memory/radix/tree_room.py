@@ -1,4 +1,4 @@
-"""What SGLang's scheduler asks of a radix tree's pool."""
+"""Answers of a radix tree's pool to SGLang's scheduler."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the keys of SGLang's hierarchical cache (HiCache, 0.5.23) may hold."""
+"""Values of the keys of SGLang's hierarchical cache (HiCache, 0.5.23)."""
 
 from typing import Literal
 
