@@ -99,7 +99,7 @@ def import_(
         found = accounts[0] if len(accounts) == 1 else accounts
         typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
     elif len(made) > 1:
-        typer.echo(f"{len(made)} results, a scenario each: kvsim run shows measured and simulated")
+        typer.echo(f"{len(made)} results or servers, a scenario each")
 
 
 def _variables(given: list[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from kvsim.interchange.merge import USER, Contradiction, Merged, merge
-from kvsim.interchange.results_among import reads_of, results_among, scenario_paths
+from kvsim.interchange.results_among import reads_of, results_among, scenario_paths, servers_among
 from kvsim.interchange.scrapes import of_one_server, with_acceptance
 from kvsim.interchange.to_scenario.learned import learn
 from kvsim.interchange.to_scenario.observed import recording_of
@@ -126,7 +126,7 @@ def import_sources(
     made = import_results(sources, options, out, variables)
     if len(made) > 1:
         raise InputError(
-            "several results, and a scenario has one load",
+            "several results or servers, and a scenario has one of each",
             where=", ".join(sources),
             value=len(made),
             limit=1,
@@ -146,7 +146,7 @@ def import_results(
     """
     notes: list[str] = []
     reads = of_one_server(read_sources(sources, notes, variables), notes)
-    results = results_among(reads)
+    results = results_among(reads) or servers_among(reads)
     if not results:
         return [(out, _imported(reads, options, out, list(notes)))]
     paths = scenario_paths(results, out)
@@ -181,7 +181,7 @@ def _of_server(
     out: Path,
     notes: list[str],
 ) -> Imported:
-    """The import, while the model's config lies in a folder of its own."""
+    """The import, with the model's config in a folder of its own."""
     settings = merged.settings
     if folder is not None:
         settings = settings.model_copy(update={"model": folder})

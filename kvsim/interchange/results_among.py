@@ -10,6 +10,7 @@ from kvsim.readers.reader import CLIENT
 
 _OF_SERVER, _OF_CLIENT = "_prometheus_metrics", "_lifecycle_metrics"  # of one stage of it
 _TOTAL = re.compile(r"^summary", re.IGNORECASE)  # of inference-perf: all its stages together
+_SERVER = re.compile(r", server \d{1,4}$")
 _PLAIN = re.compile(r"[^\w.+-]+")
 
 
@@ -28,6 +29,12 @@ def results_among(reads: Sequence[Read]) -> list[Read]:
     stages = [each for each in found if not _TOTAL.match(each.name)]
     several = stages if len(stages) > 1 else found
     return several if len(several) > 1 else []
+
+
+def servers_among(reads: Sequence[Read]) -> list[Read]:
+    """The servers of one manifest; none if it starts one, or if sources are of several runs."""
+    found = [each for each in reads if _SERVER.search(each.name)]
+    return found if len({_SERVER.sub("", each.name) for each in found}) == 1 else []
 
 
 def _client_of(read: Read, names: Collection[str]) -> str | None:

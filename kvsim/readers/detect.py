@@ -10,6 +10,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.readers import READERS, pastes
 from kvsim.readers.description import Description
 from kvsim.readers.nearest import nearest
+from kvsim.readers.parsing.command_source import CommandSource
 from kvsim.readers.parsing.ledger import SourceLedger
 from kvsim.readers.parsing.manifest_replicas import with_replicas
 from kvsim.readers.reader import ASKED_FOR, Reader, RecordedRuns, Sniffed, Source, look
@@ -87,7 +88,19 @@ def _reads_of(source: Sniffed, form: str | None, notes: list[str]) -> Iterator[R
         for part in pastes.results_in(source):
             yield _read(part, form)
         return
-    yield from _with_command(source, form)
+    yield from _servers_of(source, form)
+
+
+def _servers_of(source: Sniffed, form: str) -> Iterator[Read]:
+    """A manifest is a source for each server that it starts."""
+    cls = READERS.get(form)
+    number = cls.servers(source) if issubclass(cls, CommandSource) else 0
+    if number < 2:
+        yield from _with_command(source, form)
+        return
+    for at in range(number):
+        path = source.path.with_name(f"{source.path.name}, server {at + 1}")
+        yield _read(source._replace(path=path, server=at), form)
 
 
 def _with_command(source: Sniffed, form: str) -> Iterator[Read]:

@@ -30,7 +30,8 @@ class Sniffed(NamedTuple):
     """A source as a format looks at it. path: a file or a folder. data: its bytes (b"" of a
     folder). text: their beginning. document: the value, where all of it is one JSON text.
     records: the values of its first lines, where those are JSON. variables: of scripts, as the user
-    named them. ledger: of what its reader takes; None: nobody asks.
+    named them. server: which of several that a manifest starts. ledger: of what its reader takes;
+    None: nobody asks.
     """
 
     path: Path
@@ -39,6 +40,7 @@ class Sniffed(NamedTuple):
     document: Any
     records: list[Any]
     variables: Mapping[str, str] = {}
+    server: int | None = None
     ledger: SourceLedger | None = None
 
     @property

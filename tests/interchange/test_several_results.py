@@ -68,6 +68,22 @@ def test_stages_of_inference_perf_count_and_their_sum_does_not(tmp_path: Path) -
     assert rates == [1.0, 2.0]
 
 
+def test_servers_of_one_manifest_are_a_scenario_each(tmp_path: Path) -> None:
+    path = tmp_path / "pods.yaml"
+    path.write_text(
+        "".join(
+            f"---\nspec:\n  containers:\n  - image: vllm/vllm-openai:v0.19.1\n"
+            f"    args: [--model, facebook/opt-125m, --max-num-seqs, '{seqs}']\n"
+            for seqs in (7, 9, 7)
+        )
+    )
+    made = import_results([str(path)], ImportOptions(NAMED), tmp_path / "made.toml")
+    assert [out.name for out, _ in made] == ["pods.yaml-server-1.toml", "pods.yaml-server-2.toml"]
+    found = [each.merged.settings for _, each in made]
+    assert [each.max_num_seqs for each in found] == [7, 9]
+    assert {each.engine_version for each in found} == {"0.19.1"}
+
+
 def scrape(folder: Path, name: str, started: float, finished: int, seconds: float) -> Path:
     path = folder / name
     path.write_text(

@@ -32,7 +32,7 @@ class LlamaCommand(CommandSource):
     @classmethod
     def read(cls, source: Sniffed) -> Description:
         """The flags of the first such command."""
-        asked = PROGRAM.arguments(source.string(), source.name, source.variables)
+        asked = cls.asked(source)
         found = {"engine": "llama.cpp", **take(asked.known, source.name)}
         found.setdefault("kv_unified", "n_parallel" not in found)
         notes = (*asked.notes(), *left_out_notes(asked.known))

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from kvsim.readers.parsing.commands import Program
+from kvsim.readers.parsing.commands import Arguments, Program
 from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
 
 
@@ -13,6 +13,16 @@ class CommandSource(Source):
     gives = SERVER
     program: ClassVar[Program]
     quoting: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def asked(cls, source: Sniffed) -> Arguments:
+        """The arguments of the server's command."""
+        return cls.program.arguments(source.string(), source.name, source.variables, source.server)
+
+    @classmethod
+    def servers(cls, source: Sniffed) -> int:
+        """How many servers with flags of their own a manifest starts; 0 for any other source."""
+        return cls.program.servers(source.string(), source.name, source.variables)
 
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:

@@ -58,18 +58,29 @@ class Program(NamedTuple):
         )
 
     def arguments(
-        self, text: str, where: str, given: Mapping[str, str] | None = None
+        self,
+        text: str,
+        where: str,
+        given: Mapping[str, str] | None = None,
+        server: int | None = None,
     ) -> "Arguments":
         """The arguments of the first such command; InputError names a flag that cannot be read.
-        given: values of variables that the user names.
+        given: values of variables that the user names. server: which of those of a manifest.
         """
         if self._is_manifest(text):
-            found = self._of_manifest(text, where, given or {})
+            found = self._of_manifest(text, where, given or {}, server)
         else:
             found = self._of_script(text, where, given or {})
         return self.of_words(found.words, where)._replace(
             version=found.version, environment=found.environment, remarks=found.remarks
         )
+
+    def servers(self, text: str, where: str, given: Mapping[str, str]) -> int:
+        """How many servers with flags of their own a manifest starts; 0 for any other text."""
+        try:
+            return len(self._in_manifest(text, where, given)) if self._is_manifest(text) else 0
+        except InputError:
+            return 0
 
     def of_words(self, words: Sequence[str], where: str) -> "Arguments":
         """The arguments that these words are."""
@@ -111,8 +122,8 @@ class Program(NamedTuple):
         return first
 
     def _joined(self, text: str) -> str:
-        """The text with its command as one, where people pasted it otherwise: with a comment after
-        the backslash, or with flags on lines of their own and no backslash.
+        """The text with its command as one. Pastes have comments after a backslash, or flags on
+        lines of their own without one.
         """
         text = _COMMENT_BELOW.sub("\\\\\n", text)
         match = self.serves.search(text)
@@ -184,15 +195,32 @@ class Program(NamedTuple):
             at += 1
         return list(words[at:]), image and image[1]
 
-    def _of_manifest(self, text: str, where: str, given: Mapping[str, str]) -> "_Command":
-        found: list[_Command] = []
+    def _of_manifest(
+        self, text: str, where: str, given: Mapping[str, str], server: int | None
+    ) -> "_Command":
         try:
-            documents = manifests.documents(text, where)
+            found = self._in_manifest(text, where, given)
         except InputError as fault:
             try:
                 return self._of_script(text, where, given)
             except (InputError, StopIteration):
                 raise fault from None
+        if not found:
+            return self._of_script(text, where, given)
+        if len(found) > 1 and server is None:
+            raise InputError(
+                "the file starts servers with different flags",
+                where=where,
+                value=len(found),
+                limit=1,
+                remedy="give a file of each server alone, or kvsim import '<command line>'",
+            )
+        return found[server or 0]
+
+    def _in_manifest(self, text: str, where: str, given: Mapping[str, str]) -> "list[_Command]":
+        """The commands of containers that start this server, of equal ones the first."""
+        found: list[_Command] = []
+        documents = manifests.documents(text, where)
         for container in manifests.containers(documents, given):
             known = {k: v for k, v in container.environment.items() if v is not None} | dict(given)
             nested = list(self._nested(container.words, known, 0))
@@ -209,18 +237,10 @@ class Program(NamedTuple):
                 if len(words) == 1:
                     words = shell.read_script(words[0], known).commands[0].words
                 found.append(_Command(words, version, names, []))
-        if not found:
-            return self._of_script(text, where, given)
-        several = len({each.words for each in found})
-        if several > 1:
-            raise InputError(
-                "the file starts servers with different flags",
-                where=where,
-                value=several,
-                limit=1,
-                remedy="give a file of each server alone, or kvsim import '<command line>'",
-            )
-        return found[0]
+        first: dict[tuple[str, ...], _Command] = {}
+        for each in found:
+            first.setdefault(each.words, each)
+        return list(first.values())
 
 
 def _remarks(script: shell.ShellScript, used: Collection[str]) -> list[str]:

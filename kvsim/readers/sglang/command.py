@@ -40,7 +40,7 @@ class SGLangCommand(CommandSource):
     @classmethod
     def read(cls, source: Sniffed) -> Description:
         """The flags of the first such command."""
-        asked = PROGRAM.arguments(source.string(), source.name, source.variables)
+        asked = cls.asked(source)
         pairs = dict(asked.known)
         if "model" in pairs:  # `sglang serve MODEL`
             pairs.setdefault("model_path", pairs.pop("model"))

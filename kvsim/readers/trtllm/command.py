@@ -22,7 +22,7 @@ class TrtLlmCommand(CommandSource):
     @classmethod
     def read(cls, source: Sniffed) -> Description:
         """The flags of the first such command."""
-        asked = PROGRAM.arguments(source.string(), source.name, source.variables)
+        asked = cls.asked(source)
         found: dict[str, Any] = {"engine": "tensorrt-llm"}
         if asked.version is not None:
             found["engine_version"] = asked.version

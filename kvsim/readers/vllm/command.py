@@ -24,7 +24,7 @@ class VllmCommand(CommandSource):
     @classmethod
     def read(cls, source: Sniffed) -> Description:
         """The flags of the first such command, and what the file says that `--config` names."""
-        found = PROGRAM.arguments(source.string(), source.name, source.variables)
+        found = cls.asked(source)
         notes: list[str] = []
         asked: dict[str, Any] = {}
         for name in found.flagged:
