@@ -1,5 +1,6 @@
 """The decode batch: all decoding sequences, advanced together without touching any of them."""
 
+from abc import abstractmethod
 from heapq import heappop, heappush, heapreplace
 
 from kvsim.engine.plan import ScheduledChunk
@@ -13,17 +14,14 @@ class DecodeBatch:
     """The decoding sequences of a scheduler and of its allocator, which advance together. A member
     leaves when it has its final slots.
 
-    num: number of members. context_tokens: sum of their slots. step_tokens: of a member in a step.
+    num: number of members. step_tokens: that each computes in a step.
     """
-
-    step_tokens: int = 1
 
     def __init__(self, allocator: Allocator) -> None:
         self.num = 0
+        self.step_tokens = 1
         self._clock = DecodeClock()
         self._allocator = allocator
-        self._base_sum = 0
-        self._ends, self._longest = MemberHeap(by_end=True), MemberHeap(by_end=False)
 
     @property
     def clock(self) -> int:
@@ -31,61 +29,61 @@ class DecodeBatch:
         return self._clock.steps
 
     @property
+    @abstractmethod
     def context_tokens(self) -> int:
-        return self._base_sum + self.num * self._clock.steps
+        """Sum of the members' slots."""
 
+    @abstractmethod
     def slots(self, seq: Sequence) -> int:
         """Slots of a member, including those of the step being scheduled."""
-        return self._clock.slots(seq)
 
+    @abstractmethod
     def __contains__(self, seq: Sequence) -> bool:
-        return seq.decoding
+        """Whether `seq` is a member."""
+
+    @abstractmethod
+    def longest_context_tokens(self) -> int:
+        """Slots of the longest member; 0 if there is none."""
 
     # --- members --------------------------------------------------------------------------------
 
+    @abstractmethod
     def join(self, seq: Sequence, num_tokens: int) -> None:
         """`seq`, with num_tokens < final slots, decodes from the next step on."""
-        base = self._clock.join(seq, num_tokens)
-        seq.decoding = True
-        self.num += 1
-        self._base_sum += base
-        self._ends.join(seq)
-        self._longest.join(seq)
-        self._allocator.join(seq, num_tokens)
 
+    @abstractmethod
     def leave(self, seq: Sequence) -> None:
         """`seq` stops decoding; its slots and outputs become plain numbers again."""
-        seq.decoding = False
-        self.num -= 1
-        self._base_sum -= seq.base
-        seq.num_computed = self._clock.slots(seq)
-        seq.num_outputs = seq.num_computed - seq.prompt_tokens + 1
-        self._ends.leave(seq)
-        self._longest.leave(seq)
-        self._allocator.leave(seq)
+
+    @abstractmethod
+    def complete(self) -> list[Sequence]:
+        """Members that have all their slots now, in `order`."""
 
     # --- steps ----------------------------------------------------------------------------------
 
+    @abstractmethod
     def step(self) -> None:
-        """All members take one slot in the step being scheduled."""
-        self._allocator.step()
-        self._clock.steps += 1
+        """All members take the slots of one step, which is being scheduled."""
 
+    @abstractmethod
     def advance(self, steps: int) -> Course:
-        """All members take one slot in each of `steps` steps; returns the change of the ledger."""
-        course = self._allocator.advance(steps)
-        self._clock.steps += steps
-        return course
+        """All members take those of `steps` steps; returns the change of the ledger."""
 
+    @abstractmethod
     def steps_that_fit(self, limit: int) -> int:
         """Number of steps, at most `limit`, for which memory suffices without `must_extend`."""
-        return self._allocator.steps_that_fit(limit)
 
+    @abstractmethod
     def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
         """Number of steps, at most `limit`, in which `head`, which could not start, still
         cannot.
         """
-        return self._allocator.steps_head_stays_blocked(head, limit, busy=busy)
+
+    @abstractmethod
+    def steps_to_leave(self) -> int:
+        """Steps until the first member has all its slots (the batch is not empty)."""
+
+    # --- drafts ---------------------------------------------------------------------------------
 
     def shapes(self, steps: int) -> list[StepShape]:
         """The shapes of the next `steps` steps if each verifies drafts."""
@@ -98,7 +96,9 @@ class DecodeBatch:
         return None
 
     def steps_below(self, seq: Sequence, slots: int) -> int:
-        """Number of a member's further steps before which it has fewer than `slots` slots."""
+        """Number of further steps, before which a member that has a `last_step` has fewer than
+        `slots` slots.
+        """
         return slots - self.slots(seq)
 
     def newest_left(self) -> list[ScheduledChunk]:
@@ -106,17 +106,54 @@ class DecodeBatch:
         return []
 
     def take_turned(self) -> list[Sequence]:
-        """Members that took blocks since the last call."""
+        """Members that took blocks for drafts since the last call."""
         return []
 
-    def steps_to_leave(self) -> int:
-        """Steps until the first member has all its slots (the batch is not empty)."""
-        first = self._ends.first()
-        assert first is not None
-        return first.final_tokens - first.base - self._clock.steps
+
+class TokenBatch(DecodeBatch):
+    """Members take one token a step. A sequence stores when it joined, and its slots follow."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        super().__init__(allocator)
+        self._base_sum = 0
+        self._ends, self._longest = MemberHeap(by_end=True), MemberHeap(by_end=False)
+
+    @property
+    def context_tokens(self) -> int:
+        return self._base_sum + self.num * self._clock.steps
+
+    def slots(self, seq: Sequence) -> int:
+        return self._clock.slots(seq)
+
+    def __contains__(self, seq: Sequence) -> bool:
+        return seq.decoding
+
+    def longest_context_tokens(self) -> int:
+        longest = self._longest.first()
+        return 0 if longest is None else self._clock.slots(longest)
+
+    # --- members --------------------------------------------------------------------------------
+
+    def join(self, seq: Sequence, num_tokens: int) -> None:
+        base = self._clock.join(seq, num_tokens)
+        seq.decoding = True
+        self.num += 1
+        self._base_sum += base
+        self._ends.join(seq)
+        self._longest.join(seq)
+        self._allocator.join(seq, num_tokens)
+
+    def leave(self, seq: Sequence) -> None:
+        seq.decoding = False
+        self.num -= 1
+        self._base_sum -= seq.base
+        seq.num_computed = self._clock.slots(seq)
+        seq.num_outputs = seq.num_computed - seq.prompt_tokens + 1
+        self._ends.leave(seq)
+        self._longest.leave(seq)
+        self._allocator.leave(seq)
 
     def complete(self) -> list[Sequence]:
-        """Members that have all their slots now, in `order`."""
         ends, done = self._ends, list[Sequence]()
         first = ends.first()
         while first is not None and first.final_tokens - first.base <= self._clock.steps:
@@ -125,10 +162,27 @@ class DecodeBatch:
             first = ends.first()
         return sorted(done, key=by_order) if len(done) > 1 else done
 
-    def longest_context_tokens(self) -> int:
-        """Slots of the longest member; 0 if there is none."""
-        longest = self._longest.first()
-        return 0 if longest is None else self._clock.slots(longest)
+    # --- steps ----------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        self._allocator.step()
+        self._clock.steps += 1
+
+    def advance(self, steps: int) -> Course:
+        course = self._allocator.advance(steps)
+        self._clock.steps += steps
+        return course
+
+    def steps_that_fit(self, limit: int) -> int:
+        return self._allocator.steps_that_fit(limit)
+
+    def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
+        return self._allocator.steps_head_stays_blocked(head, limit, busy=busy)
+
+    def steps_to_leave(self) -> int:
+        first = self._ends.first()
+        assert first is not None
+        return first.final_tokens - first.base - self._clock.steps
 
 
 class MemberHeap:

@@ -9,7 +9,7 @@ from collections.abc import Reversible
 
 from mypy_extensions import mypyc_attr
 
-from kvsim.engine.decode_batch import DecodeBatch
+from kvsim.engine.decode_batch import DecodeBatch, TokenBatch
 from kvsim.engine.limits.limit import NO_LIMITS
 from kvsim.engine.plan import Cached, HostCopy, Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
@@ -37,7 +37,7 @@ class Scheduler:
         self.waiting, self.victim, self.preemption = policies
         self.running: dict[Sequence, None] = {}
         self.prefilling: dict[Sequence, None] = {}
-        self.batch = DecodeBatch(allocator)
+        self.batch: DecodeBatch = TokenBatch(allocator)
         self.num_preemptions = self.recomputed_tokens = self.engine_faults = 0
         self.limits = self.special_limits = NO_LIMITS
         self._orders = self.awaited_hit_tokens = 0

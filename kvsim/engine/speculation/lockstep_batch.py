@@ -98,6 +98,9 @@ class LockstepBatch(DecodeBatch):
         member = self._members[seq]
         return member.slots[self.clock - member.since]
 
+    def longest_context_tokens(self) -> int:
+        return self._longest_slots(0)
+
     def last_step(self, seq: Sequence) -> tuple[int, int] | None:
         member = self._members.get(seq)
         done = 0 if member is None else self.clock - member.since
