@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Next(Enum):
-    """What the engine does with the plan that it has just launched.
+    """The engine's next act after the launch of a plan.
 
     REST: nothing is computed, so it waits for an arrival. FILL: the plan takes a free place among
     those in flight, and the next one is scheduled. RUN: the engine waits for the oldest in flight,
@@ -73,7 +73,7 @@ class Executor:
             plan.stalls.append((copy_ps, usage))
 
     def next(self, plan: Plan) -> Next:
-        """What follows the launch of `plan`."""
+        """Say what the engine does after the launch of `plan`."""
         core = self._core
         if plan.empty:
             return Next.REST if all(each.empty for each in core.in_flight) else Next.RUN

@@ -185,7 +185,7 @@ class Replica:
 
     @property
     def env(self) -> EngineClock:
-        """Its clock."""
+        """The clock of its engine."""
         return self.engine.core.env
 
     @property

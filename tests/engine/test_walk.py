@@ -40,6 +40,7 @@ TIERS = (
     "engine/connectors/",
     "engine/executor/copies.py",
     "engine/executor/hicache.py",
+    "engine/executor/load_waits.py",
     "engine/hicache/",
     "engine/schedulers/connected_device.py",
     "engine/tier_books.py",

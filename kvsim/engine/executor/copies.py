@@ -13,13 +13,13 @@ from kvsim.engine.connectors.connector import Connector, Report
 from kvsim.engine.connectors.totals import RunTotals
 from kvsim.engine.core import EngineCore
 from kvsim.engine.engine import Executor, Next
+from kvsim.engine.executor.load_waits import LoadWaits
 from kvsim.engine.plan import Plan
 from kvsim.engine.run_end import Naps, Pause
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.tier_books import TierBooks
 from kvsim.plumbing.errors import InvariantError
 from kvsim.plumbing.units import ceil_div
-from kvsim.sequence import Sequence
 
 LOAD_FAILED = "its KV could not be loaded (kv_load_failure_policy = fail)"
 
@@ -43,7 +43,6 @@ class CopyingExecutor(Executor):
         self._free_ps = 0  # when the thread of the engine goes on
         self.idles = False
         self._computed_ps = 0  # when all that was launched has computed
-        self._waiting_since: dict[Sequence, int] = {}  # for a lookup or a load
         self._naps: Naps | None = None  # while nothing is polled
         self._news = False  # of the iteration under way: its plan or a report changed something
         self._left = 0  # waiting sequences that the last schedule() left; later ones came since
@@ -51,10 +50,11 @@ class CopyingExecutor(Executor):
         self._named = False  # the last schedule() has named some
         self._leaps = parts.max_steps != 1 and parts.observer is None
         self._connector.on_news(self.rouse)
-        self._num_waits = self._wait_ps = self._held_up_ps = 0
+        self._held_up_ps = 0
         self._tier_books: TierBooks | None = None
         if self._connector.totals():
             self._tier_books = TierBooks(parts.recorder, parts.step_time)
+        self._waits = LoadWaits(self._connection, self._tier_books)
 
     # --- the engine's thread --------------------------------------------------------------------
 
@@ -191,40 +191,23 @@ class CopyingExecutor(Executor):
             tiers,
             self._connection.hit_tokens,
             scheduler.awaited_hit_tokens,
-            self._num_waits,
-            self._wait_ps,
+            self._waits.num_waits,
+            self._waits.wait_ps,
             self._held_up_ps,
             self._tier_books.storage_hit_tokens,
             self._tier_books.recompute_ps,
         )
 
-    def _follow_waits(self, plan: Plan, now_ps: int) -> None:
-        """Sequences that begin to wait for a load or for the answer to a lookup, and those that
-        have waited.
-        """
+    def _follow(self, plan: Plan, now_ps: int) -> None:
+        """`plan` was scheduled at now_ps."""
         self._news = bool(plan.admitted or plan.preempted or plan.failed or plan.left)
-        since = self._waiting_since
-        for seq in self._connection.put_off:
-            since.setdefault(seq, now_ps)
-        for seq in self._connection.loads:
-            since.setdefault(seq, now_ps)
-        if self._tier_books is not None:
-            for seq, hit in self._connection.found:
-                self._tier_books.found(seq, hit)
-        if since:
-            for seq, _, _ in plan.admitted:
-                if seq in since:
-                    wait_ps = now_ps - since.pop(seq)
-                    self._num_waits += 1
-                    self._wait_ps += wait_ps
-                    if self._tier_books is not None:
-                        self._tier_books.waited(seq, wait_ps)
+        self._waits.follow(plan, now_ps)
 
     def launch(self, plan: Plan) -> None:
         """Copies that belong before the step hold it up."""
         self._copy_to_host(plan)
         core, now = self._core, self._core.now_ps
-        self._follow_waits(plan, now)
+        self._follow(plan, now)
         plan.start_ps = max(plan.start_ps, now)
         launch_ps = self._connector.launch(now, self._computed_ps)
         self._free_ps = launch_ps
@@ -274,7 +257,7 @@ class CopyingExecutor(Executor):
         self._news = self._news or any(report) or not plan.empty
         self._ended = self._ended or bool(plan.finishing or failed)
         for seq in failed:
-            self._waiting_since.pop(seq, None)
+            self._waits.ended(seq)
             self._core.intake.ended(seq, now_ps, LOAD_FAILED)
 
     def ran(self, plan: Plan) -> None:

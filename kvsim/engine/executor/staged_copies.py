@@ -1,9 +1,8 @@
 """The stages of a pipeline with a KV connector (vLLM 0.33, v1/engine/core.py
 `step_with_batch_queue`, v1/executor/multiproc_executor.py, v1/worker/gpu/model_runner.py).
 
-Each stage has a worker with a thread of its own, which launches steps one after the other. A step
-that waits for copies there holds up that thread and the later stages, but not the engine. The
-output of a step has the reports of all stages.
+A step that waits for copies holds up the workers of its stages (stage_workers.py), but not the
+engine.
 """
 
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from kvsim.engine.connectors.offloading.staged import StagedConnector
 from kvsim.engine.core import EngineCore
 from kvsim.engine.engine import Next
 from kvsim.engine.executor.copies import CopyingExecutor
+from kvsim.engine.executor.stage_workers import StageWorkers
 from kvsim.engine.plan import Plan
 from kvsim.plumbing.errors import InvariantError
 from kvsim.step_time.stages import StageTimes
@@ -27,12 +27,12 @@ class CopyingStages(CopyingExecutor):
         times, connector = core.parts.step_time, self._connector
         if not isinstance(times, StageTimes) or not isinstance(connector, StagedConnector):
             raise InvariantError("stages with copies have step times and copies of each stage")
-        self._times, self._copies = times, connector
-        self._num_stages = len(times.forms)
-        self._launched_ps = [0] * self._num_stages  # when the thread of each stage goes on
-        self._stage_ps = [0] * self._num_stages  # when all that was launched there has computed
+        self._times, self._num_stages = times, len(times.forms)
         self._ready_ps: dict[Plan, int] = {}  # when the output of each step is there
         self._overlaps = core.parts.depth > self._num_stages
+        self._workers = StageWorkers(
+            core.in_flight, connector, self._num_stages, overlaps=self._overlaps
+        )
         self._schedules = False  # in this iteration
         self._more = 0  # steps that may follow the plan just launched
 
@@ -156,75 +156,19 @@ class CopyingStages(CopyingExecutor):
 
     def launch(self, plan: Plan) -> None:
         now = self._core.now_ps
-        self._follow_waits(plan, now)
+        self._follow(plan, now)
         plan.start_ps = max(plan.start_ps, now)
         if plan.empty:
-            self._launch(plan, [0] * self._num_stages, [0] * self._num_stages)
-            return
-        shape = plan.shape()
-        durations_ps = self._times.stage_ps(shape)
-        sends_ps = [*self._times.send_ps(shape.num_tokens), 0]
-        unheld_ps = self._unheld_end_ps(plan, durations_ps, sends_ps)
-        end_ps = self._launch(plan, durations_ps, sends_ps)
-        plan.first_ps = max(plan.stall_ps, end_ps - plan.start_ps)
-        plan.outside = self._times.outside_domain(shape)
-        self._computed_ps = plan.start_ps + plan.first_ps
-        self._held_up_ps += end_ps - unheld_ps
-
-    def _token_ps(self) -> int:
-        """Time until which the stages but the last wait for tokens of a step that the first one ran
-        num_stages before (`StepTimer`).
-        """
-        flying = self._core.in_flight
-        if len(flying) >= self._num_stages and flying[0].continues:
-            return flying[0].end_ps
-        return 0
-
-    def _unheld_end_ps(self, plan: Plan, durations_ps: list[int], sends_ps: list[int]) -> int:
-        """When the step would leave the last stage if no copy held it up."""
-        at_ps = max(self._core.now_ps + plan.stall_ps, self._token_ps())
-        for stage, stage_ps in enumerate(durations_ps):
-            thread_ps = self._launched_ps[stage]
-            at_ps = max(at_ps, self._stage_ps[stage], thread_ps) + stage_ps + sends_ps[stage]
-        return at_ps
-
-    def _launch(self, plan: Plan, durations_ps: list[int], sends_ps: list[int]) -> int:
-        """The workers launch the step, which takes so long on each stage and to the next; returns
-        when it leaves the last stage.
-        """
-        now, token_ps, computes = self._core.now_ps, self._token_ps(), not plan.empty
-        poll_ps, empty_poll_ps = self._connector.poll_ps, self._connector.empty_poll_ps
-        last = self._num_stages - 1
-        polls_ps: list[int] = []
-        waits_ps: list[int] = []
-        runs_ps: list[tuple[int, int]] = []
-        launch_ps, came_ps, ready_ps = now, now + plan.stall_ps, now
-        for stage in range(last + 1):
-            begin_ps = max(now, self._launched_ps[stage])
-            free_ps = self._stage_ps[stage]
-            if stage < last:
-                free_ps = max(free_ps, token_ps)
-            if computes and stage:
-                begin_ps, free_ps = max(begin_ps, launch_ps), max(free_ps, came_ps)
-            launch_ps = self._copies.launch_on(stage, begin_ps, free_ps)
-            waits_ps.append(launch_ps - begin_ps)
-            start_ps = max(launch_ps, free_ps)
-            if computes:
-                start_ps = max(start_ps, came_ps)
-            end_ps = self._stage_ps[stage] = start_ps + durations_ps[stage]
-            came_ps = end_ps + sends_ps[stage]
-            runs_ps.append((start_ps, end_ps))
-            self._copies.launched_on(stage, end_ps)
-            polls_ps.append(launch_ps + (poll_ps if computes else empty_poll_ps))
-            self._launched_ps[stage] = polls_ps[-1]
-            ready_ps = max(ready_ps, polls_ps[-1])
-        if computes:
-            ready_ps = max(ready_ps, end_ps)
-            if not self._overlaps:  # its thread waits for the tokens
-                self._launched_ps[last] = max(self._launched_ps[last], end_ps)
-        self._ready_ps[plan] = max(ready_ps, self._launched_ps[last])
-        self._reports[plan] = self._copies.poll_stages(polls_ps)
-        if self._connector.journal is not None:
-            self._connector.journal.add("wait", waits_ps)
-            self._connector.journal.add("runs", runs_ps)
-        return end_ps
+            idle = [0] * self._num_stages
+            launched = self._workers.launch(plan, now, idle, idle)
+        else:
+            shape = plan.shape()
+            durations_ps = self._times.stage_ps(shape)
+            sends_ps = [*self._times.send_ps(shape.num_tokens), 0]
+            unheld_ps = self._workers.unheld_end_ps(plan, now, durations_ps, sends_ps)
+            launched = self._workers.launch(plan, now, durations_ps, sends_ps)
+            plan.first_ps = max(plan.stall_ps, launched.end_ps - plan.start_ps)
+            plan.outside = self._times.outside_domain(shape)
+            self._computed_ps = plan.start_ps + plan.first_ps
+            self._held_up_ps += launched.end_ps - unheld_ps
+        self._ready_ps[plan], self._reports[plan] = launched.ready_ps, launched.report

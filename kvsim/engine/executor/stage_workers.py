@@ -1,0 +1,95 @@
+"""The workers of a pipeline's stages, each with a thread of its own (vLLM 0.33,
+v1/executor/multiproc_executor.py, v1/worker/gpu/model_runner.py).
+
+A thread launches steps one after the other. A step that waits for copies there holds up that thread
+and the later stages. The output of a step has the reports of all stages.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from kvsim.engine.connectors.connector import Report
+from kvsim.engine.connectors.offloading.staged import StagedConnector
+from kvsim.engine.plan import Plan
+
+
+class StagedLaunch(NamedTuple):
+    """end_ps: when the step leaves the last stage. ready_ps: when its output is there."""
+
+    end_ps: int
+    ready_ps: int
+    report: Report
+
+
+class StageWorkers:
+    """in_flight: the plans before the one launched. overlaps: a step is scheduled before the tokens
+    of the one before it are there.
+    """
+
+    def __init__(
+        self, in_flight: deque[Plan], copies: StagedConnector, num_stages: int, *, overlaps: bool
+    ) -> None:
+        self._in_flight, self._copies = in_flight, copies
+        self._num_stages, self._overlaps = num_stages, overlaps
+        self._launched_ps = [0] * num_stages  # when the thread of each stage goes on
+        self._stage_ps = [0] * num_stages  # when all that was launched there has computed
+
+    def _token_ps(self) -> int:
+        """Time until which the stages but the last wait for tokens of a step that the first one ran
+        num_stages before (`StepTimer`).
+        """
+        flying = self._in_flight
+        if len(flying) >= self._num_stages and flying[0].continues:
+            return flying[0].end_ps
+        return 0
+
+    def unheld_end_ps(
+        self, plan: Plan, now_ps: int, durations_ps: list[int], sends_ps: list[int]
+    ) -> int:
+        """When the step would leave the last stage if no copy held it up."""
+        at_ps = max(now_ps + plan.stall_ps, self._token_ps())
+        for stage, stage_ps in enumerate(durations_ps):
+            thread_ps = self._launched_ps[stage]
+            at_ps = max(at_ps, self._stage_ps[stage], thread_ps) + stage_ps + sends_ps[stage]
+        return at_ps
+
+    def launch(
+        self, plan: Plan, now_ps: int, durations_ps: list[int], sends_ps: list[int]
+    ) -> StagedLaunch:
+        """Launch the step at now_ps. durations_ps: on each stage; sends_ps: from it to the next."""
+        token_ps, computes = self._token_ps(), not plan.empty
+        poll_ps, empty_poll_ps = self._copies.poll_ps, self._copies.empty_poll_ps
+        last = self._num_stages - 1
+        polls_ps: list[int] = []
+        waits_ps: list[int] = []
+        runs_ps: list[tuple[int, int]] = []
+        launch_ps, came_ps, ready_ps = now_ps, now_ps + plan.stall_ps, now_ps
+        for stage in range(last + 1):
+            begin_ps = max(now_ps, self._launched_ps[stage])
+            free_ps = self._stage_ps[stage]
+            if stage < last:
+                free_ps = max(free_ps, token_ps)
+            if computes and stage:
+                begin_ps, free_ps = max(begin_ps, launch_ps), max(free_ps, came_ps)
+            launch_ps = self._copies.launch_on(stage, begin_ps, free_ps)
+            waits_ps.append(launch_ps - begin_ps)
+            start_ps = max(launch_ps, free_ps)
+            if computes:
+                start_ps = max(start_ps, came_ps)
+            end_ps = self._stage_ps[stage] = start_ps + durations_ps[stage]
+            came_ps = end_ps + sends_ps[stage]
+            runs_ps.append((start_ps, end_ps))
+            self._copies.launched_on(stage, end_ps)
+            polls_ps.append(launch_ps + (poll_ps if computes else empty_poll_ps))
+            self._launched_ps[stage] = polls_ps[-1]
+            ready_ps = max(ready_ps, polls_ps[-1])
+        if computes:
+            ready_ps = max(ready_ps, end_ps)
+            if not self._overlaps:  # its thread waits for the tokens
+                self._launched_ps[last] = max(self._launched_ps[last], end_ps)
+        ready_ps = max(ready_ps, self._launched_ps[last])
+        report = self._copies.poll_stages(polls_ps)
+        if self._copies.journal is not None:
+            self._copies.journal.add("wait", waits_ps)
+            self._copies.journal.add("runs", runs_ps)
+        return StagedLaunch(end_ps, ready_ps, report)
