@@ -43,34 +43,43 @@ class Written(Reports):
         self._any = True
 
     def due(self, now_ps: int) -> Sequence[Load] | None:
-        return list(self._loads) if self._any else None
+        return self.loads() if self._any else None
 
     def joined(self) -> None:
         self._loads.append(Load())
 
+    def loads(self) -> list[Load]:
+        """The newest load of each replica."""
+        return list(self._loads)
 
-class Scraped(Written):
+
+class Scraped(Reports):
     """State of replicas at the last scrape, every interval_ps; it is constant in between."""
 
+    needs_tokens = True
+
     def __init__(self, num_replicas: int, interval_ps: int) -> None:
-        super().__init__(num_replicas)
+        self._written = Written(num_replicas)
         self._interval_ps = interval_ps
         self._next_ps = interval_ps
-        self._taken: list[Load] | None = None
+        self._taken: Sequence[Load] | None = None
 
-    def _look(self, now_ps: int) -> None:
+    def _scrape(self, now_ps: int) -> None:
         if self._next_ps < now_ps:
-            self._taken = list(self._loads)
+            self._taken = self._written.loads()
             self._next_ps = -(-now_ps // self._interval_ps) * self._interval_ps
 
     def heard(self, replica: int, load: Load, now_ps: int) -> None:
-        self._look(now_ps)
-        super().heard(replica, load, now_ps)
+        self._scrape(now_ps)
+        self._written.heard(replica, load, now_ps)
 
     def due(self, now_ps: int) -> Sequence[Load] | None:
-        self._look(now_ps)
+        self._scrape(now_ps)
         taken, self._taken = self._taken, None
         return taken
+
+    def joined(self) -> None:
+        self._written.joined()
 
 
 class Published(Reports):
