@@ -115,6 +115,13 @@ def test_sums_are_computed_or_their_variables_are_asked_for(tmp_path: Path) -> N
     assert made.merged.settings.max_model_len == 256
 
 
+def test_templates_of_several_words_are_asked_for(tmp_path: Path) -> None:
+    text = "spec:\n  containers:\n  - command: [sh, -c, 'vllm serve facebook/opt-125m " \
+        "--data-parallel-size {{ or .Spec.Data 1 }}']\n"  # fmt: skip
+    with pytest.raises(InputError, match=r"\$or_\.Spec\.Data_1 \(data_parallel_size\)"):
+        imported(tmp_path, text)
+
+
 def test_variables_made_in_a_loop_are_asked_for_by_name(tmp_path: Path) -> None:
     text = (
         "TP=1\nSIZES=4\nfor TP in 1 2; do\n  SIZES+=,$TP\ndone\nLEN=$(cat len.txt)\n"

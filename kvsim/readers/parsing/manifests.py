@@ -37,7 +37,7 @@ def documents(text: str, where: str) -> list[Any]:
     if len(text) > _MOST_BYTES or _depth(text) > _DEEPEST:
         raise InputError("too large or too deep for a manifest", where=where)
     plain = _TEMPLATE.sub(
-        lambda found: missing(found[1].lstrip(".")[:60]), _CONTROL.sub("", text)
+        lambda found: missing("_".join(found[1].lstrip(".").split())[:60]), _CONTROL.sub("", text)
     ).expandtabs(2)
     try:
         return [each for each in yaml.load_all(plain, _loader()) if each is not None]
