@@ -115,6 +115,12 @@ def test_sums_are_computed_or_their_variables_are_asked_for(tmp_path: Path) -> N
     assert made.merged.settings.max_model_len == 256
 
 
+def test_flags_in_damaged_yaml_are_no_empty_command(tmp_path: Path) -> None:
+    text = FORMS["kubernetes"]
+    with pytest.raises(InputError, match="not YAML"):
+        imported(tmp_path, f"a:\n  b: 1\n c: 2\n{text}")
+
+
 def test_templates_of_several_words_are_asked_for(tmp_path: Path) -> None:
     text = "spec:\n  containers:\n  - command: [sh, -c, 'vllm serve facebook/opt-125m " \
         "--data-parallel-size {{ or .Spec.Data 1 }}']\n"  # fmt: skip

@@ -202,11 +202,17 @@ class Program(NamedTuple):
             found = self._in_manifest(text, where, given)
         except InputError as fault:
             try:
-                return self._of_script(text, where, given)
+                command = self._of_script(text, where, given)
             except (InputError, StopIteration):
                 raise fault from None
+            if not command.words:  # the flags are in what is no YAML
+                raise fault from None
+            return command
         if not found:
-            return self._of_script(text, where, given)
+            command = self._of_script(text, where, given)
+            if not command.words:
+                command.remarks.append("no container of the file has flags of the server")
+            return command
         if len(found) > 1 and server is None:
             raise InputError(
                 "the file starts servers with different flags",
