@@ -121,6 +121,12 @@ def test_flags_in_damaged_yaml_are_no_empty_command(tmp_path: Path) -> None:
         imported(tmp_path, f"a:\n  b: 1\n c: 2\n{text}")
 
 
+def test_a_server_without_flags_is_said(tmp_path: Path) -> None:
+    text = "template:\n  image: vllm/vllm-openai:v0.19.1\n  serve_args: ['--max-num-seqs=7']\n"
+    made = imported(tmp_path, text, model="facebook/opt-125m")
+    assert "no flag of the server is found in it" in made.reads[0].description.notes
+
+
 def test_templates_of_several_words_are_asked_for(tmp_path: Path) -> None:
     text = "spec:\n  containers:\n  - command: [sh, -c, 'vllm serve facebook/opt-125m " \
         "--data-parallel-size {{ or .Spec.Data 1 }}']\n"  # fmt: skip

@@ -71,6 +71,8 @@ class Program(NamedTuple):
             found = self._of_manifest(text, where, given or {}, server)
         else:
             found = self._of_script(text, where, given or {})
+        if not found.words:
+            found.remarks.append("no flag of the server is found in it")
         return self.of_words(found.words, where)._replace(
             version=found.version, environment=found.environment, remarks=found.remarks
         )
@@ -209,10 +211,7 @@ class Program(NamedTuple):
                 raise fault from None
             return command
         if not found:
-            command = self._of_script(text, where, given)
-            if not command.words:
-                command.remarks.append("no container of the file has flags of the server")
-            return command
+            return self._of_script(text, where, given)
         if len(found) > 1 and server is None:
             raise InputError(
                 "the file starts servers with different flags",
