@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.auditor import Auditor
 from support.cases import HYBRIDS, streams
 from support.drafting import METHODS, SCHEDULERS, drafting, suits
-from support.outcomes import STEP_TIME, outcome
+from support.outcomes import STEP_TIME, outcome, unless_thrashing
 
 from kvsim.engine.observer import Observer
 from kvsim.engine.plan import Plan
@@ -110,6 +110,7 @@ def test_k_steps_equal_k_single_steps_with_drafts(
     named=st.booleans(),
     step_time=st.sampled_from(STEP_TIMES),
 )
+@unless_thrashing
 def test_several_groups_of_layers_verify_in_step_too(
     model: str,
     config: dict[str, Any],
