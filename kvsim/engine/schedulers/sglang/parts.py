@@ -25,9 +25,8 @@ class EngineSide:
     the one that was refused for memory on this side, when last tried.
     """
 
-    looks_ahead = True
-
-    def __init__(self) -> None:
+    def __init__(self, *, looks_ahead: bool = True) -> None:
+        self.looks_ahead = looks_ahead
         self.short_head: Sequence | None = None
 
     @property

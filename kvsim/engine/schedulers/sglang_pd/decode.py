@@ -34,8 +34,6 @@ class DecodeSide(EngineSide):
     and enough for one of the longest. moves: what happened since the last pass.
     """
 
-    looks_ahead = False  # those that end by length decode once more
-
     def __init__(
         self,
         pages: RadixAllocator,
@@ -44,7 +42,7 @@ class DecodeSide(EngineSide):
         reserved_tokens: int,
         retraction_host_ratio: float | None,
     ) -> None:
-        super().__init__()
+        super().__init__(looks_ahead=False)  # those that end by length decode once more
         self._pages = pages
         self.queue = queue
         self._pool = pages.pool.available_tokens()
