@@ -111,7 +111,7 @@ def test_the_generated_part_of_the_limits_is_current() -> None:
     ],
     ids=["stages", "shared"],
 )
-def test_refused_pair_is_named_by_its_tables(
+def test_refusal_of_two_features_names_their_scenario_tables(
     table: dict[str, Any], names: str, unsaid: str
 ) -> None:
     sides = {side: {"replicas": 1} for side in ("prefill", "decode")}

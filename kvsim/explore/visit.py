@@ -11,8 +11,8 @@ MOST_PINS = 4
 
 
 class PageVisit(NamedTuple):
-    """An open page. pins: the queries of pinned states. sweep: `a.b=lo:hi:n` of this state, or
-    empty.
+    """A page as opened in the explorer. state: its scenario. pins: URL queries of the scenarios
+    pinned to it. sweep: the sweep of its scenario as `a.b=lo:hi:n`, or empty.
     """
 
     state: ScenarioState

@@ -63,7 +63,10 @@ class HoldingPromise(Protocol):
 
 
 class LoadingPromise(Protocol):
-    """The calls in the order of a sequence's life: `start_load`, `end_load`, `resume`."""
+    """Blocks that an allocator offers a scheduler with a KV connector.
+
+    For one sequence the calls come in this order: `start_load`, `end_load`, `resume`.
+    """
 
     @property
     def copied(self) -> HoldingPromise | None:

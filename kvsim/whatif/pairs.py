@@ -23,7 +23,7 @@ class Trials:
     def run_all(
         self, tables: Iterable[Table], on: Sequence[Replicate], *, waits: bool = False
     ) -> None:
-        """Run all tables on all replicates side by side, before `rows` asks for them."""
+        """Run every scenario table on every replicate in parallel; `rows` then has them ready."""
         self._runner.run([self._task(table, each, waits) for table in tables for each in on])
 
     def rows(self, table: Table, on: Sequence[Replicate], *, waits: bool = False) -> list[Row]:

@@ -110,7 +110,7 @@ def test_fleet_cells_with_shared_features_are_refused(
         simulate(scenario({**TABLE["workload"], **workload}, **fleet))
 
 
-def test_a_scenario_without_replicas_has_nothing_to_spread() -> None:
+def test_cells_of_a_scenario_without_replicas_are_refused() -> None:
     simulation = Simulation(Scenario.from_table(TABLE))
     with pytest.raises(InputError, match="cells of a fleet"):
         SpreadCells(simulation, BACKENDS.parse({"kind": "processes"}, "--backend"))

@@ -123,7 +123,7 @@ def test_a_closed_loop_is_one_in_the_scenario(tmp_path: Path) -> None:
     assert fewer.scenario["workload"]["arrivals"]["num_users"] == 3
 
 
-def test_a_limit_that_was_reached_now_and_then_holds_in_the_scenario(tmp_path: Path) -> None:
+def test_concurrency_limit_reached_at_times_becomes_max_concurrency(tmp_path: Path) -> None:
     rows = capped(2000, 9.0, 12)
     workload = imported(tmp_path, rows).scenario["workload"]
     assert ("arrivals" in workload, workload["max_concurrency"]) == (False, 12)

@@ -105,7 +105,7 @@ def test_lengths_known_by_means_get_the_spread_of_measured_times(
     assert "min_tokens = 16\nmax_tokens = 24" in text
 
 
-def test_a_removed_measurement_does_not_stay(tmp_path: Path) -> None:
+def test_import_without_measurements_deletes_the_measured_file(tmp_path: Path) -> None:
     out = imported(tmp_path, SUMMARY)
     assert measured_beside(out) is not None
     without = {k: v for k, v in bench_result().items() if k not in ("duration", "ttfts", "itls")}

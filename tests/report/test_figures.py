@@ -179,7 +179,7 @@ def test_radix_tree_figure_equals_its_counts(treed):
         assert gone["tokens"].sum() + left["tokens"].sum() <= made + hits["tokens"].sum()
 
 
-def test_the_tree_is_drawn_as_counted(treed):
+def test_radix_tree_figure_shows_the_counted_share_of_misses(treed):
     plot = FIGURES.get("tree")().draw(treed)
     nodes = treed.runs[0].table("nodes")
     hits = nodes.loc[nodes["event"] == "hit", "tokens"]

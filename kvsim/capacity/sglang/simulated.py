@@ -55,7 +55,7 @@ def bytes_of_tokens(layout: KVLayout, tokens: int, settings: SglangSettings) -> 
 
 
 def _bytes_of_states(state_bytes: int, settings: SglangSettings) -> int:
-    """Bytes of the pool of a model of states alone; its tokens take none."""
+    """Bytes of the pool of a model with recurrent layers only, in which tokens take no memory."""
     if settings.max_mamba_cache_size is None:
         raise InputError(
             "tokens of a model that keeps recurrent states alone take no memory",

@@ -15,7 +15,7 @@ from kvsim.engine.engine import Next
 from kvsim.engine.executor.copies import CopyingExecutor
 from kvsim.engine.executor.stage_workers import StageWorkers
 from kvsim.engine.plan import Plan
-from kvsim.plumbing.errors import InvariantError
+from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.step_time.stages import StageTimes
 
 
@@ -25,8 +25,14 @@ class CopyingStages(CopyingExecutor):
     def __init__(self, core: EngineCore) -> None:
         super().__init__(core)
         times, connector = core.parts.step_time, self._connector
-        if not isinstance(times, StageTimes) or not isinstance(connector, StagedConnector):
-            raise InvariantError("stages with copies have step times and copies of each stage")
+        if not isinstance(times, StageTimes):
+            raise InvariantError("stages with copies have step times of each stage")
+        if not isinstance(connector, StagedConnector):
+            raise InputError(
+                f"{type(connector).__name__} has no copies of each pipeline stage",
+                where="tier",
+                remedy="leave STAGES out of `serves` of its options, or return a StagedConnector",
+            )
         self._times, self._num_stages = times, len(times.forms)
         self._ready_ps: dict[Plan, int] = {}  # when the output of each step is there
         self._overlaps = core.parts.depth > self._num_stages

@@ -141,7 +141,7 @@ class LockstepBatch(DecodeBatch):
         """Add `seq`, with a step just scheduled that samples: it verifies with the others from the
         next step on.
 
-        It does not join if it has no step with all drafts.
+        It does not join if no step is left in which it can verify the full number of drafts.
         """
         drafting: Drafting = seq.drafting
         slots, final, last = [num_tokens], seq.final_tokens, self._last_start

@@ -202,7 +202,7 @@ class AdmissionNeeds:
     # --- blocks of a sequence at once ------------------------------------------------------------
 
     def _of_alone(self, tokens: int) -> int:
-        """Blocks of a sequence that computes `tokens` tokens chunk by chunk, with any hits."""
+        """Most blocks that a sequence of `tokens` tokens, computed in chunks, may hold."""
         kinds = self._group_kinds
         need = sum(self._most_blocks(group, tokens) * times for group, times in kinds)
         if self._inside is None:

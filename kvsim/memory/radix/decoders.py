@@ -23,8 +23,8 @@ from kvsim.sequence import DecodeClock, Sequence, by_order
 
 
 class PageMoves:
-    """The jumps of one `advance`: pages taken, tokens evicted, slots of last pages that stay
-    empty.
+    """Changes of the ledger in one `advance`, apart from filled slots, step by step: pages taken,
+    tokens evicted, slots of last pages that stay empty.
     """
 
     def __init__(self) -> None:

@@ -44,13 +44,14 @@ class Places:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Walk:
-    """A look-up on its way down, called with each node. By itself: of a tree without second pool,
-    where each place can be gone on from.
+    """A prefix look-up that descends the tree, called with each node.
+
+    This class serves trees without a second pool, in which a hit may end anywhere.
     """
 
     def reaches(self, node: Node, tokens: int, *, whole: bool) -> bool:
-        """Whether what the first `tokens` of `node` end can be gone on from. whole: they are all of
-        them.
+        """Whether a hit may end after the first `tokens` of `node`. whole: they are all of its
+        tokens.
         """
         return True
 

@@ -165,7 +165,8 @@ class RadixTree:
     ) -> tuple[Node, int]:
         """The first `tokens` tokens (whole pages) are on the device from now on. Returns the node
         they end in and how many of them were there already; the others become evictable. places:
-        what the second pool takes over; None: as if the sequence shared nothing.
+        the tokens that the sequence did not share with the tree, so that the second pool may take
+        over their windows or states; None: all of them.
         """
         if places is None:
             places = Places(0, tokens, 0)

@@ -75,7 +75,7 @@ class Links(Figure):
 
 
 def _means(edges: Floats, begin: Floats, end: Floats, height: Floats) -> Floats:
-    """The mean in each bucket of the sum of boxes of these heights between begin and end."""
+    """Means between successive `edges` of the sum of `height` from `begin` to `end`."""
     area = _ramps(edges, begin, height) - _ramps(edges, end, height)
     means: Floats = np.maximum(np.diff(area) / np.diff(edges), 0)
     return means

@@ -38,9 +38,10 @@ class Curves(NamedTuple):
         """Masks of the ticks in each phase of the recorded run.
 
         filling: until the pool is SATURATED_USAGE full for the first time; draining: after the last
-        tick with a waiting request; saturated: between. A pool never full is filled to the last
-        wait. If the pool was not recorded: queueing until the last wait, draining after it. If no
-        wait was recorded or seen either, one phase, the whole run.
+        tick with a waiting request; saturated: between. If the pool is never full, `filling` lasts
+        until the last tick with a waiting request. If the pool was not recorded: queueing until the
+        last wait, draining after it. If no wait was recorded or seen either, one phase, the whole
+        run.
         """
         index = np.arange(len(self.t))
         waits = np.flatnonzero(self.recorded.get("waiting", np.zeros(0)) > 0)

@@ -30,9 +30,10 @@ class StepDifference(NamedTuple):
 
 
 class LockStep(NamedTuple):
-    """shapes, stalls_ps: of the steps that were decided as recorded, up to the first that was not.
+    """Recorded steps against the scheduler's decisions.
 
-    stalls_ps: time of the copies before a step.
+    shapes: of the leading steps that were decided as recorded. stalls_ps: time of the copies before
+    each. difference: the first step that was decided otherwise.
     """
 
     recorded: tuple[ObservedStep, ...]

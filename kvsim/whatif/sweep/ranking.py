@@ -29,9 +29,10 @@ TAKEN = Measure(
 
 @dataclass(frozen=True)
 class SweepSetting:
-    """One setting under one allocator over its seeds. rows: of the sweep's table, nested as a
-    summary, in the order of the seeds. saturated: the number of seeds at which the run is
-    saturated. gpus: of all that serves the requests; None where nothing that varies changes them.
+    """One point of a sweep under one allocator: its runs, one a seed.
+
+    rows: its rows of the sweep's table, each shaped like a run's summary. saturated: number of
+    seeds with a saturated run. gpus: GPUs of all replicas; None if no swept key changes it.
     """
 
     point: int

@@ -66,7 +66,7 @@ print(sorted(name for name in tops if name not in ('torch', 'numpy')), sorted(ow
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-def test_a_grid_stays_within_its_limits_and_holds_every_kind(design):
+def test_measurement_grid_keeps_its_limits_and_has_decode_prefill_and_mixed_plans(design):
     limits, _ = DESIGNS[design]
     plans = grid(limits)
     assert len(plans) == len(set(plans))

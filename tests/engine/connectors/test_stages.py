@@ -118,7 +118,7 @@ def test_copies_of_each_stage_are_exported_by_stage() -> None:
 
 
 @pytest.mark.parametrize("model", ["gemma-3-27b", "gpt-oss-20b", "qwen3-next-80b-a3b"])
-def test_windows_and_states_come_back_over_stages(model: str) -> None:
+def test_windows_and_states_hit_in_host_memory_over_pipeline_stages(model: str) -> None:
     table = staged(name=model, tensor_parallel_size=4)
     table["memory"] = {"kv_cache_bytes": 120_000_000}
     behind = run(table)

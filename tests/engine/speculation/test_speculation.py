@@ -295,7 +295,7 @@ def test_cost_of_speculation_is_reported(tables: Any) -> None:
         speculation_costs(Simulation(Scenario.from_table(made(tables, None)), requests))
 
 
-def test_step_too_small_for_a_state_block_and_drafter_inputs_is_refused() -> None:
+def test_prompt_is_refused_if_a_step_lacks_tokens_for_a_state_block_and_drafter_inputs() -> None:
     def tables(most_tokens: int) -> dict[str, Any]:
         return {
             "model": {"name": "jamba-v0.1", "max_model_len": 1024},

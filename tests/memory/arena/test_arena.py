@@ -224,7 +224,7 @@ def test_few_fitting_holes_among_many_are_found_by_every_policy():
         arena.check()
 
 
-def test_the_artifacts_pool_is_tiled_with_decreasing_powers_of_two():
+def test_buddy_arena_of_983_slots_starts_as_decreasing_powers_of_two():
     """983 = 7 * 128 + 64 + 16 + 4 + 2 + 1, and Orca (Max) keeps 7 sequences in it."""
     arena = BuddyArena(983, 1, 128)
     assert [size for _, size in arena.holes()] == [128] * 7 + [64, 16, 4, 2, 1]

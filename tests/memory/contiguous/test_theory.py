@@ -104,7 +104,7 @@ def grow_alone(allocator, seq):
 
 
 @pytest.mark.parametrize("k", range(1, 7))
-def test_growing_k_times_by_two_needs_all_buffers_side_by_side(k):
+def test_k_doublings_need_room_for_all_buffers_together(k):
     """c0 * (2**(k + 1) - 1) slots: the c0 * (2**k - 1) freed so far never hold the next buffer."""
     c0 = 4
     need = c0 * (2 ** (k + 1) - 1)

@@ -311,7 +311,7 @@ def test_real_runs_are_decided_again_step_by_step_and_within_ten_per_cent(label,
 
 @pytest.mark.parametrize("load", ["saturated", "multi-turn"])
 @pytest.mark.parametrize("label", ["paged", "doubling", "max-buffer"])
-def test_runs_of_a_busy_machine_at_the_pace_it_had(load, label):
+def test_busy_machine_runs_are_reproduced_with_the_calibration_at_their_pace(load, label):
     name = "xeon-small-llama" if label == "paged" else "xeon-small-llama-contiguous"
     folder = RECORDED / "busy" / f"{load}-{label}"
     calibration = at_pace_of(ObservedRun.read(folder), find_calibration(name, ""))

@@ -52,7 +52,7 @@ def test_serving_refused_requests_counts_as_a_cure() -> None:
     assert better.hit_points == 25.0
 
 
-def test_unsure_effects_and_trades_are_no_cures() -> None:
+def test_unsure_effects_and_trade_offs_do_not_count_as_cures() -> None:
     base = rows(10.0, 10.0)
     assert effect(base, rows(5.0, 9.9)).unsure
     bought = effect(rows(30.0, 31.0, ttft_s=4.0), rows(24.0, 25.0, ttft_s=9.0))

@@ -124,7 +124,7 @@ class PrefillAdmission:
             loads = 0
 
     def _weigh_ends(self, seq: Sequence) -> tuple[int, Stop | None]:
-        """The same for a request with a known end, in a pool without a cache."""
+        """`_weigh` of a request with a known end (ignore_eos), in a pool without prefix cache."""
         budget = self._budget
         need = budget.paged(seq.num_tokens) + budget.page
         if need > min(budget.left_current, budget.left_total):

@@ -138,7 +138,7 @@ class Aims:
         return ends[inside], produced[inside]
 
     def simulated(self, replay: Replay) -> list[Floats]:
-        """The same lists as a simulation of the first part gives them."""
+        """The amounts of each aim in `replay`, a simulation of the first part."""
         scheduled_s = [ps / PS_PER_S for ps in replay.scheduled_ps]
         lists = self._by_request(scheduled_s, *simulated_times(replay))
         if self.units["tick"]:
