@@ -1,4 +1,8 @@
-"""Tokens of a sequence, as runs of consecutive ids (see `kvsim.request`)."""
+"""Tokens of a sequence, as runs of consecutive ids (see `kvsim.request`).
+
+Equal ids share a prefix. An adapter has ids of its own, and so would a cache_salt, which kvsim does
+not read.
+"""
 
 from collections.abc import Iterable, Iterator
 

@@ -3,7 +3,8 @@
 Blocks have the same bytes in all groups and may hold different numbers of tokens. Block tables grow
 by the greatest common divisor of these numbers, and hits end at multiples of the least common
 multiple. A hash covers the divisor or a `prefix_match_unit` that divides it (vLLM 0.33,
-v1/core/kv_cache_utils.py, `resolve_kv_cache_block_sizes` and `partial_hash_hits_enabled`).
+v1/core/kv_cache_utils.py, `resolve_kv_cache_block_sizes` and `partial_hash_hits_enabled`). How many
+tokens a block holds is decided in grouping.py.
 """
 
 from collections.abc import Sequence

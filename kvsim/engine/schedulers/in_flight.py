@@ -2,7 +2,9 @@
 
 vLLM 0.33 says it with two integers on the request (v1/core/sched/async_scheduler.py,
 `num_output_placeholders`, `next_decode_eligible_step`). So does this: `Sequence.placeholders` and
-`Sequence.next_step`, and `Sequence.in_flight`, the newest plan that computes for it.
+`Sequence.next_step`, and `Sequence.in_flight`, the newest plan that computes for it. Outputs count
+once they are scheduled, so a sequence with its last token in flight leaves the batch
+(`Scheduler._complete`).
 
 Over the stages of a pipeline the first stage waits for tokens that a later step may continue from
 (v1/worker/gpu/pp_utils.py `get_prev_sampled_outputs`). It hears of a preemption with the step that
