@@ -192,7 +192,7 @@ def test_the_reference_knows_the_keys_before_the_first_table() -> None:
         (("advise", "chat", "--jobs", "x"), "error: --jobs: not a whole number; got x; see "),
         (("advise", "chat", "--repeat=2"), "error: --repeat: too small; got 2; limit 3 or more;"),
         (("capacity", "chat", "--tolerance", "3"), "error: --tolerance: too large; got 3; limit"),
-        (("memory", "m", "--engine", "{}"), "error: --engine: '{}' is not one of 'llama.cpp', "),
+        (("memory", "m", "--engine", "{}"), "error: --engine: '{}' is not one of 'vllm', "),
     ],
 )
 def test_a_wrong_use_is_one_line_as_every_other_error(
