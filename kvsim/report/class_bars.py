@@ -70,3 +70,11 @@ def class_bars(
     )
     figure.update_yaxes(visible=False, autorange=False, range=[len(labels) - 0.6, -0.75])
     return figure
+
+
+def put_key_below(figure: "go.Figure", room_px: int) -> None:
+    """Name the classes under the bars. room_px: of the axis and the key, which folds on a phone."""
+    below = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
+    figure.update_layout(
+        showlegend=True, legend={**below, "traceorder": "normal"}, margin={"b": room_px}
+    )

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvsim.memory.options import AllocatorOptions
 from kvsim.memory.paged.options import Paged
-from kvsim.report.class_bars import Stretches, class_bars
-from kvsim.report.classes import LOOKS
+from kvsim.report.class_bars import Stretches, class_bars, put_key_below
+from kvsim.report.classes import LOOKS, ClassLook
 from kvsim.report.names import called
 from kvsim.results.summary import RunSummary
 from kvsim.simulation import Simulation
@@ -174,34 +174,34 @@ def _verdict(found: Sequence[Attribution]) -> str:
 
 def _costs_figure(found: Sequence[Attribution]) -> "go.Figure | None":
     """A bar an allocator: the tokens a second that it serves, and the gain without each class."""
-    served_look, *_ = LOOKS
-    bars = [Stretches(served_look._replace(name="served"), *_stretch(found, ()))]
-    bars += [Stretches(look, *_stretch(found, (look.name,))) for look in LOOKS[1:]]
-    if not any(each.actual.tokens_per_s for each in found):
+    served = [each.actual.tokens_per_s for each in found]
+    if not any(served):
         return None
+    first, *others = LOOKS
+    bars = [_stretches(first._replace(name="served"), served, "served: ")]
+    bars += [_stretches(look, _gains(found, look), f"without {look.name}: +") for look in others]
     labels = [each.label for each in found]
     figure = class_bars(labels, bars, row_px=64, edges_px=128, gap=0.5)
-    below = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
-    figure.update_layout(
-        showlegend=True, legend={**below, "traceorder": "normal"}, margin={"b": 120}
-    )
+    put_key_below(figure, 120)
     figure.update_xaxes(title_text="output tokens/s", rangemode="tozero")
     return figure
 
 
-def _stretch(
-    found: Sequence[Attribution], names: tuple[str, ...]
-) -> tuple[list[float], list[str], str, list[list[str]]]:
-    """Lengths, texts, hover and details of the bars of one class; of none, of what is served."""
-    values = [
-        sum(max(0.0, cost.tokens_per_s) for cost in each.costs if cost.classes[:1] == names)
-        if names
-        else each.actual.tokens_per_s
+def _gains(found: Sequence[Attribution], look: ClassLook) -> list[float]:
+    """Tokens a second that each allocator serves more without this class, and those removed with
+    it; 0 for a loss.
+    """
+    return [
+        sum(max(0.0, cost.tokens_per_s) for cost in each.costs if cost.classes[0] == look.name)
         for each in found
     ]
+
+
+def _stretches(look: ClassLook, values: list[float], words: str) -> Stretches:
+    """The parts of one class in all bars. words: before the tokens a second under the pointer."""
     texts = [f"{value:,.0f}" if value else "" for value in values]
-    words = f"without {names[0]}: +" if names else "served: "
-    return values, texts, f"{words}%{{customdata[1]}} tokens/s", [[text] for text in texts]
+    hover = f"{words}%{{customdata[1]}} tokens/s"
+    return Stretches(look, values, texts, hover, [[text] for text in texts])
 
 
 def _costs_table(found: Attribution) -> FindingsTable:

@@ -63,7 +63,6 @@ def memory(
     from kvsim.commands.memory.engines import chosen_way, with_engine
     from kvsim.commands.memory.idle_flags import idle_notes
     from kvsim.commands.memory.memory_tables import print_answer
-    from kvsim.commands.memory.page import write_answer
     from kvsim.commands.memory.sglang import SWITCH, answer_sglang, sglang_figures
     from kvsim.commands.memory.trt_llm import answer_trt_llm, trt_llm_figures
     from kvsim.vllm.versions import newer_than_known
@@ -94,6 +93,8 @@ def memory(
     notes = [*(f"{each}." for each in beside if each is not None), *notes]
     table = {**as_json(answer), "notes": notes}
     if out is not None:
+        from kvsim.commands.memory.page import write_answer
+
         write_answer(answer, table, out)
     if as_json_:
         typer.echo(json.dumps(table, indent=2))

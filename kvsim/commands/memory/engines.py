@@ -1,20 +1,27 @@
 """Choice of the engine with the pool that `kvsim memory` sizes, by the given options."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
 from kvsim.commands.memory.flags import PANELS, PANELS_OF, SGLANG, SHARED, TRT_LLM
 from kvsim.plumbing.errors import InputError
 
-# The panel of each engine but vLLM, by the option that chooses it, and the words for its pool.
+
+class Way(NamedTuple):
+    """An engine but vLLM: its name, its panel, and the words for its pool."""
+
+    engine: str
+    panel: str
+    words: str
+
+
+# By the option that sizes the engine's pool.
 WAYS = {
-    "mem_fraction_static": (SGLANG, "SGLang's pools"),
-    "free_gpu_memory_fraction": (TRT_LLM, "TensorRT-LLM's pool"),
+    "mem_fraction_static": Way("sglang", SGLANG, "SGLang's pools"),
+    "free_gpu_memory_fraction": Way("trt-llm", TRT_LLM, "TensorRT-LLM's pool"),
 }
-# The option that sizes another engine's pool, by the engine's name.
-SWITCHES = {"sglang": "mem_fraction_static", "trt-llm": "free_gpu_memory_fraction"}
 VLLM_ONLY = (
     *(name for panel in PANELS_OF["vllm"] if panel not in SHARED for name in PANELS[panel]),
     *("enable_expert_parallel", "language_model_only"),
@@ -27,15 +34,17 @@ def with_engine(flags: Mapping[str, Any]) -> dict[str, Any]:
     InputError for the share of another engine.
     """
     engine = flags["engine"]
-    switch = SWITCHES.get(engine)
-    for other, name in SWITCHES.items():
-        if engine is not None and name != switch and flags[name] is not None:
+    filled = dict(flags)
+    for name, way in WAYS.items() if engine is not None else ():
+        if way.engine == engine:
+            filled[name] = flags[name] or "auto"
+        elif flags[name] is not None:
             raise InputError(
                 f"no option of --engine {engine}",
                 where=flag(name),
-                remedy=f"leave it out, or give --engine {other}",
+                remedy=f"leave it out, or give --engine {way.engine}",
             )
-    return {**flags} if switch is None or flags[switch] else {**flags, switch: "auto"}
+    return filled
 
 
 def chosen_way(context: typer.Context, flags: Mapping[str, Any]) -> str | None:
@@ -43,25 +52,24 @@ def chosen_way(context: typer.Context, flags: Mapping[str, Any]) -> str | None:
     which would change nothing.
     """
     way = next((name for name in WAYS if flags[name] is not None), None)
-    mine, words = WAYS[way] if way is not None else (None, "vLLM's pool")
+    words = WAYS[way].words if way is not None else "vLLM's pool"
     for name in VLLM_ONLY if way is not None else ():
         if is_given(context, name):
             asked = f"--engine {flags['engine']}" if flags["engine"] else flag(str(way))
             remedy = f"leave it out, or leave {asked} out for vLLM's pool"
             raise InputError(f"no option of {words}", where=flag(name), remedy=remedy)
-    for other, (panel, others) in WAYS.items():
-        for name in PANELS[panel] if panel != mine else ():
+    for option, other in WAYS.items():
+        for name in PANELS[other.panel] if option != way else ():
             if is_given(context, name):
                 instead = "" if way is None else f" in place of {flag(way)}"
-                engine = next(each for each, switch in SWITCHES.items() if switch == other)
-                remedy = f"give --engine {engine} for {others}{instead}, or leave it out"
+                remedy = f"give --engine {other.engine} for {other.words}{instead}, or leave it out"
                 raise InputError(f"no option of {words}", where=flag(name), remedy=remedy)
     return way
 
 
 def of_vllm(flags: Mapping[str, Any]) -> dict[str, Any]:
     """The flags without those of the other engines."""
-    own = {name for panel, _ in WAYS.values() for name in PANELS[panel]}
+    own = {name for way in WAYS.values() for name in PANELS[way.panel]}
     return {name: value for name, value in flags.items() if name not in own}
 
 

@@ -7,24 +7,24 @@ from typer.core import TyperCommand
 
 from kvsim.commands.memory.flags import PANELS, PANELS_OF
 
+ENGINE = "kvsim.engine"  # the key of the named engine in click's context
+
 
 class EngineCommand(TyperCommand):
     """A command with the options of several engines. Its help shows those of `--engine NAME`, or
     of vLLM; every option can be given all the same.
     """
 
-    _engine = "vllm"
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments, the engine first: `--help` ends the reading."""
         words = [part for word in args for part in word.split("=", 1)]
         named = dict(pairwise(words)).get("--engine")
-        self._engine = named if named in PANELS_OF else "vllm"
+        ctx.meta[ENGINE] = named if named in PANELS_OF else "vllm"
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help without the panels of other engines."""
-        others = set(PANELS) - set(PANELS_OF[self._engine])
+        others = set(PANELS) - set(PANELS_OF[ctx.meta[ENGINE]])
         hidden: list[Any] = [
             each for each in self.params if getattr(each, "rich_help_panel", None) in others
         ]

@@ -9,11 +9,11 @@ from typing import Any
 import typer
 
 from kvsim.commands.memory.engines import flag, is_given
-from kvsim.commands.memory.flags import LLAMACPP, PANELS
+from kvsim.commands.memory.flags import LLAMACPP, PANELS, PANELS_OF
 from kvsim.plumbing.errors import InputError
 
 OWN = ("engine", *PANELS[LLAMACPP])
-ENGINES = ("llama.cpp", "ollama")
+ENGINES = tuple(name for name, panels in PANELS_OF.items() if LLAMACPP in panels)
 OLLAMA_CONTEXT = 4096  # tokens of a request, where OLLAMA_CONTEXT_LENGTH says nothing
 
 

@@ -9,7 +9,7 @@ import typer
 
 from kvsim.commands.memory.memory_tables import MemoryPart, device_parts, size_words
 from kvsim.plumbing.units import GIB
-from kvsim.report.class_bars import Stretches, class_bars
+from kvsim.report.class_bars import Stretches, class_bars, put_key_below
 from kvsim.report.classes import LOOKS
 from kvsim.whatif.findings import CommandText, Findings, FindingsFigure, FindingsTable, Section
 
@@ -81,9 +81,6 @@ def _bar(device: str, parts: Sequence[MemoryPart]) -> "go.Figure":
         length, hover = [part.num_bytes / GIB], f"{part.words}: {text}"
         bars.append(Stretches(named, length, [text], hover, [[]]))
     figure = class_bars([device], bars, row_px=70, edges_px=150, gap=0.35)
-    below = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
-    figure.update_layout(
-        showlegend=True, legend={**below, "traceorder": "normal"}, margin={"b": 130}
-    )
+    put_key_below(figure, 130)
     figure.update_xaxes(title_text="GiB", rangemode="tozero")
     return figure

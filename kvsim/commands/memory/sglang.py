@@ -9,7 +9,6 @@ import typer
 
 from kvsim.commands.memory.flags import PANELS, SGLANG
 from kvsim.commands.memory.memory_tables import MemoryPart, memory_table
-from kvsim.commands.memory.page import write_page
 
 if TYPE_CHECKING:
     from kvsim.capacity.sglang.sizing import SglangPool
@@ -52,6 +51,8 @@ def answer_sglang(
     table["expected_error"] = expected_error("sglang").figures(pool.pools.tokens)
     table |= {"pools": pool.pools._asdict(), "log": list(lines(pool)), "notes": notes}
     if out is not None:
+        from kvsim.commands.memory.page import write_page
+
         write_page(out, f"SGLang, {model.name}", device.name, sglang_parts(pool), table)
     if as_json:
         typer.echo(json.dumps(table, indent=2))

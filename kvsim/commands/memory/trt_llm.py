@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kvsim.commands.memory.memory_tables import MemoryPart, memory_table
-from kvsim.commands.memory.page import write_page
 
 if TYPE_CHECKING:
     from kvsim.capacity.pool import SizedPool
@@ -61,6 +60,8 @@ def answer_trt_llm(
     table: dict[str, Any] = {"model": model.name, "device": device.name, "engine": "tensorrt-llm"}
     table |= {**pool._asdict(), "log": lines, "notes": notes}
     if out is not None:
+        from kvsim.commands.memory.page import write_page
+
         write_page(out, f"TensorRT-LLM, {model.name}", device.name, trt_llm_parts(pool), table)
     if as_json:
         typer.echo(json.dumps(table, indent=2))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kvsim.report.class_bars import Stretches, class_bars
+from kvsim.report.class_bars import Stretches, class_bars, put_key_below
 from kvsim.report.classes import ClassLook
 from kvsim.report.figure import round_times
 from kvsim.report.figures.shares import Shares
@@ -55,10 +55,7 @@ def times(named: Sequence[tuple[str, Spent]]) -> "go.Figure | None":
         classes.append(Stretches(look, spent, texts, hover, details))
     figure = class_bars([label for label, _ in named], classes, row_px=64, edges_px=84, gap=0.5)
     longest = max(means)
-    below = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
-    figure.update_layout(
-        showlegend=True, legend={**below, "traceorder": "normal"}, margin={"b": 76}
-    )
+    put_key_below(figure, 76)
     figure.update_xaxes(range=[0, longest], **round_times(longest), ticklabeloverflow="allow")
     return figure
 
