@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from kvsim.report import numbers
 from kvsim.report.answer import answer
+from kvsim.report.bottleneck import limits
 from kvsim.report.classes import LOOKS
 from kvsim.report.columns import Cell, Row, tables
 from kvsim.report.measured import measured_table
 from kvsim.report.measures import MEASURES, Measure, best, shown
-from kvsim.report.names import called
 from kvsim.report.remarks import remarks
 from kvsim.report.screen import LINES, height, print_plain
 from kvsim.report.turn_words import tier_room, turn_lines
@@ -62,7 +62,10 @@ def print_brief(result: Result, console: "Console", scenario: str) -> None:
     runs: Sequence[RunSummary] = result.fleets or [run.summary for run in result.runs]
     head = answer(result) or paragraphs(result)[0]
     pool = [*_pool(runs), *islice(turn_lines(result), _MOST_TURN_LINES), *tier_room(result)]
-    after = [*_limits(runs), *_next(result, scenario)]
+    after = [
+        *(f"limit: {each}" for each in limits(runs, result.scenario)),
+        *_next(result, scenario),
+    ]
     room = LINES - sum(height(line, console) for line in (head, "", *pool, *after))
     print_plain(console, head, "")
     for table in _tables(result, runs, console.width, room - _TABLE_HEAD - _ONE_REMARK):
@@ -158,30 +161,6 @@ def _pool(runs: Sequence[RunSummary]) -> Iterator[str]:
     told = [f"{name} {numbers.percent(share)}" for share, name in shares if share >= 0.0005]
     peak = numbers.percent(run.memory.peak_allocated)
     yield f"KV pool {numbers.size(run.memory.capacity_bytes)}: {', '.join(told)}; peak {peak}"
-
-
-def _limits(runs: Sequence[RunSummary]) -> Iterator[str]:
-    """The bottleneck of each run, one line for those that share it."""
-    found: dict[str, list[RunSummary]] = {}
-    for run in runs:
-        found.setdefault(_limit(run), []).append(run)
-    for words, those in found.items():
-        who = ""
-        if len(found) > 1:
-            names = [called(run.label) for run in those]
-            who = f" ({numbers.listed(names) if len(names) <= 3 else f'{len(names)} runs'})"
-        free = numbers.percent(1 - max(run.memory.peak_allocated for run in those))
-        yield f"limit: {words.format(free=free)}{who}"
-
-
-def _limit(run: RunSummary) -> str:
-    memory = run.memory
-    full = memory.time_mean.short + memory.time_mean.external > 0 or bool(run.preemptions)
-    if run.noted("saturated"):
-        return "KV memory: the queue grows" if full else "speed: the queue grows, memory is left"
-    if full:
-        return "KV memory at times: requests waited for it or were preempted"
-    return "none: {free} of the pool was free at every moment"
 
 
 def _next(result: Result, scenario: str) -> Iterator[str]:

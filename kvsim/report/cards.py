@@ -1,12 +1,15 @@
-"""The cards of the page: output tokens per second, time to first token, sequences running and the
-share of the pool at work.
+"""The cards of the page: output tokens per second, time to first token, sequences running, and the
+share of the pool at work, of hits in a tier or the transfers, as the scenario has them.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from kvsim.report.measures import MEASURES, Measure, best
-from kvsim.report.numbers import listed, percent
+from kvsim.report.measures import MEASURES, Measure, Numbers, best
+from kvsim.report.numbers import listed, percent, plural, seconds
+from kvsim.results.fleet import FleetSummary
 from kvsim.results.result import Result
+from kvsim.results.summary import RunSummary
 
 AT_WORK = Measure(
     "Pool at work, mean",
@@ -16,12 +19,45 @@ AT_WORK = Measure(
     None,
     "Keys and values of live requests; the rest was held, cached or free.",
 )
+
+
+def _from_tier(run: Numbers) -> float | None:
+    cache = run["prefix_cache"]
+    found = cache.get("host_hit_tokens")
+    return (found or 0) / cache["query_tokens"] if cache["query_tokens"] else None
+
+
+def _transfer_s(run: Numbers) -> float | None:
+    found = run.get("transfers")
+    if found is None or found["mean_s"] is None:
+        return None
+    return float(found["mean_s"] + (found["mean_wait_s"] or 0.0))
+
+
+FROM_TIER = Measure(
+    "Found in the tier",
+    "in tier",
+    _from_tier,
+    percent,
+    "higher",
+    "Share of the prompt tokens looked up that came from host memory or storage.",
+)
+TRANSFER = Measure(
+    "KV transfer, mean",
+    "transfer",
+    _transfer_s,
+    seconds,
+    "lower",
+    "From prefill to decode, the wait for a port included.",
+)
 CARDS = (
     MEASURES["tokens_per_s"],
     MEASURES["ttft_p50"],
     MEASURES["running"],
     AT_WORK,
 )
+_SHARES = (AT_WORK, FROM_TIER)  # of a whole: a bar shows the value itself
+_MOST_REPLICAS = 4  # with lines of their own
 
 
 class CardLine(NamedTuple):
@@ -39,7 +75,8 @@ class CardLine(NamedTuple):
 
 class Card(NamedTuple):
     """One number of all runs: its title, its meaning, and a line each run. Prefill replicas have
-    none: they are no alternative to the decode replicas of their deployment.
+    none: they are no alternative to the decode replicas of their deployment. A fleet has a line of
+    its own, without a bar, before those of its replicas, which many replicas do not have.
     """
 
     title: str
@@ -49,12 +86,14 @@ class Card(NamedTuple):
 
 
 def cards(result: Result) -> list[Card]:
-    """The four numbers of every run."""
+    """The four numbers of every run, and of every fleet."""
     runs = [run.summary for run in result.runs]
+    rivals = {at: run for at, run in enumerate(runs) if run.pool_of != "prefill"}
+    if result.fleets and len(rivals) > _MOST_REPLICAS:
+        rivals = {}
     made = []
-    for measure in CARDS:
+    for measure in _measures(runs):
         top = best(measure, runs)
-        rivals = {at: run for at, run in enumerate(runs) if run.pool_of != "prefill"}
         values = {at: measure.value(run) for at, run in rivals.items()}
         known = {at: value for at, value in values.items() if value is not None}
         shares = {at: _share(measure, value, list(known.values())) for at, value in known.items()}
@@ -62,20 +101,45 @@ def cards(result: Result) -> list[Card]:
             CardLine(at, run.label, measure.text(run), shares.get(at), at in top)
             for at, run in rivals.items()
         )
-        made.append(Card(measure.title, measure.meaning, lines, measure.better is not None))
+        fleets = tuple(
+            CardLine(0, _fleet_name(fleet), measure.text(fleet), None, False)
+            for fleet in result.fleets
+        )
+        made.append(
+            Card(measure.title, measure.meaning, fleets + lines, measure.better is not None)
+        )
     return made
 
 
+def _measures(runs: Sequence[RunSummary]) -> tuple[Measure, ...]:
+    """Those of a tier and of transfers take the place of the pool's."""
+    if any(run.transfers is not None for run in runs):
+        return (*CARDS[:-1], TRANSFER)
+    if any(run.offloading is not None for run in runs):
+        return (*CARDS[:-1], FROM_TIER)
+    return CARDS
+
+
+def _fleet_name(fleet: FleetSummary) -> str:
+    return f"{fleet.label}, all {plural(fleet.replicas, 'replica')}"
+
+
 def how_to_read(found: list[Card]) -> str:
-    """The meaning of a longer bar, by card; empty if there is one run."""
-    if not found or len(found[0].lines) < 2:
+    """The meaning of a longer bar, by card; empty if nothing is compared."""
+    if not found or sum(line.share is not None for line in found[0].lines) < 2:
         return ""
     titles = [card.title.partition(",")[0].lower() for card in found if card.has_better]
     return f"A longer bar is better for {listed(titles)}; for the others it only means more."
 
 
-def _share(measure: Measure, value: float, values: list[float]) -> float:
-    """How close a value is to the best of all, as a share."""
+def _share(measure: Measure, value: float, values: list[float]) -> float | None:
+    """How close a value is to the best of all, as a share; of a share, the value. A value alone has
+    nothing to be compared with: None.
+    """
+    if measure in _SHARES:
+        return value
+    if len(values) < 2:
+        return None
     best_value = min(values) if measure.better == "lower" else max(values)
     if measure.better == "lower":
         return best_value / value if value else 1.0

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from kvsim.plumbing.toml import to_toml
 from kvsim.report.address_map import address_maps
 from kvsim.report.answer import answer
+from kvsim.report.bottleneck import limits, room
 from kvsim.report.cards import cards, how_to_read
 from kvsim.report.classes import DARK, LOOKS, run_line
 from kvsim.report.figure import DARK_INKS
@@ -22,6 +23,7 @@ from kvsim.report.parts import part_rows
 from kvsim.report.remarks import remarks
 from kvsim.report.request_list import request_list
 from kvsim.report.template import inert
+from kvsim.report.transfers import served
 from kvsim.report.windows import window_rows, window_title
 from kvsim.report.words import paragraphs
 from kvsim.results.result import Result
@@ -49,6 +51,8 @@ def contents(result: Result, names: Iterable[str] = FIGURES) -> dict[str, Any]:
         "facts": _facts(result),
         "answer": answer(result),
         "words": paragraphs(result),
+        "limits": list(limits(result.fleets or runs, result.scenario)),
+        "room": room(result.fleets or served(runs)),
         "remarks": remarks(result),
         "cards": cards(result),
         "classes_seen": [
@@ -160,10 +164,19 @@ def _facts(result: Result) -> list[tuple[str, str]]:
 
 def _together(result: Result) -> str:
     """The runs by name; of a fleet the number of its replicas."""
-    names = [called(run.label) for run in result.runs]
+    names = [_with_replicas(run) for run in served([run.summary for run in result.runs])]
     if result.fleets:
         names = [f"{plural(each.replicas, 'replica')} of {each.label}" for each in result.fleets]
     return listed(names) if len(names) <= _TITLE_LABELS else f"{len(names)} runs compared"
+
+
+def _with_replicas(run: RunSummary) -> str:
+    """The run by name, with the number of its prefill and decode replicas."""
+    found = run.transfers
+    if found is None:
+        return called(run.label)
+    decode = plural(found.decode_replicas, "decode replica")
+    return f"{called(run.label)}, {count(found.prefill_replicas)} prefill and {decode}"
 
 
 def _devices(table: object) -> str:

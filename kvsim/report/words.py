@@ -57,14 +57,14 @@ def paragraphs(result: Result) -> list[str]:
     runs = served(every)
     parts = [
         [_setting(runs), *_outcome(runs)],
+        transferred(every),
+        [*behind_device(runs), *tier_room(result)],
         _saturated(runs),
         _concurrency(runs),
         costs(runs),
         drafted(runs),
         special(runs),
-        [*behind_device(runs), *tier_room(result)],
         [f"{each[0].upper()}{each[1:]}." for each in turn_lines(result)],
-        transferred(every),
         _limit(runs),
     ]
     return [" ".join(part) for part in parts if part]

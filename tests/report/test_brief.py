@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 import kvsim
+from kvsim.report.bottleneck import room, sequences_that_fit
 from kvsim.report.brief import print_brief
 from kvsim.report.remarks import remarks
 from kvsim.report.screen import LINES
@@ -96,3 +97,23 @@ def test_the_limit_is_memory_only_where_requests_waited_for_it(
     workload = BASE["workload"] | {"arrivals": arrivals}
     tables = {"memory": {"kv_cache_tokens": tokens}, "workload": workload, "allocator": PAGED}
     assert words in printed(kvsim.simulate(BASE | tables))
+
+
+def test_room_for_equal_buffers_is_their_number_in_the_pool() -> None:
+    """A maximum buffer is of one size, so the pool's slots are their number."""
+    workload = BASE["workload"] | {"num_requests": 12}
+    tables = {"allocator": [{"kind": "max-buffer"}], "workload": workload}
+    result = kvsim.simulate(BASE | tables | {"memory": {"kv_cache_tokens": 8 * 4096}})
+    (run,) = result.runs
+    assert sequences_that_fit(run.summary) == pytest.approx(8)
+    assert room([run.summary]).startswith("The pool has room for about 8 such sequences")
+
+
+def test_full_seats_are_named_where_the_queue_grows_and_memory_is_left() -> None:
+    arrivals = {"kind": "poisson", "rate_per_s": 500}
+    tables = {
+        "allocator": PAGED,
+        "scheduler": {"kind": "continuous", "max_num_seqs": 4},
+        "workload": BASE["workload"] | {"arrivals": arrivals},
+    }
+    assert "limit: max_num_seqs = 4: the queue grows" in printed(kvsim.simulate(BASE | tables))

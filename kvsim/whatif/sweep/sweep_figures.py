@@ -12,7 +12,7 @@ from kvsim.report.panels import panels
 from kvsim.whatif.crowded import beside, cut_marks, room_for_ends
 from kvsim.whatif.error_bars import error_bars
 from kvsim.whatif.findings import HeatGrid
-from kvsim.whatif.sweep.ranking import SweepSetting, best
+from kvsim.whatif.sweep.ranking import SweepSetting, best, load_keys
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -21,6 +21,7 @@ PANELS = ("tokens_per_s", "ttft_p99", "tpot_p99", "e2e_p50")
 _MOST_LINES = 8
 _MOST_TEXTS = 18  # side by side, that can still be read
 _WIDE = 8  # times from the least to the most, from which on an axis is logarithmic
+_DECADES = 1000  # times from the least to the most, from which on only powers of ten have ticks
 _BEYOND = 2.5  # times the largest mean of a panel: where a longer interval is cut off
 _Line = tuple[int, Measure, list[float], list[float], dict[str, Any]]
 _PANEL_PX, _ALONE_PX, _GAP_PX = 190, 320, 44
@@ -36,20 +37,47 @@ def numeric_keys(settings: Sequence[SweepSetting], keys: Sequence[str]) -> list[
     return found
 
 
+def axis_key(settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure) -> str | None:
+    """The numeric key along the axis: the first load, else the key that changes the measure most
+    with all others equal. None without any.
+
+    The change is the mean logarithm of the largest over the smallest mean.
+    """
+    found = numeric_keys(settings, keys)
+    loads = [key for key in found if key in load_keys(keys)]
+    if len(found) < 2 or loads:
+        return next(iter(loads or found), None)
+    return max(found, key=lambda key: _influence(settings, key, by))
+
+
+def _influence(settings: Sequence[SweepSetting], key: str, by: Measure) -> float:
+    """How much the key changes the measure: 0 where nothing else is equal."""
+    groups: dict[tuple[str, ...], list[float]] = {}
+    for each in settings:
+        mean = _mean(each, by)
+        if each.settings[key] is None or not mean or mean < 0:
+            continue
+        others = (f"{name}={value}" for name, value in each.settings.items() if name != key)
+        groups.setdefault((each.label, *others), []).append(mean)
+    ratios = [math.log(max(means) / min(means)) for means in groups.values() if len(means) > 1]
+    return sum(ratios) / len(ratios) if ratios else 0.0
+
+
 def curves(
     settings: Sequence[SweepSetting],
     keys: Sequence[str],
     by: Measure,
     measures: Sequence[Measure] | None = None,
 ) -> "go.Figure | None":
-    """One panel a measure (those of PANELS) over the first numeric key, with one line an allocator
-    and setting of the other keys.
+    """One panel a measure (those of PANELS) over the numeric key of `axis_key`, with one line an
+    allocator and setting of the other keys.
 
     If those are too many, only of the best one. None without a numeric key. Of an interval that is
-    much longer than every mean, an arrow names the end.
+    much longer than every mean, an arrow names the end. Means that span a wide range have a
+    logarithmic axis, on which the small ones differ as visibly as the large ones.
     """
     shown_in = [MEASURES[name] for name in PANELS] if measures is None else measures
-    along = next(iter(numeric_keys(settings, keys)), None)
+    along = axis_key(settings, keys, by)
     if along is None:
         return None
     lines = _lines(_everywhere(settings, [along]), keys, along, by)
@@ -63,6 +91,7 @@ def curves(
     log = axis.get("type") == "log"
     many = len(lines) if any(len(each.seeds) > 1 for each in settings) else 1
     tops = [0.0] * len(shown_in)
+    bottoms = [math.inf] * len(shown_in)
     drawn = []
     for index, (name, members) in enumerate(lines.items()):
         members.sort(key=lambda setting: setting.settings[along])
@@ -75,6 +104,7 @@ def curves(
             lows = [interval.low for _, interval in shown]
             longest = max((interval.high for _, interval in shown), default=0.0)
             tops[row - 1] = max(tops[row - 1], min(longest, _BEYOND * max(means, default=0.0)))
+            bottoms[row - 1] = min([bottoms[row - 1], *means])
             places = [each.settings[along] for each, _ in shown]
             xs = beside(places, index, many, log=log) if many > 1 else places
             drawn.append((row, measure, xs, [interval.high for _, interval in shown], line))
@@ -99,11 +129,27 @@ def curves(
     tops = [1.08 * top or 1.0 for top in tops]
     if _mark_cut(figure, drawn, tops):
         axis["range"] = room_for_ends(values, log=log)
-    for row, top in enumerate(tops, start=1):
-        figure.update_yaxes(range=[0, top], row=row, col=1)
+    for row, (bottom, top) in enumerate(zip(bottoms, tops, strict=True), start=1):
+        figure.update_yaxes(**_height(bottom, top), row=row, col=1)
     figure.update_xaxes(**axis)
     figure.update_xaxes(title_text=plain(along), title_standoff=12, row=len(shown_in), col=1)
     return figure
+
+
+def _height(bottom: float, top: float) -> dict[str, Any]:
+    """Options of an axis for means from `bottom` up to an interval that ends at `top`."""
+    if not (0 < bottom < math.inf and top >= _WIDE * bottom):
+        return {"range": [0, top]}
+    low = bottom / 1.3
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(top)))
+    steps = (1, 2, 5) if top / low < _DECADES else (1,)
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    return {
+        "type": "log",
+        "range": [math.log10(low), math.log10(top)],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:g}" for tick in ticks],
+    }
 
 
 def _mark_cut(figure: "go.Figure", drawn: Sequence[_Line], tops: Sequence[float]) -> bool:

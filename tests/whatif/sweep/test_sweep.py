@@ -461,6 +461,9 @@ def test_sweep_grid_has_a_cell_per_setting_shaded_by_rank(
     settings = settings_of(frame, sweep.keys)
     for name in ("e2e_p50", "tokens_per_s"):
         by = MEASURES[name]
+        curve = curves(settings, sweep.keys[::-1], by, [by])  # the key that changes most is across
+        assert curve.layout.xaxis.title.text == "scheduler.max_num_seqs"
+        assert {line.name for line in curve.data} >= {"paged, block_size 8", "paged, block_size 16"}
         for grid in heat_grids(settings, sweep.keys, by):
             assert (grid.xs, grid.ys) == (["1", "64"], ["8", "16"])
             for slow, fast in grid.cells:
