@@ -237,7 +237,7 @@ class Simulation(SizedScenario):
             num_lost=num_lost,
             began_s=began_s,
             window=self.scenario.window,
-            verified=getattr(replica.scheduler, "verifier", None),
+            verified=replica.scheduler.verifier,
             shareable=shareable,
             known_before=self.known_before,
         )

@@ -80,7 +80,7 @@ class QueueWatch(Observer):
         self._count(scheduler, now_ps)
         if self._waiting:
             if isinstance(scheduler, ContinuousScheduler):
-                self._passed_by = scheduler.passed_by()
+                self._passed_by = scheduler.admission.passed_by()
             self._why = self._reason(scheduler, plan)
             if self._waiting > self.longest[0]:
                 self.longest = self._waiting, now_ps

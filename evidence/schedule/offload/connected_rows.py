@@ -64,7 +64,7 @@ class ConnectedRows(VllmRows):
 
     def _counts(self, scheduler: Scheduler) -> dict[str, Any]:
         assert isinstance(scheduler, ContinuousScheduler)
-        deferred = {"deferred": scheduler.unfreed_blocks} if self._overlaps else {}
+        deferred = {"deferred": scheduler.connection.unfreed_blocks} if self._overlaps else {}
         return self.connector_counts() | deferred
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:

@@ -105,7 +105,7 @@ class CopyingExecutor(Executor):
         """Whether there is something to poll for, or to schedule without an arrival."""
         scheduler, connection = self._scheduler, self._connection
         waits = connection.queues.holding or connection.kept or connection.put_off
-        return bool(waits or scheduler.running or scheduler.skips or self._connector.busy)
+        return bool(waits or scheduler.running or scheduler.admission.skips or self._connector.busy)
 
     def _sleep(self) -> Generator[simpy.Event, None, None]:
         """Between two polls, as long as there is anything to schedule or sequences have ended; else
@@ -135,7 +135,7 @@ class CopyingExecutor(Executor):
         requests = len(self._scheduler.running) + len(self._scheduler.waiting)
         circles = rests if requests else connector.circles
         if circles and self._core.env.only_circles:
-            self._scheduler.check_stuck()
+            self._connection.check_stuck()
             self._core.stopped = True
             return
         idle_ps, count = connector.idle_ps, 1

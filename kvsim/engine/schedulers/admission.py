@@ -47,6 +47,24 @@ class AdmissionLoop:
         self._too_long: list[Sequence] = []
         self._skipped: list[Sequence] = []
 
+    @property
+    def skips(self) -> bool:
+        """Whether the last step skipped a sequence for want of a slot or of embeddings."""
+        return bool(self.num_unstarted or self.num_unencoded)
+
+    def passed_by(self) -> dict[str, int]:
+        """Waiting sequences that the last plan skipped for lack of a resource that later ones may
+        not need.
+
+        Keys: `adapters`, `encoder`, `loads`.
+        """
+        connection = self._connection
+        found = {"encoder": self.num_unencoded, "adapters": self.num_unstarted}
+        if connection.connects:
+            holding = len(connection.queues.holding) - connection.num_unready
+            found["loads"] = holding + len(connection.put_off)
+        return found
+
     def admit(self, plan: Plan, budget: int, threshold: int) -> None:
         """Start what fits. budget: tokens left. threshold: most tokens of one prompt, 0 for no such
         limit.

@@ -4,13 +4,14 @@ load, blocks held for transfer, and the metadata of each step.
 
 from collections.abc import Callable
 
-from kvsim.engine.connectors.connector import Connector, Decided, Report
-from kvsim.engine.decode_batch import DecodeBatch
+from kvsim.engine.connectors.connector import Decided, Report
 from kvsim.engine.plan import Plan
-from kvsim.engine.policies.queue import WaitingQueue
 from kvsim.engine.schedulers.connected_device import ConnectedDevice
+from kvsim.engine.schedulers.continuous_parts import ContinuousParts
+from kvsim.engine.schedulers.in_flight import StepsInFlight
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.two_queues import HoldingQueues
-from kvsim.memory.allocator import Allocator
+from kvsim.engine.stuck import no_room_for_item
 from kvsim.memory.loading import LoadingPromise, LoadsBlocks
 from kvsim.plumbing.errors import InvariantError
 from kvsim.results.tier_hits import TierHit
@@ -23,20 +24,27 @@ class Connection:
     connects: there is a connector. queues: loading sequences before the waiting ones. put_off:
     sequences with a pending lookup in the last step. loads: those that began to load in it; found:
     tokens of each load, including loads that the step itself waits for. kept: finished sequences
-    with blocks that the connector still needs. unready: sequences that own blocks and lack a slot
+    with blocks that the connector still needs. defers_frees: blocks of a finished sequence stay
+    until its last step in flight has returned. unready: sequences that own blocks and lack a slot
     or embeddings. hit_tokens: see `RunTotals`.
     """
 
     def __init__(
         self,
-        connector: Connector,
-        allocator: Allocator,
-        waiting: WaitingQueue,
-        batch: DecodeBatch,
+        scheduler: Scheduler,
+        parts: ContinuousParts,
+        in_flight: StepsInFlight,
         computed_tokens: Callable[[Sequence], int],
     ) -> None:
+        connector, allocator = parts.connector, parts.allocator
         self.connector, self.connects = connector, connector.connects
-        self.queues = HoldingQueues(waiting)
+        self._running, self._in_flight = scheduler.running, in_flight
+        self._computed_tokens, self._drafts = computed_tokens, parts.drafter.verifies
+        overlaps = self.connects and in_flight.counts
+        self.defers_frees = overlaps and connector.loads
+        self._drops_outputs = overlaps and not connector.loads
+        self._unfreed: list[Sequence] = []  # finished, with a step in flight
+        self.queues = HoldingQueues(scheduler.waiting)
         self.kept: dict[Sequence, None] = {}
         self.loads: list[Sequence] = []
         self.put_off: list[Sequence] = []
@@ -49,7 +57,7 @@ class Connection:
         if blocks is None:
             raise InvariantError(f"{type(allocator).__name__} has no blocks to load into")
         self.blocks: LoadingPromise = blocks
-        self.device = ConnectedDevice(self.blocks, computed_tokens, batch)
+        self.device = ConnectedDevice(self.blocks, computed_tokens, scheduler.batch)
         connector.attach(self.device)
 
     def begin(self) -> None:
@@ -89,8 +97,30 @@ class Connection:
             failed.append(seq)
         return failed
 
+    # --- sequences that leave -------------------------------------------------------------------
+
+    def preempted(self, victim: Sequence) -> None:
+        """The step being scheduled preempts `victim`."""
+        if not self.connects:
+            return
+        self.device.forget(victim)
+        last = self._in_flight.newest
+        if self._drops_outputs and last is not None and victim in last.finishing:
+            last.finishing.remove(victim)  # the KV that goes with its token is lost
+            victim.num_outputs -= 1
+
     def keeps(self, seq: Sequence) -> bool:
-        """A running sequence finishes. Whether its blocks stay for a reader."""
+        """A running sequence finishes. Whether its blocks stay: for a reader, or for a step in
+        flight that may write them.
+        """
+        if not self.connects:
+            return False
+        if self.defers_frees and seq.in_flight is not None:
+            self._allocator.checkpoint(seq, seq.final_tokens)
+            self.blocks.leave_behind(seq)
+            self.connector.finished(seq)
+            self._unfreed.append(seq)
+            return True
         self.device.forget(seq)
         self.blocks.leave_behind(seq)
         if not self.connector.finished(seq):
@@ -98,6 +128,48 @@ class Connection:
         self.blocks.keep_for_reader(seq)
         self.kept[seq] = None
         return True
+
+    def landed(self, plan: Plan, landed: list[Sequence]) -> None:
+        """The outputs of `plan` have returned. landed: its sequences without a later step in
+        flight.
+        """
+        if not self.connects:
+            return
+        for seq in self._unfreed:
+            if seq.in_flight is None:
+                self.device.forget(seq)
+                self._allocator.release(seq)
+        self._unfreed = [seq for seq in self._unfreed if seq.in_flight is not None]
+        if self._in_flight.ahead and not self._drafts:
+            self._name_returned(plan, landed)
+
+    def _name_returned(self, plan: Plan, landed: list[Sequence]) -> None:
+        """Cache the full blocks of sequences with no further step in flight when their token
+        returns.
+
+        The others, and all without asynchronous scheduling, are cached with their next step.
+        """
+        newest, staged = self._in_flight.newest, self._in_flight.stages > 1
+        for seq in landed:
+            if not plan.outputs[seq]:
+                continue
+            passed_over = newest is not None and seq in newest.passed_over
+            if (passed_over or staged) and seq in self._running and seq not in plan.finishing:
+                self.blocks.name_returned(seq, self._computed_tokens(seq))
+
+    @property
+    def unfreed_blocks(self) -> int:
+        """Blocks of finished sequences that a step in flight may write."""
+        return sum(sum(self.blocks.held_blocks(seq)) for seq in self._unfreed)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def check_stuck(self) -> None:
+        """InputError if a request is left when nothing can happen any more."""
+        there = [*self._running, *self.queues.in_turn]
+        first = there[0] if there else self.queues.head
+        if first is not None:
+            raise no_room_for_item(first.id)
 
     def quiet_steps(self, plan: Plan, running: tuple[Sequence, ...], limit: int) -> int:
         """Number of further steps that decode as `plan` and change nothing of the connector."""

@@ -3,18 +3,16 @@ suffices for all of them. Only sequences that take blocks are visited, and a run
 at once. `tests/engine/speculation/test_leaps.py` compares the two.
 """
 
-from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import takewhile
-from typing import Protocol
 
 from kvsim.engine.plan import Plan, ScheduledChunk
 from kvsim.engine.policies.victims.latest import Latest
-from kvsim.engine.policies.victims.victim import Victim
-from kvsim.engine.schedulers.knobs import Knobs
+from kvsim.engine.schedulers.batch_runs import BatchRuns
+from kvsim.engine.schedulers.continuous_parts import ContinuousParts
+from kvsim.engine.schedulers.running_loop import RunningLoop
+from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.speculation.lockstep_batch import LockstepBatch
-from kvsim.engine.speculation.verifier import Verifier
-from kvsim.memory.allocator import Allocator
 from kvsim.memory.verifying import Verifying
 from kvsim.sequence import Sequence, by_order
 
@@ -22,52 +20,35 @@ LONGEST_RUN = 16  # steps, each of which is timed before the length of the run i
 REST = 32  # steps in turns after the budget was short
 
 
-class TakesTurns(Protocol):
-    """The scheduler of the batch; see `ContinuousScheduler`."""
-
-    allocator: Allocator
-    drafter: Verifier
-    max_model_len: int
-    prefilling: dict[Sequence, None]
-    running: dict[Sequence, None]
-    victim: Victim
-
-    def continue_prompt(self, seq: Sequence, plan: Plan, budget: int, threshold: int) -> bool: ...
-
-    def verify(self, seq: Sequence, plan: Plan, most_tokens: int) -> bool: ...
-
-    def without_step(self, plan: Plan, decoding: Iterable[Sequence]) -> list[Sequence]: ...
-
-    def preempt_until(self, took: Callable[[], bool], seq: Sequence, plan: Plan) -> bool: ...
-
-    def leave(self, seq: Sequence) -> None: ...
-
-
-class DraftRuns:
+class DraftRuns(BatchRuns):
     """batch: the decode batch of its scheduler.
 
     A running sequence that is neither in it nor in `prefilling` is scheduled singly.
     """
 
-    def __init__(self, scheduler: TakesTurns, tables: Verifying, *, lags: bool) -> None:
-        self._scheduler, drafter = scheduler, scheduler.drafter
-        behind = max(1, drafter.lookahead_slots)
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        loop: RunningLoop,
+        parts: ContinuousParts,
+        tables: Verifying,
+        *,
+        lags: bool,
+    ) -> None:
+        super().__init__(scheduler, loop, parts)
+        drafter = parts.drafter
+        after = max(1, drafter.lookahead_slots)
         self.batch = LockstepBatch(
             scheduler.allocator,
             tables,
             drafter.most_tokens - 1,
-            scheduler.max_model_len - drafter.most_tokens - behind,
+            parts.max_model_len - drafter.most_tokens - after,
             lags=lags,
         )
         self._cost_tokens = drafter.most_tokens + drafter.input_slots  # of a member's step
         self._rest = 0  # steps in turns before the batch again
 
     def run(self, plan: Plan, budget: int, threshold: int) -> int | None:
-        """Schedule the running sequences.
-
-        budget: tokens; returns the rest of it. None: nothing is scheduled, and the sequences must
-        be scheduled one after the other.
-        """
         scheduler, batch = self._scheduler, self.batch
         if not batch.num:
             self._rest = max(0, self._rest - 1)
@@ -76,7 +57,7 @@ class DraftRuns:
         least = (len(scheduler.running) - len(scheduler.prefilling)) * self._cost_tokens
         for seq in early:
             tokens = seq.num_tokens - seq.num_computed
-            least += min(tokens, threshold or tokens) + scheduler.drafter.input_slots
+            least += min(tokens, threshold or tokens) + self._drafter.input_slots
         if least <= budget:
             return self._run(plan, budget, threshold, early)
         for seq in batch.members():
@@ -98,30 +79,30 @@ class DraftRuns:
         early: prompts that precede these in vLLM's order and are scheduled first, within the
         budget.
         """
-        scheduler, batch, chunks = self._scheduler, self.batch, plan.chunks
+        scheduler, loop, batch, chunks = self._scheduler, self._loop, self.batch, plan.chunks
         running, prefilling = scheduler.running, scheduler.prefilling
         late = list(prefilling)[len(early) :]
         alone: list[Sequence] = []
         if len(running) > batch.num + len(prefilling):
             alone = [seq for seq in running if seq not in batch and seq not in prefilling]
-        # Who finds no room preempts the last, and at last itself: then nobody runs behind it.
+        # A sequence without room preempts the last one; where that is itself, none after it runs.
         for seq in sorted({*batch.due(), *alone, *early}, key=by_order):
             if seq not in running:
                 continue
             if seq in batch:
                 if not batch.take(seq):
-                    scheduler.preempt_until(partial(batch.take, seq), seq, plan)
+                    loop.preempt_until(partial(batch.take, seq), seq, plan)
             elif seq in prefilling:
-                scheduler.continue_prompt(seq, plan, budget, threshold)
+                loop.continue_prompt(seq, plan, budget, threshold)
             else:
-                scheduler.verify(seq, plan, threshold or budget)
-        plan.passed_over = scheduler.without_step(plan, alone) if alone else []
+                loop.verify(seq, plan, threshold or budget)
+        plan.passed_over = loop.without_step(plan, alone) if alone else []
         self._step(plan)
-        slots = scheduler.drafter.input_slots
+        slots = self._drafter.input_slots
         spent = plan.num_decode * self._cost_tokens + sum(c.new_tokens + slots for c in chunks)
         for seq in late:
             left = budget - spent - slots
-            if left <= 0 or not scheduler.continue_prompt(seq, plan, left, threshold):
+            if left <= 0 or not loop.continue_prompt(seq, plan, left, threshold):
                 break
             spent = plan.num_decode * self._cost_tokens
             spent += sum(chunk.new_tokens + slots for chunk in chunks)
@@ -129,7 +110,7 @@ class DraftRuns:
 
     def _step(self, plan: Plan) -> None:
         """Allocate for the next step of the members, and take it."""
-        batch, drafts = self.batch, self._scheduler.drafter.most_tokens - 1
+        batch, drafts = self.batch, self._drafter.most_tokens - 1
         num = batch.num
         if not num:
             return
@@ -141,16 +122,31 @@ class DraftRuns:
         plan.decode_slots = batch.new_slots
 
     def join(self, seq: Sequence) -> None:
-        """`seq` has all its known tokens computed, and verifies from the next step on."""
         if not self._rest and seq not in self.batch:
             self.batch.join(seq, seq.num_computed)
 
-    def return_step(self, turns: list[ScheduledChunk], finishing: list[Sequence]) -> None:
+    def outputs(self, plan: Plan) -> dict[Sequence, int]:
+        return self.batch.outputs() if plan.num_drafts else {}
+
+    def repeated(self, plan: Plan) -> None:
+        plan.decode_slots = self.batch.new_slots
+
+    def step_returned(self) -> None:
+        self._return_step([], [])
+
+    def verified(self, plan: Plan) -> None:
+        if not plan.num_drafts:
+            super().verified(plan)
+            return
+        plan.finishing.sort(key=by_order)
+        self._return_step(plan.chunks, plan.finishing)
+
+    def _return_step(self, turns: list[ScheduledChunk], finishing: list[Sequence]) -> None:
         """The oldest step in flight returned: process its sequences in order, as content of one may
         duplicate that of another. turns: its chunks of sequences outside of the batch.
         """
         scheduler, tables = self._scheduler, self.batch.tables
-        drafter, step = scheduler.drafter, self.batch.in_flight.popleft()
+        drafter, step = self._drafter, self.batch.in_flight.popleft()
         drafter.lockstep_returned(step.num, step.accepted)
         chunks = {chunk.seq: chunk for chunk in (*step.left, *turns)}
         for chunk in step.left:
@@ -167,13 +163,15 @@ class DraftRuns:
                 scheduler.allocator.checkpoint(seq, chunks[seq].end_tokens)
 
 
-def draft_runs(scheduler: TakesTurns, knobs: Knobs, *, lags: bool) -> DraftRuns | None:
-    """The batch of a scheduler with drafts; None where its sequences always take turns. lags: a
-    step is scheduled before the one before it has returned.
+def draft_runs(
+    scheduler: Scheduler, loop: RunningLoop, parts: ContinuousParts, *, lags: bool
+) -> DraftRuns | None:
+    """The batch of a scheduler with drafts; None where its sequences are always scheduled singly.
+    lags: a step is scheduled before the one before it has returned.
     """
-    tables = scheduler.allocator.verifying
+    tables, knobs = scheduler.allocator.verifying, parts.knobs
     threshold, latest = knobs.long_prefill_token_threshold, type(scheduler.victim) is Latest
-    cut = 0 < threshold < scheduler.drafter.most_tokens
+    cut = 0 < threshold < parts.drafter.most_tokens
     if tables is None or not latest or knobs.by_priority or cut:
         return None
-    return DraftRuns(scheduler, tables, lags=lags)
+    return DraftRuns(scheduler, loop, parts, tables, lags=lags)

@@ -12,6 +12,7 @@ preempts, but looks for tokens before it frees the victim. So only later steps d
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 from kvsim.engine.plan import Plan
 from kvsim.sequence import Sequence
@@ -46,7 +47,11 @@ class StepsInFlight:
         seq.next_step = self.step + self.stages
 
     def lets_join(self, seq: Sequence) -> bool:
-        """Whether a sequence may decode in the step after the newest: it has no token in that."""
+        """Whether a sequence may decode in the step after the newest: over the stages of a pipeline
+        it has no token in that.
+        """
+        if self.stages == 1:
+            return True
         return seq.in_flight is None or seq.in_flight is not self.newest
 
     def launch(self, plan: Plan, outputs: dict[Sequence, int]) -> None:
@@ -79,6 +84,31 @@ class StepsInFlight:
             return []
         rested = self._resting.popleft()
         return [seq for seq in rested.outputs if seq.in_flight is rested]
+
+    def took_token(self, seq: Sequence, plan: Plan) -> bool:
+        """Whether a running sequence without a chunk in `plan`, just decided, decodes in it."""
+        if self.stages > 1:
+            return seq.in_flight is plan
+        return seq.decoding and seq not in plan.passed_over
+
+    def outputs(
+        self, plan: Plan, running: Iterable[Sequence], verified: dict[Sequence, int]
+    ) -> dict[Sequence, int]:
+        """Sequences of `plan`, just decided, in running order, each with the tokens that it puts
+        out. verified: of those that verify drafts without a chunk.
+        """
+        known = {chunk.seq: chunk.num_outputs for chunk in plan.chunks} | verified
+        passed_over, ends = set(plan.passed_over), set(plan.finishing)
+        found: dict[Sequence, int] = {}
+        for seq in running:
+            if seq in known:
+                found[seq] = known[seq]
+            elif self.stages > 1:
+                if seq.in_flight is plan:
+                    found[seq] = 1
+            elif seq in ends or (seq.decoding and seq not in passed_over):
+                found[seq] = 1
+        return found
 
     def land(self, plan: Plan) -> list[Sequence]:
         """The outputs of `plan` have returned. Returns its sequences without a later step in

@@ -13,6 +13,7 @@ from kvsim.engine.decode_batch import DecodeBatch, TokenBatch
 from kvsim.engine.limits.limit import NO_LIMITS
 from kvsim.engine.plan import Cached, HostCopy, Plan, ScheduledChunk
 from kvsim.engine.policies.policies import Policies
+from kvsim.engine.speculation.verifier import Verifier
 from kvsim.memory.allocator import Allocator, Demand, Refusal
 from kvsim.memory.ledger import Course, Usage
 from kvsim.request import Request
@@ -28,7 +29,7 @@ class Scheduler:
     neither waits for its last output, or verifies drafts as a chunk of each plan. limits: on
     chunks, in addition to tokens, sequences and blocks; special_limits: from the first request with
     images or an adapter on. engine_faults: steps that damage a prompt. awaited_hit_tokens: see
-    RunTotals.
+    RunTotals. stepped: whether the decoders of the step being scheduled have taken their slots.
     """
 
     def __init__(self, allocator: Allocator, max_model_len: int, policies: Policies) -> None:
@@ -41,7 +42,7 @@ class Scheduler:
         self.num_preemptions = self.recomputed_tokens = self.engine_faults = 0
         self.limits = self.special_limits = NO_LIMITS
         self._orders = self.awaited_hit_tokens = 0
-        self._stepped = False  # whether the decoders of this step have taken their slots
+        self.stepped = False
 
     @abstractmethod
     def schedule(self) -> Plan:
@@ -65,6 +66,11 @@ class Scheduler:
 
     def give_up(self, head: Sequence) -> Refusal | None:
         """Remove `head` and return why, if the simulated engine never starts it; else None."""
+        return None
+
+    @property
+    def verifier(self) -> Verifier | None:
+        """The part that verifies drafts; None without drafts."""
         return None
 
     @property
@@ -159,7 +165,7 @@ class Scheduler:
         """Slots of a running sequence, including those of the step being scheduled."""
         return self.batch.slots(seq) if seq.decoding else seq.num_computed
 
-    def _choose_victim(self, running: Reversible[Sequence]) -> Sequence:
+    def choose_victim(self, running: Reversible[Sequence]) -> Sequence:
         """The sequence of `running` to preempt."""
         return self.victim.choose(running, self._computed_tokens, self.allocator.shared_tokens)
 
@@ -170,7 +176,7 @@ class Scheduler:
         del self.running[victim]
         if victim in self.batch:
             self.batch.leave(victim)
-            if self._stepped:
+            if self.stepped:
                 victim.num_computed -= 1
                 victim.num_outputs -= 1
         elif victim in self.prefilling:
@@ -192,13 +198,13 @@ class Scheduler:
             self.batch.leave(seq)
         if self.batch.num:
             self.batch.step()
-        self._stepped, plan.passed_over = True, passed_over
+        self.stepped, plan.passed_over = True, passed_over
 
     def _close(self, plan: Plan) -> Plan:
         """Close the plan: count its decoders, and let completed prompts join the decode batch."""
         self.allocator.step_decided()
-        if self._stepped:
-            self._stepped = False
+        if self.stepped:
+            self.stepped = False
             plan.num_decode = plan.decode_slots = self.batch.num
             plan.context_tokens = self.batch.context_tokens
             plan.longest_context_tokens = self.batch.longest_context_tokens()
@@ -238,6 +244,10 @@ class Scheduler:
         In these only the batch decodes, no sequence finishes, memory suffices, and the queue stays
         blocked.
         """
+        return self.quiet_steps(plan, limit)
+
+    def quiet_steps(self, plan: Plan, limit: int) -> int:
+        """As `repeatable`, of the batch, the memory and the queue alone."""
         if plan.chunks or plan.passed_over or plan.preempted or plan.finishing or plan.stalls:
             return 0
         if not self.limits.stay() or (self.limits.bind and self.prefilling):
@@ -292,10 +302,10 @@ class Scheduler:
             if chunk.samples and chunk.seq in self.running and chunk.seq not in plan.finishing:
                 self.allocator.checkpoint(chunk.seq, chunk.end_tokens)
         for seq in plan.finishing:
-            self._leave(seq)
+            self.leave(seq)
         return plan.finishing
 
-    def _leave(self, seq: Sequence) -> None:
+    def leave(self, seq: Sequence) -> None:
         """Remove `seq`, which has its last output."""
         seq.finished = True
         self.preemption.drop(seq)

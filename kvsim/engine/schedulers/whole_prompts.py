@@ -95,7 +95,7 @@ class WholePromptScheduler(Scheduler):
         while not self.extend(seq, plan, self.batch.slots(seq) + 1):
             if self._give_up_finished():
                 continue
-            victim = self._choose_victim(_Decoding(self.running))
+            victim = self.choose_victim(_Decoding(self.running))
             self.preempt(victim, plan)
             if victim is seq:
                 break

@@ -224,7 +224,7 @@ class SglangScheduler(Scheduler):
 
     def leave(self, seq: Sequence) -> None:
         """All outputs of `seq` have returned."""
-        self._leave(seq)
+        super().leave(seq)
         self.hicache.left(seq)
 
     # --- what others ask -----------------------------------------------------------------------
