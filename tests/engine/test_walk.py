@@ -38,6 +38,7 @@ RADIX = {**ONE, "allocator": [{"kind": "radix"}], "scheduler": {"kind": "sglang"
 # Connectors and links, what stands between them and an engine, and SGLang's host memory.
 TIERS = (
     "engine/connectors/",
+    "engine/executor/copier.py",
     "engine/executor/copies.py",
     "engine/executor/hicache.py",
     "engine/executor/load_waits.py",

@@ -12,7 +12,6 @@ from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.disk import Disk
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadSettings
-from kvsim.engine.connectors.offloading.staged import StagedConnector
 from kvsim.engine.connectors.offloading.tiered import TieredConnector
 from kvsim.engine.connectors.offloading.worker import Worker
 from kvsim.engine.connectors.shared import Shared
@@ -103,7 +102,7 @@ class NativeOffload(Options):
         def build(_: Shared) -> Connector:
             if engine.pipeline_parallel_size > 1:
                 workers = self._workers(engine.pipeline_parallel_size, transfer)
-                return transfer.timed(StagedConnector(settings, workers))
+                return transfer.timed(OffloadingConnector(settings, *workers))
             worker = Worker(transfer.store.lane(), transfer.load.lane(), transfer.load.lane())
             worker.tick_ps = TICK_PS
             return transfer.timed(self._over(settings, worker, transfer))

@@ -22,7 +22,11 @@ class ReplayedCopies:
         if not isinstance(scheduler, ContinuousScheduler) or not scheduler.connection.connects:
             return
         connector = scheduler.connection.connector
-        if type(connector) is not OffloadingConnector or len(connector.settings.groups) > 1:
+        if (
+            type(connector) is not OffloadingConnector
+            or connector.stage_copies is not None
+            or len(connector.settings.groups) > 1
+        ):
             raise InputError(
                 "the backend copies blocks of one group of layers to host memory alone",
                 where="tier",
@@ -30,7 +34,7 @@ class ReplayedCopies:
             )
         self._chunk_blocks = connector.settings.groups[0].chunk_blocks
         self.num_slots = connector.settings.slots * self._chunk_blocks
-        connector.worker.submitted = self._add
+        connector.workers.each[0].submitted = self._add
 
     def take(self) -> tuple[TierCopy, ...]:
         """The copies submitted since the last call."""

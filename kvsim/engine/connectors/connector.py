@@ -153,6 +153,24 @@ class DeviceBlocks(Protocol):
     def let_go(self, blocks: list[HeldBlock]) -> None: ...
 
 
+class StageCopies(Protocol):
+    """The worker half of a connector on each stage of a pipeline."""
+
+    def launch_on(self, stage: int, now_ps: int, compute_ps: int) -> int:
+        """Submit copies before a step as `Connector.launch`, on one stage."""
+        ...
+
+    def launched_on(self, stage: int, end_ps: int) -> None:
+        """Submit copies after a step as `Connector.launched`, on one stage."""
+        ...
+
+    def poll_stages(self, times_ps: list[int]) -> Report:
+        """Poll each stage at its own time, as `Connector.poll`: the copies that all have reported
+        now.
+        """
+        ...
+
+
 class Connector(ABC):
     """One connector of one engine. device: what `attach` gave, before anything runs.
 
@@ -164,7 +182,8 @@ class Connector(ABC):
     flight. poll_ps: between the launch of a step and its poll, during which the engine is busy.
     empty_poll_ps: the same of an iteration without tokens, which launches nothing. circles: without
     requests its copies would go on for ever. hears: messages of other engines come to it, also
-    while a launch waits for copies.
+    while a launch waits for copies. stage_copies: the worker half of each pipeline stage; None: of
+    one stage alone.
     """
 
     connects: bool = True
@@ -174,6 +193,7 @@ class Connector(ABC):
     hears: bool = False
     journal: ConnectorJournal | None = None
     device: DeviceBlocks
+    stage_copies: StageCopies | None = None
     woken: Callable[[], None] = staticmethod(lambda: None)
     idle_ps: int = 10**9  # vllm/v1/engine/core.py: 1 ms
     poll_ps: int = 0

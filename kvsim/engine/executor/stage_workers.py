@@ -8,8 +8,7 @@ and the later stages. The output of a step has the reports of all stages.
 from collections import deque
 from typing import NamedTuple
 
-from kvsim.engine.connectors.connector import Report
-from kvsim.engine.connectors.offloading.staged import StagedConnector
+from kvsim.engine.connectors.connector import Connector, Report
 from kvsim.engine.plan import Plan
 
 
@@ -27,9 +26,11 @@ class StageWorkers:
     """
 
     def __init__(
-        self, in_flight: deque[Plan], copies: StagedConnector, num_stages: int, *, overlaps: bool
+        self, in_flight: deque[Plan], connector: Connector, num_stages: int, *, overlaps: bool
     ) -> None:
-        self._in_flight, self._copies = in_flight, copies
+        assert connector.stage_copies is not None
+        self._in_flight, self._connector = in_flight, connector
+        self._copies = connector.stage_copies
         self._num_stages, self._overlaps = num_stages, overlaps
         self._launched_ps = [0] * num_stages  # when the thread of each stage goes on
         self._stage_ps = [0] * num_stages  # when all that was launched there has computed
@@ -58,7 +59,7 @@ class StageWorkers:
     ) -> StagedLaunch:
         """Launch the step at now_ps. durations_ps: on each stage; sends_ps: from it to the next."""
         token_ps, computes = self._token_ps(), not plan.empty
-        poll_ps, empty_poll_ps = self._copies.poll_ps, self._copies.empty_poll_ps
+        poll_ps, empty_poll_ps = self._connector.poll_ps, self._connector.empty_poll_ps
         last = self._num_stages - 1
         polls_ps: list[int] = []
         waits_ps: list[int] = []
@@ -89,7 +90,7 @@ class StageWorkers:
                 self._launched_ps[last] = max(self._launched_ps[last], end_ps)
         ready_ps = max(ready_ps, self._launched_ps[last])
         report = self._copies.poll_stages(polls_ps)
-        if self._copies.journal is not None:
-            self._copies.journal.add("wait", waits_ps)
-            self._copies.journal.add("runs", runs_ps)
+        if self._connector.journal is not None:
+            self._connector.journal.add("wait", waits_ps)
+            self._connector.journal.add("runs", runs_ps)
         return StagedLaunch(end_ps, ready_ps, report)

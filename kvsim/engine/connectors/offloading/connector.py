@@ -11,7 +11,6 @@ from functools import partial
 
 from kvsim.engine.connectors.connector import (
     NO_MATCH,
-    NOTHING,
     Connector,
     Decided,
     RemoteMatch,
@@ -35,6 +34,7 @@ from kvsim.engine.connectors.offloading.lru import LeastRecentlyUsed
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.engine.connectors.offloading.stores import Stores
 from kvsim.engine.connectors.offloading.worker import Worker
+from kvsim.engine.connectors.offloading.workers import Workers
 from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST, TierTotals
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
@@ -45,19 +45,23 @@ POLICIES = {"lru": LeastRecentlyUsed, "arc": AdaptiveReplacement}
 class OffloadingConnector(Connector):
     """settings: as resolved.
 
-    worker: copies the chunks. keys: of the content of chunks; None: its own.
+    workers: copy the chunks; one of each pipeline stage. keys: of the content of chunks; None: its
+    own.
     """
 
     def __init__(
-        self, settings: OffloadSettings, worker: Worker, keys: ChunkKeys | None = None
+        self, settings: OffloadSettings, *workers: Worker, keys: ChunkKeys | None = None
     ) -> None:
-        self.settings, self.worker = settings, worker
+        self.settings = settings
         policy = POLICIES[settings.policy](settings.slots)
         self.pool = HostPool(
             settings.slots, policy, settings.store_threshold, settings.max_tracker_size
         )
         self.keys = keys or ChunkKeys(tuple(group.chunk_tokens for group in settings.groups))
         self.jobs = Jobs()
+        self.workers = Workers(workers, self.jobs)
+        if len(workers) > 1:
+            self.stage_copies = self.workers
         self.stores = Stores(settings, self.pool, self.keys, self.jobs)
         self._loading: Counter[int] = Counter()  # contents on their way to the device
         self._budget = 0
@@ -68,7 +72,8 @@ class OffloadingConnector(Connector):
         self._unsaved: set[int] = set()  # stores of the step before, if steps wait for stores
 
     def record(self, journal: ConnectorJournal) -> None:
-        self.journal = self.worker.journal = self.stores.journal = journal
+        self.journal = self.stores.journal = journal
+        self.workers.record(journal)
 
     # --- looking up -----------------------------------------------------------------------------
 
@@ -210,12 +215,8 @@ class OffloadingConnector(Connector):
         if self.settings.synchronous:
             flush |= self._unsaved
             self._unsaved = {job.number for job in made}
-        self._give(made, flush)
+        self.workers.give(made, self._loads, flush)
         self._loads = []
-
-    def _give(self, made: list[CopyJob], flush: set[int]) -> None:
-        """Hand the copies of a step to whoever makes them. flush: those that the step waits for."""
-        self.worker.give(made, self._loads, flush)
 
     def finished(self, seq: Sequence) -> bool:
         self._known.pop(seq, None)
@@ -226,7 +227,7 @@ class OffloadingConnector(Connector):
         return self.stores.quiet_steps(step, self.device, limit)
 
     def totals(self) -> tuple[TierTotals, ...]:
-        workers = self._named_workers()
+        workers = self.workers.named()
         stores = [worker.store for _, worker in workers]
         loads = [lane for _, worker in workers for lane in (worker.load, worker.expedited)]
         logs = [
@@ -250,32 +251,16 @@ class OffloadingConnector(Connector):
         )
         return (host,)
 
-    def _named_workers(self) -> list[tuple[str, Worker]]:
-        """The workers that copy, each with the suffix of its links' names."""
-        return [("", self.worker)]
-
     # --- the worker half ------------------------------------------------------------------------
 
     def launch(self, now_ps: int, compute_ps: int) -> int:
-        return self.worker.launch(now_ps, compute_ps)
+        return self.workers.launch_on(0, now_ps, compute_ps)
 
     def launched(self, now_ps: int, end_ps: int) -> None:
-        self.worker.launched(end_ps)
+        self.workers.launched_on(0, end_ps)
 
     def poll(self, now_ps: int) -> Report:
-        ended = self.worker.ended(now_ps)
-        if not ended:
-            return NOTHING
-        if self.journal is not None:
-            for number in ended:
-                self.journal.add("done", number)
-        return self._report(ended)
-
-    def _report(self, ended: list[int]) -> Report:
-        """The copies of these numbers have ended."""
-        jobs = [self.jobs.get(number) for number in ended]
-        loaded = tuple(job.seq for job in jobs if not job.store and job.waits)
-        return Report(loaded=loaded, jobs=tuple(ended))
+        return self.workers.poll_stages([now_ps])
 
     def returned(self, report: Report, now_ps: int) -> None:
         for number in report.jobs:

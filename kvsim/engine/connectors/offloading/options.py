@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 from kvsim.engine.connectors.connector import Connector
 from kvsim.engine.connectors.offloading.connector import OffloadingConnector
 from kvsim.engine.connectors.offloading.settings import OffloadedGroup, OffloadSettings
-from kvsim.engine.connectors.offloading.staged import StagedConnector
 from kvsim.engine.connectors.offloading.tiered import TieredConnector
 from kvsim.engine.connectors.offloading.worker import Worker
 from kvsim.engine.connectors.shared import Shared
@@ -90,7 +89,7 @@ class VllmOffloading(HostTierOptions):
         def build(shared: Shared) -> Connector:
             if site.stages:
                 workers = [self._worker(site, at) for at in range(len(site.stages))]
-                return StagedConnector(settings, tuple(workers))
+                return OffloadingConnector(settings, *workers)
             worker = self._worker(site)
             if not behind:
                 return OffloadingConnector(settings, worker)

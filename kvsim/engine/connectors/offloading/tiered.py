@@ -23,7 +23,7 @@ class TieredConnector(OffloadingConnector):
     """disk: the files in the tier after host memory."""
 
     def __init__(self, settings: OffloadSettings, worker: Worker, disk: Disk) -> None:
-        super().__init__(settings, worker, disk.folder.keys)
+        super().__init__(settings, worker, keys=disk.folder.keys)
         self.disk = disk
         self._now_ps = 0
         self._promoted: dict[Sequence, list[HostChunk]] = {}
