@@ -72,8 +72,8 @@ class ScheduledStep(Options):
         return self.model_copy(update={"after_allocated_bytes": allocated})
 
 
-class StepTiming(Options):
-    """How a step went.
+class ObservedStep(ScheduledStep):
+    """A row of steps.csv: a step, and how it went.
 
     arrived: requests that had come when it was scheduled, refused ones left out.
     start_s, end_s: from before it was scheduled until its outputs had been processed, in seconds
@@ -91,10 +91,6 @@ class StepTiming(Options):
     store_requested_bytes: int = Field(0)
     store_allocated_bytes: int = Field(0)
     store_reserved_bytes: int = Field(0)
-
-
-class ObservedStep(StepTiming, ScheduledStep):
-    """A row of steps.csv."""
 
     def scheduled(self) -> ScheduledStep:
         """The scheduler's decisions in this step."""
