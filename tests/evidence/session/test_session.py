@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -107,22 +108,26 @@ def check_short_plan(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_stage_killed_in_mid_round_leaves_its_finished_rounds_usable(tmp_path, capsys):
-    out = tmp_path / "gpu"
+def test_a_session_that_is_ended_in_mid_round_leaves_its_finished_rounds(tmp_path, capsys):
+    """SIGTERM, as from a machine that takes its command back: the stage is killed, all is packed."""
+    out, archive, name = tmp_path / "gpu", tmp_path / "gpu.tar.xz", "measure tiny paged"
+    out.mkdir()
+    for stage in stages(SHORT_STAND_IN):
+        if stage.name != name:
+            Journal.open(out).note(stage.name, "done")
     command_line = [sys.executable, "-m", "evidence.session", "--plan", "short", "--device", "cpu"]
-    command_line += ["--out", str(out), "--stage", "measure tiny paged"]
-    stage = subprocess.Popen(command_line, cwd=ROOT)
+    session = subprocess.Popen([*command_line, "--out", str(out)], cwd=ROOT)
     samples, log = out / "tiny-paged.samples.jsonl", out / "tiny-paged.log.jsonl"
-    until(lambda: samples.exists(), stage)
+    until(lambda: samples.exists(), session)
     timed = log.read_text().count('"timing"')
-    until(lambda: log.read_text().count('"timing"') >= timed + 2, stage)
-    stage.kill()
-    stage.wait()
+    until(lambda: log.read_text().count('"timing"') >= timed + 2, session)
+    session.send_signal(signal.SIGTERM)
+    assert session.wait(30) == 128 + signal.SIGTERM
     plans = len(Log.read(log).plans)
     assert plans < len(Log.read(log).rows) < 2 * plans
-    pack(out, tmp_path / "gpu.tar.xz")
+    shutil.rmtree(out)
     root = tmp_path / "project"
-    assert home.main([str(tmp_path / "gpu.tar.xz"), "--root", str(root)]) == 0
+    assert home.main([str(archive), "--root", str(root)]) == 0
     (calibration,) = root.glob("calibration/*-tiny.json")
     file = read_calibration(calibration)
     assert (file.samples.rows, file.measured.method["rounds"]) == (plans, 1)
