@@ -11,7 +11,8 @@ Attention = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help="Attention of the backend: gather, triton (on a GPU) or reference.",
+        help="Attention of the backend: gather, sdpa or reference; on a GPU also triton, "
+        "flash-attn or flashinfer, where installed.",
         show_default="the device's own",
     ),
 ]

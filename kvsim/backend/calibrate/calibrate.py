@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kvsim.backend.calibrate.held_out import held_out_steps
 from kvsim.backend.calibrate.served import Chats, Served, level_of, serve_chats
+from kvsim.backend.devices import device_of
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.measure.grid import DESIGNS, GridLimits, StepPlan, grid
 from kvsim.backend.measure.measure import Progress, measure
@@ -15,6 +16,7 @@ from kvsim.backend.measure.setup import Setup
 from kvsim.backend.measure.summary import MeasuredSamples
 from kvsim.backend.simulated.shape import check_weights, llama_shape
 from kvsim.backend.stores.pooled import StoreName
+from kvsim.backend.transformer.attentions import block_size_of
 from kvsim.memory.paged.options import Paged
 from kvsim.model import Model
 from kvsim.model.options import ModelOptions
@@ -109,6 +111,7 @@ def calibrate(
         rounds=rounds,
         seed=seed,
         store=store,
+        block_size=block_size_of(attention or device_of(device).attention),
         attention=attention,
         graphs=graphs,
     )

@@ -19,6 +19,7 @@ from kvsim.backend.serve.run import observe
 from kvsim.backend.shape import DTYPE_BYTES, Shape
 from kvsim.backend.simulated.shape import llama_shape
 from kvsim.backend.stores.pooled import StoreName
+from kvsim.backend.transformer.attentions import block_size_of
 from kvsim.model.options import ModelOptions
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.scenario import Scenario
@@ -106,7 +107,7 @@ def serve_chats(
             "fp16_tflops": ceilings["gemm_flop_per_s"] / TERA,
         },
         "memory": {"kv_cache_tokens": _pool_tokens(shape, device, limits)},
-        "allocator": [ALLOCATORS[store]],
+        "allocator": [_allocator(store, attention or device_of(device).attention)],
         "scheduler": {
             "kind": "continuous",
             "max_num_seqs": limits.batches[-1],
@@ -124,6 +125,12 @@ def serve_chats(
         for step, shape in zip(observation.steps, observation.shapes, strict=True)
     ]
     return Served(steps, meta.pace_s)
+
+
+def _allocator(store: StoreName, attention: AttentionKind) -> dict[str, Any]:
+    """The allocator that serves on a store, with blocks that the attention reads."""
+    size = block_size_of(attention)
+    return ALLOCATORS[store] | ({"block_size": size} if store == "paged" else {})
 
 
 def _pool_tokens(shape: Shape, device: str, limits: GridLimits) -> int:

@@ -18,6 +18,7 @@ class CpuDevice(TorchDevice):
     attention = "gather"
     captures = False
     pins = False
+    overlaps = False
     spare_bytes = 1 << 28
 
     def synchronize(self) -> None:

@@ -18,6 +18,7 @@ class CudaDevice(TorchDevice):
     attention = "triton"
     captures = True
     pins = True
+    overlaps = True
     spare_bytes = 4 << 30
 
     def synchronize(self) -> None:

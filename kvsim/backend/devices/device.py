@@ -5,9 +5,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Literal, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
-AttentionKind = Literal["gather", "triton", "reference"]
+AttentionKind = Literal["gather", "sdpa", "triton", "flash-attn", "flashinfer", "reference"]
 
 
 class MemoryCount(NamedTuple):
@@ -46,13 +47,15 @@ class KvMemory(ABC):
 class TorchDevice(ABC):
     """A torch device that steps run on. name: torch's name of it. attention: the attention kernel
     by default. captures: whether steps are captured in graphs and replayed by default. pins:
-    whether host memory is pinned, so that copies run while the host goes on. spare_bytes: bytes
-    of its memory kept for libraries, graphs and what torch cannot give back.
+    whether host memory is pinned, so that copies run while the host goes on. overlaps: whether it
+    computes while the host goes on. spare_bytes: bytes of its memory kept for libraries, graphs and
+    what torch cannot give back.
     """
 
     attention: AttentionKind
     captures: bool
     pins: bool
+    overlaps: bool
     spare_bytes: int
 
     def __init__(self, name: str) -> None:
@@ -65,6 +68,19 @@ class TorchDevice(ABC):
     @abstractmethod
     def mark(self) -> Callable[[], None]:
         """A function that waits until all work asked for so far is done."""
+
+    def bring(self, numbers: Tensor) -> Callable[[], list[int]]:
+        """Begin to copy `numbers` [n] to the host; the function waits for them."""
+        here = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=self.pins)
+        here.copy_(numbers, non_blocking=self.pins)
+        copied = self.mark()
+
+        def read() -> list[int]:
+            copied()
+            found: list[int] = here.tolist()
+            return found
+
+        return read
 
     @abstractmethod
     def free_bytes(self) -> int:

@@ -5,7 +5,7 @@ import platform
 import shutil
 import subprocess
 import time
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
 import torch
@@ -100,19 +100,21 @@ def _load() -> list[float]:
     return [round(figure, 2) for figure in os.getloadavg()]
 
 
-def software_facts(device: str) -> Facts:
-    """Versions of the software."""
+def software_facts(device: str, packages: tuple[str, ...] = ()) -> Facts:
+    """Versions of the software. packages: names by which those of the attention are imported."""
     facts: Facts = {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": version("numpy"),
         "cuda": torch.version.cuda,
     }
-    if device.startswith("cuda"):
+    names = ("triton", *packages) if device.startswith("cuda") else packages
+    installed = packages_distributions() if names else {}
+    for name in names:
         try:
-            facts["triton"] = version("triton")
+            facts[name] = version(installed.get(name, [name])[0])
         except PackageNotFoundError:
-            facts["triton"] = None
+            facts[name] = None
     return facts
 
 

@@ -21,6 +21,7 @@ from kvsim.backend.measure.pace import PACE_PLAN
 from kvsim.backend.measure.setup import Setup
 from kvsim.backend.measure.summary import MeasuredSamples, summarise
 from kvsim.backend.measure.timing import StepClock, clock_of
+from kvsim.backend.transformer.attentions import ATTENTIONS
 
 SENTINEL_EVERY = 25
 CPU_BUDGET_S = 0.04
@@ -65,7 +66,10 @@ def measure(
 
 
 def _facts(setup: Setup, device: Facts) -> dict[str, Any]:
-    return {"device": device, "software": software_facts(setup.device)}
+    return {
+        "device": device,
+        "software": software_facts(setup.device, ATTENTIONS[setup.kind].packages),
+    }
 
 
 def _rounds(

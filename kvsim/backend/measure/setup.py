@@ -7,6 +7,7 @@ from kvsim.backend.devices import device_of
 from kvsim.backend.devices.device import AttentionKind
 from kvsim.backend.shape import Shape
 from kvsim.backend.stores.pooled import StoreName
+from kvsim.backend.transformer.attentions import ATTENTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Setup:
     def captures(self) -> bool:
         """Whether steps are captured where that can be."""
         wanted = device_of(self.device).captures if self.graphs is None else self.graphs
-        return wanted and self.kind != "gather"
+        return wanted and ATTENTIONS[self.kind].captures != "no"
 
     def as_dict(self) -> dict[str, Any]:
         """The setup as a dict, for a file."""

@@ -75,12 +75,19 @@ class PagedStore(TensorStore):
 
         return gather(0), gather(1)
 
+    def read_padded(self, layer: int, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        tables = [self._tables[index] for index in indices]
+        table = self._batch.put(_padded(tables, max(map(len, tables)))).flatten()
+
+        def gather(part: int) -> Tensor:
+            blocks = self.pool.rows[layer, part].view(self.num_blocks, -1).index_select(0, table)
+            return blocks.view(len(tables), -1, self.shape.kv_heads, self.shape.head_dim)
+
+        return gather(0), gather(1)
+
     def locate(self) -> None:
         width = table_width(max(map(len, self._tables)))
-        padded = np.zeros((len(self._tables), width), dtype=np.int32)
-        for row, table in zip(padded, self._tables, strict=True):
-            row[: len(table)] = table
-        self._table = self._batch.put(padded)
+        self._table = self._batch.put(_padded(self._tables, width))
 
     def place_bytes(self, max_context: int) -> int:
         return 4 * table_width(-(-max_context // self.block_size))
@@ -168,6 +175,14 @@ class _FixedTables:
     def address(self, layer: int) -> Address:
         rows = self._store.pool.rows[layer]
         return Address(rows[0], rows[1], table=self._there, page=self._store.block_size)
+
+
+def _padded(tables: Sequence[Array], width: int) -> Array:
+    """The tables as rows of one array, int32, filled up with block 0."""
+    padded = np.zeros((len(tables), width), dtype=np.int32)
+    for row, table in zip(padded, tables, strict=True):
+        row[: len(table)] = table
+    return padded
 
 
 def table_width(blocks: int) -> int:

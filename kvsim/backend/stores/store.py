@@ -1,9 +1,11 @@
 """The interface of a store of K and V."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from kvsim.backend.devices import device_of
 from kvsim.backend.devices.device import KvMemory
@@ -71,6 +73,14 @@ class TensorStore(ABC):
     @abstractmethod
     def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
         """K and V [context, kv_heads, head_dim] of span `index`, oldest token first."""
+
+    def read_padded(self, layer: int, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """K and V [spans, longest, kv_heads, head_dim] of these spans; beyond a span's own context
+        there may be anything.
+        """
+        rows = [self.read(layer, index) for index in indices]
+        keys, values = ([row[part] for row in rows] for part in (0, 1))
+        return pad_sequence(keys, batch_first=True), pad_sequence(values, batch_first=True)
 
     def receive(self, key: Tensor, value: Tensor) -> None:
         """A kernel is about to write these of the next layer; only a store without memory of its

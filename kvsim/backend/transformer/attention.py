@@ -1,4 +1,6 @@
-"""Attention on any device: gather by the store, then scaled_dot_product_attention, span by span."""
+"""Attention on any device: gather by the store, then scaled_dot_product_attention. It goes span by
+span, or with all decoding spans together.
+"""
 
 import torch
 from torch import Tensor
@@ -11,14 +13,22 @@ from kvsim.backend.transformer.rope import Turn, rotate, turns
 
 
 class GatherAttention:
-    """An `Attend` for one step; every span attends to its own cache and, causally, to itself."""
+    """An `Attend` for one step; every span attends to its own cache and, causally, to itself.
 
-    def __init__(self, shape: Shape, store: TensorStore, batch: Batch) -> None:
+    together: spans of one token are computed in one call, padded to the longest context.
+    """
+
+    def __init__(
+        self, shape: Shape, store: TensorStore, batch: Batch, *, together: bool = False
+    ) -> None:
         self.shape = shape
         self.store = store
         self.batch = batch
         self._turn: Turn | None = None
         self._masks: dict[tuple[int, int], Tensor] = {}
+        spans = batch.spans if together else ()
+        self._together = [index for index, span in enumerate(spans) if len(span.tokens) == 1]
+        self._seen: Tensor | None = None
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """See `Attend`."""
@@ -28,11 +38,37 @@ class GatherAttention:
         self.store.write(layer, key, value)
         result = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         begin = self.batch.begin
-        for index in range(len(self.batch.spans)):
+        if self._together:
+            alone = [begin[index] for index in self._together]
+            result[alone] = self._decode(layer, query[alone])
+        for index in sorted({*range(len(self.batch.spans))} - {*self._together}):
             rows = slice(begin[index], begin[index + 1])
             keys, values = self.store.read(layer, index)
             result[rows] = self._one(query[rows], keys, values, self.batch.start[index])
         return result
+
+    def _decode(self, layer: int, query: Tensor) -> Tensor:
+        """The spans of one token: query [spans, heads, head_dim]."""
+        keys, values = self.store.read_padded(layer, self._together)
+        if self._seen is None:
+            self._seen = self._seen_keys(keys.shape[1], query.device)
+        unseen = ~self._seen[:, :, None, None]
+        # What pads a context may be anything, even no number.
+        keys, values = (rows.masked_fill(unseen, 0).transpose(1, 2) for rows in (keys, values))
+        grouped = query.view(len(query), self.shape.kv_heads, self.shape.group, -1)
+        mask = self._seen[:, None, None, :]
+        out = scaled_dot_product_attention(grouped, keys, values, attn_mask=mask)
+        return out.reshape(query.shape)
+
+    def _seen_keys(self, longest: int, device: torch.device) -> Tensor:
+        """Whether a span of one token sees a position, [spans, longest]."""
+        contexts = [self.batch.context[index] for index in self._together]
+        context = torch.tensor(contexts, device=device)[:, None]
+        position = torch.arange(longest, device=device)[None, :]
+        seen = position < context
+        if self.shape.window is not None:
+            seen &= position >= context - self.shape.window
+        return seen
 
     def _one(self, query: Tensor, key: Tensor, value: Tensor, start: int) -> Tensor:
         """One span: query [new, heads, head_dim] against key, value [context, kv_heads, ...]."""

@@ -98,14 +98,16 @@ class StepGraph:
         positions = fixed("positions", size.tokens, np.int64)
         self._last = fixed("last", size.spans, np.int64)
         token_span = fixed("token_span", size.tokens)
-        begin, new, start = (fixed(name, spans) for name in ("begin", "new", "start"))
+        begin, new, start, context = (
+            fixed(name, spans) for name in ("begin", "new", "start", "context")
+        )
         tiles = []
         for decoding, count in ((True, size.decodes), (False, size.tiles)):
             if count:
                 kind = "decode" if decoding else "chunk"
                 span, token = fixed(f"{kind}_span", count), fixed(f"{kind}_token", count)
                 tiles.append(Tiles.of(span, token, rows_a_tile(shape, decoding=decoding), shape))
-        self._plan = KernelPlan(positions, token_span, begin, new, start, tuple(tiles))
+        self._plan = KernelPlan(positions, token_span, begin, new, start, context, tuple(tiles))
         self._places: FixedPlaces = store.fixed_places(spans, max_context, self._staging)
         self._used = 0
         self.load(())
@@ -125,7 +127,7 @@ class StepGraph:
         """Bring a step that the size holds to the device, in one copy."""
         self._staging.wait()
         host, size = self._host, self.size
-        for name in ("token_ids", "positions", "last", "begin", "new", "start"):
+        for name in ("token_ids", "positions", "last", "begin", "new", "start", "context"):
             host[name][...] = 0
         host["token_span"][...] = size.spans
         for kind in ("decode", "chunk"):
@@ -150,7 +152,8 @@ class StepGraph:
             host["positions"][rows] = np.arange(span.start, span.context)
             host["token_span"][rows] = index
             host["begin"][index], host["new"][index] = row, count
-            host["start"][index], host["last"][order] = span.start, row + count - 1
+            host["start"][index], host["context"][index] = span.start, span.context
+            host["last"][order] = row + count - 1
             self._places.load(index, span)
             row += count
         self._staging.send()
@@ -167,7 +170,8 @@ class StepGraph:
 class StepGraphs:
     """The captured steps of one decoder on one store; they share one pool of memory.
 
-    refused: sizes that the device had no memory for. num_captured, num_replayed, num_eager:
+    decodes_only: steps with chunks are launched one by one. refused: sizes that the device had no
+    memory for. num_captured, num_replayed, num_eager:
     graphs, steps that found one, steps that found none.
     """
 
@@ -179,7 +183,10 @@ class StepGraphs:
         between: Between,
         max_context: int,
         device: TorchDevice,
+        *,
+        decodes_only: bool = False,
     ) -> None:
+        self._decodes_only = decodes_only
         self._parts = decoder, store, launch, between
         self._max_context = max_context
         self._device = device
@@ -200,7 +207,8 @@ class StepGraphs:
         """
         shape = self._parts[0].shape
         sizes = {GraphSize.holding(shape, news) for news in steps} - {None, *self._graphs}
-        for size in sorted((size for size in sizes if size), reverse=True):
+        wanted = (size for size in sizes if size and not (size.chunks and self._decodes_only))
+        for size in sorted(wanted, reverse=True):
             try:
                 self._graphs[size] = StepGraph(
                     *self._parts, size, self._max_context, self._device, self._pool
@@ -228,5 +236,5 @@ class StepGraphs:
 
 def _bytes_of(size: GraphSize, place_bytes: int) -> int:
     """Bytes of a graph's index tensors in a staging buffer, alignment included."""
-    numbers = 3 * size.tokens + size.spans + 3 * (size.spans + 1) + size.decodes + size.tiles
+    numbers = 3 * size.tokens + size.spans + 4 * (size.spans + 1) + size.decodes + size.tiles
     return 8 * 2 * numbers + place_bytes * (size.spans + 1) + 1024

@@ -19,17 +19,8 @@ def launch(
     shape: Shape, plan: KernelPlan, address: Address, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
     """See `kvsim.backend.transformer.tiles.Launch`; not for a base that is not one pool."""
-    turn = turns(plan.positions, shape.head_dim, query.dtype)
-    query, key = rotate(query, turn), rotate(key, turn)
-    keys, values = (
-        _Side(base.reshape(-1, shape.kv_dim), address.table, offset, address.page)
-        for base, offset in (
-            (address.key, address.key_offset),
-            (address.value, address.value_offset),
-        )
-    )
-    for side, new_rows in ((keys, key), (values, value)):
-        side.base[side.rows(plan.token_span, plan.positions)] = new_rows.flatten(1)
+    query = place(shape, plan, address, query, key, value)
+    keys, values = _sides(shape, address)
     result = torch.zeros(query.shape, dtype=query.dtype, device=query.device)
     begin, new, start = (
         side.tolist() for side in (plan.span_begin, plan.span_new, plan.span_start)
@@ -57,6 +48,28 @@ def launch(
             mixed = torch.einsum("kgtc,ckd->tkgd", share, own_values)
             result[rows] = mixed.reshape(last - first, shape.heads, shape.head_dim)
     return result
+
+
+def place(
+    shape: Shape, plan: KernelPlan, address: Address, query: Tensor, key: Tensor, value: Tensor
+) -> Tensor:
+    """Turn query and key, and write the new tokens' key and value; returns the query."""
+    turn = turns(plan.positions, shape.head_dim, query.dtype)
+    keys, values = _sides(shape, address)
+    for side, new_rows in ((keys, rotate(key, turn)), (values, value)):
+        side.base[side.rows(plan.token_span, plan.positions)] = new_rows.flatten(1)
+    return rotate(query, turn)
+
+
+def _sides(shape: Shape, address: Address) -> tuple["_Side", "_Side"]:
+    key, value = (
+        _Side(base.reshape(-1, shape.kv_dim), address.table, offset, address.page)
+        for base, offset in (
+            (address.key, address.key_offset),
+            (address.value, address.value_offset),
+        )
+    )
+    return key, value
 
 
 class _Side(NamedTuple):

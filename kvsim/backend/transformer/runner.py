@@ -14,10 +14,10 @@ from kvsim.backend.shape import Shape
 from kvsim.backend.step import Batch, Move, TokenSpan
 from kvsim.backend.stores.store import TensorStore
 from kvsim.backend.transformer.attention import GatherAttention
-from kvsim.backend.transformer.attentions import ATTENTIONS
+from kvsim.backend.transformer.attentions import ATTENTIONS, AttentionForm
 from kvsim.backend.transformer.decoder import Attend, Decoder
 from kvsim.backend.transformer.graphs import StepGraphs
-from kvsim.backend.transformer.tiles import MOST_SPLITS, KernelAttention
+from kvsim.backend.transformer.tiles import MOST_SPLITS, KernelAttention, Launch
 
 STAGING_BYTES = 8 << 20  # of index tensors; a step of 8,192 tokens needs a tenth of it
 
@@ -30,8 +30,8 @@ class PreparedStep(NamedTuple):
 
 
 class DecoderRunner:
-    """A decoder that runs steps on a store. attention: "gather" runs anywhere, "triton" is the
-    GPU's kernel, "reference" the same in plain torch; by default the device's own.
+    """A decoder that runs steps on a store. attention: one of `ATTENTIONS`, by default the device's
+    own; InputError where it does not run this shape on this store.
 
     graphs: captured steps, which `step` replays where they hold it. staging: what brings index
     tensors to the device for a kernel, by default one where the device pins memory.
@@ -50,9 +50,11 @@ class DecoderRunner:
         self.store = store
         self.attention: AttentionKind = attention or device.attention
         self.graphs: StepGraphs | None = None
-        self._device = device
-        self._launch = ATTENTIONS[self.attention].launch()
-        self._between = ATTENTIONS[self.attention].between()
+        self.device = device
+        self._form = ATTENTIONS[self.attention]
+        self._form.check(self.attention, decoder.shape, store)
+        self._launch = self._form.launch()
+        self._between = self._form.between()
         if staging is None and device.pins and self._launch is not None:
             staging = Staging(device, STAGING_BYTES)
         self._staging = staging
@@ -62,9 +64,16 @@ class DecoderRunner:
         hold `steps` (new tokens by span) are captured now. Nothing changes where the attention or
         the store cannot be captured.
         """
-        if self._launch is not None and self.store.captures:
+        captures = self._form.captures
+        if self._launch is not None and self.store.captures and captures != "no":
             self.graphs = StepGraphs(
-                self.decoder, self.store, self._launch, self._between, max_context, self._device
+                self.decoder,
+                self.store,
+                self._launch,
+                self._between,
+                max_context,
+                self.device,
+                decodes_only=captures == "decode",
             )
             self.graphs.capture(steps)
         return self
@@ -104,11 +113,7 @@ class DecoderRunner:
             self._staging.clear()
         batch = Batch.pack(spans, self._put)
         self.store.begin(batch)
-        attend: Attend
-        if self._launch is None:
-            attend = GatherAttention(self.decoder.shape, self.store, batch)
-        else:
-            attend = KernelAttention(self._launch, self.decoder.shape, self.store, batch, splits)
+        attend = _attend(self._form, self._launch, self.decoder.shape, self.store, batch, splits)
         if self._staging is not None:
             self._staging.send()
         return PreparedStep(batch, attend)
@@ -150,8 +155,21 @@ def attend_of(
     def put(array: Array) -> Tensor:
         return torch.from_numpy(array).to(device)
 
-    batch, launch = Batch.pack(spans, put), ATTENTIONS[kind].launch()
+    form, batch = ATTENTIONS[kind], Batch.pack(spans, put)
+    form.check(kind, shape, store)
     store.begin(batch)
+    return _attend(form, form.launch(), shape, store, batch)
+
+
+def _attend(
+    form: AttentionForm,
+    launch: Launch | None,
+    shape: Shape,
+    store: TensorStore,
+    batch: Batch,
+    splits: int | None = None,
+) -> Attend:
+    """The attention of the step that the store is set on. launch: of the form, made before."""
     if launch is None:
-        return GatherAttention(shape, store, batch)
-    return KernelAttention(launch, shape, store, batch)
+        return GatherAttention(shape, store, batch, together=form.together)
+    return KernelAttention(launch, shape, store, batch, splits)

@@ -56,11 +56,23 @@ class Tiles(NamedTuple):
         return cls(span, token, rows, splits, part, ends[0], ends[1])
 
 
+class RaggedSpans(NamedTuple):
+    """Spans of a step as kernels of libraries take them. new, context: tokens of each, on the host.
+    begins, context_begins: int32 [spans + 1], the sums of these before each span, and of all.
+    """
+
+    new: tuple[int, ...]
+    context: tuple[int, ...]
+    begins: Tensor
+    context_begins: Tensor
+
+
 class KernelPlan(NamedTuple):
     """The index tensors of a step, the same for all its layers.
 
-    positions: int64 [tokens]; token_span: int32 [tokens]; span_begin, span_new, span_start: int32
-    [spans]: first row, new tokens, and tokens before them.
+    positions: int64 [tokens]; token_span: int32 [tokens]; span_begin, span_new, span_start,
+    span_context: int32 [spans]: first row, new tokens, tokens before them, and both together.
+    ragged: None in a captured step, where spans change from replay to replay.
     """
 
     positions: Tensor
@@ -68,7 +80,9 @@ class KernelPlan(NamedTuple):
     span_begin: Tensor
     span_new: Tensor
     span_start: Tensor
+    span_context: Tensor
     tiles: tuple[Tiles, ...]
+    ragged: RaggedSpans | None = None
 
     @classmethod
     def of(cls, batch: Batch, shape: Shape, splits: int | None = None) -> Self:
@@ -89,13 +103,21 @@ class KernelPlan(NamedTuple):
                 rows = rows_a_tile(shape, decoding=decoding)
                 yield Tiles.of(put(np.repeat(spans, counts)), put(first), rows, shape, splits)
 
+        begins, context = put(np.asarray(batch.begin)), np.asarray(batch.context)
         return cls(
             positions=batch.positions,
             token_span=put(np.repeat(np.arange(len(new)), new)),
-            span_begin=put(np.asarray(batch.begin[:-1])),
+            span_begin=begins[:-1],
             span_new=put(new),
             span_start=put(np.asarray(batch.start)),
+            span_context=put(context),
             tiles=tuple(tiles()),
+            ragged=RaggedSpans(
+                tuple(new.tolist()),
+                tuple(batch.context),
+                begins,
+                put(np.concatenate(([0], context.cumsum()))),
+            ),
         )
 
 

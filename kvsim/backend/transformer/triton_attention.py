@@ -28,40 +28,9 @@ def launch(
     """
     kv_heads, group, dim = shape.kv_heads, shape.group, shape.head_dim
     dim_padded = power_of_two(dim)
-    # Of table and offsets one is absent; its place is filled by something never read.
-    table = plan.token_span if address.table is None else address.table
-    width = 0 if address.table is None else address.table.shape[1]
-    key_offset = plan.positions if address.key_offset is None else address.key_offset
-    value_offset = plan.positions if address.value_offset is None else address.value_offset
-    result = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    rotated = torch.empty_like(result)
-    fused.rotate_write[(len(query),)](
-        query,
-        key,
-        value,
-        rotated,
-        address.key,
-        address.value,
-        table,
-        key_offset,
-        value_offset,
-        plan.token_span,
-        plan.positions,
-        frequencies(dim, torch.float32, str(query.device)),
-        query.stride(0),
-        key.stride(0),
-        value.stride(0),
-        width,
-        PAGE=address.page,
-        HEADS=shape.heads,
-        HEADS_PADDED=power_of_two(shape.heads),
-        KV_HEADS=kv_heads,
-        KV_HEADS_PADDED=power_of_two(kv_heads),
-        DIM=dim,
-        HALF_PADDED=power_of_two(dim // 2),
-        ROW=shape.kv_dim,
-        ROW_PADDED=power_of_two(shape.kv_dim),
-    )
+    rotated = place(shape, plan, address, query, key, value)
+    result = torch.empty_like(rotated)
+    table, width, key_offset, value_offset = _places(plan, address)
     for tiles in plan.tiles:
         kernel.attend[(len(tiles.span), kv_heads, tiles.splits)](
             rotated,
@@ -115,3 +84,53 @@ def launch(
                 SPLITS_PADDED=power_of_two(tiles.splits),
             )
     return result
+
+
+def place(
+    shape: Shape, plan: KernelPlan, address: Address, query: Tensor, key: Tensor, value: Tensor
+) -> Tensor:
+    """Turn query and key, and write the new tokens' key and value, in one launch; returns the
+    query, dense.
+    """
+    dim, kv_heads = shape.head_dim, shape.kv_heads
+    table, width, key_offset, value_offset = _places(plan, address)
+    rotated = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+    fused.rotate_write[(len(query),)](
+        query,
+        key,
+        value,
+        rotated,
+        address.key,
+        address.value,
+        table,
+        key_offset,
+        value_offset,
+        plan.token_span,
+        plan.positions,
+        frequencies(dim, torch.float32, str(query.device)),
+        query.stride(0),
+        key.stride(0),
+        value.stride(0),
+        width,
+        PAGE=address.page,
+        HEADS=shape.heads,
+        HEADS_PADDED=power_of_two(shape.heads),
+        KV_HEADS=kv_heads,
+        KV_HEADS_PADDED=power_of_two(kv_heads),
+        DIM=dim,
+        HALF_PADDED=power_of_two(dim // 2),
+        ROW=shape.kv_dim,
+        ROW_PADDED=power_of_two(shape.kv_dim),
+    )
+    return rotated
+
+
+def _places(plan: KernelPlan, address: Address) -> tuple[Tensor, int, Tensor, Tensor]:
+    """Table, its width, and offsets of keys and values. Of table and offsets one is absent; its
+    place is filled by something never read.
+    """
+    table = plan.token_span if address.table is None else address.table
+    width = 0 if address.table is None else address.table.shape[1]
+    key_offset = plan.positions if address.key_offset is None else address.key_offset
+    value_offset = plan.positions if address.value_offset is None else address.value_offset
+    return table, width, key_offset, value_offset

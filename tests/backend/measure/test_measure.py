@@ -263,10 +263,12 @@ def test_a_step_without_memory_for_its_graph_is_dropped(tmp_path, monkeypatch):
 def test_an_attention_that_is_not_here_is_refused_with_those_that_are():
     assert attention_kind(None, "cpu") is None
     assert attention_kind("gather", "cuda") == "gather"
-    with pytest.raises(InputError, match="one of: gather, triton, reference"):
+    with pytest.raises(InputError, match="one of: gather, sdpa, triton, flash-attn, "):
         attention_kind("flash", "cuda")
-    with pytest.raises(InputError, match="need a GPU"):
-        attention_kind("triton", "cpu")
+    with pytest.raises(InputError, match="need a GPU; got flash-attn; one of: gather, sdpa"):
+        attention_kind("flash-attn", "cpu")
+    with pytest.raises(InputError, match=r"needs flash_attn.* not installed here; got flash-attn"):
+        attention_kind("flash-attn", "cuda")
 
 
 def test_sentinel_detects_a_machine_that_changed_speed():

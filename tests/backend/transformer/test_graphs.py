@@ -73,7 +73,7 @@ def test_replay_on_wrong_blocks_fails(monkeypatch):
     assert not compare_captured(records, DECODER, *stores, "reference").ok
 
 
-@pytest.mark.parametrize("attention", ["gather", "reference"])
+@pytest.mark.parametrize("attention", ["gather", "sdpa", "reference"])
 def test_a_window_hides_all_but_the_newest_tokens(attention):
     """Of one layer: a query with a window of 5 sees what a sequence of the last 5 tokens sees."""
     shape = Shape(1, 32, 6, 2, 16, 48, 50, window=5)
@@ -86,7 +86,9 @@ def test_a_window_hides_all_but_the_newest_tokens(attention):
     tokens, blocks = list(range(12)), (3, 5, 1)
     whole = DecoderRunner(decoder, store(), attention)
     prompt = whole.step([TokenSpan("a", tokens[:11], 0, blocks)])
-    decode = whole.step([TokenSpan("a", tokens[11:], 11, blocks)])
+    decode, _ = whole.step(
+        [TokenSpan("a", tokens[11:], 11, blocks), TokenSpan("other", [1], 0, (7,))]
+    )[:, None]
     chunked = DecoderRunner(decoder, store(), attention)
     chunked.step([TokenSpan("a", tokens[:4], 0, blocks)])
     # Rotated by differences of positions alone, so that a shorter prompt has the same scores.
