@@ -78,6 +78,9 @@ class ObservedStep(ScheduledStep):
     arrived: requests that had come when it was scheduled, refused ones left out.
     start_s, end_s: from before it was scheduled until its outputs had been processed, in seconds
     from the first arrival. cpu_s: time of the engine's thread on a core meanwhile.
+    scheduled_s: where a step is scheduled while the one before it computes: when; start_s is then
+    the end of that one. alone_arrived: requests that had come when nothing could be scheduled next
+    to the step in flight; this one was scheduled when that had returned.
     swapped_bytes: KV moved to host memory and back before it computed.
     store_requested_bytes, store_allocated_bytes, store_reserved_bytes: KV memory as the device's
     own allocator counts it after the step, beyond what the idle engine had.
@@ -87,6 +90,8 @@ class ObservedStep(ScheduledStep):
     start_s: NonNegativeFloat
     end_s: NonNegativeFloat
     cpu_s: NonNegativeFloat
+    scheduled_s: NonNegativeFloat | None = None
+    alone_arrived: NonNegativeInt | None = None
     swapped_bytes: NonNegativeInt = 0
     store_requested_bytes: int = Field(0)
     store_allocated_bytes: int = Field(0)

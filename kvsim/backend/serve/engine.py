@@ -1,18 +1,24 @@
 """An engine in real time: the simulator's scheduler decides, the backend computes, a real clock
 runs.
 
-schedule -> run -> finish, one step after the other, with the very plans that a simulation makes.
+schedule -> launch -> read its tokens -> finish, with the very plans that a simulation makes. Under
+asynchronous scheduling a step is scheduled and launched before the tokens of the one before it are
+read (`kvsim.engine.engine`). On a device that computes nothing meanwhile, tokens are read before
+the launch. That is after the schedule all the same, so the decisions are the same.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from kvsim.backend.measure.pace import Pace
 from kvsim.backend.serve.clock import RunClock
 from kvsim.backend.serve.memory import StoreMemory
 from kvsim.backend.simulated.steps import StepMaker
+from kvsim.backend.step import Move, TokenSpan
 from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.engine.intake import Intake
 from kvsim.engine.plan import Plan
@@ -25,18 +31,43 @@ from kvsim.plumbing.units import seconds_from_ps
 from kvsim.request import Request
 from kvsim.results.recorder import Recorder
 from kvsim.sequence import Sequence
+from kvsim.step import StepShape
 
 NS_PER_S = 10**9
 PACE_EVERY = 40  # steps
 Left = Callable[[int, int], None]
 
 
+class DecidedStep(NamedTuple):
+    """A step as it was decided. scheduled_ps, cpu_ns: when, by the run's clock and by the thread's.
+    arrived, alone_arrived: as in `StepTiming`.
+    """
+
+    plan: Plan
+    shape: StepShape
+    row: ScheduledStep
+    spans: tuple[TokenSpan, ...]
+    moves: tuple[Move, ...]
+    scheduled_ps: int
+    cpu_ns: int
+    arrived: int
+    alone_arrived: int | None
+
+
+class LaunchedStep(NamedTuple):
+    """A step in flight. read: waits for its tokens. swapped_bytes: moved before it computed."""
+
+    decided: DecidedStep
+    read: Callable[[], list[int]]
+    swapped_bytes: int
+
+
 class RealTimeEngine:
     """One engine replica on a real backend.
 
     maker: makes what `runner` takes of the scheduler's plans. memory: watches the runner's store.
-    progress: called with (requests that have left, all) when one leaves. pace: taken now and then,
-    off the clock.
+    steps_ahead: steps in flight when the next one is scheduled, 0 or 1. progress: called with
+    (requests that have left, all) when one leaves. pace: taken now and then, off the clock.
     """
 
     def __init__(
@@ -46,6 +77,7 @@ class RealTimeEngine:
         runner: DecoderRunner,
         maker: StepMaker,
         memory: StoreMemory,
+        steps_ahead: int = 0,
         progress: Left | None = None,
         pace: Pace | None = None,
     ) -> None:
@@ -53,6 +85,9 @@ class RealTimeEngine:
         self._runner = runner
         self._maker = maker
         self._memory = memory
+        self._device = runner.device
+        self._steps_ahead = steps_ahead
+        self._in_flight = deque[LaunchedStep]()
         self._progress = progress
         self._pace = pace
         self._total = self._missing = len(requests)
@@ -64,23 +99,42 @@ class RealTimeEngine:
             else:
                 self._followers.setdefault(request.after, []).append((order, request))
         heapify(self._coming)
-        self._now_ps = 0
-        self._unclocked_ns = 0
+        self._now_ps = self._ended_ps = 0
+        self._unclocked_ns = self._ended_cpu_ns = 0
         self._origin_ps = self._coming[0][0] if self._coming else 0
         self._log = Observation(Recorder(scheduler.allocator.capacity_bytes))
         self.intake = Intake(scheduler, self._log.recorder, self._left, refuse=True)
 
     def run(self, clock: RunClock) -> Observation:
         """Serve all requests; they arrive at their times, counted from the clock's zero."""
+        preempted: list[Sequence] = []
+        alone_arrived: int | None = None
         while self._missing:
-            self._now_ps, cpu_ns = clock.now_ps(), time.thread_time_ns()
+            self._now_ps, cpu_ns = clock.now_ps(), self._cpu_ns()
             self._take_arrivals()
-            plan, preempted = schedule_step(self._scheduler, self._preempted)
-            if plan.empty:
-                self._wait(clock)
+            plan, victims = self._schedule()
+            preempted += victims
+            if not plan.empty:
+                step = self._decided(plan, preempted, clock, cpu_ns, alone_arrived)
+                preempted, alone_arrived = [], None
+                if self._in_flight and not self._device.overlaps:
+                    self._land(clock)
+                self._in_flight.append(self._launched(step))
+            elif self._in_flight:
+                alone_arrived = len(self._log.arrived)
             else:
-                self._step(plan, preempted, clock, cpu_ns)
+                self._wait(clock)
+            if len(self._in_flight) > (0 if plan.empty else self._steps_ahead):
+                self._land(clock)
         return self._log
+
+    def _schedule(self) -> tuple[Plan, list[Sequence]]:
+        """The next plan, and the sequences preempted for it."""
+        if not self._in_flight:
+            return schedule_step(self._scheduler, self._preempted)
+        plan = self._scheduler.schedule()
+        self._preempted(plan)
+        return plan, plan.preempted
 
     def _take_arrivals(self) -> None:
         """Whoever has come by now is let in, or refused."""
@@ -107,38 +161,64 @@ class RealTimeEngine:
         elif self._missing:
             raise InvariantError(f"{self._scheduler.waiting.head} can never start")
 
-    def _step(self, plan: Plan, preempted: list[Sequence], clock: RunClock, cpu_ns: int) -> None:
-        scheduler, log, start_ps = self._scheduler, self._log, self._now_ps
-        self._unclocked_ns = 0
+    def _decided(
+        self,
+        plan: Plan,
+        preempted: list[Sequence],
+        clock: RunClock,
+        cpu_ns: int,
+        alone_arrived: int | None,
+    ) -> DecidedStep:
+        """The step of a plan just made. cpu_ns: of the thread, before it was made."""
+        scheduler, start_ps = self._scheduler, self._now_ps
         with self._unclocked(clock):
             shape = plan.shape()
             row = ScheduledStep.of(plan, shape, preempted, scheduler)
         for seq, _, _ in plan.admitted:
             if seq.first_scheduled_ps < 0:
                 seq.first_scheduled_ps = start_ps
+        spans, moves = self._maker.spans(plan, scheduler)
+        return DecidedStep(
+            plan, shape, row, spans, moves, start_ps, cpu_ns, len(self._log.arrived), alone_arrived
+        )
+
+    def _launched(self, step: DecidedStep) -> LaunchedStep:
+        """The step, asked of the device; its tokens are on their way here."""
         host = self._runner.store.host
         copied_bytes = host.copied_bytes
-        logits = self._runner.step(*self._maker.spans(plan, scheduler))
-        logits.argmax(-1).tolist()  # an engine needs its tokens, so it waits for the device
+        logits = self._runner.step(step.spans, step.moves)
+        read = self._device.bring(logits.argmax(-1))
+        return LaunchedStep(step, read, host.copied_bytes - copied_bytes)
+
+    def _land(self, clock: RunClock) -> None:
+        """The oldest step in flight has returned: its outputs are processed."""
+        step, read, swapped_bytes = self._in_flight.popleft()
+        scheduler, log, plan = self._scheduler, self._log, step.plan
+        read()  # an engine needs its tokens, so it waits for the device
         finished = scheduler.finish(plan)
-        self._now_ps = end_ps = clock.now_ps()
-        cpu_ns = time.thread_time_ns() - cpu_ns - self._unclocked_ns
+        start_ps = max(step.scheduled_ps, self._ended_ps)
+        cpu_ns = max(step.cpu_ns, self._ended_cpu_ns)
+        self._now_ps = self._ended_ps = end_ps = clock.now_ps()
+        self._ended_cpu_ns = self._cpu_ns()
         for chunk in plan.chunks:
             if chunk.samples and chunk.seq.first_token_ps < 0:
                 chunk.seq.first_token_ps = end_ps
         with self._unclocked(clock):
+            overlaps = self._steps_ahead > 0
             log.steps.append(
                 ObservedStep(
-                    **row.after(scheduler).model_dump(),
+                    **step.row.after(scheduler).model_dump(),
                     **{f"store_{name}": n for name, n in self._memory.now()._asdict().items()},
-                    arrived=len(log.arrived),
-                    start_s=seconds_from_ps(start_ps - self._origin_ps),
-                    end_s=seconds_from_ps(end_ps - self._origin_ps),
-                    cpu_s=cpu_ns / NS_PER_S,
-                    swapped_bytes=host.copied_bytes - copied_bytes,
+                    arrived=step.arrived,
+                    start_s=self._seconds(start_ps),
+                    end_s=self._seconds(end_ps),
+                    cpu_s=(self._ended_cpu_ns - cpu_ns) / NS_PER_S,
+                    scheduled_s=self._seconds(step.scheduled_ps) if overlaps else None,
+                    alone_arrived=step.alone_arrived,
+                    swapped_bytes=swapped_bytes,
                 )
             )
-            log.shapes.append(shape)
+            log.shapes.append(step.shape)
             if self._pace is not None and len(log.steps) % PACE_EVERY == 1:
                 self._pace.take()
             log.records.append(EngineRecord.of(scheduler, end_ps))
@@ -146,6 +226,13 @@ class RealTimeEngine:
             self._maker.left(seq)
             self._runner.store.release(seq.id)
             self.intake.left(seq, end_ps)
+
+    def _seconds(self, ps: int) -> float:
+        return seconds_from_ps(ps - self._origin_ps)
+
+    def _cpu_ns(self) -> int:
+        """CPU time of the thread, without the work that an engine would not do."""
+        return time.thread_time_ns() - self._unclocked_ns
 
     @contextmanager
     def _unclocked(self, clock: RunClock) -> Iterator[None]:

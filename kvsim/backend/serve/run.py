@@ -11,6 +11,7 @@ from kvsim.backend.serve.engine import Left, RealTimeEngine
 from kvsim.backend.serve.memory import StoreMemory
 from kvsim.backend.serve.setup import choose_allocator, make_ready
 from kvsim.backend.simulated.models import on_backend
+from kvsim.backend.transformer.attentions import ATTENTIONS
 from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.memory.options import AllocatorOptions
 from kvsim.observed.observation import Observation
@@ -61,7 +62,14 @@ def observe(
         pace = Pace(ready.runner.decoder, blocks=options.store == "blocks")
     memory = StoreMemory(ready.runner.store, device)
     engine = RealTimeEngine(
-        ready.requests, ready.scheduler, ready.runner, ready.maker, memory, progress, pace
+        ready.requests,
+        ready.scheduler,
+        ready.runner,
+        ready.maker,
+        memory,
+        simulation.scenario.scheduler.depth - 1,
+        progress,
+        pace,
     )
     started = datetime.now(UTC)
     observation = engine.run(make_clock())
@@ -74,7 +82,7 @@ def observe(
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         device_facts=before,
         load_after=device_facts(device).get("load"),
-        software=software_facts(device),
+        software=software_facts(device, ATTENTIONS[ready.runner.attention].packages),
         bytes_beside_the_store=memory.beside._asdict(),
         preemptions=ready.scheduler.num_preemptions,
         recomputed_tokens=ready.scheduler.recomputed_tokens,

@@ -84,13 +84,6 @@ def make_ready(
 
 
 def _check(simulation: Simulation, shape: Shape, requests: tuple[Request, ...]) -> None:
-    if simulation.scenario.scheduler.depth > 1:
-        raise InputError(
-            "steps are observed one after the other",
-            where="scheduler.async_scheduling",
-            value="true",
-            remedy="set it to false",
-        )
     if simulation.scenario.tier:
         raise InputError(
             "requests are served from the device's memory alone",

@@ -1,12 +1,16 @@
 """Token ids of simulated contents: different contents have different ids."""
 
+from hashlib import blake2b
+
 from kvsim.sequence import Sequence
 
 MIXER = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: neighbours fall far apart
 
 
 class VocabTokens:
-    """Token ids below `vocab`; equal where the simulator calls tokens equal, else as random."""
+    """Token ids below `vocab`; equal where the simulator calls tokens equal, else as random. They
+    do not depend on the order in which sequences run.
+    """
 
     def __init__(self, vocab: int) -> None:
         self._vocab = vocab
@@ -26,8 +30,10 @@ class VocabTokens:
                 if position < length:
                     return first + position
                 position -= length
-        owner = self._private.setdefault(seq.id, len(self._private) + 1)
-        return (owner << 48) + position
+        if seq.id not in self._private:
+            digest = blake2b(seq.id.encode(), digest_size=8).digest()
+            self._private[seq.id] = int.from_bytes(digest)
+        return self._private[seq.id] + position
 
     def _token(self, name: int) -> int:
         return ((name * MIXER & (1 << 64) - 1) >> 32) % self._vocab

@@ -1,18 +1,22 @@
 """The recorded steps again, without time: the same requests before each, so the same decisions.
 
 A scheduler that runs at other moments decides differently. So here every step finds the requests
-that had arrived when the recorded one was scheduled, however long anything took. Then tokens,
+that had arrived when the recorded one was scheduled, however long anything took. Under
+asynchronous scheduling as many steps are in flight then, and return in the same order. Then tokens,
 queues, blocks and bytes must be equal in every step, and only the durations of steps remain to be
 compared.
 """
 
+from collections import deque
 from typing import Any, NamedTuple
 
 from kvsim.engine.intake import Intake
+from kvsim.engine.plan import Plan
 from kvsim.observed.folder import ObservedRun
 from kvsim.observed.steps import ObservedStep, ScheduledStep, schedule_step
 from kvsim.plumbing.units import PS_PER_S
 from kvsim.results.recorder import Recorder
+from kvsim.sequence import Sequence
 from kvsim.step import StepShape
 from kvsim.step_time.calibrated.fitted import Errors
 from kvsim.step_time.calibrated.samples import Kind, kind_of
@@ -56,27 +60,85 @@ def lock_step(run: ObservedRun) -> LockStep:
     The run must have steps.
     """
     assert run.steps is not None
-    spec = run.meta.replica_spec()
-    scheduler = spec.build()
-    intake = Intake(scheduler, Recorder(spec.capacity_bytes), lambda _: None, refuse=True)
-    shapes: list[StepShape] = []
-    stalls_ps: list[int] = []
-    arrived = 0
+    again = _StepsAgain(run)
     for number, step in enumerate(run.steps):
-        for request in run.requests[arrived : step.arrived]:
-            intake.take(request, request.arrival_ps)
-        arrived = step.arrived
-        plan, preempted = schedule_step(scheduler)
-        shape = plan.shape()
-        found = ScheduledStep.of(plan, shape, preempted, scheduler)
-        for seq in scheduler.finish(plan):
-            intake.left(seq, 0)
-        difference = _difference(number, step, found.after(scheduler))
+        difference = again.schedule(number, step)
         if difference is not None:
-            return LockStep(run.steps, tuple(shapes), tuple(stalls_ps), difference)
-        shapes.append(shape)
-        stalls_ps.append(sum(ps for ps, _ in plan.stalls))
-    return LockStep(run.steps, tuple(shapes), tuple(stalls_ps), None)
+            break
+    else:
+        difference = again.land(0)
+    return LockStep(run.steps, tuple(again.shapes), tuple(again.stalls_ps), difference)
+
+
+class _InFlight(NamedTuple):
+    """A step that has not returned."""
+
+    number: int
+    recorded: ObservedStep
+    found: ScheduledStep
+    plan: Plan
+    shape: StepShape
+
+
+class _StepsAgain:
+    """The recorded run's scheduler, given the same requests before each step.
+
+    shapes, stalls_ps: of the steps that have returned as recorded.
+    """
+
+    def __init__(self, run: ObservedRun) -> None:
+        spec = run.meta.replica_spec()
+        self._requests = run.requests
+        self._steps_ahead = spec.scheduler.depth - 1
+        self._scheduler = spec.build()
+        self._intake = Intake(
+            self._scheduler, Recorder(spec.capacity_bytes), lambda _: None, refuse=True
+        )
+        self._in_flight = deque[_InFlight]()
+        self._arrived = 0
+        self.shapes: list[StepShape] = []
+        self.stalls_ps: list[int] = []
+
+    def schedule(self, number: int, step: ObservedStep) -> StepDifference | None:
+        """Schedule one step, and let those return that had; the first difference of these."""
+        early: list[Sequence] = []
+        if step.alone_arrived is not None and self._in_flight:
+            self._arrive(step.alone_arrived)
+            plan = self._scheduler.schedule()
+            early = plan.preempted
+            if not plan.empty:
+                return StepDifference(number, "alone_arrived", step.alone_arrived, None)
+            difference = self.land(0)
+            if difference is not None:
+                return difference
+        self._arrive(step.arrived)
+        if self._in_flight:
+            plan = self._scheduler.schedule()
+            preempted = plan.preempted
+        else:
+            plan, preempted = schedule_step(self._scheduler)
+        shape = plan.shape()
+        found = ScheduledStep.of(plan, shape, early + preempted, self._scheduler)
+        self._in_flight.append(_InFlight(number, step, found, plan, shape))
+        return self.land(self._steps_ahead)
+
+    def land(self, left: int) -> StepDifference | None:
+        """The oldest steps return, until `left` are in flight; the first difference of these."""
+        while len(self._in_flight) > left:
+            number, recorded, found, plan, shape = self._in_flight.popleft()
+            for seq in self._scheduler.finish(plan):
+                self._intake.left(seq, 0)
+            difference = _difference(number, recorded, found.after(self._scheduler))
+            if difference is not None:
+                return difference
+            self.shapes.append(shape)
+            self.stalls_ps.append(sum(ps for ps, _ in plan.stalls))
+        return None
+
+    def _arrive(self, count: int) -> None:
+        for request in self._requests[self._arrived : count]:
+            self._intake.take(request, request.arrival_ps)
+        self._arrived = count
 
 
 def _difference(number: int, recorded: ObservedStep, found: ScheduledStep) -> StepDifference | None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from evidence.prove.replay import replay
 from evidence.prove.step import Step
+from kvsim.backend.devices.cpu import CpuDevice
 from kvsim.backend.serve import setup
 from kvsim.backend.serve.clock import CpuTimeClock, WallClock, run_clock
 from kvsim.backend.serve.run import observe
@@ -25,6 +26,7 @@ from kvsim.cli import COMMANDS, app
 from kvsim.observed.content import BlockIds
 from kvsim.observed.folder import ObservedRun
 from kvsim.observed.rows import ObservedRequest
+from kvsim.observed.steps import ScheduledStep
 from kvsim.observed.writing import write_observation
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS
@@ -243,6 +245,80 @@ def test_swapped_sequences_go_to_host_memory_and_come_back(path, tmp_path, monke
     assert found.ok, found
 
 
+class Told(DecoderRunner):
+    """Keeps the token that each span's logits choose, and when steps are launched."""
+
+    tokens: ClassVar[dict] = {}
+    events: ClassVar[list] = []
+
+    def step(self, spans, moves=()):
+        if spans[0].id != "warm-up":
+            self.events.append("launch")
+        logits = super().step(spans, moves)
+        for span, token in zip(spans, logits.argmax(-1).tolist(), strict=True):
+            self.tokens[span.id, span.context] = token
+        return logits
+
+
+@pytest.mark.parametrize("overlaps", [False, True], ids=["a CPU", "as a GPU"])
+@pytest.mark.parametrize("label", ["paged", "doubling"])
+def test_the_next_step_is_scheduled_before_tokens_are_read(
+    path, tmp_path, monkeypatch, label, overlaps
+):
+    """The same tokens as one step after the other; a GPU's next step is launched before, too."""
+
+    def serve(*more):
+        monkeypatch.setattr(Told, "tokens", {})
+        monkeypatch.setattr(Told, "events", [])
+        scenario = loaded(path, label, "workload.arrivals={kind='at-once'}", *more)
+        return observe(scenario, "cpu", allocator=label, clock="cpu"), Told.tokens, Told.events
+
+    def bring(device, numbers):
+        number = Told.events.count("launch")
+        return lambda: Told.events.append(f"read {number}")
+
+    def of(plan, *rest):
+        Told.events.append("schedule")
+        return decided(plan, *rest)
+
+    decided = ScheduledStep.of
+    monkeypatch.setattr(setup, "DecoderRunner", Told)
+    _, alone, _ = serve()
+    monkeypatch.setattr(CpuDevice, "overlaps", overlaps)
+    monkeypatch.setattr(CpuDevice, "bring", bring)
+    monkeypatch.setattr(ScheduledStep, "of", of)
+    (observation, meta), tokens, events = serve("scheduler.async_scheduling=true")
+    assert meta.scheduler.async_scheduling
+    prompts = {seq.id: seq.prompt_tokens for seq in observation.recorder.finished}
+
+    def outputs(found):
+        return {at: token for at, token in found.items() if at[1] >= prompts.get(at[0], 999)}
+
+    assert outputs(tokens) == outputs(alone)
+    assert len(outputs(alone)) == sum(seq.output_tokens for seq in observation.recorder.finished)
+    steps = observation.steps
+    reads = [events.index(f"read {number}") for number in range(1, 1 + len(steps))]
+    assert reads == sorted(reads)
+    ahead = [
+        step for step, read in enumerate(reads[:-1]) if events[:read].count("schedule") == step + 2
+    ]
+    launched = [
+        step for step, read in enumerate(reads) if events[:read].count("launch") == step + 2
+    ]
+    alone_steps = sum(step.alone_arrived is not None for step in steps)
+    assert len(ahead) == len(steps) - 1 - alone_steps > 0.9 * len(steps)
+    assert launched == (ahead if overlaps else [])
+    assert sum(one.scheduled_s < two.end_s for two, one in pairwise(steps)) == len(ahead)
+    write_observation(tmp_path / "run", observation, meta)
+    run = ObservedRun.read(tmp_path / "run")
+    assert run.steps == tuple(steps)
+    assert all(one.end_s <= other.start_s for one, other in pairwise(steps))
+    assert lock_step(run).difference is None
+    spoilt = steps[5].model_copy(update={"after_allocated_bytes": 1})
+    run = run._replace(steps=(*steps[:5], spoilt, *steps[6:]))
+    assert lock_step(run).difference[:2] == (5, "after_allocated_bytes")
+
+
 def test_follow_up_requests_arrive_after_their_predecessor(path, tmp_path):
     table = loaded(path, "paged").model_dump(mode="json", exclude_none=True)
     table["workload"] = {
@@ -322,10 +398,6 @@ def test_the_command_runs_by_the_wall_clock(path, tmp_path):
         (["--allocator", "pages"], r"--allocator: no such allocator.*got pages"),
         (["--allocator", "paged", "--clock", "sun"], r"--clock: no such clock; got sun"),
         (["--allocator", "paged", "--device", "tpu"], r"no such device here; got tpu"),
-        (
-            ["--allocator", "paged", "--set", "scheduler.async_scheduling=true"],
-            r"scheduler.async_scheduling: steps are observed one after the other",
-        ),
         (
             ["--allocator", "paged", "--set", "model.kv_cache_dtype='fp8'"],
             r"model: the backend keeps K and V in the model's own dtype",

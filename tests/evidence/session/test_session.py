@@ -109,7 +109,7 @@ def check_short_plan(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_session_that_is_ended_in_mid_round_leaves_its_finished_rounds(tmp_path, capsys):
-    """SIGTERM, as from a machine that takes its command back: the stage is killed, all is packed."""
+    """SIGTERM, as from a machine that takes its command back: all is packed."""
     out, archive, name = tmp_path / "gpu", tmp_path / "gpu.tar.xz", "measure tiny paged"
     out.mkdir()
     for stage in stages(SHORT_STAND_IN):

@@ -74,14 +74,16 @@ def calibration() -> CalibrationFile:
 class Backend:
     """In place of a device: a clock, on which steps take what a calibration says, times `slower`.
 
-    It is the engine's runner, its store, the maker of its spans and the watch on its memory.
+    It is the engine's runner, its device and store, the maker of its spans and the watch on its
+    memory.
     """
 
     name = "as calibrated"
     copied_bytes = 0
+    overlaps = False
 
     def __init__(self, step_time: CalibratedTime, slower: float) -> None:
-        self.store = self.host = self
+        self.store = self.host = self.device = self
         self._step_time = step_time
         self._slower = slower
         self._now_ps = 0
@@ -99,6 +101,9 @@ class Backend:
 
     def stopped(self):
         return nullcontext()
+
+    def bring(self, tokens):
+        return tokens.tolist
 
     def preempted(self, plan, scheduler):
         return plan.preempted
