@@ -85,14 +85,17 @@ def _card(card: Any, dark: bool) -> Component:
     lines = []
     for line in card.lines:
         hue = run_line(line.place)["color"]
-        width = {"width": f"{100 * line.share:.1f}%"}
         colour = {"backgroundColor": DARK.get(hue, hue) if dark else hue}
+        bar = html.Span(className="bar none")
+        if line.share is not None:
+            width = {"width": f"{100 * line.share:.1f}%"}
+            bar = html.Span(html.Span(style=width | colour), className="bar")
         lines.append(
             html.Div(
                 [
                     html.Span(html.Bdi(line.label), className="label"),
                     html.Span(line.text, className="number best" if line.best else "number"),
-                    html.Span(html.Span(style=width | colour), className="bar"),
+                    bar,
                 ],
                 className="line",
             )

@@ -1,4 +1,4 @@
-"""What limits a run, and how many more sequences its pool has room for."""
+"""The limit of a run, and the number of its sequences that the pool has room for."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,5 +1,8 @@
-"""The cards of the page: output tokens per second, time to first token, sequences running, and the
-share of the pool at work, of hits in a tier or the transfers, as the scenario has them.
+"""The cards of the page, four numbers of each run: output tokens per second, time to first token,
+sequences running, and one of its kind.
+
+That is the time of a transfer from prefill to decode, the hits of a tier, or else the share of the
+pool at work.
 """
 
 from collections.abc import Sequence
@@ -112,7 +115,7 @@ def cards(result: Result) -> list[Card]:
 
 
 def _measures(runs: Sequence[RunSummary]) -> tuple[Measure, ...]:
-    """Those of a tier and of transfers take the place of the pool's."""
+    """The measures of the cards: a tier's or that of transfers in the place of the pool's."""
     if any(run.transfers is not None for run in runs):
         return (*CARDS[:-1], TRANSFER)
     if any(run.offloading is not None for run in runs):
