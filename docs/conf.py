@@ -26,6 +26,7 @@ NAVIGATION = {
     },
     "My server": {
         "docs/importing": "Import a server",
+        "docs/record": "Record a running server",
         "docs/size-a-pool": "",
         "docs/doctor": "",
         "docs/find-the-best-flag": "",

@@ -53,6 +53,10 @@ GROUPS: dict[str, dict[str, Command]] = {
         "import": Command(
             "import_:import_", "kvsim import server.log --device h100 --out mine.toml"
         ),
+        "record": Command(
+            "record:record",
+            "kvsim record http://localhost:8000 --users 16 --device h100 --out mine",
+        ),
         "doctor": Command("doctor:doctor", "kvsim doctor mine.toml"),
         "advise": Command("advise:advise", "kvsim advise mine.toml --out out/advice"),
         "export": Command("export:export", "kvsim export chat --to perfetto --out chat.json"),

@@ -14,7 +14,7 @@ from typing import Any
 from kvsim.interchange.merge import USER, Contradiction, Merged, merge
 from kvsim.interchange.results_among import reads_of, results_among, scenario_paths, servers_among
 from kvsim.interchange.scrapes import of_one_server, with_acceptance
-from kvsim.interchange.to_scenario.learned import learn
+from kvsim.interchange.to_scenario.learned import ServerSteps, learn
 from kvsim.interchange.to_scenario.observed import recording_of
 from kvsim.interchange.to_scenario.replicas import fleet_of
 from kvsim.interchange.to_scenario.server import server_of
@@ -200,7 +200,8 @@ def _of_server(
     if fleet is not None:
         table["fleet"] = fleet
     if options.fit and recording is not None and server.knows_model:
-        learn(table, stream.lines, recording.figures, notes)
+        logged = ServerSteps(recording.steps, merged.settings.kv_cache_tokens)
+        learn(table, stream.lines, recording.figures, logged, notes)
     scenario = Scenario.from_table(table)  # what is written can be read
     if server.knows_model and (refused := _refused(scenario)) is not None:
         notes.append(f"kvsim run refuses the scenario as it stands: {refused}")

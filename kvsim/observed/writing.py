@@ -42,10 +42,10 @@ def write_observation(folder: Path, observation: Observation, meta: ObservedMeta
         folder,
         {
             "meta.json": text_writer(json.dumps(settings, indent=1, ensure_ascii=False) + "\n"),
-            "requests.csv": _csv([row for row, _ in served]),
+            "requests.csv": csv_writer([row for row, _ in served]),
             "stream.jsonl": lines_writer(_stream(served, meta.block_size)),
-            "timeseries.csv": _csv(list(observation.ticks(meta.tick_seconds))),
-            "steps.csv": _csv(observation.steps),
+            "timeseries.csv": csv_writer(list(observation.ticks(meta.tick_seconds))),
+            "steps.csv": csv_writer(observation.steps),
             "samples.jsonl": lines_writer(
                 json.dumps(row.model_dump(mode="json", exclude_defaults=True)) + "\n"
                 for row in observation.samples()
@@ -86,15 +86,15 @@ def write_recording(folder: Path, recording: Recording) -> None:
     block_size = VllmMeta.parse(meta, str(folder / "meta.json")).block_size
     files = {"meta.json": text_writer(json.dumps(meta, indent=1, ensure_ascii=False) + "\n")}
     if served:
-        files["requests.csv"] = _csv([row for row, _ in served])
+        files["requests.csv"] = csv_writer([row for row, _ in served])
         files["stream.jsonl"] = lines_writer(_stream(served, block_size))
     if recording.ticks:
-        files["timeseries.csv"] = _csv(recording.ticks)
+        files["timeseries.csv"] = csv_writer(recording.ticks)
     if recording.figures is not None:
         text = json.dumps(recording.figures.as_json(), indent=1, ensure_ascii=False) + "\n"
         files[measured.FILE] = text_writer(text)
     if recording.steps:
-        files[logged_steps.FILE] = _csv(recording.steps)
+        files[logged_steps.FILE] = csv_writer(recording.steps)
     replace_files(folder, files)
     for name in _RECORDED:
         if name not in files:
@@ -123,7 +123,7 @@ def stream_lines(timed: Iterable[tuple[float, Request]], block_size: int) -> Ite
         yield json.dumps(line)
 
 
-def _csv(rows: Sequence[Options]) -> Callable[[Path], object]:
+def csv_writer(rows: Sequence[Options]) -> Callable[[Path], object]:
     """A writer of a CSV file of rows of one class, at least one; columns that are empty in all rows
     are left out.
     """

@@ -13,6 +13,7 @@ EXTRAS: dict[str, str] = {
     "dask": "dask",
     "distributed": "dask",
     "gguf": "gguf",
+    "httpx2": "record",
     "huggingface_hub": "hub",
     "jinja2": "report",
     "joblib": "sweep",

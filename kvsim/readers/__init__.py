@@ -28,6 +28,7 @@ READERS: Registry[Reader] = Registry(
         "bench-text": "kvsim.readers.vllm.bench_text:PrintedBench",
         "sglang-log": "kvsim.readers.sglang.log:SGLangLog",
         "sglang-metrics": "kvsim.readers.sglang.metrics:SGLangMetrics",
+        "sglang-answer": "kvsim.readers.sglang.answer:SGLangAnswer",
         "sglang-command": "kvsim.readers.sglang.command:SGLangCommand",
         "trtllm-log": "kvsim.readers.trtllm.log:TrtLlmLog",
         "trtllm-command": "kvsim.readers.trtllm.command:TrtLlmCommand",

@@ -52,11 +52,18 @@ def logged_samples(path: Path) -> LoggedSamples:
             remedy="start vLLM with --enable-logging-iteration-details",
         )
     pool = read.description.settings.kv_cache_tokens
-    rows = [*_iterations(steps, pool, notes), *_sglang(steps, notes)]
+    rows = rows_of(steps, pool, notes)
     if not rows:
         raise InputError("no step of the log can be used", where=str(path), value="; ".join(notes))
     digest = sha256(read_bytes(path)).hexdigest()
     return LoggedSamples(SampleSet(path.name, digest, tuple(rows)), tuple(notes))
+
+
+def rows_of(steps: Sequence[LoggedStep], pool: int | None, notes: list[str]) -> list[SampleRow]:
+    """Sample rows of a log's steps; notes: what was left out. pool: tokens of it, by which the
+    context follows from its usage. InputError where the steps overlap.
+    """
+    return [*_iterations(steps, pool, notes), *_sglang(steps, notes)]
 
 
 def steps_of(path: Path) -> SampleSet:
@@ -146,13 +153,23 @@ def _sglang(steps: Sequence[LoggedStep], notes: list[str]) -> Iterator[SampleRow
 
 
 def _row(step: LoggedStep, sequences: int, held: int, seconds: float) -> SampleRow:
-    """One sample row; the context of prompts computed in the step is not in their sequences'."""
-    new = step.prefill_tokens or 0
+    """One sample row; the context of prompts computed in the step is not in their sequences'.
+    Several prompts are taken to be equally long.
+    """
+    new, prompts = step.prefill_tokens or 0, step.prefill_requests or 1
     context = max(sequences, held - new) if sequences else 0
+    several = 1 < prompts <= new
     return SampleRow(
-        prefill_tokens=new,
+        prefill_tokens=0 if several else new,
+        chunks=_even(new, prompts) if several else (),
         decode_seqs=sequences,
         decode_context_tokens=context,
         seconds=max(seconds, 1e-9),
         source=step.line,
     )
+
+
+def _even(tokens: int, prompts: int) -> tuple[tuple[int, int], ...]:
+    """Prompt tokens as chunks of some prompts, none of which had begun before."""
+    least, more = divmod(tokens, prompts)
+    return tuple((least + (at < more), 0) for at in range(prompts))

@@ -79,7 +79,8 @@ PUT: dict[str, Put] = {
     **dict.fromkeys(("requests-table", "blis-tracev2"), in_table),
     **dict.fromkeys(
         ("vllm-bench", "llmperf", "aiperf", "guidellm", "inference-perf", "dynamo-trace",
-         "lmcache-lookup", "otel-spans", "settings-json", "llama-answer", "trace"), in_json),
+         "lmcache-lookup", "otel-spans", "settings-json", "llama-answer", "sglang-answer",
+         "trace"), in_json),
     "ollama": in_environment,
     "bench-text": in_printed,
 }  # fmt: skip

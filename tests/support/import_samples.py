@@ -313,6 +313,19 @@ def sglang_log(folder: Path) -> Path:
     )
 
 
+@sample("sglang-answer")
+def sglang_answer(folder: Path) -> Path:
+    answer = {
+        "model_path": "Qwen/Qwen3-8B",
+        "tp_size": 1,
+        "page_size": 1,
+        "max_total_num_tokens": 400_000,
+        "version": "0.5.6",
+        "api_key": "sk-never-read",
+    }
+    return write(folder / "server_info.json", json.dumps(answer))
+
+
 @sample("trtllm-log")
 def trtllm_log(folder: Path) -> Path:
     return write(

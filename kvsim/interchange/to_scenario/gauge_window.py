@@ -77,10 +77,24 @@ def place(samples: Sequence[GaugeSample], client: Client, *, zones: bool) -> Pla
         return judged[0]
     best = min(known, key=lambda each: each.off or 0.0)
     if best.off is not None and best.off > _MOST_OFF:
-        return (
-            f"at best their running sequences differ by {best.off:.0%} from the requests in flight"
-        )
+        return _differ(best.off)
     return best
+
+
+def _differ(off: float) -> str:
+    return f"at best their running sequences differ by {off:.0%} from the requests in flight"
+
+
+def as_they_are(samples: Sequence[GaugeSample], client: Client) -> Placed | str:
+    """Gauges on the client's own clock; the reason to leave them out where they are of another
+    run.
+    """
+    if not inside(samples, client, 0):
+        return "they are of another time than the requests"
+    found = _judged(samples, client, 0, _gap(samples))
+    if found is not None and found.off is not None and found.off > _MOST_OFF:
+        return _differ(found.off)
+    return found or Placed(0, None)
 
 
 def inside(

@@ -1,5 +1,8 @@
-"""Corrections learned from a benchmark of a server's host: a few numbers on top of the step times,
-and a front end.
+"""Corrections learned from a server's own steps, or from a benchmark of it.
+
+They are a few numbers on top of the step times, and a front end.
+
+A log of steps tells most (`learned_steps`). Without one a benchmark has to do.
 
 In addition to its kernels a server has a constant a step, a time a sequence and a time of a step
 with prompts. A client's TTFT begins before the engine's. One benchmark tells little of each. So
@@ -16,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kvsim.interchange.to_scenario.learned_steps import learned_steps
+from kvsim.observed.logged_steps import LoggedStep
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import PS_PER_MS, PS_PER_US
 from kvsim.results.measured import MeasuredSummary
@@ -33,6 +38,15 @@ NOISE = {"tpot_s": 0.02, "ttft_s": 0.2}  # of a measured mean; prompts may have 
 STATISTICS = {"tpot_s": ("mean", "p50"), "ttft_s": ("p50", "mean")}
 MOST_REQUESTS, REQUESTS_A_USER = 400, 4
 NAMES = ("scale", "overhead_us", "sequence_us", "prompts_us")
+STEPS_NOISE = 0.03  # of a TTFT, where the steps are known
+# A load by which a scenario without one is simulated, to have its step times.
+_ONE = {
+    "kind": "synthetic",
+    "num_requests": 1,
+    "arrivals": {"kind": "at-once"},
+    "prompt": {"kind": "fixed", "tokens": 16},
+    "output": {"kind": "fixed", "tokens": 16},
+}
 RANGE = 3.0  # times fewer or more at once, where what was fitted is taken to hold
 Floats = NDArray[np.float64]
 
@@ -63,26 +77,93 @@ class _MeasuredTrial(NamedTuple):
         return np.log([getattr(summary[key], name) or np.nan for key, name in measured])
 
 
+class ServerSteps(NamedTuple):
+    """Steps in the server's own log. pool_tokens: by which their context follows; None: unknown."""
+
+    steps: Sequence[LoggedStep]
+    pool_tokens: int | None
+
+
 def learned(
-    table: Mapping[str, Any], lines: Sequence[str] | None, measured: MeasuredSummary | None
+    table: Mapping[str, Any],
+    lines: Sequence[str] | None,
+    measured: MeasuredSummary | None,
+    logged: ServerSteps,
+    notes: list[str],
 ) -> Learned | None:
-    """Learn corrections for the scenario's server from the measurements of its workload; None
-    without any.
+    """Learn corrections for the scenario's server from the steps of its log, else from the
+    measurements of its workload; None without any.
 
     lines: of the workload's trace file. InputError where the scenario cannot be simulated.
     """
-    if measured is None or "workload" not in table or "fleet" in table:
+    if "fleet" in table:
         return None
-    found = [
+    if logged.steps and (found := _of_steps(table, lines, measured, logged, notes)) is not None:
+        return found
+    if measured is None or "workload" not in table:
+        return None
+    aims = [
         (key, name, value)
         for key in NOISE
         for name, value in _first(getattr(measured, key), STATISTICS[key])
         if key != "ttft_s" or measured.tpot_s is not None
     ]
-    if not any(key == "tpot_s" for key, _, _ in found):
+    if not any(key == "tpot_s" for key, _, _ in aims):
         return None
     with TemporaryDirectory(prefix="kvsim-import-") as scratch:
-        return _fitted(_MeasuredTrial(_thinned(table, lines, Path(scratch)), Path(scratch)), found)
+        return _fitted(_MeasuredTrial(_thinned(table, lines, Path(scratch)), Path(scratch)), aims)
+
+
+def _of_steps(
+    table: Mapping[str, Any],
+    lines: Sequence[str] | None,
+    measured: MeasuredSummary | None,
+    logged: ServerSteps,
+    notes: list[str],
+) -> Learned | None:
+    """Numbers of the log's steps, and the front end that a client measured besides."""
+    from kvsim.simulation import Simulation
+    from kvsim.step_time.kernels.composed import KernelSteps
+    from kvsim.validate.logged_samples import rows_of
+
+    try:
+        rows = rows_of(logged.steps, logged.pool_tokens, notes)
+    except InputError as error:
+        notes.append(f"step times are not fitted on the log's steps: {error}")
+        return None
+    timed = "workload" in table
+    with TemporaryDirectory(prefix="kvsim-import-") as scratch:
+        some = _thinned(table if timed else {**table, "workload": _ONE}, lines, Path(scratch))
+        trial = _MeasuredTrial(some, Path(scratch))
+        simulation = Simulation(trial.scenario({}))
+        form, front = simulation.step_time, simulation.front_end
+        if not isinstance(form, KernelSteps):
+            return None
+        found = learned_steps(form, [row.sample() for row in rows])
+        if found is None:
+            return None
+        ends = dict(table.get("front_end", {}))
+        aim = _first(measured.ttft_s, STATISTICS["ttft_s"]) if measured is not None else []
+        said = ""
+        if timed and aim and front is not None:
+            ((name, value),) = aim
+            (at,) = np.exp(trial.figures(found.numbers, [("ttft_s", name)]))
+            request_ms = _front_ms(front.request_ms, 1e3 * (value - float(at)), 1e3 * value)
+            ends["request_ms"] = round(request_ms, 2)
+            said = f"; {request_ms:.3g} ms of each request are the front end's"
+    return Learned(
+        {**found.numbers, "fitted_on": found.words},
+        ends,
+        f"fitted on {found.words}. Their times are {found.after:.1%} off in the median, and were "
+        f"{found.before:.1%} off before{said}",
+    )
+
+
+def _front_ms(usual_ms: float, more_ms: float, ttft_ms: float) -> float:
+    """A front end drawn from its kind's to the one that a measured TTFT asks for."""
+    noise_ms = STEPS_NOISE * ttft_ms
+    share = FRONT_MS**2 / (FRONT_MS**2 + noise_ms**2)
+    return max(0.0, usual_ms + share * more_ms)
 
 
 def _first(latency: LatencySummary | None, names: Sequence[str]) -> list[tuple[str, float]]:
@@ -177,15 +258,17 @@ def learn(
     table: dict[str, Any],
     lines: Sequence[str] | None,
     measured: MeasuredSummary | None,
+    logged: ServerSteps,
     notes: list[str],
 ) -> None:
-    """Put what the benchmark tells into the scenario's tables, and say so in the notes."""
+    """Put what log or benchmark tell into the scenario's tables, and say so in the notes."""
     try:
-        found = learned(table, lines, measured)
+        found = learned(table, lines, measured, logged, notes)
     except InputError as error:
         notes.append(f"step times are not fitted on the benchmark: {error}")
         return
     if found is not None:
         table["step_time"] = table["step_time"] | found.step_time
-        table["front_end"] = found.front_end
+        if found.front_end:
+            table["front_end"] = found.front_end
         notes.append(f"{found.words} (--no-fit leaves step times as they are)")

@@ -5,7 +5,7 @@ from itertools import pairwise
 from statistics import median
 
 from kvsim.interchange.merge import Merged
-from kvsim.interchange.to_scenario.gauge_window import Client, Placed, inside, place
+from kvsim.interchange.to_scenario.gauge_window import Client, Placed, as_they_are, inside, place
 from kvsim.interchange.to_scenario.measured import measured_of
 from kvsim.interchange.to_scenario.server import DescribedServer
 from kvsim.interchange.to_scenario.stream import first_arrival, private_ids, prompt_runs, usable
@@ -116,9 +116,13 @@ def _ticks(merged: Merged, rows: Sequence[SourceRequest], notes: list[str]) -> l
             return []
         zero = samples[0].time_ns
         return [_tick(each, each.time_ns - zero) for each in samples]
-    if clock == its_clock and clock is not None:
+    if clock == "run" and rows:  # from the first arrival on, whatever clock that is on
+        zero_ns = client.zero_ns
+        samples = tuple(each._replace(time_ns=each.time_ns + zero_ns) for each in samples)
+        found: Placed | str = as_they_are(samples, client)
+    elif clock == its_clock and clock is not None:
         kept = inside(samples, client, 0)
-        found: Placed | str = Placed(0, None) if kept else "they are of another time"
+        found = Placed(0, None) if kept else "they are of another time"
     else:
         found = place(samples, client, zones=(clock, its_clock) == ("local", "unix"))
     if isinstance(found, str):

@@ -1,0 +1,153 @@
+"""Corrections learned from the steps in a server's own log: what each takes on top of its kernels.
+
+A step takes scale times its kernels and host, a constant, and a time of each sequence. With prompts
+it takes another scale of them, and a constant and a time of each prompt token more. Thousands of
+steps tell most of these numbers well. Where every step has as many sequences, their time and the
+constant are one. So each number is drawn towards 0 by the spread of servers of the
+kind (`learned`), which costs nothing where the log tells it. What a client measured beyond the
+engine is its front end.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvsim.step_time.calibrated.samples import Sample
+from kvsim.step_time.kernels.composed import KernelSteps
+
+FEWEST = 30  # steps to learn from
+NOISE = 0.05  # of one step's time, at first; then what the fit leaves
+LEAST_NOISE = 0.005
+# Standard deviations of the numbers over servers, as in `learned`; of a prompt token, of its time.
+SCALE, STEP_SHARE, STEP_US, SEQUENCE_US = 0.1, 0.35, 300.0, 20.0
+PROMPT_SCALE, PROMPTS_US, TOKEN_SHARE = 0.3, 4000.0, 0.3
+TYPICAL = 1.4826  # a standard deviation, of the median size of normal errors
+ROUNDS = 5  # in which steps that are far off come to count less
+LEAST, LEAST_FACTOR = 0.6, 0.05  # of what a step with prompts has of its kernels
+FAR = 3.0  # times the noise
+PS_PER_US = 1_000_000
+Floats = NDArray[np.float64]
+
+
+class StepNumbers(NamedTuple):
+    """numbers: of the table [step_time]. before, after: median size of the relative error of the
+    steps, without the numbers and with them. words: on which steps.
+    """
+
+    numbers: dict[str, float]
+    before: float
+    after: float
+    words: str
+
+
+def learned_steps(form: KernelSteps, samples: Sequence[Sample]) -> StepNumbers | None:
+    """The numbers that bring this form to the steps; None of fewer than FEWEST steps."""
+    if len(samples) < FEWEST:
+        return None
+    took_us = np.array([1e6 * each.seconds for each in samples])
+    plain_us = np.array([form.step_ps(each.shape) / PS_PER_US for each in samples])
+    columns = _columns(samples, plain_us)
+    prompts = columns[:, 4] > 0
+    sigmas = np.array([
+        SCALE, STEP_SHARE * form.host.step_ps / PS_PER_US + STEP_US, SEQUENCE_US, PROMPT_SCALE,
+        PROMPTS_US, _token_us(columns[prompts, 5], plain_us[prompts]),
+    ])  # fmt: skip
+    sigmas *= _likely(columns, sigmas, took_us - plain_us, plain_us)
+    least = np.array([-0.9, -0.9 * float(np.min(plain_us)), -np.inf, -LEAST, -np.inf, -np.inf])
+    drawn = _drawn(columns, took_us - plain_us, took_us, sigmas, least)
+    found_us = plain_us + columns @ drawn
+    return StepNumbers(
+        _options(drawn.tolist()), _off(plain_us, took_us), _off(found_us, took_us), _range(samples)
+    )
+
+
+def _options(drawn: Sequence[float]) -> dict[str, float]:
+    """The numbers as the options of step times have them: prompt_scale is a factor of all that a
+    step with prompts takes.
+    """
+    more, step_us, sequence_us, prompts, prompts_us, token_us = drawn
+    scale = 1 + more
+    factor = max(LEAST_FACTOR, (scale + prompts) / scale)
+    return {
+        "scale": round(scale, 6),
+        "overhead_us": round(step_us, 2),
+        "sequence_us": round(sequence_us, 3),
+        "prompt_scale": round(factor, 6),
+        "prompts_us": round((step_us + prompts_us) / factor - step_us, 2),
+        "prompt_token_us": round(token_us / factor, 4),
+    }
+
+
+def _columns(samples: Sequence[Sample], plain_us: Floats) -> Floats:
+    """A row a step: what each number is multiplied with."""
+    shapes = [each.shape for each in samples]
+    sequences = np.array([float(shape.num_decode + len(shape.chunks)) for shape in shapes])
+    prompts = np.array([float(bool(shape.chunks)) for shape in shapes])
+    tokens = np.array([float(shape.prefill_tokens) for shape in shapes])
+    ones = np.ones(len(shapes))
+    return np.column_stack([plain_us, ones, sequences, prompts * plain_us, prompts, tokens])
+
+
+def _token_us(tokens: Floats, plain_us: Floats) -> float:
+    """How far the time of a prompt token may be off, by that of the kernels."""
+    return TOKEN_SHARE * float(np.median(plain_us / tokens)) if len(tokens) else 1.0
+
+
+def _likely(columns: Floats, sigmas: Floats, apart: Floats, plain_us: Floats) -> float:
+    """How many times as wide as usual the spread must be for a server this far from its kind."""
+    usual = np.sqrt(((columns * sigmas) ** 2).sum(axis=1)) + NOISE * plain_us
+    return max(1.0, float(np.median(np.abs(apart) / usual)) * 1.5)
+
+
+def _drawn(
+    columns: Floats, apart: Floats, took_us: Floats, sigmas: Floats, least: Floats
+) -> Floats:
+    """The most likely numbers. The noise is that of the steps' kind, with prompts or without, and
+    steps that are far off (a pause, a compilation) count less.
+    """
+    prompts = columns[:, 4] > 0
+    noise, weights = NOISE * took_us, np.ones(len(apart))
+    found = np.zeros(columns.shape[1])
+    for _ in range(ROUNDS):
+        found = _most_likely(columns, apart, noise / weights**0.5, sigmas, least)
+        off = np.abs(apart - columns @ found)
+        for kind in (prompts, ~prompts):
+            if kind.any():
+                usual = TYPICAL * float(np.median(off[kind] / took_us[kind]))
+                noise[kind] = max(LEAST_NOISE, usual) * took_us[kind]
+        weights = np.minimum(1.0, FAR * noise / np.maximum(off, 1e-9))
+    return found
+
+
+def _most_likely(
+    columns: Floats, apart: Floats, noise: Floats, sigmas: Floats, least: Floats
+) -> Floats:
+    """Least squares drawn towards 0, with no number below its least."""
+    left, right = columns * sigmas / noise[:, None], apart / noise
+    free = np.ones(columns.shape[1], dtype=bool)
+    drawn = np.zeros(columns.shape[1])
+    while free.any():
+        rest = right - left[:, ~free] @ drawn[~free]
+        normal = left[:, free].T @ left[:, free] + np.eye(int(free.sum()))
+        drawn[free] = np.linalg.solve(normal, left[:, free].T @ rest)
+        below = free & (drawn * sigmas < least)
+        if not below.any():
+            break
+        drawn[below] = (least / sigmas)[below]
+        free &= ~below
+    return drawn * sigmas
+
+
+def _off(simulated: Floats, took: Floats) -> float:
+    return float(np.median(np.abs(simulated / took - 1)))
+
+
+def _range(samples: Sequence[Sample]) -> str:
+    """Over what steps the numbers were learned."""
+    sequences = [each.shape.num_decode + len(each.shape.chunks) for each in samples]
+    tokens = max(each.shape.prefill_tokens for each in samples)
+    least, most = min(sequences), max(sequences)
+    words = f"{len(samples):,} steps of its log: {least:,} to {most:,} sequences"
+    return f"{words}, up to {tokens:,} prompt tokens a step" if tokens else f"{words}, no prompts"

@@ -1,0 +1,123 @@
+"""A stream of requests sent to a server at its times, and followed as its clients would."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from heapq import heappop, heappush
+
+from kvsim.plumbing.errors import InputError
+from kvsim.plumbing.units import PS_PER_S
+from kvsim.record.reply import Now, Reply
+from kvsim.request import Request, Stream
+
+Send = Callable[[Request], Awaitable[Reply]]
+MOST_FAULTS = 20  # one after the other: the server is gone
+
+
+def check_sendable(stream: Stream, longest: int | None) -> None:
+    """InputError for requests that are not sent as they are meant: with images, adapters, beams,
+    samples, no output, or longer than the server takes. longest: tokens of a sequence; None: not
+    known.
+    """
+    for request in stream.requests:
+        lacks = (
+            ("images or sounds", bool(request.items)),
+            ("adapters", request.adapter is not None),
+            ("groups of requests", request.group is not None),
+            ("parallel samples", request.n > 1),
+            ("prompts without an answer", request.output_tokens < 1),
+        )
+        for what, has in lacks:
+            if has:
+                raise InputError(f"{what} are not sent to a server", where=f"request {request.id}")
+        whole = request.prompt_tokens + request.output_tokens
+        if longest is not None and whole > longest:
+            raise InputError(
+                "longer than the server takes",
+                where=f"request {request.id}",
+                value=f"{request.prompt_tokens:,} + {request.output_tokens:,} tokens",
+                limit=f"{longest:,} (its max_model_len)",
+                remedy="ask for shorter prompts or answers",
+            )
+
+
+class SentLoad:
+    """The requests of a stream, each sent when it is due, and its followers after it.
+
+    now: s on the clock of the event loop. moved: called with (requests that were answered, all).
+    replies: in the order in which they ended. late_s: by how much a request was sent after it was
+    due, at most; 0 where its client limits the requests in flight.
+    """
+
+    def __init__(
+        self, stream: Stream, send: Send, now: Now, moved: Callable[[int, int], None]
+    ) -> None:
+        self._stream, self._send, self._now, self._moved = stream, send, now, moved
+        self.replies: list[Reply] = []
+        self.late_s = 0.0
+        self.gave_up = False
+        self._faults = 0
+        self._due: list[tuple[float, int, Request]] = []
+        self._followers: dict[str, list[tuple[int, Request]]] = {}
+        self._tasks: set[asyncio.Task[Reply]] = set()
+
+    async def run(self, until_s: float | None = None) -> None:
+        """Send all requests, and wait for the answers; cancelled, it keeps those that have come.
+
+        until_s: when the last one is sent, on the clock of `now`; those in flight are waited for.
+        """
+        begin_s = self._now()
+        for order, request in enumerate(self._stream.requests):
+            if request.after is None:
+                heappush(self._due, (begin_s + request.arrival_ps / PS_PER_S, order, request))
+            else:
+                self._followers.setdefault(request.after, []).append((order, request))
+        try:
+            while self._due or self._tasks:
+                if self.gave_up or (until_s is not None and self._now() >= until_s):
+                    self._due.clear()
+                self._send_due()
+                await self._wait(until_s)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._tasks)
+
+    def _full(self) -> bool:
+        most = self._stream.max_concurrency
+        return most is not None and len(self._tasks) >= most
+
+    def _send_due(self) -> None:
+        while self._due and self._due[0][0] <= self._now() and not self._full():
+            due_s, _, request = heappop(self._due)
+            if self._stream.max_concurrency is None:
+                self.late_s = max(self.late_s, self._now() - due_s)
+            self._tasks.add(asyncio.ensure_future(self._send(request)))
+
+    async def _wait(self, until_s: float | None) -> None:
+        """Until the next request is due, or one in flight ends."""
+        left_s = None
+        if self._due and not self._full():
+            left_s = max(0.0, self._due[0][0] - self._now())
+            if until_s is not None:
+                left_s = min(left_s, max(0.0, until_s - self._now()))
+        if not self._tasks:
+            await asyncio.sleep(left_s or 0.0)
+            return
+        done, self._tasks = await asyncio.wait(
+            self._tasks, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in done:
+            self._ended(task.result())
+
+    def _ended(self, reply: Reply) -> None:
+        self.replies.append(reply)
+        self._faults = self._faults + 1 if reply.error else 0
+        self.gave_up = self.gave_up or self._faults >= MOST_FAULTS
+        for order, follower in self._followers.pop(reply.request.id, ()):
+            heappush(self._due, (self._now() + follower.think_ps / PS_PER_S, order, follower))
+        self._moved(len(self.replies), len(self._stream.requests))
