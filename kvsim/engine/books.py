@@ -212,6 +212,11 @@ class Pauses:
                 plan.late[seq] = self._preempted.pop(seq)
                 plan.num_late += 1
 
+    def since_ps(self) -> set[int]:
+        """Times of the last tokens of all that pause."""
+        batch = [] if self._batch is None else [self._batch.since_ps]
+        return {*self._preempted.values(), *self._passed_over.values(), *batch}
+
     def _end(self, seq: Sequence, token_ps: int) -> int:
         """`seq` is preempted, or has failed; returns the time of its last token."""
         batch = self._batch

@@ -242,7 +242,7 @@ class Recorder:
 
     @property
     def makespan_ps(self) -> int:
-        """Time in ps from the first arrival to the end of the last step."""
+        """Time from the first arrival to the end of the last step, or to the last departure."""
         return self.end_ps - self.first_arrival_ps if self.steps else 0
 
     def arrived(self, now_ps: int) -> None:
@@ -265,6 +265,7 @@ class Recorder:
         """Book the end of a sequence, which has all its tokens."""
         self.finished.append(seq)
         self.finish_ps.append(now_ps)
+        self.end_ps = max(self.end_ps, now_ps)  # its output was processed after the step
         self._marked_running = -1
 
     def failed(self, seq: Sequence, now_ps: int, reason: str) -> None:

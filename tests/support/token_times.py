@@ -47,7 +47,7 @@ class TokenTimes(Observer):
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         for seq in self._on_their_way.pop(plan, ()):
-            self.times_ps.setdefault(seq, []).append(plan.end_ps)
+            self.times_ps.setdefault(seq, []).append(now_ps)
         for seq in plan.finishing:
             more = self.slots[seq] - seq.final_tokens  # SGLang computes what nobody asks for
             if not 0 <= more <= scheduler.allocator.keeps_last_token:

@@ -15,6 +15,7 @@ from kvsim.engine.engine import Executor, Next
 from kvsim.engine.executor.copier import Copier
 from kvsim.engine.executor.stage_workers import StageWorkers
 from kvsim.engine.plan import Plan
+from kvsim.engine.staged_books import StagedBooks
 from kvsim.plumbing.errors import InputError, InvariantError
 from kvsim.step_time.stages import StageTimes
 
@@ -40,6 +41,7 @@ class CopyingStages(Executor):
         self._workers = StageWorkers(
             core.in_flight, connector, self._num_stages, overlaps=self._overlaps
         )
+        core.books = StagedBooks(core)
         self._schedules = False  # in this iteration
         self._more = 0  # steps that may follow the plan just launched
 

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from support.auditor import Auditor
 from support.cases import streams
 from support.events import events_and_steps
+from support.fuzzing.laws import check
 from support.outcomes import check_books
 from support.scenarios import conversations, refuses, run
 
@@ -133,6 +134,38 @@ def test_the_ledger_sums_to_the_pool_at_every_event(stages: int) -> None:
     run = simulation.run(options, "audited", observer=auditor)
     assert auditor.events > 200
     assert run.summary["prefix_cache"]["host_hit_tokens"]
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["asynchronous", "synchronous"])
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_rows_follow_each_other_while_the_engine_sleeps_during_steps(
+    tables: Any, stages: int, *, ahead: bool
+) -> None:
+    """It schedules while earlier steps compute, and processes tokens after its sleep: rows are in
+    order without holes, gaps end where tokens come, and who runs is counted from then on.
+    """
+    made = tables(
+        model={"name": "opt-125m", "max_model_len": 1024, "pipeline_parallel_size": stages},
+        allocator=[{"kind": "paged"}],
+        memory={"kv_cache_bytes": 20 << 20},
+        scheduler={
+            "kind": "continuous",
+            "async_scheduling": ahead,
+            "max_num_batched_tokens": 64,
+        },
+        step_time={"kind": "roofline"},
+        tier=[{"kind": "vllm-offloading", "kv_offloading_size": 0.05}],
+        workload={
+            "kind": "sessions",
+            "num_sessions": 6,
+            "arrivals": {"kind": "poisson", "rate_per_s": 4.0},
+            "turns": {"kind": "fixed", "tokens": 3},
+            "prompt": {"kind": "uniform", "max_tokens": 90},
+            "output": {"kind": "uniform", "max_tokens": 20},
+            "think": {"kind": "fixed", "seconds": 0.05},
+        },
+    )
+    assert check(made)
 
 
 @pytest.mark.parametrize("stages", [1, 2])
