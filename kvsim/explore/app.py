@@ -1,13 +1,16 @@
 """The Dash application: layout, callbacks, the pages of single runs, and access control."""
 
 from hashlib import sha256
+from pathlib import Path
 from secrets import compare_digest
 from string import Template
+from traceback import extract_tb
 from typing import Any
 from urllib.parse import urlencode
 
 from dash import Dash, Input, Output
 from flask import Flask, Response, abort, redirect, request
+from werkzeug.exceptions import HTTPException
 
 from kvsim.explore import editing, running, sweeping
 from kvsim.explore.hosts import is_loopback
@@ -44,6 +47,7 @@ $style
 """)
 
 
+PACKAGE = Path(__file__).parents[1]
 TOKEN_KEY = "token"  # noqa: S105 - the name of the key in the printed address
 REFUSED = "open the address that kvsim explore printed in its terminal: it ends in ?token=..."
 
@@ -123,6 +127,19 @@ def _guard(server: Flask, host: str, token: str) -> None:
         known = redirect(f"{request.path}?{urlencode(rest)}".rstrip("?"))
         known.set_cookie(cookie, token, httponly=True, samesite="Strict")
         return known
+
+    @server.errorhandler(Exception)
+    def refuse_malformed(error: Exception) -> Any:
+        """Dash raises whatever its parsing meets. Where no line of ours ran, the request is wrong;
+        else kvsim is, and the terminal shows where.
+        """
+        if isinstance(error, HTTPException):
+            return error
+        if any(
+            PACKAGE in Path(frame.filename).parents for frame in extract_tb(error.__traceback__)
+        ):
+            raise error
+        return Response("no request that the page sends\n", 400, mimetype="text/plain")
 
     @server.after_request
     def keep_in(response: Response) -> Response:

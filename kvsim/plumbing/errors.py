@@ -8,6 +8,8 @@ An `InputError` reads as one line: what is wrong, where, the value found, the li
 remedy.
 """
 
+import re
+
 
 class KvsimError(Exception):
     """Everything kvsim raises on purpose."""
@@ -53,9 +55,10 @@ class InvariantError(KvsimError):
 
 
 MISSING = "required key is missing"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # a label quoted in a place, a file's name
 MOST_OF_REMEDY = 600  # characters: it may list the keys of a table
 
 
 def _one_line(value: object, most: int = 300) -> str:
-    text = " ".join(str(value).split())
+    text = _CONTROL.sub(lambda sign: f"\\u{ord(sign[0]):04x}", " ".join(str(value).split()))
     return text if len(text) <= most else text[: most - 3] + "..."

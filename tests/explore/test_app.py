@@ -138,6 +138,33 @@ def test_nothing_is_answered_without_the_token_of_the_printed_address() -> None:
         assert stranger.get("/").status_code == 200
 
 
+def test_malformed_requests_are_refused_without_a_traceback(
+    client: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Dash raises KeyError and the like for them, and lists its files."""
+    update = "/_dash-update-component"
+    for answer in (
+        client.post(update, json={}),
+        client.post(update, json=[1]),
+        client.post(update, data="{", content_type="application/json"),
+        client.post(update, json={"output": "no.such", "inputs": [], "changedPropIds": []}),
+        client.get("/_dash-component-suites/dash/../../"),
+        client.get("/_dash-component-suites/dash/no.js"),
+    ):
+        assert 400 <= answer.status_code < 500, answer.text
+        assert len(answer.text) < 300
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_faults_of_our_own_are_not_called_malformed(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvsim.explore.app.plotly_script", lambda: 1 // 0)
+    monkeypatch.setitem(client.application.config, "PROPAGATE_EXCEPTIONS", True)
+    with pytest.raises(ZeroDivisionError):
+        client.get("/plotly.js")
+
+
 def test_the_printed_address_opens_the_page_and_no_other_does() -> None:
     import threading
     from urllib.error import HTTPError

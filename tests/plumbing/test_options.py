@@ -111,6 +111,7 @@ def test_scenario_text_never_sends_terminal_control_codes(
     with pytest.raises(InputError, match="control character") as caught:
         Scenario.from_table(made)
     assert sign[0] not in str(caught.value)
+    assert sign[0] not in str(caught.value.at(f"s.toml:1: allocator 'a{sign}b'"))
 
 
 def test_printable_characters_are_unchanged(tables: Any) -> None:
