@@ -16,7 +16,7 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 from kvsim.step_time import STEP_TIMES
 from kvsim.workload import WORKLOADS
-from support.fuzzing.drawing import DEVICES, MODELS, SEVERAL_KINDS, Drawing
+from support.fuzzing.drawing import DEVICES, LEASES_S, MODELS, SEVERAL_KINDS, Drawing
 
 KEPT = {"kind", "allocator", "scheduler", "workload", "memory", "model", "device", "tokens"}
 NEEDED = ("seed", "model", "device", "memory", "allocator", "scheduler", "step_time", "workload")
@@ -126,6 +126,8 @@ def _mended(random: Random, draws: Drawing, table: dict[str, Any]) -> None:
                 side.pop(name)
         if "kv_load_failure_policy" in apart:
             apart.setdefault("failed_reads", 0.3)
+        if table["scheduler"]["kind"] == "continuous":  # 30 s unless given
+            apart.setdefault("kv_lease_duration", random.choice(LEASES_S))
     scheduler = table["scheduler"]
     if scheduler["kind"] == "llama-server":
         table["allocator"] = [draws.kind(ALLOCATORS, ("cells",)) for _ in table["allocator"]]
@@ -141,8 +143,8 @@ def _mended(random: Random, draws: Drawing, table: dict[str, Any]) -> None:
         for name in ("priorities", "max_tokens", "adapters", "n"):
             workload.pop(name, None)
         workload["of"] = draws.kind(WORKLOADS, inner)
-        if workload["kind"] == "beams":  # each token of each beam is a request
-            workload["of"]["output"] = {"kind": "uniform", "max_tokens": 12}
+        # each token of each output, or of each beam, is a request
+        workload["of"]["output"] = {"kind": "uniform", "max_tokens": 12}
         workload = workload["of"]
         workload.pop("n", None)
     _served(table, workload)
