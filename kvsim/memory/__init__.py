@@ -1,4 +1,4 @@
-"""Allocators of KV memory: one file each, and one line each here."""
+"""Allocators of KV memory: one module each, registered here by one line each."""
 
 from kvsim.memory.options import AllocatorOptions
 from kvsim.plumbing.registry import Registry

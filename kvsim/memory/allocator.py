@@ -24,7 +24,7 @@ from kvsim.sequence import Sequence
 
 
 class Refusal(NamedTuple):
-    """Why a request can never run: what it needs, what there is, and the way out.
+    """Why a request can never run: what it needs, what the pool has, and how to fix it.
 
     reason: a clause that also reads well after "because".
     """
@@ -42,8 +42,8 @@ class Refusal(NamedTuple):
 class Place(NamedTuple):
     """Address of a sequence's KV.
 
-    In blocks it is the block table of ids from 0 to the pool's number of blocks. Else it is the
-    byte address of one buffer of `slots` slots.
+    blocks: the block table, block ids from 0 to the pool's number of blocks. Without blocks,
+    `address` is the byte address of one buffer of `slots` slots.
     """
 
     blocks: list[int] | tuple[int, ...] = ()
@@ -82,7 +82,7 @@ class Admission(NamedTuple):
 
 
 def _nothing_to_end() -> None:
-    """Nothing: there is no copy to end."""
+    """Do nothing: the default of `Growth.end`, for growth without a copy."""
 
 
 class Growth(NamedTuple):
@@ -97,8 +97,8 @@ class Growth(NamedTuple):
 
 
 class CacheTotals(NamedTuple):
-    """Tokens looked up and hit in a prefix cache so far, 0 without one. host_hit_tokens: hits in
-    the host tier; host_bytes: bytes moved to it and back.
+    """Tokens looked up and hit in a prefix cache since the start of the run; 0 without a cache.
+    host_hit_tokens: hits in the host tier; host_bytes: bytes moved to the host tier and back.
     """
 
     query_tokens: int = 0
@@ -166,15 +166,16 @@ class Allocator:
         return 0
 
     def checkpoint(self, seq: Sequence, num_tokens: int) -> None:
-        """A step returned that computed the prompt of a running `seq` up to `num_tokens` slots. No
-        effect if content counts as known once its step is scheduled.
+        """Register the first `num_tokens` slots of a running `seq` as cached: a step that computed
+        its prompt up to there has returned. No effect if the allocator caches content when its step
+        is scheduled.
         """
         return
 
     @property
     def chunk_tokens(self) -> int:
-        """Chunks of a prompt except the last end at multiples of this number, if a step has as
-        many.
+        """Alignment of prompt chunks in tokens: each chunk except the last ends at a multiple of
+        this number, if the step's token budget reaches one.
         """
         return 1
 
@@ -182,8 +183,8 @@ class Allocator:
         """Number of tokens, at most `new_tokens`, in the next chunk of a waiting or prefilling
         sequence from `start_tokens` on.
 
-        The chunk ends where content can be cached; 0: none in this step. most_tokens: most tokens
-        of it in a step.
+        The chunk ends where content can be cached; 0: none in this step. most_tokens: the most
+        tokens of `seq` that one step may compute.
         """
         return new_tokens
 
@@ -320,7 +321,9 @@ class Allocator:
         """Slots granted to `seq` now, valid or not."""
 
     def place(self, seq: Sequence) -> Place:
-        """The location of the KV of a running sequence, for the store that the options name."""
+        """The address of the KV of a running sequence, in the form that the options' `store`
+        names.
+        """
         raise InvariantError(f"{type(self).__name__} has no real store to tell places to")
 
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:

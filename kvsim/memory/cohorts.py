@@ -13,7 +13,7 @@ Cohort = dict[Sequence, None]
 
 
 class Cohorts:
-    """The decoders of a pool by the residue of their base. num: how many there are."""
+    """Decoders grouped by `base` modulo block_size. num: total number of decoders."""
 
     def __init__(self, block_size: int) -> None:
         self.num = 0
@@ -25,7 +25,7 @@ class Cohorts:
             yield from cohort
 
     def join(self, seq: Sequence, base: int) -> None:
-        """`seq` decodes, or waits for a step, with this base."""
+        """Add `seq`, which decodes (or waits for a step), with this base."""
         self._cohorts[base % self._size][seq] = None
         self.num += 1
 
@@ -35,8 +35,8 @@ class Cohorts:
             self.num -= 1
 
     def at(self, clock: int) -> Cohort:
-        """Decoders with a multiple of block_size slots at `clock`, which start a new block in the
-        step there.
+        """The decoders that start a new block in the step at `clock`: their number of slots is a
+        multiple of block_size.
         """
         return self._cohorts[-clock % self._size]
 

@@ -1,8 +1,9 @@
-"""Keys of block content: one integer for all tokens of a sequence up to a block's end.
+"""Keys of block content, like vLLM's block hashes: one integer for all tokens of a sequence up to a
+block's end.
 
 vLLM chains a hash over full blocks; here the chain is interned instead, so equal keys mean equal
 content, without collisions. Tokens come as runs of consecutive ids (see request.py). All blocks
-within one run get their keys at once, by the run's name and their place in it.
+within one run get consecutive keys, computed at once.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,8 +18,8 @@ LONGEST_RUN = 1 << 32  # blocks
 
 
 class KeyRuns:
-    """Keys of successive blocks, or of the units of blocks, as runs of consecutive keys. firsts:
-    the first key of each run; ends: number of keys up to the end of each run.
+    """Keys of successive blocks (or of hash units, fractions of a block), as runs of consecutive
+    integers. firsts: the first key of each run; ends: number of keys up to the end of each run.
     """
 
     __slots__ = ("ends", "firsts")
@@ -31,7 +32,7 @@ class KeyRuns:
         return self.ends[-1] if self.ends else 0
 
     def plus(self, first: int, count: int) -> "KeyRuns":
-        """A copy with `count` > 0 further keys from `first` on."""
+        """A copy with `count` > 0 more keys appended: first, first + 1, ..."""
         return KeyRuns([*self.firsts, first], [*self.ends, len(self) + count])
 
     def at(self, index: int) -> int:
@@ -40,13 +41,13 @@ class KeyRuns:
         return self.firsts[run] + index - (self.ends[run - 1] if run else 0)
 
     def run_before(self, index: int) -> tuple[int, int]:
-        """Start and first key of the run of the key before `index`."""
+        """(index of the first key, first key) of the run that contains key number `index` - 1."""
         run = bisect_left(self.ends, index)
         return (self.ends[run - 1] if run else 0), self.firsts[run]
 
     def every(self, units: int) -> "KeyRuns":
-        """Keys of blocks of `units` units: the key of the last unit, made consecutive in each
-        run.
+        """Keys of blocks of `units` hash units each: the key of the block's last unit, renumbered
+        to be consecutive in each run.
         """
         firsts: list[int] = []
         ends: list[int] = []
@@ -85,11 +86,12 @@ NO_KEYS = KeyRuns([], [])
 
 
 class ContentKeys:
-    """Interns the chain (key of the previous block, next content) -> key.
+    """Maps the chain (key of the previous block, content of the next) to a new integer key, the
+    same for equal content.
 
     The next content is the start of a run of whole blocks, or the pieces of one block.
 
-    lookahead_tokens: tokens after each block that its key depends on too.
+    lookahead_tokens: number of tokens after a block that its key also depends on.
     """
 
     def __init__(self, block_size: int, lookahead_tokens: int = 0) -> None:
@@ -124,7 +126,7 @@ class ContentKeys:
         return KeyRuns(firsts, ends)
 
     def private(self) -> int:
-        """The first of LONGEST_RUN new keys, which no other content gets."""
+        """Reserve LONGEST_RUN consecutive keys that no other content gets; returns the first."""
         name = self._num_names * LONGEST_RUN
         self._num_names += 1
         return name
@@ -133,10 +135,10 @@ class ContentKeys:
 def _key_runs(
     runs: TokenRuns, block_size: int, lookahead_tokens: int
 ) -> Iterator[tuple[int | TokenRuns, int]]:
-    """The full blocks in order, as far as the lookahead tokens of each exist.
+    """The full blocks in order, as long as `lookahead_tokens` more tokens follow each of them.
 
-    (first id, blocks) where whole blocks and their lookahead are within one run, (pieces, 1) for a
-    block that several runs share.
+    Yields (first token id, number of blocks) where whole blocks and their lookahead are within one
+    run of ids. A block made of several runs gives (pieces, 1).
     """
     pieces = list(coalesced(runs))
     whole = block_size + lookahead_tokens
@@ -159,7 +161,7 @@ def _key_runs(
 
 
 def _first(pieces: Sequence[tuple[int, int]], index: int, offset: int, count: int) -> TokenRuns:
-    """The next `count` tokens from `offset` in run `index` on, as runs, or as many as there are."""
+    """At most `count` tokens from `offset` of run `index` on, as runs (first id, length)."""
     parts: list[tuple[int, int]] = []
     while count and index < len(pieces):
         start, length = pieces[index]

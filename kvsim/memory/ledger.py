@@ -53,8 +53,8 @@ class Usage(NamedTuple):
 
 
 def usage_of(values: tuple[int, ...]) -> Usage:
-    """The ledger with these bytes, one value a class, in order. Faster than the constructor of a
-    named tuple, which is interpreted even in compiled modules.
+    """Build a `Usage` from bytes for each class, in order. Faster than the constructor of a named
+    tuple, which is interpreted even in compiled modules.
     """
     return tuple.__new__(Usage, values)
 
@@ -77,14 +77,16 @@ IDLE: Final = 9
 
 
 def free_class(base: Usage) -> int:
-    """The class that the free bytes of `base` are in."""
+    """The class (external, short or idle) in which `base` counts its free bytes."""
     if base.idle or not (base.short or base.external):
         return IDLE
     return SHORT if base.short else EXTERNAL
 
 
 def file_free(usage: Usage, base: Usage) -> Usage:
-    """`usage` with its idle bytes in the class of free bytes that `base` has."""
+    """A copy of `usage` with its idle bytes moved to the class in which `base` counts free
+    bytes.
+    """
     free = free_class(base)
     if not usage.idle or free == IDLE:
         return usage
@@ -93,7 +95,8 @@ def file_free(usage: Usage, base: Usage) -> Usage:
 
 def split_free(free: int, cached: int, need: int | None, placeable: bool) -> tuple[int, int, int]:
     """Free bytes as (external, short, idle). need: bytes that the head of the queue needs, None
-    without a head. placeable: whether they have a place; only read if the bytes suffice.
+    without a head. placeable: whether an allocation of `need` bytes finds a place; only read if the
+    bytes suffice.
     """
     if need is None:
         return 0, 0, free
@@ -125,11 +128,11 @@ Move = tuple[int, int, int, int, int, int, int]
 class Course(NamedTuple):
     """The change of the ledger during `advance(steps)`.
 
-    Free bytes are booked under `idle`; `filed` (below) moves them to the class they are in.
+    Free bytes are counted under `idle`; `filed` (below) moves these to their class.
 
-    used_rise, allocated_rise: highest rise of used and of allocated bytes above their start on the
-    way, if it is above that at the end. parts: changes of the named parts (see parts.py) that
-    changed.
+    used_rise, allocated_rise: how far the used and the allocated bytes rose above their value at
+    the start, at most; 0 if they never exceeded the end value. parts: changes of the named parts
+    (see parts.py) that changed.
     """
 
     moves: tuple[Move, ...] = ()
@@ -144,28 +147,28 @@ def course_of(
     allocated_rise: int = 0,
     parts: tuple[PartMove, ...] = (),
 ) -> Course:
-    """A `Course`. Faster than the constructor of a named tuple, which is interpreted even in
+    """Build a `Course`. Faster than the constructor of a named tuple, which is interpreted even in
     compiled modules.
     """
     return tuple.__new__(Course, (moves, used_rise, allocated_rise, parts))
 
 
 def steady(source: int, target: int, unit_bytes: int, slope: int) -> tuple[Move, ...]:
-    """The move of `slope` units in each step from one class to another."""
+    """A move of `slope` units of unit_bytes in each step from class `source` to class `target`."""
     return ((source, target, unit_bytes, slope, 0, 0, 0),) if slope else ()
 
 
 def filling(token_bytes: int, slope: int) -> tuple[Move, ...]:
-    """The move of `slope` slots in each step from reserved to used."""
+    """A move of `slope` slots of token_bytes in each step from reserved to used."""
     return steady(RESERVED, USED, token_bytes, slope)
 
 
 class Jumps:
-    """Gains of one quantity during `advance`.
+    """Changes of one quantity at single steps of `advance`.
 
-    They are summed over the steps t with the weights 1, t and t * (t - 1) / 2, as in a `Course`.
+    Changes are summed over the steps t with the weights 1, t and t * (t - 1) / 2, as in a `Course`.
 
-    value: the last value, for callers of `read`, which takes values instead of gains.
+    value: the last value passed to `read`; unused by callers of `add`, which pass differences.
     """
 
     __slots__ = ("first", "second", "total", "value")
@@ -175,13 +178,13 @@ class Jumps:
         self.total = self.first = self.second = 0
 
     def add(self, gain: int, t: int) -> None:
-        """Add a gain at step t."""
+        """Add a change of `gain` at step t."""
         self.total += gain
         self.first += gain * t
         self.second += gain * (t * (t - 1) // 2)
 
     def read(self, value: int, t: int) -> None:
-        """The quantity is `value` after step t."""
+        """Record that the quantity is `value` after step t."""
         if value != self.value:
             self.add(value - self.value, t)
             self.value = value
@@ -202,16 +205,16 @@ class Jumps:
         return self.total != 0 or self.first != 0 or self.second != 0
 
     def move(self, source: int, target: int, unit_bytes: int = 1) -> tuple[Move, ...]:
-        """The quantity moves from one class to another; empty if it did not change. unit_bytes:
-        of one that is counted.
+        """A ledger move of the quantity from class `source` to class `target`; empty if unchanged.
+        unit_bytes: bytes of one counted unit.
         """
         if not self.moved:
             return ()
         return ((source, target, unit_bytes, 0, self.total, self.first, self.second),)
 
     def part(self, part: int, unit_bytes: int = 1) -> tuple[PartMove, ...]:
-        """The change of a part of the ledger that is the quantity times `unit_bytes`; empty if it
-        did not change. part: its index in parts.py.
+        """The change of a part of the ledger that is the quantity times `unit_bytes`; empty if
+        unchanged. part: index in parts.py.
         """
         if not self.moved:
             return ()
@@ -220,29 +223,29 @@ class Jumps:
 
 
 class LedgerJumps:
-    """The jumps of all classes of a ledger that is read after each step of one `advance`."""
+    """The changes of all classes of a ledger that is read after each step of one `advance`."""
 
     def __init__(self, usage: Usage) -> None:
         self._classes = [Jumps(held) for held in usage]
 
     def read(self, usage: Usage, t: int) -> None:
-        """The ledger is `usage` after step t."""
+        """Record that the ledger is `usage` after step t."""
         for jumps, held in zip(self._classes, usage, strict=True):
             jumps.read(held, t)
 
     def course(
         self, used_rise: int = 0, allocated_rise: int = 0, parts: tuple[PartMove, ...] = ()
     ) -> Course:
-        """The change of the ledger; rises and parts as in `Course`. What a class gains was idle, as
-        the classes sum to the capacity.
+        """The change of the ledger; rises and parts as in `Course`. Every change is expressed as a
+        move from or to idle, as the classes sum to the capacity.
         """
         gained = [self._classes[at].move(IDLE, at) for at in range(len(CLASSES)) if at != IDLE]
         return course_of(sum(gained, ()), used_rise, allocated_rise, parts)
 
 
 def filed(course: Course, base: Usage) -> Course:
-    """`course` with its free bytes in the class that has them in `base`, the ledger at its
-    start.
+    """A copy of `course` with its free bytes in the class (idle, short or external) that holds them
+    in `base`, the ledger at its start.
     """
     free = free_class(base)
     if free == IDLE:

@@ -3,8 +3,8 @@
 A layer with a window of W tokens attends to the newest W. An allocator that keeps all slots of a
 sequence in one buffer or block table holds the older ones too, which no step reads again. In the
 ledger their bytes are over-provisioned, not used. A step that computes slots from n on still needs
-the W - 1 before n. So its slots count as outside from its first slot on, as where windows free
-blocks. Slots that several sequences hold count as used while they do.
+the W - 1 slots before n, so slots older than that count as outside. Slots shared by several
+sequences count as used.
 """
 
 from collections.abc import Iterable
@@ -16,8 +16,8 @@ from kvsim.memory.parts import LEFT_BEHIND
 
 
 class WindowedDecoder(NamedTuple):
-    """A decoder. computed: slots before its last step; slots: slots now; shared: leading slots that
-    other sequences hold too.
+    """Slot counts of one sequence. computed: slots before its last step; slots: slots now; shared:
+    leading slots that other sequences hold too.
     """
 
     computed: int
@@ -26,9 +26,9 @@ class WindowedDecoder(NamedTuple):
 
 
 class LeftBehind:
-    """The windows of a layout; false if it has none.
+    """Windows of the layers of a model; falsy if no layer has a window.
 
-    least_tokens: most slots of a sequence with none of them outside a window.
+    least_tokens: the longest sequence with no slot outside a window.
     """
 
     def __init__(self, layout: KVLayout) -> None:
@@ -52,8 +52,8 @@ class LeftBehind:
         )
 
     def during(self, course: Course, decoders: Iterable[WindowedDecoder], steps: int) -> Course:
-        """`course` of `steps` decode steps of `decoders`, including the bytes that their windows
-        leave.
+        """Add the bytes that leave windows to `course`, the ledger change of `steps` decode steps
+        of `decoders`.
         """
         jumps = Jumps()
         for computed, slots, shared in decoders:

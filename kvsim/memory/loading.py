@@ -13,7 +13,9 @@ HeldBlock = Any  # a block of a pool, opaque outside of its allocator
 
 
 class FreeBlock(NamedTuple):
-    """A free block: its number, and its key, -1 without one. block: None if it never had a key."""
+    """A free block: its number, and the key of its cached content, -1 without one. block: the block
+    itself; None if it never had a key.
+    """
 
     number: int
     key: int
@@ -21,7 +23,9 @@ class FreeBlock(NamedTuple):
 
 
 class NamedState(NamedTuple):
-    """A block that holds the recurrent state after `tokens` tokens. group: index of its table."""
+    """A block that caches the recurrent state after `tokens` tokens. group: index of its layer
+    group.
+    """
 
     group: int
     number: int
@@ -29,67 +33,71 @@ class NamedState(NamedTuple):
 
 
 class HoldingPromise(Protocol):
-    """Copies hold blocks, in addition to sequences."""
+    """Interface for offload copies that pin blocks (as reference counts do), in addition to
+    sequences.
+    """
 
     def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
-        """Keys of the blocks of a sequence from place `start` to `end`, as far as these have
-        keys.
+        """Keys (block hashes) of the blocks of a sequence from index `start` to `end`, as far as
+        they have keys.
         """
         ...
 
     def named_blocks(
         self, seq: Sequence, start: int, end: int
     ) -> list[tuple[int, HeldBlock] | None]:
-        """Key and block at each place; None: the content has no key."""
+        """Key and block at each index of a sequence's table from `start` to `end`; None: the
+        content has no key.
+        """
         ...
 
     def still_free(self, block: FreeBlock) -> FreeBlock | None:
-        """A block that was free, with what it holds now; None: it is in use."""
+        """The current content of a block that was free; None: the block is in use."""
         ...
 
     def free_blocks(self, after: FreeBlock | None, most: int) -> list[FreeBlock]:
-        """At most `most` free blocks in the order of allocation, after the free block `after`;
-        None: from the first on.
+        """At most `most` free blocks in the order of allocation, starting after the free block
+        `after`; None: from the head of the free queue.
         """
         ...
 
     def hold(self, blocks: list[HeldBlock]) -> None:
-        """A copy holds these blocks."""
+        """A copy pins these blocks."""
         ...
 
     def let_go(self, blocks: list[HeldBlock]) -> None:
-        """A copy releases these blocks; those without other holders become free in this order."""
+        """A copy unpins these blocks; blocks without other owners are freed in this order."""
         ...
 
 
 class LoadingPromise(Protocol):
-    """Blocks that an allocator offers a scheduler with a KV connector.
+    """Block operations of an allocator for a scheduler with a KV connector.
 
     For one sequence the calls come in this order: `start_load`, `end_load`, `resume`.
     """
 
     @property
     def copied(self) -> HoldingPromise | None:
-        """Blocks that copies hold; None if none do."""
+        """Access to the blocks that offload copies pin; None if copies pin none."""
         ...
 
     def start_load(self, seq: Sequence, demand: Demand, kept_blocks: int) -> bool:
-        """Allocate blocks for `demand.num_tokens` tokens to a waiting sequence; those after
-        `demand.cached_tokens` will be loaded.
+        """Allocate blocks for `demand.num_tokens` tokens to a waiting sequence; the KV after the
+        first `demand.cached_tokens` will be loaded.
 
         False: no room, nothing changed. kept_blocks: free blocks that running prompts still need.
         """
         ...
 
     def end_load(self, seq: Sequence, num_tokens: int) -> None:
-        """The first `num_tokens` slots of a sequence are valid, and known content: its load has
-        ended, or the last of its steps has returned.
+        """Mark the first `num_tokens` slots of a sequence as valid and cached: its load has ended,
+        or the last of its steps has returned.
         """
         ...
 
     def name_returned(self, seq: Sequence, num_tokens: int) -> None:
-        """A step has returned, while none is being scheduled: the first `num_tokens` tokens of
-        `seq`, which is not loading, are computed and known. Others may find them from now on.
+        """Cache the first `num_tokens` tokens of `seq` after a step has returned, so that others
+        can hit them. `seq` is not loading, and no step is being scheduled.
         """
         ...
 
@@ -100,13 +108,15 @@ class LoadingPromise(Protocol):
         ...
 
     def leave_behind(self, seq: Sequence) -> None:
-        """A sequence has finished, and has no steps in flight: blocks that its windows have left
-        are freed first.
+        """Free the blocks outside the sliding windows of a sequence that has finished and has no
+        steps in flight.
         """
         ...
 
     def keep_for_reader(self, seq: Sequence) -> None:
-        """A finished sequence keeps its blocks until another engine has read them."""
+        """Hold the blocks of a finished sequence for transfer, until another engine has read
+        them.
+        """
         ...
 
     def lacking_blocks(self, seq: Sequence, num_tokens: int) -> int:
@@ -116,12 +126,14 @@ class LoadingPromise(Protocol):
         ...
 
     def junction_tokens(self, seq: Sequence) -> int:
-        """Number of tokens after which others diverge from a sequence; 0: none."""
+        """The shared-prefix boundary: number of tokens after which other sequences diverge from
+        `seq`; 0: none.
+        """
         ...
 
     def take_named_states(self) -> dict[Sequence, list[NamedState]]:
-        """The recurrent states that got a key since the last call, by sequence, in the order of
-        their tables. States of sequences without memory are left out.
+        """The recurrent states cached since the last call, by sequence, in the order of layer
+        groups. States of sequences that hold no memory are left out.
         """
         ...
 
@@ -138,9 +150,9 @@ class LoadingPromise(Protocol):
 
 @runtime_checkable
 class LoadsBlocks(Protocol):
-    """An allocator that may be under a KV connector."""
+    """An allocator that supports a KV connector."""
 
     @property
     def loading(self) -> LoadingPromise | None:
-        """The blocks of its sequences; None without a connector."""
+        """Block operations for the connector; None without a connector."""
         ...

@@ -20,8 +20,8 @@ class MemorySpec(NamedTuple):
     capacity_bytes: the pool. layout: bytes per token by layer group.
     max_model_len: the longest sequence, in tokens, the model (or the user) allows.
     copy_bytes_per_s: device copy bandwidth, bytes moved (read + written) per second.
-    hash_lag: tokens by which generated content becomes known late: 1 under asynchronous scheduling,
-        as a step is scheduled before the token that it continues from has returned.
+    hash_lag: tokens by which generated content is hashed late: 1 under asynchronous scheduling, as
+        a step is scheduled before its input token has returned.
     steps_ahead: steps scheduled before the oldest one has returned.
     rules: block rules of the engine's version.
     speculation: method of speculative decoding; None without.
@@ -84,7 +84,7 @@ class AllocatorOptions(Options):
         return self._scheduler
 
     def under(self, scheduler: Options | None) -> Self:
-        """The same allocator with a scheduler of its own; None: the scenario's."""
+        """The same allocator options with another scheduler; None: the scenario's."""
         copy = self.model_copy()
         copy._scheduler = scheduler
         return copy
@@ -101,12 +101,12 @@ class AllocatorOptions(Options):
 
     @property
     def speculates(self) -> bool:
-        """Whether its allocator supports speculative decoding."""
+        """Whether the allocator supports speculative decoding."""
         return False
 
     @property
     def hinted(self) -> bool:
-        """Whether it reads the session hints of requests."""
+        """Whether the allocator reads the session hints of requests."""
         return False
 
     @property
@@ -122,13 +122,14 @@ class AllocatorOptions(Options):
         return False
 
     def removals(self) -> Iterator[Removal]:
-        """The same allocator with one class of WASTE after another removed, cumulatively, outermost
-        first. A kind without such steps goes to the ideal allocator in one step.
+        """The cumulative steps that remove one class of waste after another, in the order of WASTE,
+        ending with the ideal allocator. A kind without steps of its own goes to the ideal allocator
+        at once.
         """
         yield Removal(WASTE, None)
 
     def resolved(self, memory: MemorySpec) -> Self:
-        """A copy with the defaults resolved for this pool; the same object if nothing changes."""
+        """A copy with defaults filled in for this pool; the same object if nothing changes."""
         return self
 
     def build(self, memory: MemorySpec) -> Allocator:

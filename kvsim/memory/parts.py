@@ -42,5 +42,5 @@ PartMove = tuple[int, int, int, int]
 
 
 def bytes_by_name(parts: Parts) -> dict[str, int]:
-    """Bytes of every part by name, 0 for absent ones."""
+    """Bytes of every part by name, 0 for absent parts."""
     return dict.fromkeys(PARTS, 0) | {PARTS[place]: held for place, held in parts}

@@ -1,5 +1,5 @@
-"""Calls of SGLang's scheduler alone: it has budgets of its own, pins hits of waiting requests, and
-evicts before it allocates.
+"""Calls that only SGLang's scheduler makes: it has budgets of its own, pins hits of waiting
+requests, and evicts before it allocates.
 """
 
 from abc import abstractmethod
@@ -13,8 +13,8 @@ from kvsim.sequence import Sequence
 
 
 class Known(NamedTuple):
-    """The cached prefix of a sequence. tokens: its length; on_device: tokens of it in device
-    memory.
+    """The cached prefix of a sequence. tokens: its length; on_device: number of these tokens in
+    device memory.
     """
 
     tokens: int
@@ -42,19 +42,19 @@ class PrefixRoom:
 
     @abstractmethod
     def look_up(self, seq: Sequence) -> Known:
-        """The cached prefix of all present tokens of a waiting `seq`; its last use is set
-        to now.
+        """Match the cached prefix of all present tokens of a waiting `seq`, and mark it as used
+        now.
         """
 
     @abstractmethod
     def pin(self, seq: Sequence) -> int:
-        """The `cached_tokens` of a waiting `seq`, protected from eviction until it is admitted or
-        unpinned, if the allocator supports this.
+        """Lock the cached prefix of a waiting `seq` against eviction until it is admitted or
+        unpinned, if the allocator supports this. Returns its tokens.
         """
 
     @abstractmethod
     def unpin(self, seq: Sequence) -> None:
-        """A pinned `seq` was not admitted after all."""
+        """Unlock the prefix of a pinned `seq` that was not admitted after all."""
 
     @abstractmethod
     def make_room(self, tokens: int) -> None:
@@ -70,12 +70,14 @@ class PrefixRoom:
 
     @property
     def windows(self) -> WindowRoom | None:
-        """The pool of sliding windows, in which each token takes a slot too; None without one."""
+        """The pool for sliding windows, in which each token also takes a slot; None without one."""
         return None
 
     @property
     def steps_on_its_own(self) -> bool:
-        """Whether a decode step needs more than slots, so that `begin_decode` is called first."""
+        """Whether a decode step needs more than slots (windows, states), so that `begin_decode` is
+        called first.
+        """
         return False
 
     def tokens_for_step(self) -> int:
@@ -83,15 +85,15 @@ class PrefixRoom:
         return self.available_tokens()
 
     def begin_prefill(self, chunked: Sequence | None, newcomers: list[Sequence]) -> None:
-        """A step will compute the next chunk of `chunked` and start the pinned `newcomers`; memory
-        for their tokens is allocated after this call.
+        """Announce a prefill step: the next chunk of `chunked` and the start of the pinned
+        `newcomers`. Memory for their tokens is allocated after this call.
         """
         return
 
     def begin_decode(self, stopping: list[Sequence], *, unreturned: int, rides: bool) -> None:
-        """A decode step is scheduled, for which there are slots. stopping: sequences in it that
-        have all their output. unreturned: decode steps in flight. rides: the step computes prompts
-        too.
+        """Announce a decode step for which there are slots. stopping: sequences in the step that
+        already have all their output. unreturned: number of decode steps in flight. rides: the step
+        also computes prompts.
         """
         return
 
@@ -135,6 +137,6 @@ class RoomOnDemand(PrefixRoom):
 
 
 def prefix_room(allocator: Allocator) -> PrefixRoom:
-    """The room of this allocator's pool."""
+    """The `PrefixRoom` of an allocator: its own, or one that evicts on demand."""
     room = getattr(allocator, "room", None)
     return room if isinstance(room, PrefixRoom) else RoomOnDemand(allocator)

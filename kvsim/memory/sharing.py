@@ -1,8 +1,8 @@
 """A base for new allocators that share blocks: a subclass only chooses the block to evict.
 
-Blocks of one size, the prefix cache over them, and its books, one block and one step at a time. A
-subclass may override one method, `choose_victim`: which free block with known content is evicted
-first. Sequences that begin with the same full blocks hold the same blocks. It is slow compared to
+It provides blocks of one size, a prefix cache and the accounting, one block and one step at a time.
+A subclass may override one method, `choose_victim`: which free cached block is evicted first.
+Sequences that begin with the same full blocks hold the same blocks. It is slow compared to
 `kvsim.memory.paged`, which moves runs of blocks at once and is tested against it.
 """
 
@@ -22,19 +22,19 @@ from kvsim.sequence import Sequence
 
 
 class TableKeys:
-    """Keys of the blocks of a sequence: shareable ones, followed by private ones."""
+    """Keys (hashes) of the blocks of a sequence: shareable keys, followed by private keys."""
 
     def __init__(self, shared: KeyRuns, own: int) -> None:
         self._shared, self._own = shared, own
 
     def at(self, place: int) -> int:
-        """The key of one block."""
+        """The key of the block at position `place`."""
         return self._shared.at(place) if place < len(self._shared) else self._own + place
 
 
 class SharedBlock:
-    """A block of the pool. key: of its content, None before the block is full; owners: sequences
-    that hold it.
+    """A block of the pool. key: hash of its content, None before the block is full; owners: number
+    of sequences that hold it.
     """
 
     __slots__ = ("key", "owners")
@@ -45,7 +45,9 @@ class SharedBlock:
 
 
 class BlockHolding(Holding):
-    """The blocks of one live sequence. keys: keys of its content; num_named: registered blocks."""
+    """The blocks of one live sequence. keys: keys of its content; num_named: number of cached
+    blocks.
+    """
 
     __slots__ = ("blocks", "keys", "num_named")
 
@@ -62,8 +64,8 @@ class BlockHolding(Holding):
 class SharingAllocator(StepwiseAllocator):
     """Block tables over one pool with a prefix cache. Every layer keeps every token.
 
-    block_size: tokens of a block. Content is known as soon as the step that computes it is
-    scheduled. The last blocks of a finished sequence are evicted before its first ones.
+    block_size: tokens of a block. A block is cached as soon as the step that fills it is scheduled.
+    The last blocks of a finished sequence are evicted before its first ones.
     """
 
     def __init__(self, memory: MemorySpec, block_size: int) -> None:
@@ -81,7 +83,9 @@ class SharingAllocator(StepwiseAllocator):
         self._totals = CacheTotals()
 
     def choose_victim(self, cached: Mapping[SharedBlock, None]) -> SharedBlock:
-        """The block to evict among these free ones, given in the order of their return."""
+        """Choose the block to evict from `cached`, the free cached blocks in the order in which
+        they were freed.
+        """
         return next(iter(cached))
 
     def grant(self, tokens: int) -> Grant:
@@ -102,7 +106,7 @@ class SharingAllocator(StepwiseAllocator):
         return keys
 
     def _hits(self, seq: Sequence) -> list[SharedBlock]:
-        """Known leading blocks of a waiting sequence, without its last token."""
+        """Cached leading blocks of a waiting sequence, which end before its last token."""
         found: list[SharedBlock] = []
         keys = self._keys_of(seq)
         for place in range((seq.num_tokens - 1) // self.page_tokens):
@@ -130,7 +134,7 @@ class SharingAllocator(StepwiseAllocator):
         return self._num_blank + len(self._cached)
 
     def _need(self, seq: Sequence, hits: list[SharedBlock], tokens: int) -> int:
-        """Free blocks that `seq` takes for `tokens` tokens, including its free hits."""
+        """Number of free blocks that `seq` takes for `tokens` tokens, its free hits included."""
         revived = sum(not block.owners for block in hits)
         return ceil_div(tokens, self.page_tokens) - len(hits) + revived
 
@@ -182,7 +186,7 @@ class SharingAllocator(StepwiseAllocator):
         return GROWN
 
     def _fill(self, holding: BlockHolding) -> None:
-        """The content of full blocks can be found."""
+        """Cache the full blocks of a sequence."""
         end = holding.tokens // self.page_tokens
         for place in range(holding.num_named, end):
             block, key = holding.blocks[place], holding.keys.at(place)
@@ -197,8 +201,8 @@ class SharingAllocator(StepwiseAllocator):
                 self._fill(holding)
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        """See `Allocator`; ends when a decoding sequence fills a block, which the head could
-        hit.
+        """See `Allocator.steps_head_stays_blocked`; the result ends when a decoding sequence fills
+        a block, which the head could hit.
         """
         if head.prompt_runs is None:
             return limit

@@ -1,9 +1,9 @@
 """A base for new allocators: a subclass only defines the memory granted to a sequence.
 
-A subclass implements `grant`, the memory of a sequence of `tokens` tokens. Whether that fits, the
-ledger, and its change while sequences decode are derived here, one step and one sequence at a time.
-That is slow compared to the allocators that count in closed form, and as exact; an allocator that
-must be fast implements kvsim.memory.allocator itself.
+A subclass implements `grant`, the memory of a sequence of `tokens` tokens. Whether a sequence fits,
+the ledger, and its change while sequences decode are derived here, one step and one sequence at a
+time. This is exact, but slow compared to the allocators that count in closed form; an allocator
+that must be fast implements kvsim.memory.allocator itself.
 """
 
 from abc import abstractmethod
@@ -22,8 +22,8 @@ from kvsim.sequence import Sequence
 
 
 class Grant(NamedTuple):
-    """The grant of a sequence: `slots` slots, which cost `granted_bytes` of the pool
-    (slots * token_bytes, or more where sizes are rounded).
+    """The memory granted to a sequence: `slots` slots, which cost `granted_bytes` of the pool
+    (slots * token_bytes, or more if sizes are rounded).
     """
 
     slots: int
@@ -46,7 +46,8 @@ class Holding:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StepwiseAllocator(Allocator):
-    """Sequences, each with a grant, on one pool. Grants grow without a copy; nothing is shared.
+    """Allocator of one grant for each sequence, in one pool. Grants grow without a copy; nothing is
+    shared.
 
     metadata_bytes: bytes of the pool that no request can have.
     """
@@ -152,7 +153,7 @@ class StepwiseAllocator(Allocator):
         return max(0, self.grant(tokens).slots - self.granted_tokens(seq))
 
     def usage(self, head: Sequence | None, *, busy: bool) -> Usage:
-        """See kvsim.memory.ledger for n, q, g and F of the classes."""
+        """The ledger: see kvsim.memory.ledger for n, q, g and F of the classes."""
         used = reserved = over = granted = asked = 0
         for seq, holding in self._live.items():
             n, q, final = holding.tokens, holding.grant.slots, seq.final_tokens
@@ -181,7 +182,7 @@ class StepwiseAllocator(Allocator):
         return ((LEFT_BEHIND, left),) if left else NO_PARTS
 
     def _left_bytes(self) -> int:
-        """Bytes outside the windows of their sequences."""
+        """Bytes outside sliding windows, summed over all sequences."""
         if not self._behind:
             return 0
         return sum(self._behind.bytes(each.computed) for each in self._live.values())

@@ -4,11 +4,11 @@ from typing import Protocol
 
 
 class Timed(Protocol):
-    """An allocator with content that expires."""
+    """An allocator with cached content that expires at a time."""
 
     @property
     def next_lapse_ps(self) -> int | None:
-        """Time in ps at which content next expires; None: none does."""
+        """Time in ps at which cached content next expires; None: nothing expires."""
         ...
 
     def pass_time(self, now_ps: int) -> None:

@@ -6,7 +6,7 @@ from kvsim.sequence import Sequence
 
 
 class Ahead(NamedTuple):
-    """The steps of a sequence, as known before the first of them.
+    """All steps of a sequence, known before the first step.
 
     slots: valid slots before each step, and after the last. counted, returned, known: when the
     first step is scheduled, slots that the scheduler counts, slots of returned steps, and returned
@@ -20,17 +20,20 @@ class Ahead(NamedTuple):
 
 
 class Verifying(Protocol):
-    """Tables of members, each of which computes one token and all its drafts a step.
+    """Block tables of members, sequences that each compute one token and all its drafts in every
+    step.
 
-    The calls do for all members at once what `Allocator.verify` and `checkpoint` do for one.
+    A call does for all members at once what `Allocator.verify` and `checkpoint` do for one.
     """
 
     def join(self, seq: Sequence, ahead: Ahead) -> None:
-        """`seq`, live and not decoding otherwise, is a member from the next step on."""
+        """Make `seq`, which has memory and is not decoding otherwise, a member from the next step
+        on.
+        """
         ...
 
     def leave(self, seq: Sequence) -> None:
-        """`seq` is no member any more and keeps its memory."""
+        """Remove the member `seq`, which keeps its memory."""
         ...
 
     def due(self) -> list[Sequence]:
@@ -38,7 +41,9 @@ class Verifying(Protocol):
         ...
 
     def take(self, seq: Sequence) -> bool:
-        """The turn of one of `due` in the next step; False: no room, nothing changed."""
+        """Allocate the blocks of one of the `due` members for the next step; False: no room,
+        nothing changed.
+        """
         ...
 
     def advance(self, new_slots: int) -> None:
@@ -48,13 +53,13 @@ class Verifying(Protocol):
         ...
 
     def step_returned(self) -> list[Sequence]:
-        """The oldest step in flight returned; returns members with content known by it, in
+        """The oldest step in flight has returned; returns the members with newly known content, in
         `order`.
         """
         ...
 
     def returned(self, seq: Sequence) -> None:
-        """Process the returned step of one of these members."""
+        """Register the blocks of a member that `step_returned` has listed."""
         ...
 
     def steps_that_fit(self, limit: int) -> int:
@@ -62,7 +67,7 @@ class Verifying(Protocol):
         ...
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int) -> int:
-        """Number of steps, at most `limit`, that cannot make `head`, which could not start, easier
+        """Number of steps, at most `limit`, in which decoding cannot make the blocked `head` easier
         to admit.
         """
         ...

@@ -1,5 +1,5 @@
-"""Placements of contiguous buffers in the pool's one address space: one file each, and one line
-each here.
+"""Placements of contiguous buffers in the pool's one address space: one module each, registered
+here by one line each.
 """
 
 from kvsim.memory.arena.placement import PlacementOptions

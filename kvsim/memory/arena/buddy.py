@@ -43,7 +43,8 @@ class Buddy(PlacementOptions):
 
 
 class BuddyArena(Arena):
-    """Free buddies of each order (2**order units), taken last in, first out.
+    """Buddy allocator: a free list for each order (regions of 2**order units), used last in, first
+    out.
 
     A buddy of order k starts at a multiple of 2**k units, so its other half differs in bit k of its
     address alone.
@@ -63,7 +64,7 @@ class BuddyArena(Arena):
         self._largest_tile = max((order for _, order in tiles), default=-1)
 
     def _tiles(self, units: int) -> Iterator[tuple[int, int]]:
-        """(first unit, order) of the buddies the empty pool consists of, the largest first."""
+        """The initial regions of the empty pool, as (first unit, order), the largest first."""
         start = 0
         while start < units:
             order = min(self.largest_order, (units - start).bit_length() - 1)

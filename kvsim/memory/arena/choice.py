@@ -1,4 +1,6 @@
-"""A placement as a field of an allocator's options: a name, or a table with `kind` and options."""
+"""The type of the `placement` key of an allocator's options: a name, or a table with `kind` and
+options.
+"""
 
 from typing import Annotated
 

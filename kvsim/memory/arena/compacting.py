@@ -1,8 +1,7 @@
 """A placement without addresses: the pool may move its regions at no cost.
 
-A region fits if it is no larger than the free memory.
-
-It is what external fragmentation is measured against.
+A region fits if it is no larger than the free memory. External fragmentation is measured against
+this placement.
 """
 
 from collections.abc import Iterator
@@ -13,13 +12,17 @@ from kvsim.memory.options import MemorySpec, StoreKind
 
 
 class Compacting(PlacementOptions):
-    """rounded_as: regions are as large as this placement would make them; None: as asked."""
+    """Placement that never suffers external fragmentation. rounded_as: round sizes as this
+    placement does; None: no rounding.
+    """
 
     rounded_as: PlacementOptions | None = None
 
     @property
     def store(self) -> StoreKind | None:
-        """Real buffers stay where they are."""
+        """None: no torch store serves this placement, as real buffers cannot be moved at no
+        cost.
+        """
         return None
 
     def build(self, memory: MemorySpec) -> "CompactingArena":
@@ -28,10 +31,10 @@ class Compacting(PlacementOptions):
 
 
 class CompactingArena(Arena):
-    """Regions by number; they lie packed from address 0 on, in order of their numbers.
+    """Regions numbered in order of allocation and packed in that order from address 0 on.
 
-    model: an empty arena that is asked how much it grants for a size; what it keeps for itself is
-    kept here too.
+    model: an empty arena that says to how many bytes a size is rounded up. The metadata bytes of
+    `model` count as metadata here, too.
     """
 
     def __init__(self, capacity_bytes: int, model: Arena | None) -> None:

@@ -1,4 +1,6 @@
-"""Fixed slots: the pool cut once into equal slots, one buffer each (FasterTransformer's cache)."""
+"""Fixed slots: the pool is divided once into equal slots, each one sequence's buffer
+(FasterTransformer's cache).
+"""
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush

@@ -38,7 +38,7 @@ class HoleOptions(PlacementOptions):
 
 
 class HoleArena(Arena):
-    """Regions are any number of units; addresses are multiples of the unit."""
+    """Free memory as holes of whole units; region sizes and addresses are multiples of the unit."""
 
     def __init__(self, capacity_bytes: int, unit_bytes: int = 1) -> None:
         self.capacity_bytes = capacity_bytes
@@ -55,7 +55,9 @@ class HoleArena(Arena):
 
     @abstractmethod
     def _choose(self, size: int) -> int:
-        """Address of the hole that `size` bytes are cut from; there is one large enough."""
+        """Address of the hole from which to allocate `size` bytes; at least one hole is large
+        enough.
+        """
 
     def _round(self, size: int) -> int:
         return ceil_div(size, self.unit_bytes) * self.unit_bytes
@@ -90,7 +92,9 @@ class HoleArena(Arena):
         return self._round(size) <= self.largest_hole
 
     def places_for(self, size: int, most: int) -> int | None:
-        """Each is cut from one hole, so a hole gives as many as it holds whole."""
+        """Number of regions of `size` bytes that fit in the holes, counted hole by hole until
+        `most` is reached.
+        """
         size = max(self._round(size), 1)
         found = 0
         for hole, _ in reversed(self._by_size):

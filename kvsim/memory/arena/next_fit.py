@@ -1,4 +1,6 @@
-"""Next fit: the search goes on where the last one ended, and round the end of the space."""
+"""Next fit: the search continues where the last one ended, and wraps around at the end of the
+space.
+"""
 
 from bisect import bisect_left, bisect_right
 from itertools import chain
@@ -9,16 +11,17 @@ from kvsim.memory.options import MemorySpec
 
 
 class NextFit(HoleOptions):
-    """The first hole that is large enough, from the end of the last region placed onwards."""
+    """The first hole that is large enough, searching from the end of the region placed last."""
 
     def build(self, memory: MemorySpec) -> "NextFitArena":
         return NextFitArena(memory.capacity_bytes, self._unit_bytes(memory))
 
 
 class NextFitArena(HoleArena):
-    """Holes, searched from a rover: the end of the region placed last.
+    """A hole arena searched from a rover: the address where the region placed last ends.
 
-    The hole that contains the rover comes first (it may have grown round it since).
+    The search starts with the hole that contains the rover, since freed neighbours may have merged
+    into that hole.
     """
 
     _rover: int = 0

@@ -18,13 +18,13 @@ class Placement(NamedTuple):
 
 
 class PlacementOptions(Options):
-    """Options of one placement; its fields are the keys of a `placement` table other than
+    """Options of one placement; the fields are the keys of a `placement` table other than
     `kind`.
     """
 
     @property
     def store(self) -> StoreKind | None:
-        """The torch store for whole buffers with this placement: as `AllocatorOptions.store`."""
+        """The torch store for whole buffers with this placement: see `AllocatorOptions.store`."""
         return "slots"
 
     def build(self, memory: MemorySpec) -> "Arena":
@@ -33,20 +33,20 @@ class PlacementOptions(Options):
 
 
 class ArenaListener(Protocol):
-    """Hears what happens in an arena. Addresses and sizes are bytes."""
+    """Is notified of allocations and frees in an arena. Addresses and sizes are bytes."""
 
     def allocated(self, address: int, size: int, owner: str) -> None:
-        """A region for `size` bytes now lives at `address`."""
+        """A region for `size` bytes was allocated at `address`."""
 
     def extended(self, address: int, size: int) -> None:
-        """The region at `address` now serves `size` bytes."""
+        """The region at `address` was extended to `size` bytes."""
 
     def freed(self, address: int) -> None:
-        """The region at `address` lives no more."""
+        """The region at `address` was freed."""
 
     def device(self, action: str, address: int, size: int) -> None:
-        """Torch's allocator and its device: "segment_alloc", "segment_free", "segment_map" or
-        "segment_unmap".
+        """Torch's allocator called the device. action: "segment_alloc", "segment_free",
+        "segment_map" or "segment_unmap".
         """
 
     def restored(self, version: int) -> None:
@@ -57,8 +57,8 @@ class Arena(ABC):
     """One address space and the regions in it. All sizes and addresses are bytes, sizes >= 1.
 
     capacity_bytes: the space. metadata_bytes: the odd end that no request can ever be given.
-    free_bytes: what is neither live nor metadata. version: grows with every change.
-    A subclass places and displaces (`_place`, `_displace`, `_extend`); the books are kept here.
+    free_bytes: bytes that are neither allocated nor metadata. version: grows with every change. A
+    subclass chooses addresses (`_place`, `_displace`, `_extend`); this class does the accounting.
     """
 
     capacity_bytes: int
@@ -110,10 +110,10 @@ class Arena(ABC):
 
     @abstractmethod
     def _displace(self, address: int) -> int:
-        """`free` without the books; returns the bytes that were granted."""
+        """`free` without the accounting; returns the bytes that were granted."""
 
     def _extend(self, address: int, new_size: int) -> bool:
-        """`extend_in_place` beyond what is granted, without the books."""
+        """`extend_in_place` beyond the granted bytes, without the accounting."""
         return False
 
     @abstractmethod
@@ -146,7 +146,9 @@ class Arena(ABC):
         """An independent arena in the same state, without a listener, to try allocations on."""
 
     def restore(self, earlier: Self) -> None:
-        """Be again as this arena was when `earlier` was cloned from it; `earlier` is used up."""
+        """Roll back to the state in which `earlier` was cloned from this arena; `earlier` must not
+        be used afterwards.
+        """
         version, listener = self.version, self.listener
         vars(self).update(vars(earlier))
         self.version, self.listener = version + 1, listener
@@ -172,10 +174,11 @@ class Arena(ABC):
         return all(trial.allocate(size) for size in sizes)
 
     def places_for(self, size: int, most: int) -> int | None:
-        """Number of regions of `size` bytes that would fit, one after the other, counted up to
+        """Number of regions of `size` bytes that could be allocated now in sequence, at most
         `most`.
 
-        It does not fall when regions are freed in between. None: it takes a trial.
+        The number does not fall when regions are freed in between. None: only a trial allocation
+        can say.
         """
         return None
 
@@ -199,5 +202,5 @@ class Arena(ABC):
 
 
 def unknown_region(address: int) -> InvariantError:
-    """The error for an address where nothing lives."""
+    """The error for an address without an allocated region."""
     return InvariantError(f"no live region at address {address}")

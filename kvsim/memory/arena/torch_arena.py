@@ -1,8 +1,8 @@
 """The parts of torch's caching allocator that do not depend on how the device gives memory.
 
-Requests are rounded up to 512 bytes. The free block of least (size, address) is taken, and split
-where the rest is worth keeping. Free neighbours within a segment merge. Where the device has no
-more room, what is idle goes back to it, and it is asked again.
+Requests are rounded up to 512 bytes. The free block of least (size, address) is taken, and split if
+the rest is large enough to be kept. Free neighbours within a segment merge. If the device is out of
+memory, idle memory is released to the device, and the request is tried again.
 """
 
 from abc import abstractmethod
@@ -22,9 +22,9 @@ from kvsim.memory.arena.torch_heap import Heap
 
 
 class TorchArena(Arena):
-    """Segments of blocks on a device of capacity_bytes, which a subclass asks for memory.
+    """Segments of blocks on a device of capacity_bytes; a subclass requests memory from the device.
 
-    reserved_bytes: what the device has handed out. expandable: segments are address ranges into
+    reserved_bytes: bytes obtained from the device. expandable: segments are address ranges into
     which memory is mapped.
     """
 
@@ -102,8 +102,8 @@ class TorchArena(Arena):
     # --- torch's way ---------------------------------------------------------------------------
 
     def _take(self, rounded: int) -> Block | None:
-        """Allocate a block of `rounded` bytes, or a little more where the rest is not worth a
-        block of its own.
+        """Allocate a block of `rounded` bytes, or the whole free block if its rest is too small to
+        split off.
         """
         small = rounded <= SMALL_SIZE
         block = self._cached(rounded, small=small) or self._fresh(rounded, small=small)
@@ -118,29 +118,35 @@ class TorchArena(Arena):
 
     @abstractmethod
     def _worth_splitting(self, rest: int, *, small: bool) -> bool:
-        """Whether the rest of a block becomes a block of its own."""
+        """Whether the unused `rest` bytes of an allocated block become a free block."""
 
     def _cached(self, rounded: int, *, small: bool) -> Block | None:
-        """The free block to take, still free."""
+        """Best fit: the smallest free block of at least `rounded` bytes in the pool, not yet taken;
+        None without one.
+        """
         pool = self._heap.pools[small]
         index = pool.index_of(rounded)
         return self._heap.blocks[pool.by_size[index][1]] if index < len(pool.by_size) else None
 
     @abstractmethod
     def _fresh(self, rounded: int, *, small: bool) -> Block | None:
-        """A free block on memory newly asked from the device; None if it has no room."""
+        """A free block on memory newly requested from the device; None if the device is out of
+        memory.
+        """
 
     @abstractmethod
     def _release_idle(self, *, small: bool) -> None:
-        """Free what has no allocation to the device."""
+        """Return memory without allocations to the device, as `empty_cache` does. small: of the
+        pool for small requests.
+        """
 
     @abstractmethod
     def _obtainable(self, rounded: int) -> bool:
-        """Whether the device has room for it once all that is idle is freed."""
+        """Whether the device has memory for `rounded` bytes once all idle memory is returned."""
 
     @abstractmethod
     def _largest_new(self) -> int:
-        """The largest request for which the device could give memory."""
+        """The largest request in bytes that memory newly requested from the device could serve."""
 
     def _allocated(self, address: int) -> Block:
         block = self._heap.blocks.get(address)

@@ -14,7 +14,7 @@ ROUND_LARGE = 2 * MIB
 
 
 def round_size(size: int) -> int:
-    """The block size a request of `size` bytes asks for."""
+    """The block size in bytes that serves a request of `size` bytes: 512-byte multiples."""
     return ceil_div(max(size, 1), MIN_BLOCK) * MIN_BLOCK
 
 

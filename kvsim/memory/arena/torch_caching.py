@@ -2,12 +2,12 @@
 
 Requests are rounded up to 512 bytes. Up to 1 MiB they come from 2 MiB segments, below 10 MiB from
 20 MiB segments. A larger request gets a segment of its own, in multiples of 2 MiB. The free block
-of least (size, address) is taken, and split where the rest is worth keeping: 512 bytes in the small
-pool, more than 1 MiB in the large one. Free neighbours within a segment merge. Where the device has
-no room for another segment, all wholly free segments go back to it, and it is asked again.
+of least (size, address) is taken. It is split if the rest has 512 bytes in the small pool, more
+than 1 MiB in the large one. Free neighbours within a segment merge. If the device has no room for
+another segment, all wholly free segments are released, and the request is tried again.
 
-Addresses are virtual. Memory the device has not been asked for has none; it counts as one hole
-after the last segment.
+Addresses are virtual. Memory not yet requested from the device has no address; it counts as one
+hole after the last segment.
 """
 
 from kvsim.memory.arena.torch_arena import TorchArena
@@ -30,8 +30,11 @@ class TorchCachingArena(TorchArena):
     expandable = False
 
     def places_for(self, size: int, most: int) -> int | None:
-        """A free block gives as many as it holds whole: what is too little to be split off is less
-        than one of them. Then come new segments, for which idle ones too small go back.
+        """Number of regions of `size` bytes that fit: in free blocks, then in new segments.
+
+        Each free block gives as many regions as it holds whole, since a rest too small to split off
+        is smaller than a region. For new segments, idle segments that are too small are released
+        first.
         """
         rounded = round_size(size)
         small = rounded <= SMALL_SIZE
@@ -53,7 +56,7 @@ class TorchCachingArena(TorchArena):
         return rest >= MIN_BLOCK if small else rest > SMALL_SIZE
 
     def _fresh(self, rounded: int, *, small: bool) -> Block | None:
-        """A free block on memory newly asked from the device; None if it has no room."""
+        """A free block in a new segment from the device; None if the device is out of memory."""
         size = segment_size(rounded)
         if self.reserved_bytes + size > self._limit:
             return None
@@ -63,7 +66,9 @@ class TorchCachingArena(TorchArena):
         return block
 
     def _release_idle(self, *, small: bool) -> None:
-        """Free the segments without an allocation to the device."""
+        """Return the segments without allocations to the device (cudaFree). small: of the pool for
+        small requests.
+        """
         for size, address in self._heap.pools[small].by_size.copy():
             block = self._heap.blocks[address]
             if self._heap.is_whole(block):
@@ -72,7 +77,9 @@ class TorchCachingArena(TorchArena):
                 self._tell("segment_free", address, size)
 
     def _obtainable(self, rounded: int) -> bool:
-        """Whether the device has room for a segment of this size once all idle ones are freed."""
+        """Whether the device has room for a segment for `rounded` bytes once all idle segments are
+        freed.
+        """
         return segment_size(rounded) <= self._room()
 
     def _room(self) -> int:
@@ -80,13 +87,15 @@ class TorchCachingArena(TorchArena):
         return self._limit - self.reserved_bytes + idle
 
     def _idle_bytes(self, small: bool, below: int | None = None) -> int:
-        """Bytes of one pool's segments without an allocation that are smaller than `below`."""
+        """Total bytes of one pool's idle segments (no allocation) that are smaller than `below`
+        bytes.
+        """
         blocks, by_size = self._heap.blocks, self._heap.pools[small].by_size
         end = len(by_size) if below is None else self._heap.pools[small].index_of(below)
         return sum(size for size, address in by_size[:end] if self._heap.is_whole(blocks[address]))
 
     def _largest_new(self) -> int:
-        """The largest request for which the device could give memory."""
+        """The largest request in bytes for which the device could give a new segment."""
         room = self._room() // ROUND_LARGE * ROUND_LARGE
         if room >= MIN_LARGE_REQUEST:
             return room

@@ -1,8 +1,8 @@
 """torch's caching allocator with expandable segments.
 
 Each pool is one address range. Memory is mapped into it 2 MiB at a time in the small pool, 20 MiB
-in the large one. Any rest of 512 bytes is split off. Pages without an allocation are returned to
-the device when it runs out.
+in the large one. A block is split if at least 512 bytes remain. Pages without an allocation are
+returned to the device when it runs out of memory.
 """
 
 from kvsim.memory.arena.torch_arena import TorchArena
@@ -18,7 +18,7 @@ from kvsim.plumbing.units import ceil_div
 
 
 class ExpandableArena(TorchArena):
-    """Each pool is one segment, an address range."""
+    """torch's allocator with one expandable segment, an address range, for each pool."""
 
     expandable = True
 
@@ -61,7 +61,9 @@ class ExpandableArena(TorchArena):
         return block
 
     def _lowest_run(self, rounded: int, *, small: bool) -> Block:
-        """The lowest block that begins a run of unmapped and free blocks of that length."""
+        """The lowest-address block that begins a run of adjacent unmapped or free blocks of
+        `rounded` bytes in total.
+        """
         for address in self._heap.pools[small].unmapped:
             start = self._heap.blocks[address]
             before = self._heap.before(start)

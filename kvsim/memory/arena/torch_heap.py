@@ -1,4 +1,4 @@
-"""The books of torch's caching allocator: segments, the blocks they are cut into, the free ones."""
+"""The data structures of torch's caching allocator: segments, their blocks, and the free blocks."""
 
 from bisect import bisect_left, insort
 from itertools import pairwise
@@ -17,14 +17,14 @@ class FreeBlocks:
         self.unmapped: list[int] = []
 
     def add(self, block: Block) -> None:
-        """Take up a block; allocated ones are not kept."""
+        """Index a free or unmapped block; an allocated one is ignored."""
         if block.state is State.FREE:
             insort(self.by_size, (block.size, block.address))
         elif block.state is State.UNMAPPED:
             insort(self.unmapped, block.address)
 
     def remove(self, block: Block) -> None:
-        """Strike a block that was added."""
+        """Remove a free or unmapped block from the index."""
         if block.state is State.FREE:
             del self.by_size[bisect_left(self.by_size, (block.size, block.address))]
         elif block.state is State.UNMAPPED:
@@ -43,7 +43,7 @@ class FreeBlocks:
 
 class Heap:
     """Blocks by address, segments by address, and a pool of free blocks for small and for large
-    requests. Blocks are values: to change one is to strike it and to write another.
+    requests. Blocks are immutable: a change removes the old block and adds a new one.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,9 @@ class Heap:
         return twin
 
     def open(self, size: int, *, small: bool, state: State) -> Block:
-        """A segment of one block, at the lowest gap of the address space that holds it."""
+        """Add a segment that is one block of `size` bytes, at the lowest gap of the address space
+        that holds the segment.
+        """
         address = 0
         for _, other in sorted(self.segments.items()):
             if other.address - address >= size:
@@ -73,7 +75,7 @@ class Heap:
         return block
 
     def close(self, block: Block) -> None:
-        """Drop the segment of which `block` is the whole."""
+        """Remove the segment of which `block` is the whole."""
         self.strike(block)
         del self.segments[block.segment]
 
@@ -105,7 +107,7 @@ class Heap:
         self.pools[self.segments[block.segment].small].remove(block)
 
     def merge(self, block: Block) -> Block:
-        """Enter a free or unmapped block, joined with neighbours of its state."""
+        """Add a free or unmapped block, merged with adjacent blocks of the same state."""
         for neighbour in (self.before(block), self.after(block)):
             if neighbour is not None and neighbour.state is block.state:
                 self.strike(neighbour)
@@ -115,9 +117,7 @@ class Heap:
         return block
 
     def carve(self, block: Block, size: int) -> Block:
-        """Allocate the first `size` bytes of a free block, as strike and write would; what is left
-        stays free.
-        """
+        """Allocate the first `size` bytes of a free block; the rest stays a free block."""
         address, whole, segment, _ = block
         by_size = self.pools[self.segments[segment].small].by_size
         del by_size[bisect_left(by_size, (whole, address))]
@@ -131,7 +131,7 @@ class Heap:
         return taken
 
     def give_back(self, block: Block) -> None:
-        """Free an allocated block, as strike and merge would."""
+        """Free an allocated block and merge it with its free neighbours."""
         start, size, segment, _ = block
         by_size = self.pools[self.segments[segment].small].by_size
         before, after = self.before(block), self.after(block)

@@ -1,4 +1,4 @@
-"""The options of torch's caching allocator, and which of its two forms they ask for."""
+"""The options of torch's caching allocator: with or without expandable segments."""
 
 from kvsim.memory.arena.placement import PlacementOptions
 from kvsim.memory.arena.torch_arena import TorchArena
@@ -10,13 +10,15 @@ from kvsim.plumbing.errors import InputError
 
 
 class TorchCaching(PlacementOptions):
-    """expandable_segments: as the setting of that name in PYTORCH_CUDA_ALLOC_CONF."""
+    """torch's caching allocator. expandable_segments: the setting of that name in
+    PYTORCH_CUDA_ALLOC_CONF.
+    """
 
     expandable_segments: bool = False
 
     @property
     def store(self) -> StoreKind:
-        """Torch's allocator itself places the buffers."""
+        """The "buffers" store: on the torch backend, torch's own allocator places the buffers."""
         return "buffers"
 
     def build(self, memory: MemorySpec) -> TorchArena:

@@ -1,1 +1,1 @@
-"""KV memory as llama.cpp keeps it: a field of cells."""
+"""llama.cpp's KV cache: a fixed array of cells, each of which holds one token."""

@@ -1,8 +1,10 @@
-"""A field of cells under a scheduler: the owners of cells, and the ledger of their bytes.
+"""llama.cpp's KV cells as an allocator: which sequence owns which cells, and the ledger of their
+bytes.
 
-Cells of running sequences are used. Those that a server holds for the next request of a finished
-sequence are cached, as it empties them when it needs room. A buffer of its own is all requested by
-the sequence that runs in it. A cell outside the window is free: any token may take it.
+Cells of running sequences are used. A server (llama-server) also retains cells of finished
+sequences for the next request; these count as cached, as they are emptied when it needs room. With
+a buffer for each sequence, the whole buffer counts as requested by the sequence that runs in it. A
+cell outside the window is free: any token may take it.
 """
 
 from collections.abc import Callable
@@ -31,19 +33,19 @@ from kvsim.sequence import Sequence
 
 
 class Planner(Protocol):
-    """Plans the pool's buffers for a number of sequences."""
+    """Sizes the pool's buffers for a number of sequences."""
 
     def __call__(self, num_slots: int, *, shared: bool) -> CellPlan: ...
 
 
 class CellsAllocator(Allocator):
-    """cells: the field.
+    """llama.cpp's KV cells under kvsim's allocator interface. cells: the cache.
 
-    numbers: the cells' numbers of the running sequences. fixed: the options give the buffers, and
-    no server may plan them.
+    numbers: llama.cpp's sequence id of each running sequence. fixed: the options size the buffers,
+    and no server may resize them.
 
-    driver: of a server that places tokens itself: computes one more step of all that decode.
-    totals: of its prompt cache.
+    driver: callback of a server that places tokens itself; computes one decode step of all decoding
+    sequences. totals: prefix cache hits, as reported by that server.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class CellsAllocator(Allocator):
         return ADMITTED
 
     def _fits(self, number: int, num: int) -> bool:
-        """Whether `num` new tokens of one sequence find room."""
+        """Whether `num` new tokens of the sequence with id `number` find free cells."""
         if isinstance(self.cells, OlderCache):
             return self.cells.fits(num)
         field = self._base(number)
@@ -110,7 +112,7 @@ class CellsAllocator(Allocator):
         return self.cells.caches[0].field(number)
 
     def _place(self, number: int, num_tokens: int) -> None:
-        """A sequence holds `num_tokens` tokens from now on."""
+        """Grow the sequence with id `number` to `num_tokens` tokens."""
         held = self._base(number).last_position(number) + 1
         if num_tokens > held:
             runs = [TokenRun((number,), held, num_tokens - held)]
@@ -134,7 +136,9 @@ class CellsAllocator(Allocator):
         return GROWN
 
     def _taken_by(self, decoders: dict[Sequence, None], number: int) -> int:
-        """Cells of a sequence's buffer that these decoders take for their next token."""
+        """Number of cells that `decoders` take for their next token in the buffer of the sequence
+        with id `number`.
+        """
         if self.cells.unified:
             return len(decoders)
         return sum(self.numbers[seq] == number for seq in decoders)
@@ -191,7 +195,7 @@ class CellsAllocator(Allocator):
             self._step()
 
     def _step(self) -> None:
-        """Every decoder takes a cell."""
+        """One decode step: every decoding sequence takes a cell."""
         self._extended.clear()
         numbers = [self.numbers[seq] for seq in sorted(self._decoding, key=lambda s: s.order)]
         runs = [TokenRun((number,), self._held(number), 1) for number in numbers]
@@ -221,10 +225,9 @@ class CellsAllocator(Allocator):
         return self.totals
 
     def _free_cells(self) -> tuple[int, int]:
-        """Cells of the layers that keep every token: free ones, and ones of sequences that do not
-        run.
+        """(empty cells, cells of sequences that do not run) in the layers that keep every token.
 
-        Buffers of running sequences have neither.
+        With a buffer for each sequence, buffers of running sequences are not counted.
         """
         running = set(self.numbers.values())
         base = self.cells.caches[0]
@@ -272,8 +275,8 @@ class CellsAllocator(Allocator):
         )
 
     def _split(self, free_bytes: int, head: Sequence | None) -> tuple[int, int, int]:
-        """Free bytes by what the head of the queue needs, which counts in cells that every layer
-        has.
+        """Free bytes as (external, short, idle), by the need of the queue's head. The need is
+        counted in cells, which every layer has.
         """
         if head is None:
             return 0, 0, free_bytes
@@ -298,7 +301,7 @@ class CellsAllocator(Allocator):
 
 
 def _distinct(field: CellField, numbers: set[int]) -> int:
-    """Cells that any of these sequences holds."""
+    """Number of distinct cells that the sequences with these ids hold."""
     each = [field.held[number] for number in numbers if field.held.get(number)]
     if len(each) < 2:
         return len(each[0]) if each else 0
@@ -309,5 +312,7 @@ def _distinct(field: CellField, numbers: set[int]) -> int:
 
 
 def _seen(field: CellField, numbers: set[int]) -> int:
-    """Cells within the window of one of these sequences."""
+    """Number of cells within the attention window of the sequences with these ids, summed over the
+    sequences.
+    """
     return sum(min(len(field.held.get(number, ())), field.window) for number in numbers)

@@ -6,12 +6,14 @@ from kvsim.memory.cells.field import TokenRun
 
 
 def num_tokens(runs: Iterable[TokenRun]) -> int:
-    """Tokens of a batch, or of a part of it."""
+    """Number of tokens in these runs."""
     return sum(run.num for run in runs)
 
 
 def slices(runs: Iterable[TokenRun], size: int) -> list[list[TokenRun]]:
-    """The tokens of a batch in its order, `size` at a time."""
+    """Split a batch into micro-batches of `size` tokens, in batch order (llama.cpp's
+    split_simple).
+    """
     parts: list[list[TokenRun]] = []
     room = 0
     for seqs, pos, num in runs:
@@ -29,9 +31,9 @@ def slices(runs: Iterable[TokenRun], size: int) -> list[list[TokenRun]]:
 def equal_parts(runs: Iterable[TokenRun], size: int, *, by_number: bool) -> list[list[TokenRun]]:
     """Split the runs into equal tokens per sequence (or set of sequences that share tokens).
 
-    A part has at most `size` tokens in all, and at least one of each.
+    A micro-batch has at most `size` tokens, and at least one of each of its sequences.
 
-    by_number: a micro-batch has only sequences with numbers that rise by one in batch order.
+    by_number: the ids of the sequences in a micro-batch rise by one, in batch order.
     """
     rest = list(runs)
     parts = []
@@ -48,7 +50,9 @@ def equal_parts(runs: Iterable[TokenRun], size: int, *, by_number: bool) -> list
 
 
 def _chosen(rest: Sequence[TokenRun], size: int, *, by_number: bool) -> list[tuple[int, ...]]:
-    """The sequences, or sets of them, of the next micro-batch, none of which share one."""
+    """The sequences, or sets of sequences, of the next micro-batch; no sequence is in two of the
+    sets.
+    """
     chosen: list[tuple[int, ...]] = []
     for seqs, _, _ in rest:
         if any(seq in other for other in chosen for seq in seqs):
@@ -64,7 +68,7 @@ def _chosen(rest: Sequence[TokenRun], size: int, *, by_number: bool) -> list[tup
 def _taken(
     rest: Sequence[TokenRun], seqs: tuple[int, ...], num: int
 ) -> tuple[list[TokenRun], list[TokenRun]]:
-    """The first `num` tokens of these sequences, and what is then left of the batch."""
+    """(the first `num` tokens of `seqs`, the remaining batch), both as runs."""
     taken, left = [], []
     for run in rest:
         some = min(num, run.num) if run.seqs == seqs else 0

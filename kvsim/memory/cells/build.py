@@ -1,4 +1,4 @@
-"""An empty cache of a model in a context of llama.cpp."""
+"""Build an empty llama.cpp KV cache for a model and context settings."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,9 @@ from kvsim.memory.cells.layer_cache import Cache, LayerCost
 
 
 def build_cache(shape: KVShape, settings: ContextSettings, context: Context) -> CellCache:
-    """The caches of all layers, nothing in them."""
+    """An empty KV cache: a `Cache` for the layers of full attention, another for layers with a
+    window.
+    """
 
     def cost(layers: Sequence[KVLayer]) -> LayerCost:
         rows = sum(sum(layer_bytes(layer, settings)) for layer in layers)

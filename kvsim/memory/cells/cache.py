@@ -1,4 +1,5 @@
-"""llama.cpp's KV cache as a whole: the caches of its layers, batches, sequences and saved states.
+"""llama.cpp's KV cache of a whole model: placing batches, editing sequences, and saving and
+restoring state.
 
 As src/llama-kv-cache-iswa.cpp does it (0c1e57098); the older version is in older.py.
 """
@@ -16,7 +17,9 @@ HEADER_BYTES = 8  # of a saved state
 
 
 class SavedState(NamedTuple):
-    """A saved state: the tokens of each buffer of each cache. num_bytes: its size on the host."""
+    """A saved state: the tokens of each buffer of each cache. num_bytes: its size in host
+    memory.
+    """
 
     caches: tuple[tuple[SavedTokens, ...], ...]
     num_bytes: int
@@ -50,7 +53,7 @@ class CellCache:
         return self.caches[-1].field(seq).first_position(seq)
 
     def fields(self, seq: int = -1) -> list[CellField]:
-        """The buffers of a sequence, or of all."""
+        """The buffers of `seq`, one for each cache; of all sequences if `seq` is -1."""
         if seq < 0:
             return [field for cache in self.caches for field in cache.fields]
         return [cache.field(seq) for cache in self.caches]
@@ -64,14 +67,14 @@ class CellCache:
     # --- sequences --------------------------------------------------------------------------------
 
     def remove(self, seq: int, p0: int = -1, p1: int = -1) -> None:
-        """A sequence (-1: every one) leaves its cells at positions [p0, p1)."""
+        """Remove a sequence (-1: all) from its cells at positions [p0, p1)."""
         p0, p1 = open_range(p0, p1)
         for field in self.fields(seq):
             field.remove(seq, p0, p1)
 
     def share(self, source: int, target: int, p0: int = -1, p1: int = -1) -> None:
-        """The tokens of one sequence are the other's too: the same cells, or, with a buffer each, a
-        copy of all of them.
+        """Copy a sequence's tokens to `target` (seq_cp): both own the same cells, or, with a buffer
+        each, all tokens are copied.
         """
         p0, p1 = open_range(p0, p1)
         for cache in self.caches:
@@ -82,19 +85,19 @@ class CellCache:
                 there.copy_from(here, source, target)
 
     def keep(self, seq: int) -> None:
-        """All other sequences of its buffer leave."""
+        """Remove all other sequences from the buffer of `seq` (seq_keep)."""
         for field in self.fields(seq):
             field.keep(seq)
 
     def shift(self, seq: int, p0: int, p1: int, delta: int) -> None:
-        """Positions [p0, p1) of a sequence move by `delta`."""
+        """Add `delta` to positions [p0, p1) of a sequence (seq_add)."""
         p0, p1 = open_range(p0, p1)
         if delta and p0 < p1:
             for field in self.fields(seq):
                 field.shift(seq, p0, p1, delta)
 
     def divide(self, seq: int, p0: int, p1: int, divisor: int) -> None:
-        """Positions [p0, p1) of a sequence are divided."""
+        """Divide positions [p0, p1) of a sequence by `divisor` (seq_div)."""
         p0, p1 = open_range(p0, p1)
         if divisor != 1 and p0 < p1:
             for field in self.fields(seq):
@@ -116,7 +119,7 @@ class CellCache:
         return HEADER_BYTES + sum(cache.sequence_bytes(seq) for cache in self.caches)
 
     def restore(self, state: SavedState, seq: int, *, windows_only: bool = False) -> bool:
-        """A sequence has what was saved, and nothing else; False: no room, and it has nothing."""
+        """Replace the tokens of `seq` by a saved state; False: no room, and `seq` is left empty."""
         caches = self.caches[1:] if windows_only else self.caches
         for cache, buffers in zip(caches, state.caches, strict=True):
             if not cache.restore(seq, buffers[0]):
@@ -124,7 +127,9 @@ class CellCache:
         return True
 
     def restore_all(self, state: SavedState) -> None:
-        """The whole cache is what was saved, from the first cell of each buffer without holes."""
+        """Replace the whole cache by a saved state, from the first cell of each buffer, without
+        holes.
+        """
         for cache, buffers in zip(self.caches, state.caches, strict=True):
             for field, tokens in zip(cache.fields, buffers, strict=True):
                 field.clear()
@@ -138,11 +143,13 @@ class CellCache:
 
 
 class CurrentCache(CellCache):
-    """The cache of today: a batch is placed as a whole before anything is computed, or refused."""
+    """The cache of current llama.cpp: a batch is placed as a whole before anything is computed, or
+    refused.
+    """
 
     def decode(self, runs: Sequence[TokenRun]) -> int:
-        """Place a batch: DONE, NO_ROOM or, for positions that do not continue, REFUSED. A token of
-        several sequences has no room where each sequence has a buffer.
+        """Place a batch: DONE, NO_ROOM or, for positions that do not continue, REFUSED. With a
+        buffer for each sequence, a token shared by several sequences gives NO_ROOM.
         """
         if not self._continues(runs):
             return REFUSED
@@ -163,7 +170,7 @@ class CurrentCache(CellCache):
         return NO_ROOM
 
     def _cuts(self, runs: Sequence[TokenRun]) -> "list[list[list[TokenRun]]]":
-        """The ways to cut a batch, in the order in which they are tried."""
+        """The ways to split a batch into micro-batches, in the order in which they are tried."""
         size = self._micro_batch
         if not self.unified:
             return [equal_parts(runs, size, by_number=True)]
@@ -172,8 +179,8 @@ class CurrentCache(CellCache):
         return [slices(runs, size), equal_parts(runs, size, by_number=False)]
 
     def _continues(self, runs: Sequence[TokenRun]) -> bool:
-        """Whether the tokens of each sequence follow those it has, without gaps, and sequences that
-        share tokens have the same positions. Within a batch a position may come twice.
+        """Whether the positions of each sequence continue without gaps, and sequences that share
+        tokens have the same positions. Within a batch a position may occur twice.
         """
         ends: dict[int, int] = {}
         for seqs, pos, num in runs:

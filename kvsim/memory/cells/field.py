@@ -1,7 +1,8 @@
-"""One buffer of llama.cpp's KV cache: cells in a row, each empty or one token of some sequences.
+"""One buffer of llama.cpp's KV cache: an array of cells, each empty or holding one token of one or
+more sequences.
 
-As src/llama-kv-cache.cpp does it (0c1e57098). The search of the older version, which needs
-neighbouring cells, is in older.py.
+As src/llama-kv-cache.cpp does it (0c1e57098). The March 2025 version, which needs neighbouring
+cells, is in older.py.
 """
 
 from abc import abstractmethod
@@ -14,7 +15,7 @@ OPEN = 1 << 60  # the end of a range of positions without an end
 
 
 class TokenRun(NamedTuple):
-    """Tokens of a batch one after the other: of which sequences, from which position, how many."""
+    """Consecutive tokens of a batch: their sequences, the first position, and how many."""
 
     seqs: tuple[int, ...]
     pos: int
@@ -22,7 +23,7 @@ class TokenRun(NamedTuple):
 
 
 class CellRun(NamedTuple):
-    """Neighbouring cells of the same sequences, with rising positions from `pos` on."""
+    """Neighbouring cells of the same sequences, at positions pos, pos + 1, ..."""
 
     first: int
     num: int
@@ -31,24 +32,26 @@ class CellRun(NamedTuple):
 
 
 class HeldCells(NamedTuple):
-    """cells: numbers, sequences and positions. last: highest positions."""
+    """A snapshot of cells. cells: (cell number, sequences, position) of each. last: highest
+    position of each sequence.
+    """
 
     cells: list[tuple[int, tuple[int, ...], int]]
     last: dict[int, int]
 
 
 def open_range(p0: int, p1: int) -> tuple[int, int]:
-    """A range of positions [p0, p1), where a negative bound is open."""
+    """The range of positions [p0, p1) with negative bounds replaced by 0 and the maximum."""
     return max(p0, 0), OPEN if p1 < 0 else p1
 
 
 class CellField:
     """A buffer of `size` cells.
 
-    window: a cell's content is of no use to a sequence that is `window` tokens further; 0: always.
-    owners: the sequences of each cell, none for an empty one; positions: of its token. head: where
-    the next search starts. held: the cells of each sequence. touched: cells with other tokens or
-    owners since the recorder emptied the set; None: there is no recorder.
+    window: a cell may be reused once its sequence is `window` tokens further; 0: no window. owners:
+    the sequences of each cell, none for an empty one. positions: the token position of each cell.
+    head: where the next search starts. held: the cells of each sequence. touched: cells changed
+    since the recorder last emptied the set; None without a recorder.
     """
 
     def __init__(self, size: int, window: int = 0) -> None:
@@ -80,11 +83,11 @@ class CellField:
 
     @property
     def top(self) -> int:
-        """The last used cell + 1: attention reads the cells below it."""
+        """Number of the last used cell + 1: attention reads the cells below."""
         return max((max(cells) for cells in self.held.values() if cells), default=-1) + 1
 
     def runs(self) -> list[CellRun]:
-        """The used cells in order."""
+        """The used cells in order, as runs."""
         found: list[CellRun] = []
         for cell in sorted(set().union(*self.held.values())):
             seqs, pos = self.owners[cell], self.positions[cell]
@@ -103,8 +106,8 @@ class CellField:
         """The cells that `num` new tokens take, in order; None: there is no room."""
 
     def place(self, cells: list[int], runs: Iterable[TokenRun]) -> None:
-        """New tokens take these cells. What their sequences had at positions up to the highest that
-        was overwritten is removed: a sequence keeps no gaps.
+        """Store new tokens in `cells`. If a cell of a sequence is overwritten, the sequence also
+        loses all lower positions: a sequence has no gaps.
         """
         overwritten: dict[int, int] = {}
         owners, at = self.owners, 0
@@ -123,7 +126,7 @@ class CellField:
             self.head = cells[-1] + 1
 
     def _fill(self, cells: Collection[int], seqs: tuple[int, ...], pos: int) -> None:
-        """Empty cells hold tokens of these sequences, at rising positions from `pos` on."""
+        """Fill empty cells with tokens of these sequences at positions pos, pos + 1, ..."""
         owners, positions, at = self.owners, self.positions, pos
         for cell in cells:
             owners[cell], positions[cell] = seqs, at
@@ -150,7 +153,7 @@ class CellField:
             owners[cell], positions[cell] = (), 0
 
     def _empty_own(self, seq: int, cells: list[int]) -> None:
-        """The same of cells that this sequence alone holds, all at once."""
+        """Empty `cells`, which `seq` alone holds, in one pass."""
         if not cells:
             return
         if self.touched is not None:
@@ -166,7 +169,7 @@ class CellField:
             del self._last[seq]
 
     def _put(self, cell: int, seqs: tuple[int, ...], pos: int) -> None:
-        """A cell holds this token of these sequences, whatever it held before."""
+        """Set one cell to this token of these sequences, whatever it held before."""
         self._empty((cell,))
         if seqs:
             self._fill((cell,), seqs, pos)
@@ -177,7 +180,7 @@ class CellField:
         return HeldCells(held, dict(self._last))
 
     def put_back(self, before: HeldCells, head: int) -> None:
-        """The cells hold again what they held, and the next search starts at `head`."""
+        """Restore cells from a snapshot; the next search starts at `head`."""
         self._empty([cell for cell, _, _ in before.cells])
         for cell, owners, pos in before.cells:
             if owners:
@@ -197,7 +200,7 @@ class CellField:
         return [cell for cell in held if p0 <= positions[cell] < p1]
 
     def remove(self, seq: int, p0: int, p1: int) -> None:
-        """A sequence (-1: every one) leaves its cells at positions [p0, p1)."""
+        """Remove a sequence (-1: all) from its cells at positions [p0, p1)."""
         emptied = []
         for cell in self._within(seq, p0, p1):
             owners = self.owners[cell]
@@ -218,14 +221,16 @@ class CellField:
             self.remove(other, 0, OPEN)
 
     def share(self, source: int, target: int, p0: int, p1: int) -> None:
-        """The cells of one sequence at positions [p0, p1) are the other's too."""
+        """Make `target` a second owner of the cells of `source` at positions [p0, p1)."""
         for cell in self._within(source, p0, p1):
             if target not in self.owners[cell]:
                 seqs = tuple(sorted((*self.owners[cell], target)))
                 self._put(cell, seqs, self.positions[cell])
 
     def shift(self, seq: int, p0: int, p1: int, delta: int) -> None:
-        """Positions [p0, p1) of a sequence move by `delta`, those of shared cells for all."""
+        """Add `delta` to positions [p0, p1) of a sequence; a shared cell moves for all its
+        owners.
+        """
         emptied = self.size
         for cell in self._within(seq, p0, p1):
             pos = self.positions[cell] + delta
@@ -235,12 +240,12 @@ class CellField:
         self.head = 0 if emptied == self.size else emptied
 
     def divide(self, seq: int, p0: int, p1: int, divisor: int) -> None:
-        """Positions [p0, p1) of a sequence are divided."""
+        """Divide positions [p0, p1) of a sequence by `divisor`."""
         for cell in self._within(seq, p0, p1):
             self._put(cell, self.owners[cell], self.positions[cell] // divisor)
 
     def clear(self) -> None:
-        """Every cell is empty, and the head at the first."""
+        """Empty every cell and reset the head to the first."""
         if self.touched is not None:
             self.touched.update(range(self.size))
         self.owners, self.positions = [()] * self.size, [0] * self.size
@@ -248,22 +253,24 @@ class CellField:
         self.held, self._last = {}, {}
 
     def copy_from(self, other: "CellField", source: int, target: int) -> None:
-        """Copy the tokens of `source` in another buffer to the same cells here, and the head."""
+        """Copy the tokens of `source` in the buffer `other` to the same cells here, owned by
+        `target`, and the head.
+        """
         self.clear()
         for cell in other.held.get(source, ()):
             self._put(cell, (target,), other.positions[cell])
         self.head = other.head
 
     def visible(self, seq: int) -> list[int]:
-        """The cells of a sequence in order, without cells that have left its window."""
+        """The cells of a sequence in order, without cells outside its window."""
         cells, last = sorted(self.held.get(seq, ())), self.last_position(seq)
         if not self.window:
             return cells
         return [cell for cell in cells if last - self.positions[cell] < self.window]
 
     def contents(self, cells: Iterable[int], only: int = -1) -> tuple[TokenRun, ...]:
-        """The tokens in these used cells, in their order. only: the sequence that is named, -1 for
-        all of a cell.
+        """The tokens in these used cells, in cell order, as runs. only: the one sequence to list as
+        their owner, -1 for all owners.
         """
         found: list[TokenRun] = []
         mine, start, end = (only,), 0, -1
@@ -281,7 +288,7 @@ class CellField:
         return tuple(found)
 
     def num_visible(self, seq: int) -> int:
-        """How many cells `visible` has."""
+        """Number of cells of a sequence inside its window."""
         return len(self.visible(seq) if self.window else self.held.get(seq, ()))
 
     def check(self) -> None:
@@ -302,11 +309,11 @@ class CellField:
 
 
 class ScatteredField(CellField):
-    """New tokens take any usable cells from the head on, neighbours or not."""
+    """A buffer in which new tokens take any usable cells from the head on, adjacent or not."""
 
     def is_usable(self, cell: int) -> bool:
-        """Whether a new token may take a cell: an empty one, or one that its only sequence cannot
-        see any more.
+        """Whether a new token may take a cell: an empty one, or one outside the window of its only
+        sequence.
         """
         owners = self.owners[cell]
         if not owners:

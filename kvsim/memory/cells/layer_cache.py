@@ -1,9 +1,9 @@
-"""llama.cpp's KV cache of the layers that keep the same tokens.
+"""llama.cpp's KV cache for the layers with one window, or for those with none.
 
-It has the buffers of cells, places micro-batches in them, and knows the tokens that a saved state
-copies.
+The cache has the buffers of cells, places micro-batches in cells, and lists the tokens that a saved
+state contains.
 
-As src/llama-kv-cache.cpp does it (0c1e57098).
+Source: src/llama-kv-cache.cpp (0c1e57098).
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,17 @@ SavedTokens = tuple[TokenRun, ...]  # of one buffer, in the order of its cells
 
 
 class LayerCost(NamedTuple):
-    """The cost of saved cells. layers: with KV in this cache; row_bytes: of K and V in all."""
+    """Bytes to save cells. layers: number of layers with KV in this cache; row_bytes: bytes of K
+    and V of a cell, all layers.
+    """
 
     layers: int
     row_bytes: int
 
 
 class _TriedPlacement(NamedTuple):
-    """A micro-batch that is tried out. fields: its buffers; held: what its cells held in each of
-    them; heads: of all buffers of the cache before it.
+    """A trial placement of a micro-batch, to undo. fields: the buffers used; held: the previous
+    content of the cells in each of them; heads: of all buffers of the cache, before the trial.
     """
 
     fields: list[CellField]
@@ -33,7 +35,9 @@ class _TriedPlacement(NamedTuple):
 
 
 class Cache:
-    """The buffers of the layers that keep as much: one for all sequences, or one each."""
+    """The buffers of the layers with one window, or of those with none: one buffer for all
+    sequences, or one for each.
+    """
 
     def __init__(self, cells: int, buffers: int, cost: LayerCost, window: int = 0) -> None:
         self.fields: list[CellField] = [ScatteredField(cells, window) for _ in range(buffers)]
@@ -46,7 +50,9 @@ class Cache:
     def place(
         self, part: Sequence[TokenRun]
     ) -> list[tuple[CellField, list[int], list[TokenRun]]] | None:
-        """Place a micro-batch: the cells and tokens of each buffer; None: one has no room."""
+        """Find cells for a micro-batch: (buffer, cells, tokens) for each buffer; None: a buffer has
+        no room.
+        """
         by_buffer: dict[int, list[TokenRun]] = {}
         for run in part:
             by_buffer.setdefault(run.seqs[0] if len(self.fields) > 1 else 0, []).append(run)
@@ -62,10 +68,11 @@ class Cache:
     def plan(
         self, parts: Sequence[Sequence[TokenRun]]
     ) -> list[tuple[CellField, list[int], list[TokenRun]]] | None:
-        """Place the micro-batches of a batch, then undo all of it: the cells of each; None: one of
-        them finds no room.
+        """Find cells for all micro-batches of a batch: (buffer, cells, tokens) of each; None: one
+        has no room.
 
-        What a window cache removed on the way stays removed.
+        Trial placements are undone, but tokens that a window cache removed during the trial stay
+        removed.
         """
         if len(parts) == 1 and not self.fields[0].window:
             places = self.place(parts[0])
@@ -97,7 +104,7 @@ class Cache:
         return planned if fits else None
 
     def saved(self, seq: int) -> tuple[SavedTokens, ...]:
-        """The tokens of a sequence, or (-1) of each buffer all that are used."""
+        """The saved tokens of a sequence, or (-1) all used tokens of each buffer."""
         if seq < 0:
             return tuple(
                 field.contents(cell for cell in range(field.top) if field.owners[cell])
@@ -117,12 +124,14 @@ class Cache:
         return self._state_bytes(counts)
 
     def sequence_bytes(self, seq: int) -> int:
-        """The same of the cells of one sequence, without a copy of them."""
+        """Bytes of host memory that saving one sequence would take, computed without a copy."""
         num = self.field(seq).num_visible(seq)
         return self._state_bytes([(num, num)])
 
     def _state_bytes(self, counts: Sequence[tuple[int, int]]) -> int:
-        """counts: of each buffer, the cells and the sequences in them."""
+        """Size in bytes of a saved state. counts: for each buffer, (cells, sequence ids in those
+        cells).
+        """
         num = 4 + 4 * len(self.fields)
         for cells, seqs in counts:
             if cells:
@@ -130,8 +139,8 @@ class Cache:
         return num
 
     def restore(self, seq: int, tokens: SavedTokens) -> bool:
-        """A sequence has these tokens, and no others, where new ones would go; False: no room, and
-        it has none.
+        """Replace the tokens of a sequence, in the cells that new tokens would take; False: no
+        room, and the sequence is left empty.
         """
         if not tokens:
             return True

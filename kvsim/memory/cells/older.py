@@ -1,7 +1,7 @@
 """The KV cache of llama.cpp before it used holes (7841fc723, March 2025).
 
-A micro-batch needs neighbouring cells, and cells are compacted now and then (src/llama-kv-cache.cpp
-and llama-context.cpp).
+A micro-batch needs neighbouring cells, and cells are defragmented between batches
+(src/llama-kv-cache.cpp and llama-context.cpp).
 """
 
 import struct
@@ -26,8 +26,8 @@ class ContiguousField(CellField):
         self.pending: dict[int, int] = {}
 
     def find(self, num: int) -> list[int] | None:
-        """The first `num` neighbouring empty cells from the head on; a failed search leaves the
-        head where it ended.
+        """The first `num` adjacent empty cells from the head on. A failed search moves the head to
+        where the search ended.
         """
         size, owners = self.size, self.owners
         if self.head > self.used + 2 * num:
@@ -64,7 +64,9 @@ class ContiguousField(CellField):
                 self.pending[cell] = self.pending.get(cell, 0) + delta
 
     def longest_free(self) -> tuple[int, int]:
-        """The longest run of empty cells: its length, and its first cell (-1: none)."""
+        """(length, first cell) of the longest run of empty cells; first cell -1 if there is
+        none.
+        """
         longest, first, start = 0, -1, 0
         for cell in range(self.size + 1):
             if cell == self.size or self.owners[cell]:
@@ -74,8 +76,8 @@ class ContiguousField(CellField):
         return longest, first
 
     def compact(self, most_moves: int) -> int:
-        """Fill the holes from the left with used cells from the right end, in their order, until
-        `most_moves` runs of cells have moved.
+        """Defragment: move used cells from the end into holes at the start, keeping order, for at
+        most `most_moves` runs of cells.
 
         Returns the number of moved cells.
         """
@@ -115,10 +117,10 @@ class ContiguousField(CellField):
 
 
 class OlderCache(CellCache):
-    """The cache of a model, one buffer for all, and when it moves cells together.
+    """The cache of a whole model in one buffer for all sequences, with defragmentation.
 
-    threshold: of the cells that attention reads, the share of holes from which on cells are moved
-    before the next batch; 0 or less: they never are. layers: with KV.
+    threshold: share of holes, among the cells that attention reads, above which cells are
+    defragmented before the next batch; 0 or less: never. layers: number of layers with KV.
     """
 
     def __init__(self, size: int, micro_batch: int, layers: int, threshold: float = 0.0) -> None:
@@ -132,11 +134,13 @@ class OlderCache(CellCache):
         self._wants_compacting = False
 
     def request_compacting(self) -> None:
-        """Move cells together at the next `update`."""
+        """Schedule defragmentation for the next `update`."""
         self._wants_compacting = True
 
     def update(self) -> int:
-        """Apply what is pending: shifts, then moves. Returns how many cells moved."""
+        """Apply pending position shifts, then pending defragmentation. Returns the number of moved
+        cells.
+        """
         self.field.pending.clear()
         if not self._wants_compacting:
             return 0
@@ -163,8 +167,8 @@ class OlderCache(CellCache):
         return num == 0
 
     def decode(self, runs: Sequence[TokenRun]) -> int:
-        """Place a batch, one micro-batch after the other: DONE, or NO_ROOM, where those before the
-        one that found none stay.
+        """Place a batch micro-batch by micro-batch: DONE, or NO_ROOM if one finds no room; the
+        micro-batches placed before it stay.
         """
         field = self.field
         for part in slices(runs, self._micro_batch):
@@ -187,6 +191,8 @@ class OlderCache(CellCache):
         return max(0.0, share)
 
     def displayed(self) -> list[int]:
-        """The positions as the program's own debug view shows them: pending shifts count twice."""
+        """The position of each cell as llama.cpp's debug view prints it: pending shifts are counted
+        twice.
+        """
         pending = self.field.pending
         return [pos + pending.get(cell, 0) for cell, pos in enumerate(self.field.positions)]

@@ -1,4 +1,4 @@
-"""The options of a field of cells, and what they put together."""
+"""The options of llama.cpp's KV cells, and the allocator that they build."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -44,7 +44,7 @@ class Cells(AllocatorOptions):
         return self
 
     def plan(self, memory: MemorySpec, num_sequences: int, *, unified: bool) -> CellPlan:
-        """The buffers that fit the pool."""
+        """The largest buffers for `num_sequences` sequences that fit in the pool."""
         older = self.semantics == "march-2025"
         return plan_cells(
             memory.capacity_bytes,
@@ -59,9 +59,9 @@ class Cells(AllocatorOptions):
         )
 
     def removals(self) -> Iterator[Removal]:
-        """The options that remove a class of waste.
+        """The cumulative options that remove one class of waste after another.
 
-        One buffer for all sequences removes the reserved cells of each; a version that takes any
+        One buffer for all sequences removes the reserved cells of each. The version that takes any
         cells removes the cost of neighbouring ones.
         """
         if self.kv_unified is False:
@@ -84,8 +84,8 @@ class Cells(AllocatorOptions):
         return CellsAllocator(memory, planned(num, shared=unified), planned, fixed=fixed)
 
     def _check_without_windows(self) -> None:
-        """InputError for a key that decides only how much a cache of windows keeps, or which
-        neighbouring cells are asked for.
+        """InputError for a key without effect: one that sizes the window cache of a model without
+        windows, or that concerns neighbouring cells.
         """
         names = ["swa_full"] if self.semantics == "march-2025" else ["swa_full", "n_ubatch"]
         self.refuse_idle("allocator", names, "the model has no sliding windows")

@@ -1,4 +1,4 @@
-"""How many cells a pool is, and the empty cache that they make."""
+"""The number of KV cells that fit in a pool, and the empty cache of that size."""
 
 from typing import NamedTuple
 
@@ -13,9 +13,9 @@ STATE_LAYER_BYTES = 24  # of a saved state, beside its rows
 
 
 class CellPlan(NamedTuple):
-    """Buffers of a pool. cells, window_cells: of each; token_bytes, window_bytes: of one cell.
-    window: tokens that window layers keep, 0 where none do. defrag_thold: of the older version;
-    None: it is not that one.
+    """Buffer sizes of a pool. cells, window_cells: cells of each buffer; token_bytes, window_bytes:
+    bytes of one cell. window: tokens in the window of layers with one, 0 without such layers.
+    defrag_thold: threshold of the March 2025 version; None for the current version.
     """
 
     buffers: int
@@ -58,7 +58,7 @@ def plan_cells(
     swa_full: bool,
     defrag_thold: float | None,
 ) -> CellPlan:
-    """The largest buffers that fit.
+    """The largest buffers of cells that fit in capacity_bytes.
 
     InputError for a pool without room for the smallest, and for layers with state or windows that
     llama.cpp's cells do not hold.

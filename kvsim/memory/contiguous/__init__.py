@@ -1,1 +1,1 @@
-"""A sequence in contiguous buffers on an arena."""
+"""Allocators that store each sequence in contiguous buffers."""

@@ -1,4 +1,4 @@
-"""How many slots a sequence asks for: the promise that each kind of contiguous buffer keeps."""
+"""How many slots to allocate for a sequence: one policy for each kind of contiguous buffer."""
 
 from abc import abstractmethod
 
@@ -12,14 +12,16 @@ from kvsim.sequence import Sequence
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class BufferSizes:
-    """Slots of buffers on `places`, at most max_model_len."""
+    """Policy that sizes buffers, in slots, up to max_model_len. places: where buffers are
+    allocated.
+    """
 
     def __init__(self, max_model_len: int, places: BufferPlaces) -> None:
         self.max_model_len, self.places = max_model_len, places
 
     @abstractmethod
     def slots_for(self, seq: Sequence, tokens: int) -> int:
-        """Slots to ask for, so that `seq` can hold `tokens`."""
+        """Slots to allocate for `seq`, at least `tokens`."""
 
     @abstractmethod
     def refusal(self, request: Request) -> Refusal | None:

@@ -5,8 +5,8 @@ clock j with n slots holds n - j + clock of them. Its buffer of q slots is full 
 a heap of such clocks says when the next buffer must grow. Between growths used grows and reserved
 shrinks by one slot a decoder and step, and nothing else moves.
 
-Slots that slid out of a window stay in the buffer: a contiguous buffer gives nothing back. The
-ledger has them as over-provisioned (left_behind.py).
+Slots outside a sliding window stay in the buffer, since a part of a buffer cannot be freed. The
+ledger counts these slots as over-provisioned (left_behind.py).
 """
 
 from operator import attrgetter
@@ -40,9 +40,9 @@ _order = attrgetter("order")
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Contiguous(Allocator):
-    """Buffers on an arena.
+    """Allocator of contiguous buffers on an arena.
 
-    sizes: how many slots a sequence asks for. moves: how a buffer grows; None: it never does.
+    sizes: policy for the slots of a buffer. moves: how a full buffer grows; None: it never does.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Contiguous(Allocator):
         return growth
 
     def _grow(self, seq: Sequence, buffer: Buffer, tokens: int) -> Growth | None:
-        """Give a buffer that is too small for `tokens` more slots; None changes nothing."""
+        """Grow a buffer that is too small for `tokens`; None: no room, nothing changed."""
         if self._moves is None:
             raise InvariantError(f"{seq} needs {tokens} slots of a buffer of {buffer.asked}")
         slots = self.sizes.slots_for(seq, tokens)
@@ -114,7 +114,9 @@ class Contiguous(Allocator):
         buffer.computed, buffer.tokens = buffer.tokens, num_tokens
 
     def _book(self, seq: Sequence, buffer: Buffer, sign: int) -> None:
-        """Count what a buffer asks for and was granted in, or out."""
+        """Add a buffer's requested and granted slots to the totals (sign 1), or subtract them (sign
+        -1).
+        """
         wanted = min(buffer.asked, seq.final_tokens)
         self._wanted += sign * wanted
         self._over += sign * (buffer.asked - wanted)
@@ -174,8 +176,8 @@ class Contiguous(Allocator):
         return Place(address=buffer.regions[0], slots=buffer.asked)
 
     def missing_tokens(self, seq: Sequence, tokens: int) -> int:
-        """Slots missing in the buffer that would hold `tokens`; that a growth needs both buffers is
-        not counted.
+        """Slots missing until `seq` has a buffer for `tokens`. The old buffer, which lives until it
+        is copied, is not counted.
         """
         return max(0, self.sizes.slots_for(seq, tokens) - self.granted_tokens(seq))
 
@@ -223,14 +225,14 @@ class Contiguous(Allocator):
         return tuple(each for each in ((LEFT_BEHIND, left), (STATES, states)) if each[1])
 
     def _left_bytes(self) -> int:
-        """Bytes that windows have left unused."""
+        """Bytes of slots outside sliding windows, summed over live sequences."""
         if not self._behind:
             return 0
         decoders = (self._decoder(seq) for seq in self._live)
         return sum(self._behind.bytes(decoder.computed) for decoder in decoders)
 
     def _decoder(self, seq: Sequence) -> WindowedDecoder:
-        """State of a sequence, to count the slots outside its windows."""
+        """The slots of a sequence, from which the slots outside its windows are computed."""
         buffer: Buffer = seq.memory
         if buffer.ticket < 0:
             return WindowedDecoder(buffer.computed, buffer.tokens)

@@ -2,8 +2,8 @@
 
 Each layer of each sequence has a tensor exactly as long as its tokens. In a decode step a layer's
 tensor is replaced by one that is a slot longer. Layer by layer it is allocated, filled from the old
-one, and the old one freed. Nothing is reserved or over-provisioned. It pays by copying the whole
-cache every step and by one layer's old tensor during the copy. Fragmentation comes from tensors
+one, and the old one freed. Nothing is reserved or over-provisioned. The price is a copy of the
+whole cache every step, and one layer's old tensor during the copy. Fragmentation comes from tensors
 that are always a little too large for the freed holes. A prompt's tensors are allocated once, for
 the whole prompt.
 """
@@ -25,8 +25,9 @@ from kvsim.sequence import Sequence
 
 
 class Concatenation(AllocatorOptions):
-    """placement: where tensors go, a name or a table; its units are slots of one layer.
-    allocation_latency_us: time of each allocation, one a layer and step.
+    """transformers' DynamicCache: a tensor for each layer of each sequence, reallocated every step.
+    placement: where tensors are allocated, a name or a table; its units are slots of one layer.
+    allocation_latency_us: time of each allocation, one for each layer and step.
     """
 
     placement: PlacementChoice = Field(default="torch-caching", validate_default=True)
@@ -45,7 +46,7 @@ class Concatenation(AllocatorOptions):
 
 
 class ExactSizes(BufferSizes):
-    """One tensor a layer, as long as its tokens."""
+    """Size policy: one tensor for each layer, exactly as long as the sequence's tokens."""
 
     def __init__(self, max_model_len: int, places: BufferPlaces) -> None:
         super().__init__(max_model_len, places)
@@ -55,10 +56,11 @@ class ExactSizes(BufferSizes):
         return tokens
 
     def refusal(self, request: Request) -> Refusal | None:
-        """Too long, or its final tensors have no place together in an empty pool.
+        """Refuse a request longer than max_model_len, or with final tensors that do not fit
+        together in an empty pool.
 
-        A step without room for one more tensor is no reason to refuse: the sequence comes back with
-        tensors for all its tokens.
+        A step without room for one more tensor is no reason to refuse: the sequence is preempted
+        and readmitted with tensors for all its tokens.
         """
         too_long = self.too_long(request)
         final = request.final_tokens

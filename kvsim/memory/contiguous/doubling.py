@@ -28,11 +28,12 @@ from kvsim.sequence import Sequence
 
 
 class Doubling(AllocatorOptions):
-    """initial_tokens: the smallest buffer; factor: how a full one grows, up to max_model_len.
+    """A contiguous buffer that grows by a factor when full. initial_tokens: the smallest buffer;
+    factor: ratio of the next size to the last, up to max_model_len.
 
     extend_in_place: first try to extend a buffer in place, which copies nothing. placement: where
-    buffers go, a name or a table. allocation_latency_us: time each growth spends in the allocator,
-    besides its copy.
+    buffers are allocated, a name or a table. allocation_latency_us: time each growth spends in the
+    allocator, besides its copy.
     """
 
     initial_tokens: int = Field(256, ge=1)
@@ -70,7 +71,7 @@ class Doubling(AllocatorOptions):
 
 
 class DoublingSizes(BufferSizes):
-    """Buffers of the capacities c0 = initial_tokens, c0 * factor, c0 * factor**2, ...,
+    """Size policy: buffers of the capacities c0 = initial_tokens, c0 * factor, c0 * factor**2, ...,
     max_model_len.
     """
 
@@ -88,10 +89,11 @@ class DoublingSizes(BufferSizes):
         return self.capacities[bisect_left(self.capacities, tokens)]
 
     def refusal(self, request: Request) -> Refusal | None:
-        """Too long, or one of its buffers has no place in an empty pool.
+        """Refuse a request longer than max_model_len, or with a buffer that does not fit in an
+        empty pool.
 
-        A growth without room for both old and new buffer is no reason to refuse: the sequence comes
-        back with the larger buffer alone.
+        A growth without room for both buffers is no reason to refuse. The sequence is then
+        preempted, and readmitted with the larger buffer alone.
         """
         too_long = self.too_long(request)
         if too_long:

@@ -1,7 +1,6 @@
 """When the next decoder's buffer is full: a heap of clocks.
 
-A decoder with `base` valid slots minus the clock has a full buffer of q slots at clock
-q - base.
+With base = valid slots - clock at joining, a decoder's buffer of q slots is full at clock q - base.
 """
 
 from collections.abc import Iterator
@@ -13,10 +12,10 @@ from kvsim.sequence import Sequence
 class Buffer:
     """The buffers of one sequence and their valid slots.
 
-    regions: addresses, one for each of the allocator's shapes. asked, granted: slots, bytes.
-    tokens: valid slots while it does not decode, computed: those it had before the last step it was
-    in. joined: slots it began to decode with.
-    ticket: names its entry in the heap of full buffers; -1 while it does not decode.
+    regions: addresses, one for each of the allocator's shapes. asked: slots requested; granted:
+    bytes allocated. tokens: valid slots while the sequence does not decode. computed: valid slots
+    before its last step, while it does not decode. joined: slots when it began to decode. ticket:
+    identifies its entry in the heap of full buffers; -1 while it does not decode.
     """
 
     __slots__ = ("asked", "computed", "granted", "joined", "regions", "ticket", "tokens")
@@ -31,7 +30,7 @@ class Buffer:
 
 
 class FullBuffers:
-    """The buffers of decoders, by the clock at which they are full.
+    """A heap of the decoders' buffers, by the clock at which each is full.
 
     A sequence that stops decoding, or gets another buffer, leaves a stale entry.
     """
@@ -41,7 +40,9 @@ class FullBuffers:
         self._tickets = 0
 
     def watch(self, seq: Sequence, buffer: Buffer, num_decoding: int) -> None:
-        """Watch the buffer that `seq`, one of `num_decoding`, decodes into."""
+        """Add the buffer of the decoding `seq`. num_decoding: number of decoders, to bound stale
+        entries.
+        """
         self._tickets += 1
         buffer.ticket = self._tickets
         heappush(self._entries, (buffer.asked - seq.base, buffer.ticket, seq))
@@ -61,17 +62,17 @@ class FullBuffers:
         return [seq for _, _, seq in found]
 
     def steps_to_full(self, clock: int, limit: int) -> int:
-        """Steps from `clock` on until the first is full, at most `limit`."""
+        """Steps from `clock` on until the first buffer is full, at most `limit`."""
         while self._entries and not _stands(self._entries[0]):
             heappop(self._entries)
         return min(limit, max(self._entries[0][0] - clock, 0)) if self._entries else limit
 
     def __iter__(self) -> Iterator[Sequence]:
-        """The sequences with watched buffers."""
+        """The sequences with an entry that is not stale."""
         return (entry[2] for entry in self._entries if _stands(entry))
 
 
 def _stands(entry: tuple[int, int, Sequence]) -> bool:
-    """Whether an entry still speaks of its sequence's buffer."""
+    """Whether a heap entry is current: its sequence still decodes into the same buffer."""
     memory = entry[2].memory
     return memory is not None and memory.ticket == entry[1]

@@ -1,8 +1,8 @@
 """Buffers that grow: allocate a larger one, copy, free the old one.
 
 The old buffer lives until its content has been copied, so a growth needs room for the new one in
-addition. Where a sequence has a buffer for each layer they move one after the other, and one old
-buffer at a time is alive.
+addition. If a sequence has a buffer for each layer, these are copied one after the other. So only
+one old buffer at a time is alive.
 """
 
 from kvsim.memory.allocator import Growth
@@ -15,7 +15,7 @@ from kvsim.plumbing.units import PS_PER_S, ceil_div
 
 
 class BufferMoves:
-    """Grows the buffers on `places`.
+    """Grows buffers: in place, or by a copy to a larger one.
 
     in_place: try first to extend a buffer in place, which copies nothing. allocation_ps: time of
     each allocation (or extension) made to grow. copied_bytes: see `Allocator`.
@@ -42,12 +42,14 @@ class BufferMoves:
         return 0 if self._old is None else self._old[1]
 
     def check_ended(self) -> None:
-        """Raise InvariantError if the last growth still copies."""
+        """Raise InvariantError if the copy of the last growth has not ended."""
         if self._old is not None:
             raise InvariantError("a buffer grows before the copy of the last one has ended")
 
     def grow(self, buffer: Buffer, slots: int, valid: int, owner: str) -> Growth | None:
-        """Give a buffer with `valid` valid slots `slots` slots; None: no room, nothing changed."""
+        """Grow a buffer to `slots` slots, of which `valid` are copied; None: no room, nothing
+        changed.
+        """
         return self._extend_all(buffer, slots) or self._move_all(buffer, slots, valid, owner)
 
     def _free_old(self) -> None:
@@ -67,7 +69,9 @@ class BufferMoves:
         return Growth(self._allocation_ps)
 
     def _to_go_back_to(self, slots: int) -> Arena | None:
-        """The arena as it is, where a move of several regions could fail half-way."""
+        """A snapshot of the arena for rollback, if moving several regions could fail half-way; else
+        None.
+        """
         sizes = [shape.bytes(slots) for shape in self._shapes if shape.token_bytes]
         if len(self._shapes) == 1 or not sizes:
             return None
@@ -78,7 +82,7 @@ class BufferMoves:
         return self.arena.clone()
 
     def _move_all(self, buffer: Buffer, slots: int, valid: int, owner: str) -> Growth | None:
-        """Move every region into a larger one; on failure none has moved."""
+        """Copy every region to a larger one; on failure (None) nothing has changed."""
         before = self._to_go_back_to(slots)
         regions = buffer.regions.copy()
         granted, num_moved, payload = buffer.granted, 0, 0

@@ -24,8 +24,9 @@ from kvsim.sequence import Sequence
 
 
 class MaxBuffer(AllocatorOptions):
-    """reserve: the estimate of the output; "declared-max" falls back to the model's maximum for a
-    request that declared none. placement: where buffers go, a name or a table.
+    """One buffer for each sequence, sized on admission. reserve: the estimate of the output length;
+    "declared-max" falls back to the model's maximum for a request that declared none. placement:
+    where buffers are allocated, a name or a table.
     """
 
     reserve: Literal["model-max", "declared-max", "pow2", "exact"] = "model-max"
@@ -50,7 +51,9 @@ class MaxBuffer(AllocatorOptions):
 
 
 class ReservedSizes(BufferSizes):
-    """Buffers for all that a sequence may need by the estimate `reserve`; they never grow."""
+    """Size policy: buffers for prompt and estimated output, by the estimate `reserve`; buffers
+    never grow.
+    """
 
     def __init__(self, reserve: str, max_model_len: int, places: BufferPlaces) -> None:
         super().__init__(max_model_len, places)

@@ -1,4 +1,4 @@
-"""The buffers of sequences on an arena: whether they have a place, and where they are put."""
+"""The buffers of sequences on an arena: whether they fit, and their allocation."""
 
 from collections.abc import Iterable
 
@@ -9,8 +9,8 @@ from kvsim.memory.contiguous.shape import BufferShape
 
 
 class BufferPlaces:
-    """An arena for buffers. shapes: the buffers of each sequence (one for all layers, or one a
-    layer).
+    """An arena for buffers. shapes: bytes of each buffer of a sequence: one for all layers, or one
+    for each layer.
     """
 
     def __init__(self, arena: Arena, shapes: tuple[BufferShape, ...]) -> None:
@@ -22,7 +22,7 @@ class BufferPlaces:
         return [shape.bytes(slots) for shape in self.shapes]
 
     def has_place(self, slots: int) -> bool:
-        """Whether buffers of `slots` slots have places now."""
+        """Whether buffers of `slots` slots, one for each shape, can be allocated now."""
         version, memo, answer = self._placeable
         if version != self.arena.version or memo != slots:
             answer = self.arena.fits_all(self._sizes(slots))
@@ -30,7 +30,9 @@ class BufferPlaces:
         return answer
 
     def put(self, slots: int, owner: str) -> Buffer | None:
-        """Buffers of `slots` slots for a sequence; None: no room."""
+        """Allocate buffers of `slots` slots for a sequence; None: no room. owner: name for the
+        listener.
+        """
         if len(self.shapes) > 1 and not self.has_place(slots):
             return None
         regions: list[int] = []
@@ -46,7 +48,9 @@ class BufferPlaces:
     # --- the empty arena -----------------------------------------------------------------------
 
     def unplaceable(self, slots: Iterable[int]) -> Refusal | None:
-        """A refusal if a buffer of any of these slots has no place in the empty arena."""
+        """The refusal of the first of these buffer sizes, in slots, that does not fit in the empty
+        arena; None if all fit.
+        """
         for asked in slots:
             if not self._ever_placeable(asked):
                 return Refusal(
@@ -62,7 +66,7 @@ class BufferPlaces:
         return self._empty.fits_all(self._sizes(slots))
 
     def _longest(self, beyond: int) -> int:
-        """The most slots, below `beyond`, that have a place in the empty arena."""
+        """The most slots below `beyond` for which buffers fit in the empty arena."""
         low, high = 0, beyond - 1
         while low < high:
             middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""Bytes of a contiguous buffer, by its tokens."""
+"""Bytes of a contiguous buffer as a function of its tokens."""
 
 from dataclasses import dataclass
 
@@ -44,5 +44,7 @@ class BufferShape:
 
 
 def _share(total: int, parts: int, index: int) -> int:
-    """The index-th of `parts` integer shares of `total`, equal to within 1."""
+    """Part number `index` when `total` is divided into `parts` integers that differ by at most
+    1.
+    """
     return total * (index + 1) // parts - total * index // parts

@@ -1,1 +1,1 @@
-"""Memory in blocks out of one pool."""
+"""Paged KV memory: fixed-size blocks from one pool, as in vLLM."""

@@ -1,4 +1,6 @@
-"""The hits of a waiting sequence, and the free blocks that it needs in addition, for drafts too."""
+"""Prefix cache hits of a waiting sequence, and the free blocks that its admission needs, including
+slots for drafts.
+"""
 
 from collections import Counter
 from collections.abc import Sequence as Row
@@ -24,10 +26,11 @@ from kvsim.vllm.sizes import Sizes
 
 @dataclass(frozen=True, slots=True)
 class Lookahead:
-    """Slots past the tokens of a step, for the drafts that follow it; all zero without drafts.
+    """Slots allocated beyond the tokens of a step, for the drafts that follow it; all zero without
+    drafts.
 
-    tokens: draft tokens of each sequence. slots: slots beyond those of a step. redrafted: last
-    tokens with slots that may be written again. depth: steps in flight.
+    tokens: draft tokens of each sequence. slots: slots beyond those of a step. redrafted: number of
+    last tokens with slots that may be written again. depth: steps in flight.
     """
 
     speculates: bool
@@ -47,19 +50,19 @@ class Lookahead:
         return cls(True, drafts.tokens, slots, redrafted, depth, longest)
 
     def room(self, num_tokens: int) -> int:
-        """Slots to allocate for a step up to slot `num_tokens`, including those of the next drafts;
-        at most those of the longest sequence.
+        """Slots to allocate for a step that ends at slot `num_tokens`: those of the next drafts
+        included, at most max_model_len.
         """
         return min(num_tokens + self.slots, max(num_tokens, self.max_model_len))
 
     def final_room(self, final_tokens: int) -> int:
-        """`room` for the last step of a sequence as it is scheduled: all drafts in flight count as
-        accepted.
+        """`room` for the last step of a sequence when it is scheduled: all drafts in flight count
+        as accepted.
         """
         return self.room(min(final_tokens + self.tokens * self.depth, self.max_model_len))
 
     def unused(self, num_tokens: int, valid_tokens: int) -> int:
-        """Allocated slots that are not valid when the step has returned."""
+        """Allocated slots that are still not valid once the step has returned."""
         return self.room(num_tokens) - valid_tokens if self.speculates else 0
 
 
@@ -144,8 +147,8 @@ class AdmissionNeeds:
         return self._chunks is not None and self._chunks.leaves_checkpoint(seq, start, end)
 
     def hits_of_load(self, seq: Sequence, num_tokens: int) -> Hits:
-        """Hits that `seq` uses if its first `num_tokens` tokens are loaded: without the blocks that
-        no later token attends to.
+        """Hits that `seq` uses if its first `num_tokens` tokens are loaded: blocks that no later
+        token attends to are left out.
         """
         hits = self.hits(seq)
         if self._one_table or not hits.tokens:
@@ -173,9 +176,9 @@ class AdmissionNeeds:
     def need(
         self, seq: Sequence, hits: Hits, tokens: int, *, whole: bool, busy: bool, loaded: int = 0
     ) -> int:
-        """Free blocks that an admission of `seq` with these hits takes or requires. whole: required
-        for all its tokens, computed chunk by chunk. loaded: tokens that are not computed, with
-        hits.
+        """Free blocks that an admission of `seq` with these hits takes or requires. whole: require
+        blocks for all its tokens, computed chunk by chunk. loaded: number of tokens that are hit or
+        loaded, and so not computed.
         """
         states = 1 + self.leaves_checkpoint(seq, hits.tokens, tokens)
         watermark = self._watermark_blocks if busy or self._rules.watermark_when_idle else 0
@@ -183,7 +186,7 @@ class AdmissionNeeds:
         return watermark + self._of(hits, tokens, states, whole, lookahead, loaded)
 
     def need_of_head(self, head: Sequence, hits: Hits, *, busy: bool) -> int:
-        """`need` of the head of the queue, for all its tokens."""
+        """`need` of the head of the waiting queue, for all its tokens."""
         return self.need(head, hits, head.num_tokens, whole=True, busy=busy)
 
     def lacks(self, seq: Sequence, hits: Hits, demand: Demand) -> bool:
@@ -202,7 +205,7 @@ class AdmissionNeeds:
     # --- blocks of a sequence at once ------------------------------------------------------------
 
     def _of_alone(self, tokens: int) -> int:
-        """Most blocks that a sequence of `tokens` tokens, computed in chunks, may hold."""
+        """The most blocks that a sequence of `tokens` tokens, computed in chunks, may hold."""
         kinds = self._group_kinds
         need = sum(self._most_blocks(group, tokens) * times for group, times in kinds)
         if self._inside is None:
@@ -210,7 +213,9 @@ class AdmissionNeeds:
         return max(need, sum(self._most_copied(group, tokens) * times for group, times in kinds))
 
     def _most_copied(self, group: BlockGroup, tokens: int) -> int:
-        """`_most_blocks` if the sequence continues in a copy of its last hit block, both held."""
+        """`_most_blocks` for a sequence that holds both its last hit block and a private copy of
+        it.
+        """
         assert self._inside is not None
         most = self._most_blocks(group, tokens)
         if self._inside % group.block_size == 0:
@@ -221,7 +226,7 @@ class AdmissionNeeds:
         return most + 1
 
     def _most_blocks(self, group: BlockGroup, tokens: int) -> int:
-        """Most blocks that a group needs at once for a sequence of `tokens` tokens."""
+        """The most blocks that a layer group needs at once for a sequence of `tokens` tokens."""
         if group.state_bytes:
             return self._most_states
         reach = self._reach_of[group.bucket]
@@ -236,9 +241,9 @@ class AdmissionNeeds:
         """Free blocks that a sequence with these hits takes for its first `tokens` tokens. states:
         positions of state tables, without those for drafts.
 
-        whole: for all its tokens chunk by chunk, so that windows free blocks on the way. lookahead:
-        slots of drafts after the tokens; drafts take no states. loaded: tokens that are not
-        computed; windows need no blocks before the last of them.
+        whole: all tokens are computed chunk by chunk, so that windows free blocks meanwhile.
+        lookahead: slots of drafts after the tokens; drafts take no states. loaded: number of tokens
+        that are not computed; windows need only blocks that attend past the last of these.
         """
         need = 0
         for group, times in self._group_kinds:

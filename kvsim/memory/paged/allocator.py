@@ -101,7 +101,7 @@ class PagedAllocator(Allocator):
 
     @property
     def loading(self) -> BlockLoads | None:
-        """Blocks of sequences under a KV connector; None without one."""
+        """Block operations for a KV connector; None without one."""
         return self._loads
 
     # --- admission -----------------------------------------------------------------------------
@@ -304,7 +304,9 @@ class PagedAllocator(Allocator):
         return self._tables.held_blocks(seq.memory)
 
     def table_length(self, seq: Sequence) -> int:
-        """Positions of the table of `seq` in the first group of layers."""
+        """Number of entries in the block table of `seq` for the first layer group, including freed
+        ones.
+        """
         self._decoding.catch_up(seq)
         return self._tables.length(seq.memory)
 
@@ -313,7 +315,7 @@ class PagedAllocator(Allocator):
         return max(0, units) * self._sizes.unit
 
     def blocks_of(self, seq: Sequence) -> list[int]:
-        """The blocks of a running sequence, group by group, without freed ones."""
+        """The block numbers of a running sequence, group by group, without freed ones."""
         return self._tables.blocks_of(seq.memory) if seq.memory else []
 
     def place(self, seq: Sequence) -> Place:

@@ -1,4 +1,4 @@
-"""The parts of a paged allocator."""
+"""Build a paged allocator from its parts: pool, tables, prefix cache, decoders."""
 
 from typing import NamedTuple
 
@@ -49,13 +49,15 @@ class PagedSettings(NamedTuple):
 
 
 def blocks_are_counted(memory: MemorySpec) -> bool:
-    """Whether blocks are counted without ids, as nothing observes them."""
+    """Whether blocks are counted without block ids, which is possible if no observer asks for
+    ids.
+    """
     return memory.unwatched
 
 
 def blocks_are_single(memory: MemorySpec, sizes: Sizes, settings: PagedSettings) -> bool:
-    """Whether a rule needs single blocks, not extents: eviction policies, copies, hits inside
-    blocks.
+    """Whether each block needs its own record rather than runs of blocks: for eviction policies,
+    copies, and hits inside blocks.
     """
     inside = sizes.inner or (memory.speculation is not None and not sizes.same)
     ranked = settings.eviction is not None and settings.eviction.ranks
@@ -63,8 +65,8 @@ def blocks_are_single(memory: MemorySpec, sizes: Sizes, settings: PagedSettings)
 
 
 class Assembly:
-    """The parts, each described in its module. one_table: all layers share one table, which keeps
-    every token. has_states: some layers are recurrent.
+    """The parts of one paged allocator, each described in its module. one_table: all layers share
+    one table, which keeps every token. has_states: some layers are recurrent.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
-"""Known content by runs of keys: for each key the oldest block that holds it.
+"""The hash-to-block map of a prefix cache: for each key (block hash) the oldest block with that
+content.
 
-The keys of one name (see content_keys.py) are covered by extents that do not overlap, in the order
-of their keys. If a sequence computes known content again, its blocks are younger: lookups find them
-once the older ones are evicted.
+Keys that share a run (see content_keys.py) are covered by extents that do not overlap, in key
+order. If a sequence computes cached content again, its blocks are younger duplicates. Lookups find
+a duplicate once the older block is evicted.
 """
 
 from kvsim.memory.content_keys import LONGEST_RUN, KeyRuns
@@ -11,7 +12,9 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class KnownContent:
-    """Extents of one group of layers by key. A call for a part of an extent cuts it."""
+    """Cached blocks of one group of layers by key, as extents. A call that concerns part of an
+    extent splits it.
+    """
 
     def __init__(self, group: int) -> None:
         self._group = group
@@ -19,9 +22,8 @@ class KnownContent:
         self._younger: dict[int, list[Extent]] = {}  # by name, in the order of their age
 
     def find(self, first: int, count: int, found: list[tuple[Extent, int]]) -> tuple[int, int]:
-        """Number of leading keys of `count` successive keys that are known, and number of blocks
-        before them in the first extent. Appends to `found` the extents, each with its number of
-        these blocks.
+        """Number of leading keys of `count` successive keys that are cached, and number of blocks
+        before them in the first extent. Appends (extent, number of blocks) pairs to `found`.
         """
         extents = self._oldest.get(first // LONGEST_RUN)
         if extents is None:
@@ -41,8 +43,8 @@ class KnownContent:
         return max(min(key, end) - first, 0), before
 
     def run_below(self, runs: KeyRuns, below: int, enough: int) -> tuple[int, int]:
-        """The last run of places below `below` with known keys, at most `enough` of them, as
-        (first, end); (0, 0): no key is known.
+        """The last run of cached block positions before `below`, at most `enough` long, as (first,
+        end); (0, 0): none is cached.
         """
         at, end = below, 0
         while at > 0:
@@ -69,15 +71,13 @@ class KnownContent:
         return (0, end) if end else (0, 0)
 
     def is_known_twice(self, first: int, count: int) -> bool:
-        """Whether a younger block holds one of these keys too."""
+        """Whether a younger duplicate block holds one of these keys."""
         end = first + count
         younger = self._younger.get(first // LONGEST_RUN, ()) if self._younger else ()
         return any(extent.key < end and extent.end > first for extent in younger)
 
     def add(self, first: int, count: int) -> list[Extent]:
-        """`count` new blocks hold content with successive keys; returns them as extents, in
-        order.
-        """
+        """Register `count` new blocks under successive keys; returns them as extents, in order."""
         name, key, end = first // LONGEST_RUN, first, first + count
         extents = self._oldest.setdefault(name, [])
         at, made = _place(extents, key), []
@@ -100,7 +100,7 @@ class KnownContent:
         return made
 
     def hold(self, extent: Extent) -> None:
-        """A block, unknown so far, holds the content of its key."""
+        """Register one block under its key."""
         name = extent.key // LONGEST_RUN
         extents = self._oldest.setdefault(name, [])
         at = _place(extents, extent.key)
@@ -112,7 +112,7 @@ class KnownContent:
             extents.insert(at, extent)
 
     def extend(self, extent: Extent, count: int) -> bool:
-        """Append `count` new blocks to `extent`; False: other blocks hold their keys, nothing
+        """Append `count` new blocks to `extent`; False: other blocks hold the next keys, nothing
         changed.
         """
         if extent.is_younger:
@@ -136,7 +136,7 @@ class KnownContent:
         return rest
 
     def join(self, extent: Extent, rest: Extent) -> None:
-        """Merge the free extent `rest` into the free extent before it in its run of keys."""
+        """Merge the free extent `rest` into the free extent with the preceding keys."""
         extents = self._oldest[rest.key // LONGEST_RUN]
         del extents[_place(extents, rest.key)]
         extent.num += rest.num
@@ -144,7 +144,7 @@ class KnownContent:
             extent.blocks += rest.blocks
 
     def forget(self, extent: Extent, count: int) -> None:
-        """The last `count` blocks of an extent without other owners lose their keys."""
+        """Remove the keys of the last `count` blocks of an extent that has no other owners."""
         name, end = extent.key // LONGEST_RUN, extent.end
         extent.num -= count
         if extent.is_younger:
@@ -161,8 +161,8 @@ class KnownContent:
             self._succeed(name, end - count, end)
 
     def _succeed(self, name: int, first: int, end: int) -> None:
-        """Let lookups of the keys from `first` to `end` find the oldest remaining blocks, after an
-        eviction.
+        """After an eviction, let lookups of keys `first` to `end` find the oldest remaining
+        duplicates.
         """
         for extent in self._younger.get(name, ()):
             if extent.key < end and extent.end > first:

@@ -1,8 +1,9 @@
 """Keys of the blocks of tables with one or more groups of layers.
 
 The key of a block stands for all tokens up to its end, in one group of layers. Retention decides
-which blocks of windows and states get keys (see retention.py). A step registers content up to the
-last place where a hit can end, in all groups. Groups with hits that lose a block register one more.
+which blocks of windows and states get keys (see retention.py). A step registers blocks in all
+groups up to the last point where a hit can end. Groups with hits that drop their last block (EAGLE)
+register one more.
 """
 
 from collections.abc import Sequence
@@ -17,11 +18,11 @@ from kvsim.vllm.sizes import Sizes
 
 
 class BlockNames:
-    """Registers and looks up the blocks of tables by key, for the prefix cache.
+    """Registers (caches) the blocks of sequences under their keys, and looks blocks up by key.
 
     names_private: content that only its own sequence can hit gets keys at once, since windows free
-    blocks while it runs; else when it is preempted. names_late: such content gets keys when its
-    blocks are freed, before which no lookup can ask for it, and none if its sequence has finished.
+    blocks while it runs; otherwise at preemption. names_late: such content gets keys only when its
+    blocks are freed, and none if its sequence has finished.
 
     kinds: the kinds of cached groups. lookup: finds the prefixes that all of them have. step:
     tokens per unit of `register`. in_step: states that the step being scheduled will compute, by
@@ -75,9 +76,7 @@ class BlockNames:
             self._inside = inside
 
     def boundaries(self, prompt_tokens: int) -> tuple[int, ...]:
-        """Numbers of tokens after which other sequences can continue from a prompt of this
-        length.
-        """
+        """Token counts at which other sequences can continue from a prompt of this length."""
         if not self._drops or not self._places.counts_drops:
             return (prompt_tokens - 1,)
         whole = self._sizes.whole
@@ -85,13 +84,13 @@ class BlockNames:
         return max(0, ends[0] - whole), max(0, ends[1] - whole)
 
     def opened(self, table: Table, hit_tokens: int) -> None:
-        """A table has taken over its hits, which count as registered."""
+        """Mark the hits that a table starts with as registered."""
         table.registered = table.covered = hit_tokens // self._step
         table.named = [hit_tokens // kind.block_size for kind in self._kinds]
 
     def register(self, table: Table, full: int, *, in_step: bool) -> None:
-        """Register the content of the first `full` units. in_step: the step being scheduled
-        computes it.
+        """Cache the first `full` units of a table (cache_full_blocks). in_step: the step being
+        scheduled computes the content.
         """
         if full <= table.registered:
             return
@@ -104,7 +103,7 @@ class BlockNames:
         table.registered = full
 
     def name(self, table: Table, tokens: int, hashed_tokens: int, *, in_step: bool) -> None:
-        """`register` for the first `tokens` tokens, of which `hashed_tokens` have keys."""
+        """`register` for the first `tokens` tokens, of which `hashed_tokens` have hashes (keys)."""
         for k, kind in enumerate(self._kinds):
             known = self._sizes.cacheable(tokens, kind.block_size, drops=kind.drops)
             full = min(known, hashed_tokens) // kind.block_size
@@ -118,8 +117,8 @@ class BlockNames:
             self._inside.name_tails(table, tokens, hashed_tokens)
 
     def register_returning(self, table: Table, groups: Sequence[int], full: int) -> None:
-        """`register` for `groups` alone, which are about to free blocks. They have equal windows,
-        and all blocks that they freed before have keys.
+        """`register` for only `groups`, which are about to free blocks. The groups have equal
+        windows, and all blocks that they freed before have keys.
         """
         most = len(table.runs) * self._sizes.match // self._sizes.blocks[groups[0]]
         places = self.places(table, groups[0], min(full, most))
@@ -128,7 +127,7 @@ class BlockNames:
                 self._name_in(table, g, places, in_step=True)
 
     def places(self, table: Table, g: int, full: int) -> Sequence[int]:
-        """Positions among the first `full` of group g that get keys now."""
+        """Positions below `full` in the table of group g with blocks to cache now."""
         k = self._kind_of[g]
         start = max(table.named[k], table.skipped[g])
         retention = self._retention[k]
@@ -137,7 +136,7 @@ class BlockNames:
         return retention.kept(start, full, table.boundaries, table.junction_tokens)
 
     def _name_in(self, table: Table, g: int, places: Sequence[int], *, in_step: bool) -> None:
-        """Register the blocks at these positions in group g, skipping gaps."""
+        """Cache the blocks at these positions in group g, skipping null blocks."""
         pool, runs = self._pool, table.runs_in(self._units[g])
         if not pool.singly and g not in self._states:
             for start, end in runs_of(places):
@@ -157,12 +156,14 @@ class BlockNames:
                 self.in_step.add((runs.at(place), g))
 
     def tell_states(self) -> None:
-        """Remember the states that get keys, until they are taken."""
+        """Start recording which recurrent states get cached, for `take_named_states`."""
         if self._states:
             self._named_states = []
 
     def take_named_states(self) -> list[tuple[int, Table, int, int]]:
-        """Group, table, block number and tokens of the states that got keys since the last call."""
+        """(group, table, block number, tokens) of each recurrent state cached since the last
+        call.
+        """
         found = self._named_states
         if not found:
             return []
@@ -170,7 +171,9 @@ class BlockNames:
         return found
 
     def _name_run(self, table: Table, g: int, at: int, end: int) -> None:
-        """Register the blocks from position `at` to `end` in group g, which are kept in extents."""
+        """Cache the blocks from position `at` to `end` in group g, which stores blocks as
+        extents.
+        """
         held, skipped, parts = table.lists[g], table.skipped[g], table.parts[g]
         for first, count in table.runs_in(self._units[g]).between(at, end):
             blocks = held[at - skipped : at - skipped + count]
@@ -178,14 +181,16 @@ class BlockNames:
             at += count
 
     def name_inside(self, table: Table, *, checkpoint: bool) -> None:
-        """Register the content that ends inside a block with the last slot of a chunk. checkpoint:
-        the chunk leaves a state on the way.
+        """Cache a partly filled block: content that ends inside a block with the last slot of a
+        chunk. checkpoint: the chunk also leaves a state before its end.
         """
         if self._inside is not None:
             self._inside.name(table, checkpoint=checkpoint)
 
     def is_being_made(self, hits: Hits) -> bool:
-        """Whether a state of these hits is still being computed by the step being scheduled."""
+        """Whether a recurrent state in these hits is still to be computed by the step being
+        scheduled.
+        """
         if not self.in_step:
             return False
         for g in self._states:
@@ -200,7 +205,7 @@ class BlockNames:
     # --- what need not be named ----------------------------------------------------------------
 
     def kept_until(self, table: Table, g: int) -> int:
-        """The place in group g from which on blocks that leave the window get no keys."""
+        """The position in group g from which on blocks that leave the window get no keys."""
         k = self._kind_of.get(g)
         retention = None if k is None else self._retention[k]
         if retention is None:
@@ -208,9 +213,9 @@ class BlockNames:
         return retention.kept_until(table.boundaries, table.junction_tokens)
 
     def known_blocks(self, known: int, g: int) -> int:
-        """Number of known blocks of group g if `known` units of tokens are known."""
+        """Number of full blocks of group g in `known` units of registered tokens."""
         return known * self._step // self._sizes.blocks[g]
 
     def lookable_blocks(self, table: Table, g: int) -> int:
-        """Number of blocks of group g that other sequences can ever hit."""
+        """Number of leading blocks of group g that other sequences can ever hit."""
         return table.num_shareable // self._units[g]

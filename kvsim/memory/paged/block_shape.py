@@ -10,12 +10,12 @@ from kvsim.plumbing.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class BlockShape:
-    """A pool in blocks.
+    """A pool divided into blocks of equal size.
 
     block_size: slots (tokens) of a block. slot_bytes: bytes of a slot, all layers together.
-    block_bytes: bytes of a block, its slots and its padding.
-    num_blocks: whole blocks in the pool; usable_blocks: blocks that requests can have.
-    metadata_bytes: bytes of the other blocks, and the remainder of the pool.
+    block_bytes: bytes of a block, its slots and its padding. num_blocks: whole blocks in the pool;
+    usable_blocks: blocks that requests can have. metadata_bytes: bytes of the other blocks, and the
+    remainder of the pool.
     """
 
     block_size: int
@@ -26,7 +26,7 @@ class BlockShape:
     metadata_bytes: int
 
     def refusal(self, need: int, unit: str, beside: str = "") -> Refusal | None:
-        """The refusal of a request that holds `need` blocks at once; None if the pool has them.
+        """The refusal of a request that holds `need` blocks at once; None if the pool has enough.
 
         unit: name of the blocks; beside: further content that the pool must have room for.
         """

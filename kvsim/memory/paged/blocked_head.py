@@ -1,4 +1,4 @@
-"""How long the head of the queue, which did not fit, stays blocked while others decode."""
+"""How long the head of the waiting queue stays blocked for lack of memory while others decode."""
 
 from kvsim.memory.paged.admission import AdmissionNeeds
 from kvsim.memory.paged.decoding import Decoding
@@ -9,10 +9,10 @@ from kvsim.sequence import Sequence
 
 
 class BlockedHead:
-    """The wait of the first sequence of the queue for blocks of `pool`.
+    """Predicts how long the head of the waiting queue lacks blocks of `pool`.
 
-    put_off: whether it waits for a state in computation. freed_since: whether copies freed blocks
-    after the last step was scheduled.
+    put_off: whether the head waits for a state that a step in flight computes. freed_since: whether
+    copies freed blocks after the last step was scheduled.
     """
 
     def __init__(
@@ -37,11 +37,10 @@ class BlockedHead:
         return self._one_by_one(head, hits, limit, spare, busy=busy)
 
     def _one_by_one(self, head: Sequence, hits: Hits, limit: int, spare: int, *, busy: bool) -> int:
-        """`steps` if blocks are freed while sequences run.
+        """`steps` for tables that free blocks while their sequences run.
 
-        If the head has hits, which an allocation could evict, or fits in all but not chunk by
-        chunk, the answer is short-lived. It then holds only until the next block is allocated or
-        freed.
+        The result ends at the next allocation or free of a block if the head has hits that an
+        allocation could evict. The same holds if the whole head fits but not chunk by chunk.
         """
         unsettled = self.put_off or self.freed_since or self._decoding.copying
         if unsettled or self._cache.may_become_admissible(head, 0):
@@ -55,8 +54,8 @@ class BlockedHead:
         return self._decoding.forecast.steps_head_stays_blocked(spare, limit, delicate=delicate)
 
     def waits(self, head: Sequence) -> tuple[bool, bool] | None:
-        """Whether `head`, which could not start while others run, may lack blocks, and whether it
-        has hits.
+        """(whether `head` may lack blocks, whether it has hits), for a head that could not start
+        while others run.
 
         None: the end of its wait cannot be predicted.
         """

@@ -1,5 +1,5 @@
-"""Blocks in extents: successive ones of one group of layers that share owners. Lookups find
-them, and block tables hold them.
+"""Runs of blocks (extents): successive blocks of one layer group with the same owners. Cache
+lookups return extents, and block tables hold them.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,5 +1,5 @@
-"""The decoding sequences of a paged allocator, which advance together, and those of them that fill
-blocks with keys.
+"""Decoding sequences of a paged allocator, which advance together, and the registration of the
+blocks that they fill.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,8 @@ from kvsim.sequence import Sequence, by_order
 class Decoders:
     """The decoding sequences and their slots.
 
-    clock: decode steps so far. extended: sequences that were given memory for their next token.
+    clock: decode steps so far. extended: sequences with memory already allocated for their next
+    token.
     """
 
     def __init__(self, block_size: int) -> None:
@@ -28,7 +29,7 @@ class Decoders:
 
     def join(self, seq: Sequence, table: Table, num_tokens: int, *, in_flight: bool) -> None:
         """`seq`, with `num_tokens` valid slots, decodes from the next step on. in_flight: the step
-        that filled the last of them has not returned then.
+        that filled its last slot has not returned yet.
         """
         table.base = num_tokens - self.clock
         more = 0
@@ -38,7 +39,7 @@ class Decoders:
         self._cohorts.join(seq, table.base)
 
     def leave(self, seq: Sequence, table: Table) -> None:
-        """`seq` stops decoding; its slots are a plain number again."""
+        """Remove `seq` from the decoders; its number of slots is stored in its table again."""
         self._cohorts.leave(seq, table.base)
         self.extended.discard(seq)
         table.tokens = table.base + self.clock
@@ -53,13 +54,13 @@ class Decoders:
         return self._cohorts.at(clock)
 
     def without_room(self) -> list[Sequence]:
-        """Sequences that lack the block that they start in the next step, in `order`."""
+        """Sequences that need a new block for the next step and lack it, in `order`."""
         cohort = self._cohorts.at(self.clock)
         waiting = cohort.keys() - self.extended if self.extended else cohort
         return sorted(waiting, key=by_order)
 
     def not_extended(self) -> list[Sequence]:
-        """Sequences that are not in `extended`, in `order`."""
+        """Decoding sequences without memory allocated for their next token, in `order`."""
         return sorted((seq for seq in self._cohorts if seq not in self.extended), key=by_order)
 
     def steps_within(self, blocks: int, limit: int) -> int:
@@ -79,10 +80,10 @@ class Decoders:
 
 
 class Filling:
-    """The decoders that fill blocks with keys.
+    """Decoders with further blocks to register in the prefix cache as they fill.
 
-    register: registers the next block of a table, full at a clock, and returns whether it was the
-    last one with keys. lag: tokens by which content becomes known late.
+    register: registers the next block of a table, full at a clock; returns True after the last
+    block that has a key. lag: tokens by which generated content is hashed late.
     """
 
     def __init__(self, register: Callable[[Table, int], bool], block_size: int, lag: int) -> None:
@@ -98,7 +99,7 @@ class Filling:
         return self._cohorts.num
 
     def join(self, seq: Sequence, table: Table) -> None:
-        """`seq` decodes; its next full blocks have keys."""
+        """Add the decoding `seq`, with blocks still to register."""
         self._cohorts.join(seq, table.base)
         # Its newest token has returned, as that of a sequence that was passed over.
         if self._lag and table.returned > table.joined and not table.returned % self._size:
@@ -123,7 +124,9 @@ class Filling:
                     self._register_next(seq, known + t)
 
     def turns_before(self, order: int, clock: int) -> None:
-        """Decoders before `order` were scheduled earlier in the step that begins at `clock`."""
+        """Register the blocks filled by decoders that precede `order` in the step that begins at
+        `clock`, since they were scheduled first.
+        """
         if self._early:
             self._register_early(clock, order)
             return
@@ -133,7 +136,9 @@ class Filling:
                 self._register_next(seq, known)
 
     def _register_early(self, clock: int, order: int | None) -> None:
-        """`turns_before` if some decoders were skipped. order: None for all decoders."""
+        """`turns_before` for the case that a step skipped some decoders. order: None for all
+        decoders.
+        """
         known = clock - self._lag + 1
         found = dict.fromkeys(self._cohorts.at(known), known)
         found |= dict.fromkeys(self._early, clock + 1)
@@ -147,8 +152,8 @@ class Filling:
             self._cohorts.leave(seq, table.base)
 
     def may_make(self, keys: KeyRuns, num_blocks: int, units: int) -> bool:
-        """Whether a decoder is filling one of the first `num_blocks` blocks of `keys`, `units` keys
-        a block.
+        """Whether a decoder is about to fill a block equal to one of the first `num_blocks` of
+        `keys`. units: keys for each block.
         """
         for seq in self._cohorts:
             table: Table = seq.memory

@@ -2,7 +2,7 @@
 
 Also the number of steps for which the free blocks suffice.
 
-The even case: no table frees blocks while its sequence runs, and all blocks hold equally many
+The even case: no table frees blocks while its sequence runs, and all blocks hold the same number of
 tokens. A sequence that starts a block then starts one in every group of layers. Cohorts take blocks
 together, and the number of steps has a closed form. In the other cases steps are predicted one by
 one. If several sequences take and free blocks in a step, each frees before it takes, in running
@@ -32,11 +32,12 @@ class Decoding:
     """Moves blocks between `pool` and `tables` while sequences decode.
 
     decoders: the decoding sequences. even: see above. counts: only the number of blocks taken is
-    kept, so a table must `catch_up` before it is read. copying: sequences with a copy at the start
-    of their next step. behind: slots outside windows if every layer stores every token; None
+    tracked, so a table must `catch_up` before it is read. copying: sequences with a copy at the
+    start of their next step. behind: slots outside windows if every layer stores every token; None
     without windows. forks: samples that share blocks by copy on write; None without. spare_block:
     see BlockRules. lag: MemorySpec's hash_lag. token_bytes: bytes of one slot, all layers together.
-    ranked: an eviction policy is set, so it matters whether content is known when a block is taken.
+    ranked: an eviction policy is set, so it matters whether content is cached before a block is
+    taken.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Decoding:
             self._windows.leave(seq, table.base)
 
     def catch_up(self, seq: Sequence) -> None:
-        """Count all blocks taken for a live sequence in its table."""
+        """Write the blocks taken so far for a live sequence to its table."""
         if self.counts and seq.decoding:
             self._catch_up(seq.memory)
 
@@ -110,7 +111,7 @@ class Decoding:
         table.count = max(table.count, ceil_div(table.base + self.decoders.clock, self._unit))
 
     def _foresee_last(self, seq: Sequence, table: Table, sign: int) -> None:
-        """Note the last block that a decoder will take. sign: 1; -1 if it will not, or has taken
+        """Plan the last block that a decoder will take. sign: 1 to add it to the plan; -1 to remove
         it.
         """
         if table.last_slot < 0:
@@ -144,7 +145,9 @@ class Decoding:
         checkpoint: bool = False,
         loaded_tokens: int = 0,
     ) -> None:
-        """A table takes blocks, its sequence decoding or not: see `BlockTables.grow`."""
+        """Allocate blocks for a table, whether its sequence decodes or not: see
+        `BlockTables.grow`.
+        """
         if count > table.count:
             self._tables.grown(seq.final_tokens, table.count, count)
             if self.counts and seq.decoding:
@@ -194,7 +197,7 @@ class Decoding:
     # --- steps ---------------------------------------------------------------------------------
 
     def advance(self, steps: int, live: Iterable[Sequence]) -> Course:
-        """All take one slot in each of `steps` steps. live: sequences with memory."""
+        """All decoders take one slot in each of `steps` steps. live: sequences with memory."""
         if self._forks is not None:
             self._forks.advance()
         behind = self._behind
@@ -256,7 +259,7 @@ class Decoding:
             raise InvariantError(f"{members[0]} decodes into a slot it does not hold")
 
     def _count_blocks(self, t: int, cohort: Cohort) -> None:
-        """`_start_blocks` if the number of blocks is enough."""
+        """`_start_blocks` if only the number of blocks is tracked."""
         decoders, count = self.decoders, len(cohort)
         if t == 1 and decoders.extended:
             count = sum(seq not in decoders.extended for seq in cohort)
@@ -272,7 +275,9 @@ class Decoding:
         self.decoders.advance(steps)
 
     def _move(self, clock: int) -> bool:
-        """The step at `clock`: sequences free, then take blocks. Returns whether any did."""
+        """The step at `clock`: each sequence frees blocks, then takes blocks. Returns whether any
+        did.
+        """
         decoders = self.decoders
         members = decoders.at(clock) | self._windows.givers(clock) | self.copying
         if clock == decoders.clock:

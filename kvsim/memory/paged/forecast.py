@@ -3,9 +3,10 @@
 A decoder with a window of W tokens frees a block in a step whenever computed - W + 1 is a multiple
 of the block size. This begins once a block is before the window. Here computed is the number of its
 slots without those in flight. All decoders advance together, so these steps are periodic, and the
-decoders are kept by residue, as in cohorts.py. The other steps are stored by clock. In one a window
-first leaves the start of its sequence. In the one after a prompt all blocks outside of the window
-are freed at once. A step at the end of a chunk of local attention frees all blocks of the chunk.
+decoders are grouped by residue, as in cohorts.py. Steps outside the period are stored by clock. One
+is the step in which a window first leaves the start of its sequence. Another is the step after a
+prompt, which frees all blocks outside of the window at once. A step at the end of a chunk of local
+attention frees all blocks of the chunk.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,7 +49,9 @@ PART_OF_BOOK = {
 
 
 class Windows:
-    """The decoders that free blocks, by clock; `base` is slots minus clock, as in cohorts.py."""
+    """The decoders with sliding windows, by the clock at which each frees blocks; `base` is slots
+    minus clock, as in cohorts.py.
+    """
 
     def __init__(self, reaches: Iterable[Reach | None], sizes: Iterable[int], lag: int) -> None:
         self._lag = lag
@@ -112,7 +115,7 @@ class Windows:
         return found
 
     def passed(self, clock: int) -> None:
-        """The step at `clock` is over."""
+        """Drop the plan for the step at `clock`, which is over."""
         self._once.pop(clock, None)
         for chunk_tokens, ends in self._chunk_ends.items():
             ended = ends.pop(clock, None)
@@ -120,18 +123,20 @@ class Windows:
                 ends.setdefault(clock + chunk_tokens, {}).update(ended)
 
     def num_given(self, clock: int) -> int:
-        """Blocks freed periodically in the step at `clock`, if none is shared."""
+        """Number of blocks freed periodically in the step at `clock`, if no block is shared."""
         return sum(
             len(buckets[-clock % len(buckets)]) * len(self._groups[slide])
             for slide, buckets in self._rhythm.items()
         )
 
     def irregular(self, clock: int) -> bool:
-        """Whether a sequence frees blocks out of its period in the step at `clock`."""
+        """Whether a sequence frees blocks outside its period in the step at `clock`."""
         return any(buckets.get(clock) for buckets in (self._once, *self._chunk_ends.values()))
 
     def steady_steps(self, clock: int) -> int:
-        """Number of steps from `clock` on with the present periods; the first may differ."""
+        """Number of steps from `clock` on for which the periods of freed blocks do not change; the
+        first step may differ.
+        """
         self._ripen(clock)
         ripening = self._ripening
         while ripening and not _stands(ripening[0]):
@@ -145,7 +150,7 @@ class Windows:
         return next_clock - clock
 
     def _ripen(self, clock: int) -> None:
-        """Let sequences with a window that has left the start by `clock` become periodic."""
+        """Make sequences periodic if their window has left the start by `clock`."""
         while self._ripening and self._ripening[0][0] <= clock:
             entry = heappop(self._ripening)
             if _stands(entry):
@@ -154,7 +159,7 @@ class Windows:
 
 
 def _stands(entry: tuple[int, int, int, Slide, int, Sequence]) -> bool:
-    """Whether an entry is of a current decoder, which may have left and joined again."""
+    """Whether a heap entry is current: its decoder has not left (or left and joined again)."""
     _, order, _, _, base, seq = entry
     return seq.decoding and seq.order == order and seq.memory.base == base
 
@@ -175,8 +180,9 @@ class Forecast:
         self._sizes = sizes
 
     def _moves(self, limit: int) -> Iterator[tuple[int, int]]:
-        """(taken, freed): blocks of each step from now on, for at most `limit` steps and while
-        windows free blocks at the same rate. Other sequences may still hold freed blocks.
+        """(blocks taken, blocks freed) in each step from now on, for at most `limit` steps and
+        while windows free blocks at the same rate. Freed blocks may still be held by other
+        sequences.
         """
         clock, each = self._decoders.clock, self._shapes.most_new_blocks
         uniform = self._sizes.unit == self._sizes.whole
@@ -193,7 +199,7 @@ class Forecast:
                 yield sum(new_blocks(seq.memory.base + later) for seq in members), given
 
     def steps_that_fit(self, limit: int) -> int:
-        """Steps for which blocks suffice even if all are taken before any is freed."""
+        """Number of steps for which blocks suffice even if all are taken before any is freed."""
         starts = self._decoders.num * ceil_div(limit, self._sizes.unit)
         spare = self._pool.num_free
         if starts * self._shapes.most_new_blocks <= spare:
@@ -209,8 +215,8 @@ class Forecast:
         return fitting
 
     def steps_head_stays_blocked(self, spare: int, limit: int, *, delicate: bool) -> int:
-        """Number of steps, at most `limit`, during which the head stays short of blocks, or not
-        short. spare: free blocks beyond its need, negative if short. delicate: the result ends when
+        """Number of steps, at most `limit`, during which the queue's head stays short of blocks, or
+        stays not short. spare: free blocks beyond its need, negative if short. delicate: stop when
         a block is taken or freed.
         """
         if spare < 0 and self._windows.irregular(self._decoders.clock):
@@ -227,11 +233,11 @@ class Forecast:
 
 
 class BlockMoves:
-    """The change of the ledger in one `advance`: reads the books after each step in which blocks
+    """The change of the ledger in one `advance`: reads the totals after each step in which blocks
     were taken or freed.
 
-    slope: slots of token_bytes that decoders fill in a step. gives_back: blocks are freed on the
-    way too, so that more may be held then than at the end.
+    slope: number of slots of token_bytes that decoders fill in a step. gives_back: blocks are also
+    freed during the steps, so that more may be held before the end than at the end.
     """
 
     def __init__(
@@ -258,7 +264,7 @@ class BlockMoves:
         self._gains: dict[int, Jumps] = {}
 
     def at(self, t: int) -> None:
-        """Blocks were taken or freed at step t."""
+        """Record that blocks were taken or freed at step t."""
         pool, tables = self._pool, self._tables
         if self._gives_back:
             rise = self._used - self._used_before + self._token_bytes * self._slope * (t - 1)
@@ -298,7 +304,7 @@ class BlockMoves:
         jumps.add(gain, t)
 
     def course(self) -> Course:
-        """The change of the ledger."""
+        """The change of the ledger over the whole `advance`."""
         size = self._shape.block_bytes
         moves = filling(self._token_bytes, self._slope)
         moves += self._free.move(RESERVED, IDLE, size)

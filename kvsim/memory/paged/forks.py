@@ -2,8 +2,8 @@
 
 As in vLLM v0 and the PagedAttention paper (Kwon et al., SOSP 2023, section 4.4): the n sequences of
 a request fork from one prompt. All its blocks are shared, the last, partly filled one too. A
-sequence that is about to write into a shared block takes a block of its own and copies; the last
-holder writes in place. So after g >= 1 tokens each, with full = prompt // block_size,
+sequence that is about to write into a shared block first copies it to a new block; the last holder
+writes in place. So after g >= 1 tokens each, with full = prompt // block_size,
 
     physical blocks = full + n * (ceil((prompt + g) / block_size) - full)
     copies          = n - 1 if the prompt ends within a block, else none
@@ -12,7 +12,7 @@ Since v1 the samples are requests of their own that share full blocks through th
 
 A forked sequence still computes the prompt's last token, for its logits; v0 samples all first
 tokens from one computation. It starts when the prompt is computed, and is preempted alone. Copies
-are counted, a block each; they take no time.
+are counted, one block each, and take no time.
 """
 
 from kvsim.memory.paged.blocks import NOTHING_FOUND, Extent, Found, Table
@@ -24,7 +24,8 @@ from kvsim.sequence import Sequence, by_order
 
 
 class Forks:
-    """The families of samples on one pool, where all layers have one table of blocks with numbers.
+    """The families of samples (parallel sampling, n > 1) on one pool with one block table for all
+    layers.
 
     num_copies: blocks copied so far.
 
@@ -56,8 +57,8 @@ class Forks:
     def prompt_blocks(self, seq: Sequence) -> Found:
         """Blocks of the prompt that the family shares with `seq` now.
 
-        These are all if `seq` is new and no member has written after the prompt, else the full
-        ones.
+        All blocks of the prompt if `seq` is new and no member has written after the prompt, else
+        only its full blocks.
         """
         prompt = seq.prompt_tokens
         best = NOTHING_FOUND
@@ -71,13 +72,13 @@ class Forks:
         return best
 
     def prompt_is_coming(self, seq: Sequence) -> bool:
-        """Whether the prompt that `seq` will share is being computed."""
+        """Whether another sample is computing the prompt that `seq` will share."""
         family = self._families.get(seq.request.id, ())
         return any(other.memory.tokens < seq.prompt_tokens for other in family)
 
     def admitted(self, seq: Sequence, hits: Found) -> None:
-        """`seq` has taken over its hits: it joins its family, and forks if it shares a block that
-        will be written.
+        """`seq` has taken over its hits: add it to its family, and mark it as forked if it shares a
+        block that will be written.
         """
         family = self._families.get(seq.request.id, {})
         others = list(family)
@@ -101,12 +102,12 @@ class Forks:
             self._tables.gave_up(seq.final_tokens, seq.memory.count)
 
     def _own(self, seq: Sequence) -> None:
-        """The last block of `seq` is unshared from now on."""
+        """Mark the last block of `seq` as unshared."""
         del self._forked[seq]
         self._tables.grown(seq.final_tokens, 0, seq.memory.count)
 
     def _fill(self, slots: int) -> None:
-        """Add `slots` valid slots of shared blocks."""
+        """Count `slots` more valid slots of shared blocks."""
         self._tables.used_bytes += slots * self._slot_bytes
 
     def _last(self, seq: Sequence) -> Extent:
@@ -133,7 +134,7 @@ class Forks:
         return True
 
     def advance(self) -> None:
-        """All decoders write a token now."""
+        """All decoders write a token: make the copies that this needs."""
         for seq in sorted(self._forked, key=by_order):
             if seq.decoding:
                 self._write(seq)
@@ -153,8 +154,8 @@ class Forks:
     # --- release -------------------------------------------------------------------------------
 
     def leave(self, seq: Sequence) -> None:
-        """`seq` is about to free its blocks. Empty slots of its last block that the other holders
-        count as full are no longer booked as valid.
+        """`seq` is about to free its blocks. Empty slots of its last block that other holders count
+        as full no longer count as valid.
         """
         family = self._families.get(seq.request.id)
         if family is not None:
@@ -168,6 +169,6 @@ class Forks:
 
 
 def _first(table: Table, num: int) -> Found:
-    """The first blocks of a table."""
+    """The first `num` blocks of a table."""
     parts = [(extent, count) for _, extent, count in table.parts[0][:num]]
     return Found(len(parts), 0, parts) if parts else NOTHING_FOUND

@@ -1,5 +1,5 @@
-"""Free blocks in the order of allocation: blank ones first, then extents in the order of their
-freeing, or of an eviction policy.
+"""Free blocks in the order of allocation: blank blocks first, then cached extents in the order of
+their freeing or of an eviction policy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,8 @@ from kvsim.memory.paged.session_hint import SessionHint
 
 
 class BlankBlocks:
-    """A stack of blocks that were in use, followed by blocks that never were.
+    """Free blocks without content: a stack of blocks that were in use, followed by blocks never
+    used.
 
     num: number of blocks. tracked: whether blocks have numbers, from 1 on.
     """
@@ -22,7 +23,7 @@ class BlankBlocks:
         self._fresh = 1  # the first never used block
 
     def take(self, count: int) -> list[int]:
-        """Take `count` <= num blocks; the last returned leaves first."""
+        """Take `count` <= num blocks; the block freed last is taken first."""
         self.num -= count
         if not self._tracked:
             return NO_BLOCKS
@@ -39,19 +40,19 @@ class BlankBlocks:
         return blocks
 
     def give(self, count: int, blocks: list[int]) -> None:
-        """`count` blocks of a table return, in their order."""
+        """Free `count` blocks of a table, in table order."""
         self.num += count
         if self._tracked:
             self._used += blocks
 
     def numbers(self) -> list[int]:
-        """The numbers of the blocks, in the order in which they leave."""
+        """The numbers of the blocks, in the order in which they would be allocated."""
         fresh = self.num - len(self._used) if self._tracked else 0
         return [*reversed(self._used), *range(self._fresh, self._fresh + fresh)]
 
 
 class FreeQueue:
-    """Extents in the order in which they leave; of an extent the last block leaves first."""
+    """Cached free extents in eviction order; within an extent the last block is evicted first."""
 
     def __init__(self) -> None:
         # A sentinel extent before the first and behind the last.
@@ -66,27 +67,27 @@ class FreeQueue:
 
     @property
     def first(self) -> Extent | None:
-        """The extent that leaves next."""
+        """The extent to evict next."""
         first = self._ring.later
         return None if first is self._ring else first
 
     @property
     def last(self) -> Extent | None:
-        """The extent that came last."""
+        """The extent added last."""
         last = self._ring.sooner
         return None if last is self._ring else last
 
     def behind(self, extent: Extent) -> Extent | None:
-        """The extent that leaves after this one."""
+        """The extent after `extent` in eviction order."""
         later = extent.later
         return None if later is self._ring else later
 
     def block(self, number: int) -> Extent | None:
-        """The extent of one block `number`; None: it is not there."""
+        """The single-block extent with this block number; None: not in the queue."""
         return next((each for each in self if each.blocks[0] == number), None)
 
     def after(self, extent: Extent | None, most: int) -> list[Extent]:
-        """At most `most` extents that leave after `extent`; None: from the first on."""
+        """At most `most` extents after `extent` in eviction order; None: from the first on."""
         found: list[Extent] = []
         each = self.first if extent is None else self.behind(extent)
         while each is not None and len(found) < most:
@@ -131,13 +132,13 @@ class RankedQueue:
         return leaving
 
     def put(self, extents: Sequence[Extent]) -> None:
-        """`extents` return from one table, its end first."""
+        """Add `extents` that one table frees, its end first."""
         returned = {extent.blocks[0]: extent for extent in extents}
         self._extents.update(returned)
         self._order.update(dict.fromkeys(returned))
 
     def remove(self, extent: Extent) -> None:
-        """A sequence has hit a waiting extent."""
+        """Remove an extent that a sequence has hit."""
         (block,) = extent.blocks
         del self._order[block], self._extents[block]
 
@@ -147,17 +148,17 @@ class RankedQueue:
     # --- what the policy hears -----------------------------------------------------------------
 
     def registered(self, extent: Extent) -> None:
-        """A block in use holds the content of its key now."""
+        """Tell the policy that a block in use is now cached under its key."""
         name = self._name(extent)
         assert name is not None
         self._order.registered(extent.blocks[0], name)
 
     def found(self, found: Found) -> None:
-        """One more sequence has hit these blocks."""
+        """Tell the policy that one more sequence has hit these blocks."""
         for extent, _ in found.parts:
             self._order.found(extent.blocks[0])
 
     def returning(self, parts: Sequence[Part], *, hint: SessionHint) -> None:
-        """A table is about to return these blocks, first to last."""
+        """Tell the policy that a table is about to free these blocks, first to last."""
         blocks = [extent.blocks[0] for _, extent, _ in parts]
         self._order.returning(blocks, [place for place, _, _ in parts], hint=hint)

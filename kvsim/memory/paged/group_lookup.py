@@ -26,7 +26,7 @@ class Hits:
     """The longest prefix cached in all groups.
 
     tokens: its length. first, found: for each group, the position of the first block that it needs,
-    and the cached blocks from there on. The prefix may end inside the last of them. junction: the
+    and the cached blocks from there on. The prefix may end inside the last block. junction: the
     shared-prefix boundary, the length of the longest prefix that some group has cached, if longer
     than tokens; else 0. Other sequences share that prefix, so the sequence that computes it caches
     what the other groups need at its end.
@@ -41,10 +41,10 @@ class Hits:
 
 
 class Kind:
-    """Groups of layers with equal reaches and block sizes, which are looked up together.
+    """Groups of layers with equal attention spans and block sizes, which are looked up together.
 
-    reach: None for full attention. drops: hits lose their last unit, since the layers of a
-    drafter need it computed again.
+    reach: the window or chunk; None for full attention. drops: hits lose their last unit, since the
+    layers of a drafter (EAGLE) must compute it again.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Kind:
 def kinds_of(groups: Sequence[BlockGroup], *, states_kept: bool, drops: bool) -> list[Kind]:
     """The cached groups by kind.
 
-    drops: hits lose their last unit in the kinds with layers of a drafter. If no kind is known to
-    have such layers, in all kinds but states.
+    drops: hits lose their last unit in the kinds with layers of a drafter. If it is unknown which
+    kinds have such layers, all kinds but recurrent states lose it.
     """
     reaches = reaches_of(groups, states_kept=states_kept)
     buckets: dict[int, list[int]] = {}
@@ -91,8 +91,8 @@ def key_of(table: Table, tokens: int, block_size: int, unit: int) -> int:
 class Lookup:
     """Finds prefixes that all groups have cached.
 
-    A group with hits that lose their last unit may have one unit more than the prefix cached.
-    beyond: even one after the last usable one.
+    A group with hits that lose their last unit may have one unit more cached than the prefix.
+    beyond: that unit may lie after the last usable one.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class Lookup:
         self._no_hits = Hits(0, (0,) * self._num, (NOTHING_FOUND,) * self._num)
 
     def find(self, table: Table, num_keys: int, most: int) -> Hits:
-        """The longest prefix, of the first `num_keys` keys and `most` units of `table`, from which
-        every group can continue.
+        """The longest cached prefix from which every group can continue. num_keys: number of keys
+        of `table` to look up; most: largest length in units.
         """
         num_keys = min(num_keys, len(table.runs))
         most = min(most, num_keys)
@@ -156,8 +156,8 @@ class Lookup:
     def _length(
         self, index: int, kind: Kind, table: Table, limit: int, tokens: int, *, drops: bool
     ) -> int:
-        """Tokens of the longest prefix, at most `tokens`, from which one kind can continue. limit:
-        number of keys.
+        """Tokens of the longest prefix, at most `tokens`, from which one kind of groups can
+        continue. limit: number of keys to look up.
         """
         aligned, size = self._sizes.aligned, kind.block_size
         if drops and self._num > 1:
@@ -177,7 +177,7 @@ class Lookup:
         return table.runs_in(kind.block_size // self._sizes.match)
 
     def _knows(self, kind: Kind, table: Table, tokens: int) -> bool:
-        """Whether all groups of `kind` have a single block cached that ends after `tokens`
+        """Whether all groups of `kind` have cached a block that ends after exactly `tokens`
         tokens.
         """
         key = key_of(table, tokens, kind.block_size, self._sizes.match)
@@ -200,8 +200,8 @@ class Lookup:
         return end
 
     def _last_known(self, kind: Kind, runs: KeyRuns, below: int, enough: int) -> tuple[int, int]:
-        """The last run of places below `below`, at most `enough` of them, cached in all groups of a
-        kind, as (first, end); (0, 0): none.
+        """The last run of block positions before `below`, at most `enough` long, that all groups of
+        a kind have cached, as (first, end); (0, 0): none.
         """
         start, end = 0, below
         while True:
@@ -216,8 +216,8 @@ class Lookup:
                 return 0, 0
 
     def _of_chunk(self, index: int, kind: Kind, reach: Reach, table: Table, tokens: int) -> int:
-        """`_length` for a chunk of local attention: the blocks from the start of the last chunk of
-        `tokens` tokens on, those before count as found.
+        """`_length` for chunked local attention: only blocks of the last chunk of `tokens` tokens
+        must be cached; earlier ones count as found.
         """
         size, runs = kind.block_size, self._runs(kind, table)
         start, end = reach.skipped_tokens(tokens) // size, tokens // size
@@ -229,8 +229,8 @@ class Lookup:
     def _of_window(
         self, kind: Kind, reach: Reach, table: Table, tokens: int, *, drops: bool
     ) -> int:
-        """`_length` for a window: the last run of all the blocks that it needs, or the run at the
-        start of the prefix. drops: one more block, which is lost.
+        """`_length` for a sliding window: the last run of cached blocks that fills the window, or
+        the run at the start of the prefix. drops: one more block is needed, as the last is dropped.
         """
         size, aligned, runs = kind.block_size, self._sizes.aligned, self._runs(kind, table)
         need, each = ceil_div(reach.kept_tokens, size) + drops, aligned // size
@@ -246,7 +246,7 @@ class Lookup:
         return 0
 
     def _of_state(self, kind: Kind, table: Table, tokens: int) -> int:
-        """`_length` for recurrent states: the last place with a cached state."""
+        """`_length` for recurrent states: the last position with a cached state."""
         size, aligned, runs = kind.block_size, self._sizes.aligned, self._runs(kind, table)
         if aligned < size:
             last = tokens // aligned * aligned
@@ -276,7 +276,9 @@ class Lookup:
     def _with_last(
         self, index: int, kind: Kind, g: int, table: Table, tokens: int, found: Found
     ) -> Found:
-        """`found` and the block inside which the prefix ends, which may be cached as a whole."""
+        """Append to `found` the block inside which the prefix ends, which may be cached as a
+        whole.
+        """
         at, size = tokens, kind.block_size
         if not kind.recurrent:
             end = ceil_div(tokens, size) * size

@@ -1,10 +1,9 @@
 """A second tier for the prefix cache in host memory: offload on eviction, load on a hit.
 
 Content evicted from a device block moves to the host, which evicts its least recently used content
-when full. A hit is a run of blocks on the device, followed by a run on the host. The latter take
-new blocks and are copied over the engine's link before the step. Their content stays on the host
-too, so it is offloaded once while it is there. Offloading overlaps with the steps and takes no
-time.
+when full. A hit is a run of blocks on the device, followed by a run on the host. Host hits take new
+device blocks and are copied over the engine's link before the step. The host retains its copy, so
+the same content is not offloaded again. Offloading overlaps with the steps and takes no time.
 """
 
 from collections import OrderedDict
@@ -12,9 +11,10 @@ from collections.abc import Iterable
 
 
 class HostTier:
-    """The host's content by key, in blocks of block_bytes.
+    """The host's cached blocks by key, in blocks of block_bytes.
 
-    moved_bytes: bytes copied out and in so far. hit_tokens: prompt tokens hit here so far.
+    moved_bytes: bytes copied out and in so far. hit_tokens: prompt tokens hit in host memory so
+    far.
     """
 
     def __init__(self, capacity_bytes: int, block_bytes: int) -> None:
@@ -25,7 +25,7 @@ class HostTier:
         self._held: OrderedDict[int, None] = OrderedDict()  # least recent first
 
     def offload(self, key: int) -> None:
-        """A device block with this content was evicted."""
+        """Store the content of an evicted device block, unless the host has it."""
         if not self._capacity_blocks:
             return
         if key not in self._held:
@@ -36,7 +36,7 @@ class HostTier:
         self._held.move_to_end(key)
 
     def run_of(self, keys: Iterable[int]) -> list[int]:
-        """The leading `keys` that the host has."""
+        """The longest leading run of `keys` that the host has."""
         found: list[int] = []
         for key in keys:
             if key not in self._held:
@@ -45,7 +45,9 @@ class HostTier:
         return found
 
     def load(self, keys: list[int], hit_tokens_each: int) -> int:
-        """Load content to the device; returns its bytes."""
+        """Copy blocks to the device; returns their bytes. hit_tokens_each: prompt tokens to count
+        as hit for each block.
+        """
         for key in keys:
             if key in self._held:  # else evicted by an offload of this admission
                 self._held.move_to_end(key)

@@ -11,9 +11,9 @@ from kvsim.plumbing.errors import InvariantError
 def check_pool(
     pool: BlockPool, tables: Iterable[list[Part]], held: int, blocks: Iterable[list[int]]
 ) -> None:
-    """Raise InvariantError unless `held` blocks, as counted by tables, and the free ones are
-    all blocks, and all known content is in one of these. tables: parts of each table; blocks:
-    block numbers of each table.
+    """Raise InvariantError unless held and free blocks are all blocks, and all cached content is in
+    one of these blocks. held: number of blocks counted by tables. tables: extents of each table;
+    blocks: block numbers of each table.
     """
     if pool.tracked:
         free = pool.numbers()
@@ -56,8 +56,9 @@ def check_pool(
 def check_tables(
     tables: BlockTables, live: Iterable[tuple[int, Table]], copied: Sequence[Extent]
 ) -> None:
-    """Raise InvariantError unless the totals equal those of `live`: pairs of valid slots and
-    table. copied: single blocks of the one table that copies to host memory hold.
+    """Raise InvariantError unless the totals of `tables` equal those of `live`, pairs of valid
+    slots and table. copied: blocks that copies to host memory hold, single blocks of the only
+    table.
     """
     ends = tables.copies.ends
     states = pad = 0
@@ -102,8 +103,8 @@ def check_tables(
 
 
 def check_slots(books: BlockTables, tables: Iterable[tuple[Table, int]], draft_slots: int) -> None:
-    """Raise InvariantError unless the totals agree with these tables and final slots, and with
-    `draft_slots` slots of drafts.
+    """Raise InvariantError unless the slot totals equal those of these tables. Each comes with its
+    final slots; draft_slots: slots of drafts.
     """
     over = sum(books.unfilled_bytes(table.count, final) for table, final in tables)
     if (over, draft_slots) != (books.over_bytes, books.draft_slots):

@@ -1,4 +1,6 @@
-"""The sequences that hold memory: their tables are opened on their hits, and filled by steps."""
+"""Block tables of the sequences that hold memory: opened with cache hits, filled by steps, and
+closed.
+"""
 
 from kvsim.memory.options import MemorySpec
 from kvsim.memory.paged.admission import Lookahead
@@ -16,7 +18,8 @@ class LiveTables:
     """The live sequences and the valid slots of their tables.
 
     seqs: the sequences, in the order in which their tables were opened. steps: steps scheduled so
-    far; a run of steps counts as two at most. ahead: steps in flight while a step is scheduled.
+    far, where a run of steps counts as two at most. ahead: number of steps in flight while a step
+    is scheduled.
     """
 
     def __init__(
@@ -39,7 +42,7 @@ class LiveTables:
         return seq in self.seqs
 
     def open(self, seq: Sequence, hits: Hits) -> Table:
-        """The table of a waiting sequence takes over its hits."""
+        """Open the table of a waiting sequence with its cache hits."""
         table: Table = seq.memory
         table.prompt_tokens = seq.prompt_tokens
         table.boundaries = self._names.boundaries(seq.prompt_tokens)
@@ -50,7 +53,9 @@ class LiveTables:
         return table
 
     def junction(self, hits: Hits) -> int:
-        """Tokens after which others diverged, 0 unless the version caches something there."""
+        """The shared-prefix boundary of `hits` in tokens; 0 unless the engine version caches
+        something there.
+        """
         return hits.junction if self._plants else 0
 
     def room(self, num_tokens: int) -> tuple[int, int]:
@@ -63,8 +68,8 @@ class LiveTables:
     # --- valid slots ---------------------------------------------------------------------------
 
     def filled(self, seq: Sequence, num_tokens: int, *, checkpoint: bool) -> None:
-        """The first `num_tokens` slots are valid, as far as their tokens are known; full blocks of
-        them become known content.
+        """Mark the first `num_tokens` slots as valid, as far as their tokens are known, and cache
+        the full blocks among them.
         """
         table: Table = seq.memory
         if self.ahead:
@@ -91,7 +96,7 @@ class LiveTables:
     # --- release -------------------------------------------------------------------------------
 
     def close(self, seq: Sequence) -> None:
-        """The table of a sequence frees its blocks."""
+        """Free the blocks of a sequence's table."""
         table: Table = seq.memory
         del self.seqs[seq]
         known = self._cache.released(seq, table)

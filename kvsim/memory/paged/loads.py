@@ -20,7 +20,7 @@ class BlockLoads:
     """The blocks of a paged allocator under a KV connector: see
     `kvsim.memory.loading.LoadingPromise`.
 
-    copied: blocks that copies hold; None if none do.
+    copied: the blocks that offload copies pin; None if copies pin none.
     """
 
     def __init__(self, memory: MemorySpec, parts: Assembly) -> None:
@@ -76,7 +76,7 @@ class BlockLoads:
         self._arriving.pop(seq, None)
 
     def forget(self, seq: Sequence) -> None:
-        """A sequence is about to release its memory."""
+        """Drop all records of a sequence that is about to release its memory."""
         self._arrived(seq)
         self._kept.pop(seq, None)
 
@@ -101,8 +101,8 @@ class BlockLoads:
         self._kept[seq] = None
 
     def parts(self, shared_tokens: Callable[[Sequence], int]) -> Parts:
-        """Bytes being loaded, and bytes kept for readers. shared_tokens: leading slots of a
-        sequence that others hold too.
+        """Bytes being loaded, and bytes held for transfer to another engine. shared_tokens: gives
+        the leading slots of a sequence that others hold too.
         """
         found: Parts = ()
         if self._arriving:
@@ -123,17 +123,19 @@ class BlockLoads:
 
     @property
     def _drafted_tokens(self) -> int:
-        """Draft slots after its known tokens that a sequence needs for its next step."""
+        """Slots that the next step of a sequence needs after its known tokens, for one token and
+        its drafts; 0 without drafts.
+        """
         drafts = self._drafts
         return 1 + drafts.tokens + drafts.slots if drafts.speculates else 0
 
     @property
     def _drafted_blocks(self) -> int:
-        """Blocks of these slots, if they begin with a block."""
+        """Blocks of `_drafted_tokens` slots that start at the beginning of a block."""
         return ceil_div(self._drafted_tokens, self._sizes.unit)
 
     def _need_beside(self, seq: Sequence, tokens: int, *, whole: bool, busy: bool) -> int:
-        """Blocks that a sequence needs in addition to those of its table."""
+        """Number of blocks that a sequence needs beyond those in its table."""
         num = len(self._sizes.blocks)
         held = Hits(seq.memory.count * self._sizes.unit, (0,) * num, (NOTHING_FOUND,) * num)
         need = self._needs.need(seq, held, tokens, whole=whole, busy=busy)
@@ -168,17 +170,19 @@ class BlockLoads:
 
     @property
     def num_held_beside(self) -> int:
-        """Owners beyond the first that are copies."""
+        """Number of block references by copies, without the one that is a block's only reason to be
+        held.
+        """
         return 0 if self.copied is None else self.copied.num_beside
 
     def held_by_copies(self) -> list[Extent]:
-        """Blocks that copies hold, once for each copy."""
+        """Blocks that copies pin, each once for every copy."""
         return [] if self.copied is None else self.copied.listed()
 
 
 class CopiedBlocks:
-    """Blocks that copies hold in addition to sequences: see `kvsim.memory.loading.HoldingPromise`.
-    All layers share one table of single blocks.
+    """Blocks that offload copies pin in addition to sequences: see
+    `kvsim.memory.loading.HoldingPromise`. All layers share one table of single blocks.
     """
 
     def __init__(self, parts: Assembly) -> None:
@@ -188,11 +192,13 @@ class CopiedBlocks:
 
     @property
     def num_beside(self) -> int:
-        """Owners beyond the first that are copies."""
+        """Number of block references by copies, without the first reference of a block that only
+        copies hold.
+        """
         return sum(num - (block.owners == num) for block, num in self._copied.items())
 
     def listed(self) -> list[Extent]:
-        """The blocks, once for each copy."""
+        """The pinned blocks, each once for every copy."""
         return [block for block, num in self._copied.items() for _ in range(num)]
 
     def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:

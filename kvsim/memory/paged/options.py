@@ -100,7 +100,7 @@ class Paged(AllocatorOptions):
         return self.prefill_checkpoint_alignment is not None
 
     def grouping(self, layout: KVLayout, rules: BlockRules = NEWEST.blocks) -> Grouping:
-        """The groups of layers of a layout."""
+        """The KV cache groups of a model's layers and their block sizes."""
         return group_layers(
             layout,
             self.block_size,
@@ -140,12 +140,14 @@ class Paged(AllocatorOptions):
         return PagedAllocator(memory, self._shape(memory, grouping), grouping, settings)
 
     def _shape(self, memory: MemorySpec, grouping: Grouping) -> BlockShape:
-        """The pool cut into blocks of these groups."""
+        """The pool divided into blocks for these groups."""
         null_blocks = memory.rules.null_blocks
         return BlockShape.of(memory, grouping.block_size, grouping.block_bytes, null_blocks)
 
     def resolved(self, memory: MemorySpec) -> Self:
-        """A copy without a prefix cache where the version keeps no recurrent states by default."""
+        """A copy with the prefix cache disabled if the model has recurrent states and the version
+        does not cache them by default.
+        """
         if not self._has_several_tables(memory) or self._caches(memory):
             return self
         return self.model_copy(update={"enable_prefix_caching": False})
@@ -154,12 +156,14 @@ class Paged(AllocatorOptions):
         yield Removal(("overprovisioned", "reserved"), self.model_copy(update={"block_size": 1}))
 
     def _has_several_tables(self, memory: MemorySpec) -> bool:
-        """Whether several groups of layers have tables of their own."""
+        """Whether there are several groups of layers, each with its own block tables."""
         windows = not self.disable_hybrid_kv_cache_manager
         return memory.rules.several_tables and not is_uniform(memory.layout, windows=windows)
 
     def _caches(self, memory: MemorySpec) -> bool:
-        """Whether prefixes are cached; with recurrent layers only by versions that cache states."""
+        """Whether prefixes are cached: by the option; for recurrent layers only in versions that
+        cache states.
+        """
         recurrent = any(group.state_bytes for group in memory.layout.groups)
         by_default = memory.layout.bytes_per_token and (memory.rules.caches_states or not recurrent)
         if not by_default and "enable_prefix_caching" not in self.model_fields_set:
@@ -167,11 +171,13 @@ class Paged(AllocatorOptions):
         return self.enable_prefix_caching and not (recurrent and not memory.rules.keeps_states)
 
     def _keeps_states(self, memory: MemorySpec) -> bool:
-        """Whether there are recurrent states, and these are cached."""
+        """Whether the model has recurrent states that are cached."""
         return self._caches(memory) and any(g.state_bytes for g in memory.layout.groups)
 
     def _retention(self, rules: BlockRules) -> int | None:
-        """Tokens between retained places; None: all places are retained."""
+        """Tokens between the retained positions of windows and states; None: all positions are
+        retained.
+        """
         interval = self.prefix_cache_retention_interval
         if interval is None:
             return rules.default_retention

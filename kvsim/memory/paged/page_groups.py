@@ -2,10 +2,11 @@
 2025).
 
 Every layer has one virtual tensor for keys and one for values (MLA: one for the latent), and each
-sequence a range of each. A range is backed page group by page group. So a sequence grows by one
-page group in every tensor at once, by the tokens that fit into one. That is paging with large
-blocks, without a null block and without sharing. The bytes of a page group that no whole token
-fills are rounding. At its end a sequence wastes less than one page group in each tensor.
+sequence a range of each. Physical memory is mapped to a range one page group at a time. So a
+sequence grows by one page group in every tensor at once, by as many tokens as fit in a page group.
+That is paging with large blocks, without a null block and without sharing. The bytes of a page
+group that no whole token fills are rounding. At its end a sequence wastes less than one page group
+in each tensor.
 
 Mapping takes about 40 us a page group, which vAttention overlaps with the previous step; it costs
 no time here.
@@ -28,8 +29,8 @@ VATTENTION = BlockRules("vattention", null_blocks=0)
 
 
 class PageGroups(AllocatorOptions):
-    """page_group_kib: 2048 as CUDA maps them, or less with vAttention's changes to the driver.
-    Layers with a window keep every token.
+    """vAttention's page groups. page_group_kib: 2048 as CUDA maps memory, or less with vAttention's
+    changes to the driver. Layers with a window keep every token.
     """
 
     page_group_kib: Literal[64, 128, 256, 2048] = 2048
@@ -40,7 +41,7 @@ class PageGroups(AllocatorOptions):
         return PagedAllocator(memory, shape, grouping, PagedSettings(caching=False))
 
     def shape(self, memory: MemorySpec) -> BlockShape:
-        """The pool in blocks of one page group in each tensor."""
+        """The pool in "blocks", each of one page group in every tensor."""
         if any(group.state_bytes for group in memory.layout.groups):
             raise InputError(
                 "a recurrent state has no tokens to map page groups for",
@@ -73,7 +74,7 @@ class PageGroups(AllocatorOptions):
 
 
 def tensors(layout: KVLayout) -> tuple[int, int]:
-    """(virtual tensors, bytes of one token in the widest of them)."""
+    """(number of virtual tensors, bytes of one token in the widest tensor)."""
     count, widest = 0, 0
     for group in layout.groups:
         parts = group.layers * (1 if group.kind == "mla" else 2)

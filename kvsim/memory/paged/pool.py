@@ -4,7 +4,7 @@ The free queue is that of vLLM (v1/core/block_pool.py, 0.33). Blocks without a h
 front and are allocated first. Cached blocks return to the back, so that the least recently used is
 evicted first. The queue is a number of blank blocks, followed by extents of cached blocks. vLLM
 0.11 returned all blocks to the back (`blank_first = False`). The cost of an operation grows with
-the extents that it touches, not with their blocks.
+the number of extents that it touches, not of blocks.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -31,13 +31,15 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class Listener(Protocol):
-    """Is notified when blocks get a first owner or lose the last one."""
+    """Is notified when blocks get a first owner or lose the last one. Arguments are block
+    numbers.
+    """
 
     def taken(self, blocks: Sequence[int]) -> None:
-        """Free blocks got an owner; their content, if any, is lost."""
+        """Free blocks were allocated; any cached content was evicted."""
 
     def revived(self, blocks: Sequence[int]) -> None:
-        """Free blocks got an owner together with their cached content."""
+        """Cached free blocks were hit: they got an owner and keep their content."""
 
     def freed(self, cached: Sequence[int], blank: Sequence[int]) -> None:
         """Blocks lost their last owner: `cached` keep their content, `blank` have none."""
@@ -50,10 +52,11 @@ class BlockPool:
     tracked: blocks have numbers from 1 on; else blocks are counted, and every list of numbers is
     empty. singly: every extent is one block. blank_first: blank blocks return to the front.
     eviction: policy that chooses the cached block to evict; None: least recently used. listener: is
-    notified of tracked blocks. on_evict: is called with the key of each evicted block. kept:
-    numbers of cached blocks, by reason; PROMPT is not counted. version: changes when the result of
-    a lookup could change. front, back: the free blocks without and, unless a policy ranks them,
-    with content. num_shared: owners beyond the first, summed over all blocks.
+    notified of tracked blocks. on_evict: is called with the key of each evicted block. kept: number
+    of free cached blocks by the reason for which they are cached; PROMPT is not counted. version:
+    changes when the result of a lookup could change. front, back: the free blocks without and,
+    unless a policy ranks them, with content. num_shared: owners beyond the first, summed over all
+    blocks.
     """
 
     def __init__(
@@ -85,8 +88,8 @@ class BlockPool:
     # --- looking up ----------------------------------------------------------------------------
 
     def find(self, group: int, runs: KeyRuns, start: int, end: int) -> Found:
-        """The oldest blocks of a group that hold the keys from place `start` to `end`, up to the
-        first key that no block holds.
+        """The oldest blocks of a group that cache the keys from index `start` to `end`, up to the
+        first miss.
         """
         num, before, parts = 0, 0, list[tuple[Extent, int]]()
         for first, count in runs.between(start, end):
@@ -99,7 +102,9 @@ class BlockPool:
         return Found(num, before, parts) if num else NOTHING_FOUND
 
     def block_of(self, group: int, key: int) -> Extent | None:
-        """The oldest block of a group of single blocks with this key."""
+        """The oldest block with this key, in a group that stores blocks one by one; None without
+        one.
+        """
         found: list[tuple[Extent, int]] = []
         self._known[group].find(key, 1, found)
         if not found:
@@ -112,7 +117,7 @@ class BlockPool:
         return self._known[group].run_below(runs, below, enough)
 
     def has_duplicate_free(self, found: Found) -> bool:
-        """Whether one of these blocks is free while a younger block holds the same content."""
+        """Whether one of these blocks is free while a younger block caches the same content."""
         before = found.before
         for extent, num in found.parts:
             if not extent.owners:
@@ -133,8 +138,8 @@ class BlockPool:
         count: int,
         blocks: list[int] = NO_BLOCKS,
     ) -> None:
-        """Register `count` blocks of a table from `place` on under successive keys. parts: the
-        table's blocks with keys, to which they are added. blocks: their numbers.
+        """Register `count` blocks of a table, from position `place` on, under successive keys.
+        parts: the table's blocks with keys, to which the blocks are added. blocks: their numbers.
         """
         self.version += 1
         known = self._known[group]
@@ -156,7 +161,7 @@ class BlockPool:
             place += extent.num
 
     def name(self, extent: Extent, key: int) -> None:
-        """Add `key` to the keys of a single block."""
+        """Register a single block under `key`, in addition to its other keys."""
         if extent.key < 0:
             extent.key = key
             self._known[extent.group].hold(extent)
@@ -183,7 +188,7 @@ class BlockPool:
     # --- parts of tables -----------------------------------------------------------------------
 
     def _cut(self, part: Part, num: int) -> tuple[Part, Part]:
-        """The first `num` blocks of a part, and the others."""
+        """Split a part of a table: (its first `num` blocks, the others)."""
         self.version += 1
         place, head, count = part
         extent, left = head, num
@@ -213,7 +218,7 @@ class BlockPool:
         return gone
 
     def forget_part(self, part: Part) -> None:
-        """The blocks of a part, which have no other owners, lose their keys."""
+        """Remove the keys of the blocks of a part, which have no other owners."""
         self.version += 1
         _, head, num = part
         for extent in head.chain(num):
@@ -222,7 +227,9 @@ class BlockPool:
     # --- taking --------------------------------------------------------------------------------
 
     def take(self, count: int) -> list[int]:
-        """Take `count` <= num_free blocks from the front of the queue; their content is evicted."""
+        """Allocate `count` <= num_free blocks from the front of the queue, evicting cached content;
+        returns block numbers.
+        """
         self.num_free -= count
         if self.num_free < 0:
             raise InvariantError(f"{count} blocks taken from {self.num_free + count} free ones")
@@ -242,7 +249,7 @@ class BlockPool:
         return blocks
 
     def _evict(self, count: int, blocks: list[int]) -> None:
-        """Take `count` blocks out of the waiting extents; append their numbers to `blocks`."""
+        """Evict `count` blocks from the free cached extents; append their numbers to `blocks`."""
         back = self.back
         while count:
             extent = back.first
@@ -281,7 +288,9 @@ class BlockPool:
             self.version += 1
 
     def deal(self, group: int, blocks: list[int], count: int) -> list[Extent]:
-        """`count` taken blocks as single extents with one owner each. blocks: their numbers."""
+        """Turn `count` newly allocated blocks into single extents with one owner each. blocks:
+        their numbers.
+        """
         dealt = []
         for index in range(count):
             extent = Extent(NAMELESS, 1, group)
@@ -303,12 +312,12 @@ class BlockPool:
         blocks: list[int] = NO_BLOCKS,
         start: int = 0,
     ) -> int:
-        """Free blocks of one group of layers: those of `parts`, then those with content without
-        keys at the places `nameless`, and `num_blank` blank ones.
+        """Free blocks of one group of layers: first `parts`, then blocks of cached content without
+        keys at positions `nameless`, then `num_blank` blank blocks.
 
-        The content is cached for the reason `why`, before place `prompt_end` as PROMPT. blocks: the
-        numbers of all, from place `start` on. Returns the number of blocks that other sequences
-        still hold.
+        The content counts as cached for the reason `why`, before position `prompt_end` as PROMPT.
+        blocks: numbers of all these blocks, from position `start` on. Returns the number of blocks
+        that other sequences still hold.
         """
         blank = self._blank_of(blocks, start, parts, nameless) if num_blank else NO_BLOCKS
         if num_blank:
@@ -356,8 +365,8 @@ class BlockPool:
         *,
         hint: SessionHint,
     ) -> int:
-        """`give_back` for single blocks: those with keys or at a place in `nameless` are cached.
-        hint: the session of the table's request.
+        """`give_back` for single blocks: a block with a key, or at a position in `nameless`, stays
+        cached. hint: the session of the table's request.
         """
         ranked, shared = self._ranked, 0
         if ranked is not None:
@@ -402,7 +411,7 @@ class BlockPool:
     def _blank_of(
         self, blocks: list[int], start: int, parts: list[Part], nameless: Sequence[int]
     ) -> list[int]:
-        """The blank ones of these blocks from place `start` on."""
+        """Numbers of the blocks without content among `blocks`, which begin at position `start`."""
         if not self.tracked:
             return NO_BLOCKS
         blank: list[int] = []
@@ -417,7 +426,7 @@ class BlockPool:
             self.kept[extent.why] += sign * (extent.num - extent.num_prompt)
 
     def given_back(self) -> None:
-        """A table has returned a set of blocks: notify the listener."""
+        """Notify the listener after a table has freed a set of blocks."""
         if self.listener is not None:
             self.listener.freed(self._freed, self._freed_blank)
             self._freed, self._freed_blank = [], []
@@ -449,7 +458,7 @@ class BlockPool:
         self.back.append(extent)
 
     def _give_named(self, extent: Extent, why: int, num_prompt: int) -> None:
-        """The last owner frees `extent`; later blocks of its run may be free already."""
+        """Free `extent`, which has no other owners; later blocks of its run may be free already."""
         extent.owners = 0
         extent.after = None
         extent.why, extent.num_prompt = why, min(num_prompt, extent.num)
@@ -478,9 +487,9 @@ class BlockPool:
         return free
 
     def share(self, found: Found, place: int, parts: list[Part]) -> int:
-        """A table takes over the hits `found` of one group from `place` on, appended to its
-        `parts`; free blocks leave the queue. Returns the number of blocks that other sequences hold
-        as well.
+        """A table takes over the hits `found` of one group from position `place` on, appended to
+        its `parts`; free blocks leave the queue. Returns the number of blocks that other sequences
+        also hold.
         """
         in_use, before, ranked = 0, found.before, self._ranked
         revived: list[int] = []
@@ -514,17 +523,17 @@ class BlockPool:
         return in_use
 
     def drop(self, extent: Extent) -> None:
-        """One of several owners frees a block."""
+        """Decrement the reference count of a block with several owners."""
         extent.owners -= 1
         self.num_shared -= 1
 
     # --- the queue as it is --------------------------------------------------------------------
 
     def waiting(self) -> Iterable[Extent]:
-        """The free extents after the blank blocks, in the order in which they are evicted."""
+        """The free cached extents, in the order in which they are evicted."""
         return self.back if self._ranked is None else self._ranked
 
     def numbers(self) -> list[int]:
-        """The numbers of the free blocks, in the order in which they leave."""
+        """The numbers of the free blocks, in the order in which they would be allocated."""
         waiting = (block for extent in self.waiting() for block in reversed(extent.blocks))
         return [*self.front.numbers(), *waiting]

@@ -22,7 +22,7 @@ from kvsim.sequence import Sequence
 
 
 class PoolLedger:
-    """Reads what the parts of a paged allocator hold; changes none of them.
+    """Reads the state of a paged allocator into a ledger; changes nothing.
 
     verifying: sequences that verify drafts in lockstep. loads: blocks under a KV connector.
     """
@@ -57,8 +57,8 @@ class PoolLedger:
 
     @property
     def saved_bytes(self) -> int | None:
-        """See `Allocator.saved_bytes`; None if windows free shared blocks. Blocks that copies hold
-        alone save none.
+        """See `Allocator.saved_bytes`; None if windows free shared blocks. A block that a copy pins
+        and one sequence holds saves nothing.
         """
         if not self._one_table:
             return None
@@ -66,8 +66,8 @@ class PoolLedger:
         return (self._pool.num_shared - beside) * self._shape.block_bytes
 
     def shared_tokens(self, seq: Sequence) -> int:
-        """Shared tokens in the groups that keep every token; windows and states may have freed
-        theirs.
+        """Leading tokens of `seq` that others hold too, in the groups that keep every token.
+        Windows and states may have freed theirs.
         """
         return min(self._tables.leading_shared(seq.memory), self.slots(seq))
 
@@ -109,7 +109,7 @@ class PoolLedger:
         return usage_of((used, reserved, over, pad, cached, 0, shape.metadata_bytes, *free))
 
     def _left_bytes(self) -> int:
-        """Bytes outside the windows of their sequences."""
+        """Bytes outside sliding windows, summed over all sequences."""
         return 0 if self._behind is None else self._behind.of_all(self._live.seqs)
 
     def check(self) -> None:

@@ -1,9 +1,10 @@
-"""The prefix cache of a paged allocator: when full blocks become known content, and lookups.
+"""The prefix cache of a paged allocator: when full blocks are cached, and how hits are found.
 
-Full blocks become known content when they are allocated for a prompt, or once the token that fills
-them has returned. A lookup at admission takes the longest run of known blocks before the last token
-(vLLM 0.33, v1/core/kv_cache_manager.py). Content that no other sequence can hit gets no keys while
-its sequence runs. When this is preempted, it gets keys to find its own blocks again.
+Full blocks are cached (registered under their hash) when they are allocated for a prompt, or once
+the token that fills them has returned. A lookup at admission takes the longest run of cached blocks
+before the last token (vLLM 0.33, v1/core/kv_cache_manager.py). Content that no other sequence can
+hit gets no keys while its sequence runs. When the sequence is preempted, it gets keys to find its
+own blocks again.
 """
 
 from kvsim.memory.allocator import CacheTotals
@@ -23,17 +24,17 @@ NEVER = 1 << 62  # tokens
 
 
 class PrefixCache:
-    """Keys, lookups and registration.
+    """Block hashes (keys), lookups and registration of full blocks.
 
-    enabled: if false, every lookup misses and nothing is kept. names: keys of blocks. step: tokens
-    after which content may become known in all groups. lag: tokens by which generated content
-    becomes known late. host: second tier for evicted content. speculation: if tokens are drafted,
-    callers report known content (`cover`); the hash of a block may cover tokens after it.
-    holds_back: slots that chained draft modules may write again are not registered. names_returned:
-    content of accepted drafts is known when their step returns; else when their sequence is
-    scheduled next. units: units of content in a block. lookahead: last known tokens without a hash.
-    redrafted: last filled slots that may be written again. Of live sequences it changes only
-    `memory.registered`, `memory.covered` and `memory.runs`.
+    enabled: if false, every lookup misses and nothing is cached. names: registers blocks under
+    keys. step: tokens of a block that all groups can register at once. lag: tokens by which
+    generated content is hashed late. host: second tier for evicted content. speculation: if tokens
+    are drafted, callers report final slots (`cover`); the hash of a block may cover tokens after
+    it. holds_back: slots that chained draft modules may write again are not registered.
+    names_returned: accepted drafts are cached when their step returns; else when their sequence is
+    scheduled next. units: hash units in a block. lookahead: number of last known tokens without a
+    hash. redrafted: number of last filled slots that may be written again. Of live sequences it
+    changes only `memory.registered`, `memory.covered` and `memory.runs`.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class PrefixCache:
 
     @property
     def totals(self) -> CacheTotals:
-        """Tokens looked up and hit so far."""
+        """Tokens looked up and hit since the start of the run."""
         host = self._host
         if host is None:
             return CacheTotals(self._query_tokens, self._hit_tokens)
@@ -80,7 +81,7 @@ class PrefixCache:
     # --- looking up ----------------------------------------------------------------------------
 
     def table_of(self, seq: Sequence) -> Table:
-        """The table of a sequence, made with its keys on the first call."""
+        """The block table of a sequence; the first call creates it and computes its keys."""
         if seq.memory is None:
             runs = self._content.of(seq) if self.enabled else NO_KEYS
             seq.memory = self._fresh(seq, runs, len(runs))
@@ -96,7 +97,9 @@ class PrefixCache:
         return table
 
     def _add_private(self, seq: Sequence, table: Table) -> None:
-        """Give the content of `seq` after its last key unique keys of its own."""
+        """Add keys that no other sequence has, for the tokens of `seq` after its last shareable
+        key.
+        """
         missing = seq.final_tokens // self._unit - len(table.runs)
         if missing > 0:
             table.add_keys(self._content.private(), missing)
@@ -116,7 +119,7 @@ class PrefixCache:
         return found
 
     def host_keys(self, seq: Sequence, num_blocks: int) -> list[int]:
-        """Keys of content of `seq` on the host, following the `num_blocks` found on the device."""
+        """Keys of the blocks of `seq` cached in host memory, following `num_blocks` device hits."""
         if self._host is None:
             return []
         most = (seq.num_tokens - 1) // self._size
@@ -128,7 +131,7 @@ class PrefixCache:
         return self._host is not None
 
     def admitted(self, seq: Sequence, cached_tokens: int, host_keys: list[int]) -> int:
-        """`seq` took over its hits; returns the bytes that it loads from the host."""
+        """Count the hits of the admitted `seq`; returns the bytes to load from the host."""
         first_time = not seq.num_preemptions  # vLLM counts resumptions apart
         if self.enabled and first_time:
             self._query_tokens += seq.num_tokens
@@ -140,7 +143,8 @@ class PrefixCache:
     def may_become_admissible(self, head: Sequence, num_hits: int) -> bool:
         """Whether decoding alone could make `head`, with `num_hits` hits, easier to admit.
 
-        Either its next block is being filled now, or a duplicate may replace one of its hits.
+        Possible if another sequence is filling its next block now, or a duplicate block may replace
+        one of its hits.
         """
         table = self.table_of(head)
         if num_hits:
@@ -158,14 +162,14 @@ class PrefixCache:
     # --- registering ---------------------------------------------------------------------------
 
     def known(self, table: Table) -> int:
-        """Slots with known content of a sequence that does not decode. With overlapping steps, its
-        last decoded token has not returned yet.
+        """Number of slots of a sequence that is not decoding with known tokens. With overlapping
+        steps, its last decoded token has not returned yet.
         """
         decoded = table.tokens > table.returned > 0
         return table.tokens - self.lag * decoded
 
     def filled(self, seq: Sequence, table: Table) -> None:
-        """The slots of the table are valid: register its full blocks."""
+        """Cache the full blocks of a sequence after its slots became valid."""
         if self._speculation is not None:
             self.cover(table, table.tokens, seq.num_tokens)
             return
@@ -175,8 +179,9 @@ class PrefixCache:
                 self._names.register(table, full, in_step=True)
 
     def cover(self, table: Table, tokens: int, known_tokens: int, *, in_step: bool = True) -> None:
-        """Register the full blocks of the first `tokens` slots, which are final. known_tokens:
-        known tokens of the sequence. in_step: see `BlockNames.register`.
+        """Cache the full blocks among the first `tokens` slots, which no draft can change any more
+        (vLLM's cache_blocks). known_tokens: known tokens of the sequence. in_step: see
+        `BlockNames.register`.
         """
         if not self.enabled:
             table.cover_at = NEVER
@@ -194,10 +199,10 @@ class PrefixCache:
                 self._names.register(table, named, in_step=in_step)
 
     def _cover_apart(self, table: Table, tokens: int, known_tokens: int, *, in_step: bool) -> None:
-        """`cover` for blocks of different sizes.
+        """`cover` for layer groups with blocks of different sizes.
 
-        Computed content counts up to the last place where a hit can end, content with keys counts
-        block by block.
+        Computed tokens count up to the last point where a hit can end; hashed tokens count block by
+        block.
         """
         computed = tokens - self.redrafted
         hashed = (known_tokens - self.lookahead) // self._unit
@@ -209,17 +214,17 @@ class PrefixCache:
         table.cover_at = (known + 1) * self._size
 
     def join(self, seq: Sequence, table: Table) -> None:
-        """`seq` decodes: register blocks as it fills them."""
+        """Start registering the blocks that the decoding `seq` fills."""
         if table.registered < self._most_registered(table):
             self._filling.join(seq, table)
 
     def _most_registered(self, table: Table) -> int:
-        """Number of blocks that are registered as they fill."""
+        """Number of leading blocks to register as soon as they are full."""
         keys = table.num_shareable if self._names_late else len(table.runs)
         return keys // self.units
 
     def leave(self, seq: Sequence, table: Table) -> None:
-        """`seq` stops decoding."""
+        """Stop registering the blocks that `seq` fills by decoding."""
         self._filling.leave(seq, table)
 
     def advanced(self, clock: int, steps: int = 1) -> None:
@@ -228,13 +233,15 @@ class PrefixCache:
             self._filling.advanced(clock, steps)
 
     def turns_before(self, order: int, clock: int) -> None:
-        """Decoders before `order` were scheduled earlier in the step that begins at `clock`."""
+        """Register the blocks filled by decoders that precede `order` in the step that begins at
+        `clock`, since they were scheduled first.
+        """
         if self._filling.num:
             self._filling.turns_before(order, clock)
 
     def _register_next(self, table: Table, clock: int) -> bool:
-        """Register the block of a decoder with content known from `clock` on, unless registered.
-        Returns whether it was the last one with keys.
+        """Cache a decoder's next block, which is full at `clock`, unless it is cached. Returns True
+        after the last block with a key.
         """
         full = (table.base + clock) // self._size
         if full != table.registered + 1:
@@ -243,15 +250,15 @@ class PrefixCache:
         return full == self._most_registered(table)
 
     def finished(self, table: Table) -> None:
-        """A sequence without drafts has finished: register its full blocks."""
+        """Cache the full blocks of a finished sequence without drafts."""
         if self.enabled and self._speculation is None:
             full = min(table.tokens // self._size, len(table.runs) // self.units)
             if full > table.registered:
                 self._names.register(table, full, in_step=False)
 
     def released(self, seq: Sequence, table: Table) -> int:
-        """`seq` is about to free its blocks. Returns the number of leading blocks with known
-        content. Leaves `seq` a table for its next admission.
+        """Prepare to free the blocks of `seq`; returns its number of leading cached blocks. Leaves
+        `seq` a table for its next admission.
         """
         full = 0
         if self.enabled:

@@ -11,7 +11,7 @@ from kvsim.vllm.rules import BlockRules
 
 
 class Asked(NamedTuple):
-    """The allocator to be built.
+    """The allocator requested by the options.
 
     options: values by key, including defaults. set_keys: keys that the user set. memory: the pool,
     the engine's version and the drafter. several_tables: groups of layers have block tables of
@@ -27,27 +27,27 @@ class Asked(NamedTuple):
 
     @property
     def rules(self) -> BlockRules:
-        """Rules of the engine's version."""
+        """Block rules of the engine's version."""
         return self.memory.rules
 
     @property
     def attending(self) -> list[KVGroup]:
-        """Groups of layers with keys and values."""
+        """Groups of layers with keys and values, as opposed to recurrent states."""
         return [group for group in self.memory.layout.groups if not group.state_bytes]
 
     @property
     def later(self) -> str:
-        """The remedy for layers that the version does not support."""
+        """The remedy if the version does not support the model's layers: a newer version."""
         if len(self.attending) < len(self.memory.layout.groups):
             return "a later version"
         return "a later version, or allocator.disable_hybrid_kv_cache_manager = true"
 
 
 class Refused(NamedTuple):
-    """A row of the table.
+    """A row of the table of refusals.
 
-    key: the option. where: its full name, if it is not an allocator's. refused: whether the
-    combination is refused if the option has a value. reason, remedy: text of the error.
+    key: the option. where: full name of the option, if it is not an allocator's. refused: whether
+    the combination is refused if the option has a value. reason, remedy: text of the error.
     """
 
     key: str
@@ -108,7 +108,7 @@ def _too_many_kinds(asked: Asked) -> bool:
 
 
 def _own_tokens(asked: Asked) -> int | None:
-    """Tokens in a block of the cache of all tokens, where caches have blocks of their own."""
+    """Block size in tokens of the full-attention cache, for models with separately sized caches."""
     own = (group.own_block for group in asked.attending if group.kind == "mla")
     return max((block.tokens for block in own if block), default=None)
 

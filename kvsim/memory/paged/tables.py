@@ -23,16 +23,15 @@ from kvsim.plumbing.units import ceil_div
 
 
 class BlockTables:
-    """Moves blocks between the pool and tables, and keeps the totals of all tables.
+    """Allocates and frees the blocks of tables, and tracks totals over all tables.
 
     shapes: positions of blocks. names: keys of the blocks. retires_behind_gaps: see BlockRules.
     used_bytes: valid slots and states, shared ones once; state_bytes: the states among them.
     pad_bytes: padding of held blocks. scratch_bytes: scratch states on which drafts are verified,
     the last blocks of each table of states, one for each draft token; never shared. over_bytes:
     slots of last blocks that will never be filled, in each group. draft_slots: invalid slots
-    allocated for drafts.
-    counts_units: `take_units` replaces `start_units`, since blocks have no numbers and no token is
-    drafted.
+    allocated for drafts. counts_units: `take_units` replaces `start_units`, since blocks have no
+    numbers and no token is drafted.
     """
 
     def __init__(
@@ -73,7 +72,9 @@ class BlockTables:
     # --- bytes ---------------------------------------------------------------------------------
 
     def _book(self, g: int, blocks: int, slots: int) -> None:
-        """Add distinct blocks held by group g, and valid slots in them; negative to subtract."""
+        """Count `blocks` more distinct blocks held by group g with `slots` valid slots; negative to
+        subtract.
+        """
         group = self.groups[g]
         states = blocks * group.state_bytes
         self.pad_bytes += blocks * self._pads[g]
@@ -81,18 +82,24 @@ class BlockTables:
         self.state_bytes += states
 
     def held_for_copy(self, blocks: int) -> None:
-        """Add full blocks of the single table held by copies alone; negative to subtract."""
+        """Count `blocks` more full blocks that only copies pin; negative to subtract. Only for
+        models with a single table.
+        """
         self._book(0, blocks, blocks * self._sizes.blocks[0])
 
     def _book_scratch(self, tables: int, state_bytes: int) -> None:
-        """Add tables of a group with scratch states, which are held and not used."""
+        """Count scratch states (held, not used) of `tables` more tables of a group. state_bytes:
+        bytes of one state.
+        """
         num_bytes = tables * self._scratch * state_bytes
         self.scratch_bytes += num_bytes
         self.used_bytes -= num_bytes
         self.state_bytes -= num_bytes
 
     def unfilled_bytes(self, count: int, final_tokens: int) -> int:
-        """Bytes never to be filled of a table of `count` units, by its sequence's final slots."""
+        """Bytes of the last blocks that are never filled, for a table of `count` units of a
+        sequence with `final_tokens` slots in the end.
+        """
         unit, total = self._sizes.unit, 0
         for span, slot_bytes in self._slots:
             room = ceil_div(count, span) * span * unit
@@ -101,32 +108,32 @@ class BlockTables:
         return total
 
     def grown(self, final_tokens: int, before: int, after: int) -> None:
-        """A table grew from `before` to `after` units. final_tokens: final slots of its
-        sequence.
+        """Count that a table grew from `before` to `after` units. final_tokens: slots of its
+        sequence in the end.
         """
         more = self.unfilled_bytes(after, final_tokens)
         if more:
             self.over_bytes += more - self.unfilled_bytes(before, final_tokens)
 
     def closed(self, table: Table, final_tokens: int) -> None:
-        """A table frees its blocks."""
+        """Count that a table frees its blocks. final_tokens: slots of its sequence in the end."""
         self.draft_slots -= table.drafts
         self.gave_up(final_tokens, table.count)
 
     def gave_up(self, final_tokens: int, count: int) -> None:
-        """Slots never to be filled of a table of `count` units are no longer booked."""
+        """Stop counting never-filled slots of a table of `count` units."""
         self.over_bytes -= self.unfilled_bytes(count, final_tokens)
 
     def drafting(self, table: Table, drafts: int) -> None:
-        """Set the slots of a table that are allocated for drafts."""
+        """Record the number of slots of a table that are allocated for drafts."""
         self.draft_slots += drafts - table.drafts
         table.drafts = drafts
 
     # --- taking --------------------------------------------------------------------------------
 
     def open(self, table: Table, hits: Hits) -> None:
-        """An empty table takes over its hits, and takes a block for each state without
-        positions.
+        """Open an empty table with its cache hits. A recurrent layer that keeps one state a
+        sequence also takes the block for that state.
         """
         table.tokens = hits.tokens
         self._names.opened(table, hits.tokens)
@@ -171,11 +178,11 @@ class BlockTables:
         checkpoint: bool = False,
         loaded_tokens: int = 0,
     ) -> None:
-        """Take blocks for copies, and until every placed group has `count` units and `states`
-        positions of states; frees none.
+        """Allocate blocks until each attention group holds `count` units and each state group
+        `states` positions, and blocks for copies. Frees none.
 
-        loaded_tokens: tokens loaded from another memory; the part outside the windows then takes no
-        blocks.
+        loaded_tokens: number of tokens loaded from another memory; the part outside the windows
+        takes no blocks.
         """
         before = table.count
         more_states = 0
@@ -211,8 +218,8 @@ class BlockTables:
         *,
         checkpoint: bool,
     ) -> None:
-        """Distribute taken blocks to the copies, the units from `before` on and the new states of a
-        table, group by group.
+        """Distribute newly allocated blocks to the copies, to the units from `before` on and to the
+        new states of a table, group by group.
         """
         at, pool, count = 0, self._pool, table.count
         for each in self.shapes.all:
@@ -245,7 +252,7 @@ class BlockTables:
                     parts.extend((first + index, extent, 1) for index, extent in enumerate(dealt))
 
     def _first_new(self, each: GroupsOfOneShape, before: int, loaded_tokens: int) -> int:
-        """The first position without a block of a table of `before` units."""
+        """The first position for which a table of `before` units must allocate a block."""
         first = -(-before // each.span)
         if not loaded_tokens or each.reach is None or each.states:
             return first
@@ -253,7 +260,7 @@ class BlockTables:
         return max(first, skipped // each.block_size)
 
     def left_bytes(self, table: Table) -> int:
-        """Bytes of a table's slots outside its windows."""
+        """Bytes of a table's slots that are outside its windows."""
         return sum(
             table.skipped[each.members[0]] * each.block_size * each.slot_bytes
             for each in self.shapes.sliding
@@ -261,8 +268,8 @@ class BlockTables:
         )
 
     def left_out(self, hit_tokens: int, loaded_tokens: int) -> tuple[int, int]:
-        """Blocks that a table with a hit of `hit_tokens` does not take for `loaded_tokens` loaded
-        tokens, and the bytes of their slots.
+        """(blocks, bytes of their slots) that windows let a table skip when it loads
+        `loaded_tokens` tokens after a hit of `hit_tokens`.
         """
         before, blocks, slot_bytes = ceil_div(hit_tokens, self._sizes.unit), 0, 0
         for each in self.shapes.sliding:
@@ -272,7 +279,9 @@ class BlockTables:
         return blocks, slot_bytes
 
     def _copy(self, table: Table, g: int, copy: Extent) -> None:
-        """A table continues in a copy of a block that it hit, or leaves a copy for later hits."""
+        """Complete a copy on write for group g: continue in a copy of a hit block, or leave a copy
+        for later hits.
+        """
         block, parts, size = table.copied.pop(g), table.parts[g], self._sizes.blocks[g]
         place, tokens = divmod(table.tokens, size)
         if any(extent is block for _, extent, _ in parts):
@@ -284,8 +293,8 @@ class BlockTables:
             self._book(g, 1, tokens)
 
     def start_units(self, tables: Sequence[Table]) -> None:
-        """Each table takes a block in every placed group, in order. Requires that all blocks hold
-        one unit and no state.
+        """Allocate one more block in every attention group for each table, in order. Requires that
+        all blocks hold one unit and no state.
         """
         pool, placed = self._pool, self.shapes.placed
         num = len(placed)
@@ -304,14 +313,16 @@ class BlockTables:
                     table.lists[g].append(block)
 
     def take_units(self, num: int) -> None:
-        """`start_units` for `num` tables, which set their `count` later."""
+        """`start_units` for `num` tables, only counted; their `count` is updated later."""
         self.pad_bytes += num * self._all_pads
         self._pool.take(num * len(self.shapes.placed))
 
     # --- giving back ---------------------------------------------------------------------------
 
     def give_back_below(self, table: Table, computed: int) -> None:
-        """Free the blocks to which no token after the first `computed` ones attends."""
+        """Free the blocks outside the windows: no token after the first `computed` ones attends to
+        these.
+        """
         for index, each in enumerate(self.shapes.sliding):
             reach, first = each.reach, each.members[0]
             assert reach is not None
@@ -332,9 +343,7 @@ class BlockTables:
                     self._slide(table, each, start, end)
 
     def _name_leaving(self, table: Table, each: GroupsOfOneShape, end: int) -> None:
-        """Give keys to blocks before position `end` that had none so far and are about to be
-        freed.
-        """
+        """Cache blocks before position `end` that have no keys yet and are about to be freed."""
         if end > self._names.known_blocks(table.registered, each.members[0]):
             self._names.register_returning(table, each.members, end)
 
@@ -406,8 +415,8 @@ class BlockTables:
         slots: int = 0,
         prompt_end: int = 0,
     ) -> None:
-        """Group g frees single blocks; all but those with keys or at a place in `nameless` are
-        blank. slot_blocks, slots: number of full blocks among them, and other valid slots.
+        """Group g frees single blocks; blocks without keys and not at a position in `nameless`
+        become blank. slot_blocks, slots: number of full blocks among these, and other valid slots.
         """
         size, hint = self._sizes.blocks[g], table.hint
         shared = self._pool.give_back_singly(parts, self._why[g], prompt_end, nameless, hint=hint)
@@ -440,16 +449,16 @@ class BlockTables:
         return num
 
     def _num_prompt(self, g: int, table: Table) -> int:
-        """Number of blocks of group g that lie in the prompt, a partly filled one only with a key
-        at the end of the prompt.
+        """Number of blocks of group g inside the prompt. A partly filled block counts only if it
+        has a key for the prompt's end.
         """
         size = self._sizes.blocks[g]
         end = table.prompt_tokens // size
         return end + 1 if table.tokens < (end + 1) * size else end
 
     def _without_keys(self, table: Table, g: int, kept: Sequence[int]) -> Sequence[int]:
-        """Places of blocks with known content but no keys: `kept`, and blocks with unshareable
-        keys, which lose these.
+        """Positions of blocks that stay cached without a key of their own: `kept`, and blocks with
+        unshareable keys, which are removed.
         """
         parts, most = table.parts[g], self._names.lookable_blocks(table, g)
         place, _, num = parts[-1]
@@ -461,7 +470,7 @@ class BlockTables:
         return range(parts[-1][0] + parts[-1][2] if parts else 0, end)
 
     def decided(self) -> None:
-        """A step has been scheduled: the next step can hit its content."""
+        """A step has been scheduled: its content can be hit by the next step."""
         self._names.in_step.clear()
         if self._pool.singly or self.shapes.num_placed_states:
             self.copies.decided()
@@ -478,7 +487,9 @@ class BlockTables:
         return held
 
     def leading_shared(self, table: Table) -> int:
-        """Leading tokens in blocks shared with other tables, in all groups without a window."""
+        """Number of leading tokens in blocks shared with other tables, in all groups without a
+        window.
+        """
         if not self._pool.num_shared:
             return 0
         shared, sizes = num_leading_shared, self._sizes.blocks
@@ -486,7 +497,7 @@ class BlockTables:
         return min((shared(table.parts[g]) * sizes[g] for g in full), default=0)
 
     def length(self, table: Table) -> int:
-        """Positions of the first group's table, including freed and null ones."""
+        """Number of entries in the first group's table, including freed and null blocks."""
         each = self.shapes.of_group.get(0)
         return 1 + self._scratch if each is None else self.shapes.end(table, each)
 

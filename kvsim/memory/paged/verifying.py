@@ -2,10 +2,11 @@
 
 In each step a member needs its slots, one more token and all drafts, twice if the next drafts are
 written too. Its slots before each step are known when it joins. So are the steps in which it takes
-blocks: bisection finds them then, and no other step touches the member.
+blocks, which bisection finds. No other step touches the member.
 
 If a step is scheduled before the previous one has returned, all drafts of that step count as
-accepted. A member needs as many slots more, and its known content is that of the step before.
+accepted. A member then needs that many more slots, and its known content is that of the step
+before.
 """
 
 from collections.abc import Callable
@@ -25,14 +26,14 @@ from kvsim.vllm.sizes import Sizes
 
 
 class VerifyingMembers:
-    """See `kvsim.memory.verifying.Verifying`.
+    """The sequences that verify drafts in lockstep: see `kvsim.memory.verifying.Verifying`.
 
-    All blocks hold equally many tokens (`Sizes.same`). When scheduled, a member frees blocks
+    All blocks hold the same number of tokens (`Sizes.same`). When scheduled, a member frees blocks
     outside windows and states before it allocates any, as a sequence outside of lockstep does.
 
     clock: steps so far. drafts: slots of members allocated for drafts. lag: steps scheduled before
-    one returns. waits: whether the head of the queue lacks blocks, and whether it has hits; None:
-    it may start at any time. lazy: content that only its own sequence can hit gets keys when one of
+    one returns. waits: (whether the queue's head lacks blocks, whether it has hits); None: it may
+    start at any time. lazy: content that only its own sequence can hit is cached only when one of
     its blocks is taken or freed.
     """
 
@@ -71,7 +72,7 @@ class VerifyingMembers:
     # --- what moves ----------------------------------------------------------------------------
 
     def _foresee(self, seq: Sequence, member: Member) -> None:
-        """Find the turns of a new member: its allocations, frees and registrations."""
+        """Plan the steps in which a new member allocates, frees or registers blocks."""
         table: Table = seq.memory
         since, size, shapes = member.since, self._size, self._shapes
         allocations, frees, last = member.allocations, member.frees, member.num_steps - 1
@@ -92,7 +93,9 @@ class VerifyingMembers:
             self._foresee_names(member, range(table.covered + 1, keys // self._cache.units + 1))
 
     def _foresee_names(self, member: Member, blocks: range) -> None:
-        """Plan turns by which each of these numbers of leading blocks is registered."""
+        """Plan the steps at which the first n blocks of a member are registered, for each n in
+        `blocks`.
+        """
         since, steps = member.since, member.num_steps
         ahead, again = self._cache.lookahead, self._cache.redrafted
         for number in blocks:
@@ -106,7 +109,9 @@ class VerifyingMembers:
                 member.late_registrations.append(since + returned)
 
     def _move(self, seq: Sequence, member: Member, step: int) -> bool:
-        """The turn of a member in step `step` of its own; False: no room, nothing taken."""
+        """Schedule a member's own step number `step`: free, then allocate blocks; False: no room,
+        nothing taken.
+        """
         table: Table = seq.memory
         slots = member.slots
         if step:
@@ -158,7 +163,7 @@ class VerifyingMembers:
         self._catch_up(table, member, done)
 
     def _forget(self, seq: Sequence, member: Member) -> None:
-        """Drop the planned turns of a member."""
+        """Drop the planned steps of a member."""
         for clock, blocks in member.allocations.items():
             turns = self._turns.get(clock)
             if turns is not None and seq in turns:
@@ -175,7 +180,7 @@ class VerifyingMembers:
                 self._late[clock].pop(seq, None)
 
     def _catch_up(self, table: Table, member: Member, done: int) -> None:
-        """Register the content that the first `done` steps of a member made known when they were
+        """Cache the content that the first `done` steps of a member made known when they were
         scheduled or returned.
         """
         known, returned = member.known(done - 1), min(self._returned - member.since, done)
@@ -185,7 +190,7 @@ class VerifyingMembers:
             self._cover(table, tokens, tokens + 1, in_step=False)
 
     def _cover(self, table: Table, tokens: int, known: int, *, in_step: bool = True) -> None:
-        """Cache full blocks as `PrefixCache.cover`."""
+        """Cache full blocks, as `PrefixCache.cover` does."""
         if known >= table.cover_at:
             self._cache.cover(table, tokens, known, in_step=in_step)
 
@@ -237,7 +242,9 @@ class VerifyingMembers:
         return self._steps_within(self._pool.num_free, limit)
 
     def _steps_within(self, blocks: int, limit: int) -> int:
-        """Number of steps for which `blocks` blocks suffice, without those freed on the way."""
+        """Number of steps for which `blocks` free blocks suffice, ignoring blocks that are freed
+        meanwhile.
+        """
         taken = self._num_allocated.get
         for step, clock in enumerate(range(self.clock, self.clock + limit)):
             blocks -= taken(clock, 0)
@@ -246,7 +253,9 @@ class VerifyingMembers:
         return limit
 
     def _steps_unregistered(self, limit: int) -> int:
-        """Number of steps in which no content of members becomes known that others could hit."""
+        """Number of steps in which members cache no block that others could hit, at most
+        `limit`.
+        """
         for clock in range(self._returned, self.clock + limit):
             if self._late.get(clock) or self._num_registering.get(clock):
                 return max(0, clock - self.clock)
@@ -264,7 +273,7 @@ class VerifyingMembers:
         return self._steps_keeping(limit) if lacking else limit
 
     def _steps_keeping(self, limit: int) -> int:
-        """Number of steps in which no block is freed."""
+        """Number of steps in which members free no block, at most `limit`."""
         for step, clock in enumerate(range(self.clock, self.clock + limit)):
             if self._num_freed.get(clock):
                 return step

@@ -11,14 +11,14 @@ from kvsim.sequence import Sequence
 
 
 class BehindInBlocks:
-    """Slots outside `windows` in block tables, where shared slots are those of shared blocks."""
+    """Counts slots outside sliding windows in block tables; a slot is shared if its block is."""
 
     def __init__(self, windows: LeftBehind, tables: BlockTables, decoders: Decoders) -> None:
         self._windows = windows
         self._tables, self._decoders = tables, decoders
 
     def of_all(self, live: Iterable[Sequence]) -> int:
-        """Bytes outside the windows of all live sequences."""
+        """Bytes of slots outside the windows, summed over all live sequences."""
         decoders = [self._decoder(seq) for seq in live if self._outgrows(seq)]
         return sum(self._windows.bytes(computed, shared) for computed, _, shared in decoders)
 
@@ -35,7 +35,7 @@ class BehindInBlocks:
         return seq.final_tokens >= self._windows.least_tokens
 
     def _decoder(self, seq: Sequence) -> WindowedDecoder:
-        """The slots of a live sequence."""
+        """Slot counts of a live sequence, from which slots outside windows are computed."""
         table: Table = seq.memory
         slots, computed = self._decoders.slots(seq), table.computed
         if seq.decoding and slots > table.joined:

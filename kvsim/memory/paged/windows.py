@@ -1,7 +1,7 @@
 """Windows of groups of layers, and the positions of blocks in their tables.
 
-Neighbouring groups with one reach, in blocks of one size, hold blocks at the same positions, and
-take and give them together. vLLM 0.33: `get_num_skipped_tokens` of each manager in
+Adjacent groups with the same attention span and block size hold blocks at the same positions, and
+allocate and free them in the same steps. vLLM 0.33: `get_num_skipped_tokens` of each manager in
 v1/core/single_type_kv_cache_manager.py.
 """
 
@@ -20,10 +20,10 @@ MANY = 1 << 30  # positions of states, most of which are null
 
 
 class Reach:
-    """A limited reach: a window of the last `tokens` tokens, the next one included, or `chunked`
-    the chunk of the next token. Chunks begin at multiples of `tokens`.
+    """A limited attention span: a window of the last `tokens` tokens, the next one included, or, if
+    `chunked`, the chunk of the next token. Chunks begin at multiples of `tokens`.
 
-    kept_tokens: computed tokens that the next token may need.
+    kept_tokens: number of computed tokens that the next token may need.
     """
 
     __slots__ = ("chunked", "kept_tokens", "tokens")
@@ -33,18 +33,18 @@ class Reach:
         self.kept_tokens = tokens if chunked else tokens - 1
 
     def skipped_tokens(self, computed: int) -> int:
-        """Leading tokens that no token after the first `computed` ones attends to; none if
-        negative.
+        """Number of leading tokens that no token after the first `computed` ones attends to; 0 if
+        `computed` is negative.
         """
         if self.chunked:
             return computed - computed % self.tokens
         return computed - self.kept_tokens
 
     def frees(self, skipped: int, computed: int, size: int) -> list[tuple[int, int]]:
-        """(tokens, blocks): blocks of `size` tokens freed after each number of computed tokens up
-        to `computed`.
+        """(tokens, blocks) pairs: after `tokens` computed tokens, `blocks` blocks of `size` tokens
+        are freed, for all counts up to `computed`.
 
-        The table has freed its first `skipped` blocks already.
+        skipped: number of leading blocks that the table has freed already.
         """
         if not self.chunked:
             first = (skipped + 1) * size + self.kept_tokens
@@ -64,7 +64,9 @@ class Reach:
 
 
 def reaches_of(groups: Sequence[BlockGroup], *, states_kept: bool) -> list[Reach | None]:
-    """The reach of each group; None: it attends to all tokens, or keeps one state a sequence."""
+    """The limited attention span of each group; None: it attends to all tokens, or has one state
+    for each sequence.
+    """
     return [_reach_of(group, states_kept=states_kept) for group in groups]
 
 
@@ -77,18 +79,19 @@ def _reach_of(group: BlockGroup, *, states_kept: bool) -> Reach | None:
 
 
 def skipped_blocks(reach: Reach | None, computed: int, block_size: int) -> int:
-    """Leading blocks that no token after the first `computed` ones attends to."""
+    """Number of leading blocks that no token after the first `computed` ones attends to."""
     if reach is None:
         return 0
     return max(0, reach.skipped_tokens(computed)) // block_size
 
 
 class GroupsOfOneShape:
-    """The groups `members`, which take and free blocks at the same positions.
+    """The groups `members`, which allocate and free blocks at the same positions.
 
-    num: number of groups. reach: see Reach, None without a limit. span: units in a block. states:
-    whether they hold recurrent states. pad_bytes, state_bytes: bytes of padding and of state in a
-    block of each group; slot_bytes: bytes of a slot. pads: bytes of padding of each group's blocks.
+    num: number of groups. reach: limited attention span, None without one. span: units in a block.
+    states: whether the groups hold recurrent states. pad_bytes, state_bytes: bytes of padding and
+    of state in a block of each group; slot_bytes: bytes of a slot. pads: bytes of padding of each
+    group's blocks.
     """
 
     def __init__(
@@ -164,13 +167,13 @@ class TableShapes:
         return table.states if each.states else -(-table.count // each.span)
 
     def new_states(self, table: Table, states: int, *, checkpoint: bool) -> int:
-        """Blocks that each table of states takes to grow to `states` positions."""
+        """Number of blocks that each table of states allocates to grow to `states` positions."""
         most = 1 + checkpoint + (0 if table.begun else self.scratch)
         return min(states - table.states, most)
 
     def missing(self, table: Table, count: int, states: int, *, checkpoint: bool) -> int:
-        """Blocks, including copies, that a table takes to grow to `count` units and `states`
-        positions of states.
+        """Number of blocks, including copies, that a table allocates to grow to `count` units and
+        `states` positions of states.
         """
         more = len(table.copied)
         if count > table.count:
@@ -181,7 +184,9 @@ class TableShapes:
         return more
 
     def new_blocks(self, slots: int) -> int:
-        """Blocks that a decoder with `slots` slots, a whole number of units, takes for one more."""
+        """Number of blocks that a decoder with `slots` slots (a whole number of units) allocates
+        for one more slot.
+        """
         units = slots // self.sizes.unit
         more = sum(times for span, times in self._spans if units % span == 0)
         return more + sum(
@@ -189,17 +194,15 @@ class TableShapes:
         )
 
     def state_starts(self, table: Table, num_tokens: int) -> range:
-        """First tokens of the positions that a table of states still has to take up to
-        `num_tokens`.
-        """
+        """Token counts at which a table of states needs its next position, up to `num_tokens`."""
         if not self.num_placed_states:
             return range(0)
         least, states = self.sizes.least, self.states_for(num_tokens)
         return range((table.states - self.scratch) * least, (states - self.scratch) * least, least)
 
     def frees(self, table: Table, computed: int) -> list[tuple[int, int]]:
-        """(tokens, blocks): most blocks that a table frees after `tokens` computed tokens, for each
-        number of tokens up to `computed`.
+        """(tokens, blocks) pairs: after `tokens` computed tokens a table frees at most `blocks`
+        blocks, for all counts up to `computed`.
         """
         found = []
         for each in self.sliding:
@@ -213,7 +216,7 @@ class TableShapes:
         return found
 
     def states_for(self, num_tokens: int) -> int:
-        """Positions of a table of states up to the state after `num_tokens` tokens, including
-        scratch states.
+        """Number of positions of a table of states that holds the state after `num_tokens` tokens,
+        scratch states included.
         """
         return ceil_div(num_tokens, self.sizes.least) + self.scratch

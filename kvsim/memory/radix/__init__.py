@@ -1,1 +1,1 @@
-"""Memory by a radix tree over tokens."""
+"""KV memory managed by a radix tree over tokens, as in SGLang."""

@@ -1,12 +1,12 @@
 """KV memory of SGLang (0.5.23): pages of one pool, and a radix tree over tokens.
 
-Options add a second pool (windows, recurrent states) and host memory as L2.
+Options add a second pool (sliding windows, recurrent states) and host memory as L2.
 
 The content of a sequence is its own until the scheduler reports that the step has returned
 (`checkpoint`), or until it ends. Then the tree takes it over, in whole pages, and slots with
 content that the tree had already are freed. The tree keeps its part of a preempted sequence. Pages
-are counted, without numbers. The owner of the clock submits copies to host memory and back, and
-reports their ends; this module models their effect on both memories.
+are counted, without numbers. The scheduler submits copies to host memory and back, and reports when
+they end; this module models their effect on both memories.
 
 No cost grows with sequences per step, or with tokens: content is kept as runs. With a second pool
 steps are taken one by one.
@@ -48,19 +48,23 @@ class Keeper(Protocol):
     """Is notified when pages of sequences change owner."""
 
     def filing(self, seq: Sequence, tokens: int) -> None:
-        """The tree is about to take over the first `tokens` own tokens of `seq`, known or not."""
+        """The tree is about to take over the first `tokens` unshared tokens of `seq`, cached
+        already or not.
+        """
 
     def released(self, seq: Sequence) -> None:
-        """The remaining own pages of `seq` are free."""
+        """The remaining unshared pages of `seq` are freed."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RadixAllocator(Allocator):
-    """caching: finished content is cached. pool: the pages, of pool_tokens slots; not given: as
-    many as the bytes hold. tree, second: see `PagePool`. room: what SGLang's scheduler asks.
+    """SGLang's KV memory under kvsim's allocator interface.
+
+    caching: finished content is cached. pool: the pages, of pool_tokens slots; not given: as many
+    as the bytes hold. tree, second: see `PagePool`. room: answers to SGLang's scheduler.
     transferred: content of other engines. backup: copies to host memory, of host_tokens;
-    write_threshold: see there. host_hit_tokens: loaded from there for hits. keeper: notified of
-    pages that change owner.
+    write_threshold: see `Backup`. host_hit_tokens: tokens loaded from host memory for hits. keeper:
+    notified when pages change owner.
     """
 
     keeps_last_token: ClassVar[bool] = True
@@ -106,24 +110,24 @@ class RadixAllocator(Allocator):
     # --- content -------------------------------------------------------------------------------
 
     def slots(self, seq: Sequence) -> Slots:
-        """The record of `seq`."""
+        """The record (`Slots`) of what `seq` holds."""
         return self._holds.slots(seq)
 
     def cached_tokens(self, seq: Sequence) -> int:
         return self._holds.hit(seq).tokens
 
     def anchor(self, seq: Sequence) -> tuple[Node, int]:
-        """The node where the known prefix of a waiting `seq` ends, in either memory, and its number
-        of tokens.
+        """The node where the cached prefix of a waiting `seq` ends, on the device or the host, and
+        its number of tokens.
 
-        It counts as used.
+        The prefix counts as used now.
         """
         found = self.tree.look_up(self.slots(seq).content, seq.num_tokens - 1)
         return found.node, found.tokens
 
     def extend_pin(self, seq: Sequence, node: Node, tokens: int) -> None:
-        """`tokens` tokens more, down to `node`, are on the device for a pinned `seq`; their slots
-        are taken.
+        """Extend the locked prefix of a pinned `seq` by `tokens` tokens, down to `node`. The tokens
+        are on the device, with slots already allocated.
         """
         self.pool.free -= tokens
         self._holds.extend(self.slots(seq), node, tokens)
@@ -136,8 +140,8 @@ class RadixAllocator(Allocator):
                 self.second.filed(slots, self._file(seq, slots, upto), num_tokens)
 
     def _file(self, seq: Sequence, slots: Slots, upto: int) -> Places:
-        """The tree takes over the first `upto` tokens of a live sequence, in whole pages, which
-        locks them.
+        """Insert the first `upto` tokens of a live sequence, in whole pages, into the tree
+        (cache_unfinished_req); the sequence locks them there.
         """
         whole, before = self.pool.whole(upto), slots.protected
         if self.keeper is not None:
@@ -225,7 +229,9 @@ class RadixAllocator(Allocator):
         return self._steps.steps_that_fit(limit)
 
     def steps_without_copies(self, limit: int) -> int:
-        """Number of decode steps, at most `limit`, for which nothing is written to make room."""
+        """Number of decode steps, at most `limit`, in which no content is copied to host memory to
+        make room.
+        """
         return self._steps.steps_without_copies(limit)
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
@@ -269,7 +275,7 @@ class RadixAllocator(Allocator):
         return self._decoders.granted(seq, slots) if slots is not None else 0
 
     def own_tokens(self) -> Iterator[tuple[Sequence, int]]:
-        """(sequence, slots outside the tree in whole pages) of each live sequence."""
+        """(sequence, number of slots outside the tree, in whole pages) for each live sequence."""
         for seq, slots in self._live.items():
             yield seq, self._decoders.granted(seq, slots) - slots.protected
 

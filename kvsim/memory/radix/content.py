@@ -1,4 +1,4 @@
-"""The content of sequences, as runs of token ids, which is cut into the nodes of a radix tree."""
+"""Token content of sequences as runs of token ids, which are cut into the nodes of a radix tree."""
 
 from bisect import bisect_right
 from itertools import accumulate
@@ -8,10 +8,10 @@ from kvsim.token_runs import coalesced
 
 
 class Content:
-    """All tokens that a sequence will ever hold, from its first on, cut and compared as runs:
-    nothing here costs by the token.
+    """All tokens that a sequence will ever hold, from its first on, cut and compared as runs: no
+    operation costs time for each token.
 
-    Canonical: no two neighbouring runs could be one, so equal tokens give equal pieces.
+    Adjacent runs are merged where possible, so equal tokens give equal runs.
     """
 
     __slots__ = ("_ends", "_starts")
@@ -22,7 +22,7 @@ class Content:
         self._ends = list(accumulate(length for _, length in few))
 
     def token(self, at: int) -> int:
-        """The token at `at`."""
+        """The id of the token at index `at`."""
         index = bisect_right(self._ends, at)
         return self._starts[index] + at - (self._ends[index - 1] if index else 0)
 
@@ -40,7 +40,7 @@ class Content:
         return tuple(found)
 
     def common(self, begin: int, runs: TokenRuns, limit: int) -> int:
-        """Number of tokens from `begin` on that agree with `runs`, up to `limit`."""
+        """Number of tokens from `begin` on that equal those of `runs`, up to `limit`."""
         starts, ends = self._starts, self._ends
         index, at = bisect_right(ends, begin), begin
         for start, length in runs:
@@ -55,7 +55,7 @@ class Content:
 
 
 def cut(runs: TokenRuns, tokens: int) -> tuple[TokenRuns, TokenRuns]:
-    """`runs` in two: the first `tokens` of them, and the rest."""
+    """Split `runs` in two: the first `tokens` tokens, and the rest."""
     head: list[tuple[int, int]] = []
     for index, (start, length) in enumerate(runs):
         if length > tokens:

@@ -1,4 +1,6 @@
-"""Decode steps of all sequences over a pool of pages: how many fit, and what they take."""
+"""Decode steps of all sequences over a pool of pages: how many steps fit, and the pages they
+take.
+"""
 
 from kvsim.memory.ledger import Course, LedgerJumps
 from kvsim.memory.radix.decoders import PageMoves
@@ -7,8 +9,8 @@ from kvsim.sequence import Sequence
 
 
 class DecodeSteps:
-    """Steps of all decoders together; one by one if there is a second pool. begun: the step of a
-    second pool that is being scheduled has begun.
+    """Decode steps of all sequences together; one at a time if there is a second pool. begun:
+    `begin_decode` has been called for the step being scheduled.
     """
 
     def __init__(self, pool: PagePool, ledger: PageLedger) -> None:
@@ -18,7 +20,7 @@ class DecodeSteps:
 
     @property
     def writes_back(self) -> bool:
-        """Whether evicted content is copied to host memory first."""
+        """Whether evicted content is first copied to host memory (write_back)."""
         return self._pool.tree.host.write_first is not None
 
     def steps_that_fit(self, limit: int) -> int:
@@ -27,17 +29,19 @@ class DecodeSteps:
         return self._second.steps_alike(self._decoders.steps_within(pages, limit))
 
     def steps_without_copies(self, limit: int) -> int:
-        """Number of decode steps, at most `limit`, for which nothing is written to make room."""
+        """Number of decode steps, at most `limit`, in which no content is copied to host memory to
+        make room.
+        """
         if not self.writes_back or not self._pool.tree.evictable:
             return limit
         return self._steps_without_eviction(limit)
 
     def steps_head_stays_blocked(self, head: Sequence, limit: int) -> int:
-        """See `Allocator`.
+        """See `Allocator.steps_head_stays_blocked`.
 
-        Evictions do not change what the head lacks, as it computes what it cannot hit. Exceptions:
-        nothing is free now, so evictions are not recorded. Or the head is admitted by its first
-        chunk, which needs less if whole leaves of its hits are evicted.
+        Evictions do not change what the head lacks, as it computes what it cannot hit. The result
+        is 0 if no page is free but some are evictable. It stops at the first eviction if the head
+        has unlocked hits: a smaller first chunk could then be admitted.
         """
         if self._second.in_steps or (not self._pool.free and self._pool.tree.evictable):
             return 0
@@ -50,7 +54,7 @@ class DecodeSteps:
         return limit
 
     def _steps_without_eviction(self, limit: int) -> int:
-        """Number of steps, at most `limit`, before which a page for each decoder is free."""
+        """Number of steps, at most `limit`, before which free pages suffice for all decoders."""
         spare = self._pool.free // self._pool.page_tokens - self._decoders.num
         return min(limit, self._decoders.steps_within(spare, limit) + 1) if spare >= 0 else 0
 
@@ -103,8 +107,8 @@ class DecodeSteps:
         self._advance_decoders(1, PageMoves())
 
     def _advance_decoders(self, steps: int, moves: PageMoves) -> None:
-        """Each decoder fills `steps` slots, taking pages. `moves` gets the slots that stay empty in
-        last pages.
+        """Each decoder fills `steps` slots, taking pages. The slots that stay empty in last pages
+        are added to `moves`.
         """
         pool = self._pool
         if pool.free < 0:

@@ -1,6 +1,7 @@
 """The decoding sequences over a radix tree, and the number of pages that they start.
 
-Pages have no numbers, so the pages of a run of steps are sums, at a cost independent of its length.
+Pages have no numbers, so the pages of a run of steps are counted by a formula, at a cost
+independent of its length.
 """
 
 from heapq import heappop, heappush
@@ -23,8 +24,8 @@ from kvsim.sequence import DecodeClock, Sequence, by_order
 
 
 class PageMoves:
-    """Changes of the ledger in one `advance`, apart from filled slots, step by step: pages taken,
-    tokens evicted, slots of last pages that stay empty.
+    """Changes of the ledger in one `advance`, step by step: pages taken, tokens evicted, and slots
+    of last pages that stay empty. Filled slots are not included.
     """
 
     def __init__(self) -> None:
@@ -33,8 +34,8 @@ class PageMoves:
         self.over = Jumps()
 
     def course(self, decoders: int, page_tokens: int, token_bytes: int) -> Course:
-        """The change of the ledger if `decoders` decoders each fill a slot a step. Pages of one
-        token are taken by every decoder in every step: `pages` then has the exceptions.
+        """The change of the ledger if `decoders` decoders each fill a slot a step. With pages of
+        one token every decoder takes a page in every step, and `pages` has only the exceptions.
         """
         moves = filling(token_bytes, decoders)
         if page_tokens == 1:
@@ -46,8 +47,8 @@ class PageMoves:
 
 
 class RadixDecoders:
-    """The decoding sequences. num: number of them. extended: sequences that were given memory for
-    their next token.
+    """The decoding sequences. num: number of them. extended: sequences with memory already
+    allocated for their next token.
     """
 
     def __init__(self, page_size: int) -> None:
@@ -74,7 +75,7 @@ class RadixDecoders:
             heappush(self._last_pages, (self._last_page(seq), seq.order, seq))
 
     def leave(self, seq: Sequence, slots: Slots) -> None:
-        """`seq` stops decoding; its slots are plain numbers again."""
+        """Remove `seq` from the decoders; its number of slots is stored in `slots` again."""
         slots.granted = self._granted(seq)
         slots.tokens = self._clock.slots(seq)
         self._cohorts.leave(seq, seq.base)
@@ -97,28 +98,28 @@ class RadixDecoders:
         return (ceil_div(self._clock.slots(seq), size) + (seq in self.extended)) * size
 
     def without_room(self) -> list[Sequence]:
-        """Sequences that lack the page that they start in the next step, in `order`."""
+        """Sequences that need a new page for the next step and lack it, in `order`."""
         cohort = self._cohorts.at(self._clock.steps)
         waiting = cohort.keys() - self.extended.keys() if self.extended else cohort
         return sorted(waiting, key=by_order)
 
     @property
     def num_without_room(self) -> int:
-        """Number of `without_room`."""
+        """Number of sequences in `without_room`."""
         cohort = self._cohorts.at(self._clock.steps)
         return len(cohort.keys() - self.extended.keys()) if self.extended else len(cohort)
 
     def steps_within(self, pages: int, limit: int, after: int = 0) -> int:
-        """Number of steps, at most `limit`, for which `pages` new pages suffice, `after` steps from
-        now.
+        """Number of steps, at most `limit`, for which `pages` new pages suffice, starting `after`
+        steps from now.
         """
         pages += len(self.extended) if not after else 0
         return self._cohorts.steps_within(pages, self._clock.steps + after, limit)
 
     def pages(self, after: int, steps: int, moves: PageMoves) -> int:
-        """New pages of the `steps` steps that follow the next `after` ones. `moves` gets them, each
-        at its step from now on, but where pages hold one token, of which every decoder takes one in
-        every step.
+        """Number of new pages in the `steps` steps that follow the next `after` ones. Each is added
+        to `moves` at its step from now on, unless pages hold one token, of which every decoder
+        takes one in every step.
         """
         size, taken = self._page, 0
         if size == 1:
@@ -152,6 +153,6 @@ class RadixDecoders:
                 moves.over.add(slots.over, clock - self._clock.steps + 1)
 
     def advance(self, steps: int) -> None:
-        """All sequences took one slot in each of `steps` steps."""
+        """Count `steps` steps, in each of which every sequence took one slot."""
         self._clock.steps += steps
         self.extended.clear()

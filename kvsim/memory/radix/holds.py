@@ -1,6 +1,6 @@
 """The part of the tree that each sequence locks, and the content that it inserts.
 
-Content is made on first use: tokens of a request without ids of their own get unique ids.
+Token content is created on first use: a request without token ids gets unique ids.
 """
 
 from collections import Counter
@@ -19,25 +19,25 @@ PRIVATE = -(1 << 60)  # ids from here down are unique to one sequence
 
 
 class Slots:
-    """The slots of one sequence.
+    """The memory of one sequence in all pools.
 
-    content: all tokens that it will ever have. node: end of its locked path in the tree, None
-    without one. protected: tokens of that path, in whole pages; slots beyond are its own.
+    content: all tokens that the sequence will ever have. node: end of its locked path in the tree,
+    None without one. protected: tokens of that path, in whole pages; slots beyond are unshared.
     tokens: valid slots, and granted: slots in whole pages, while it does not decode. over: slots of
     its last page, if allocated, that it will never fill. agreed: tokens that the tree agreed with
-    when the sequence was matched. chunks: of its prompt, computed so far. joined: slots it had when
-    it began to decode, -1 before.
+    when the sequence was matched. chunks: number of chunks of its prompt computed so far. joined:
+    slots it had when it began to decode, -1 before.
 
-    Of a second pool. mark, holds_part: where the lock on it ends, and whether it is still there.
-    cursor: before it the sequence gave its windows back. branch: a place, in tokens, where paths
-    part and the second pool lacks something; 0 for none. states: slots of the state pool that it
-    holds itself. tracked: tokens after which a state of it is kept aside; None: none is. untracked:
-    lengths at which it would have been, and was not.
+    For a second pool. mark, holds_part: where its lock there ends, and whether it still has the
+    lock. cursor: number of leading tokens of which it freed the window slots. branch: token count
+    at which paths diverge and the second pool lacks content; 0 for none. states: slots of the state
+    pool outside the tree. tracked: token count of its checkpointed state; None without one.
+    untracked: token counts at which a state should have been checkpointed, but was not.
 
-    Of host memory. filed: of its first tokens, those that it has inserted since it was admitted.
-    anchor: where its content ends in either memory, as it was last looked up; host_hit: tokens
-    there that are not on the device. promised, loaded: of its admission, what was on the host, and
-    what was loaded.
+    For host memory. filed: number of its first tokens that it has inserted since its admission.
+    anchor: where its content ends in either memory, at the last lookup; host_hit: tokens there that
+    are not on the device. promised, loaded: at its admission, tokens found on the host, and tokens
+    loaded.
     """
 
     __slots__ = (
@@ -58,7 +58,7 @@ class Slots:
         self.reset()
 
     def reset(self) -> None:
-        """Reset a sequence that waits to be matched: nothing is known but its content."""
+        """Forget all matches of a sequence that waits to be matched again; its content stays."""
         self.mark = 0
         self.holds_part = False
         self.agreed = 0
@@ -72,7 +72,7 @@ class Slots:
 
     @property
     def own_from(self) -> int:
-        """The first token with window slots of its own."""
+        """Index of the first token with an unshared window slot."""
         return max(self.protected, self.cursor)
 
 
@@ -83,9 +83,10 @@ def slots_of(seq: Sequence) -> Slots:
 
 
 class Holds:
-    """caching: whether there is a tree. grid: places where paths part count in whole multiples of
-    it. backup: notified of insertions. protected: locked tokens, counted for each sequence.
-    pinned: sequences that lock their hits and are not admitted yet.
+    """Locks that sequences hold on the tree, and their insertions. caching: whether there is a
+    tree. grid: token counts at which paths diverge are rounded down to a multiple of this. backup:
+    notified of insertions. protected: locked tokens, counted once for each sequence. pinned:
+    sequences with locked hits that are not admitted yet.
     """
 
     def __init__(self, tree: RadixTree, backup: Backup, *, grid: int, caching: bool) -> None:
@@ -98,7 +99,7 @@ class Holds:
         self.pinned: dict[Sequence, Slots] = {}
 
     def slots(self, seq: Sequence) -> Slots:
-        """The slots of `seq`, made on the first call."""
+        """The record (`Slots`) of `seq`, created on the first call."""
         if seq.memory is None:
             prompt, output = seq.prompt_runs, seq.output_start
             if prompt is None:
@@ -116,7 +117,7 @@ class Holds:
     # --- what waiting sequences hit --------------------------------------------------------------
 
     def hit(self, seq: Sequence) -> Match:
-        """The hits of a waiting `seq`; a pinned one keeps those of its pin."""
+        """The cached prefix of a waiting `seq`; if `seq` is pinned, the prefix that it locked."""
         if seq in self.pinned:
             return Match(self.pinned[seq].protected, 0)
         if not self._caching:
@@ -124,7 +125,7 @@ class Holds:
         return self._tree.find(self.slots(seq).content, seq.num_tokens - 1)
 
     def look_up(self, seq: Sequence) -> Known:
-        """The cached prefix of all tokens of `seq`; its last use is set to now."""
+        """Match the cached prefix of all tokens of `seq`, and mark it as used now."""
         if not self._caching:
             return Known(0, 0)
         node, tokens, _ = self._tree.look_up(self.slots(seq).content, seq.num_tokens)
@@ -148,13 +149,11 @@ class Holds:
         return slots.protected
 
     def extend(self, slots: Slots, node: Node, tokens: int) -> None:
-        """A sequence locks `tokens` tokens more, down to `node`."""
+        """Extend a sequence's lock by `tokens` tokens, down to `node`."""
         self._move(slots, node, slots.protected + tokens)
 
     def _move(self, slots: Slots, node: Node, whole: int) -> None:
-        """A sequence locks `node`, in which its first `whole` tokens end, in place of what it
-        locked.
-        """
+        """Move a sequence's lock to `node`, where its first `whole` tokens end."""
         before = slots.node
         assert before is not None
         self.let_go_of_part(slots)
@@ -168,7 +167,7 @@ class Holds:
         slots.mark, slots.holds_part = self._tree.second.lock(node), True
 
     def let_go_of_part(self, slots: Slots) -> None:
-        """A sequence keeps its lock on KV, and holds nothing of the second pool's any more."""
+        """Release a sequence's lock on the second pool; its lock on KV stays."""
         if slots.holds_part and slots.node is not None:
             self._tree.second.unlock(slots.node, slots.mark)
         slots.holds_part = False
@@ -182,7 +181,9 @@ class Holds:
             slots.node, slots.protected = None, 0
 
     def held(self, seq: Sequence) -> Slots:
-        """The locked slots of a waiting sequence if it is pinned; else none."""
+        """The locked slots of a waiting sequence if it is pinned; otherwise slots without a
+        lock.
+        """
         slots = self.pinned.pop(seq, None)
         if slots is None:
             slots = self.slots(seq)
@@ -190,7 +191,7 @@ class Holds:
         return slots
 
     def only_these(self, kept: Collection[Slots]) -> int:
-        """Slots that only these sequences hold, each counted once."""
+        """Number of slots that only the sequences in `kept` hold, each counted once."""
         own = 0
         locks: Counter[Node] = Counter()
         for slots in kept:
@@ -204,9 +205,9 @@ class Holds:
     # --- what running sequences file -------------------------------------------------------------
 
     def file(self, slots: Slots, places: Places, prompt: int) -> int:
-        """The tree takes over the first `places.end` tokens of a running sequence (whole pages;
-        `prompt` of them of its prompt), which locks them. Returns how many of those that were its
-        own so far the tree had already.
+        """Insert the first `places.end` tokens (whole pages) of a running sequence into the tree,
+        and lock them. prompt: prompt tokens among these. Returns the number of previously unshared
+        tokens that the tree had already.
         """
         tree, before, whole = self._tree, slots.protected, places.end
         if whole < before:

@@ -1,4 +1,4 @@
-"""The leaves that either memory may evict, the one last used longest ago first."""
+"""Evictable leaves of device or host memory, in least-recently-used order."""
 
 from abc import abstractmethod
 from heapq import heappop, heappush
@@ -12,17 +12,19 @@ FEWEST_TO_SWEEP = 1 << 10
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Leaves:
-    """A heap by last use, with outdated entries, which are skipped when met."""
+    """Evictable leaves: a heap by last use. Outdated entries are skipped when they are popped."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, Node]] = []
 
     @abstractmethod
     def may_go(self, node: Node) -> bool:
-        """Whether `node` is a leaf of this memory that nothing holds."""
+        """Whether `node` is an evictable leaf of this memory: without children there and
+        unlocked.
+        """
 
     def offer(self, node: Node, num_nodes: int) -> None:
-        """Put `node` among the leaves, if it is one. num_nodes: of the tree."""
+        """Add `node` if it is an evictable leaf. num_nodes: number of nodes of the tree."""
         if not self.may_go(node):
             return
         heap = self._heap
@@ -32,7 +34,7 @@ class Leaves:
             self._heap = sorted(few.values())
 
     def pop(self) -> Node | None:
-        """Take out the leaf that was last used longest ago; None: there is none."""
+        """Remove and return the least recently used leaf; None: there is none."""
         heap = self._heap
         while heap:
             entry = heappop(heap)
@@ -41,7 +43,7 @@ class Leaves:
         return None
 
     def offered(self) -> set[int]:
-        """The ids of all leaves, as the heap has them."""
+        """The Python ids of all evictable leaves in the heap."""
         return {id(entry[1]) for entry in self._heap if self._stands(entry)}
 
     def _stands(self, entry: tuple[int, Node]) -> bool:
@@ -49,7 +51,7 @@ class Leaves:
 
 
 class DeviceLeaves(Leaves):
-    """Nodes on the device without children there, which nothing locks."""
+    """Unlocked nodes on the device without children there."""
 
     def may_go(self, node: Node) -> bool:
         if node.locks or node.below:
@@ -58,7 +60,7 @@ class DeviceLeaves(Leaves):
 
 
 class HostLeaves(Leaves):
-    """Nodes in host memory alone without children, which nothing locks."""
+    """Unlocked nodes that are only in host memory and have no children."""
 
     def may_go(self, node: Node) -> bool:
         if node.on_device or node.children or node.locks or node.host_locks:

@@ -11,7 +11,9 @@ from kvsim.request import TokenRuns
 
 
 class InOrder:
-    """A place between a newer and an older one; the two ends of a list hold no node."""
+    """An entry of a doubly linked list in order of use, between a newer and an older entry. The two
+    ends of the list hold no node.
+    """
 
     __slots__ = ("newer", "node", "older")
 
@@ -21,8 +23,8 @@ class InOrder:
 
 
 class HostLock:
-    """Nodes that must stay in host memory until the lock is released: one, and the upper halves
-    that splits cut off it.
+    """A lock on host memory: a node that must stay there, and upper halves that splits cut off that
+    node.
     """
 
     __slots__ = ("nodes",)
@@ -34,8 +36,8 @@ class HostLock:
 class HostWrite:
     """One copy from the device to host memory.
 
-    nodes: those it copies, the upper halves of later splits among them. held: the nodes with device
-    locks that it holds. tokens, num: copied, as tokens and as nodes.
+    nodes: the nodes it copies, including upper halves of later splits. held: nodes that it locks on
+    the device. tokens, num: copied tokens and nodes.
     """
 
     __slots__ = ("held", "nodes", "num", "tokens")
@@ -49,7 +51,8 @@ class HostWrite:
 class HostLoad:
     """One copy from host memory to the device, for the path that ends in `anchor`.
 
-    host_lock: on the anchor. nodes: copied, the upper halves of later splits among them.
+    host_lock: lock on the anchor. nodes: the nodes it copies, including upper halves of later
+    splits.
     """
 
     __slots__ = ("anchor", "host_lock", "nodes", "tokens")
@@ -62,17 +65,18 @@ class HostLoad:
 
 
 class Node:
-    """tokens: length of its run. locks: sequences and copies that hold it or a node below it.
-    used: counter at its last use, different for each node. used_ps: time of its last use.
+    """A node of the radix tree. tokens: length of its run. locks: sequences and copies that hold it
+    or a node below (lock_ref). used: counter at its last use, different for each node. used_ps:
+    time of its last use.
 
-    part_locks: sequences that hold what the second pool has here, or would if there were any.
-    mark: the number of the locks that end here, 0 for none. link: its place among the nodes with
-    content in the second pool, by use; None: it has none there.
+    part_locks: sequences that lock its content in the second pool, or would if it had any. mark:
+    number of the locks that end here, 0 for none. link: its entry in the usage order of the second
+    pool; None: it has no content there.
 
-    on_device, on_host: where its KV is. below: children on the device. copy_locks: those of its
-    `locks` that copies hold. host_locks: locks that keep it in host memory. hits: requests that
-    inserted it. write, load: the copy that is queued or in flight for it. last_key: of its last
-    page, where a storage asked for it.
+    on_device, on_host: where its KV is. below: number of children on the device. copy_locks: number
+    of its `locks` by copies. host_locks: locks that hold it in host memory. hits: number of
+    requests that inserted it. write, load: the copy that is queued or in flight for it. last_key:
+    storage key of its last page, once a storage asked for it.
     """
 
     __slots__ = (
@@ -104,7 +108,7 @@ class Node:
 
     @property
     def depth(self) -> int:
-        """Nodes on its path, without the root."""
+        """Number of nodes on the path from the root to this node, without the root."""
         depth, node = 0, self
         while node.parent is not None:
             depth, node = depth + 1, node.parent
@@ -112,13 +116,13 @@ class Node:
 
     @property
     def above(self) -> "Node":
-        """The parent of a node that has one."""
+        """The parent, for a node that has one."""
         assert self.parent is not None
         return self.parent
 
     @property
     def in_copy(self) -> bool:
-        """Whether a copy of it is queued or in flight."""
+        """Whether a copy of this node is queued or in flight."""
         return self.write is not None or self.load is not None
 
 
@@ -126,26 +130,26 @@ class TreeListener(Protocol):
     """Is notified of hits and evictions in a tree."""
 
     def hit(self, tokens: int, nodes: int) -> None:
-        """A sequence starts with `tokens` cached tokens in a path of `nodes` nodes."""
+        """A sequence starts with `tokens` cached tokens on a path of `nodes` nodes."""
 
     def evicted(self, tokens: int, age_ps: int) -> None:
-        """A node of `tokens` tokens is evicted, `age_ps` after its last use."""
+        """A node of `tokens` tokens was evicted, `age_ps` after its last use."""
 
 
 class NodeKeeper(Protocol):
     """Is notified of new, split and evicted nodes, and of their locks."""
 
     def filed(self, node: Node) -> None:
-        """Note a new leaf."""
+        """A leaf was added to the tree."""
 
     def brought(self, node: Node, owner: str) -> None:
-        """A node known in another tier gets slots again, requested by `owner`."""
+        """A node cached in another tier gets device slots again, at the request of `owner`."""
 
     def split(self, upper: Node, lower: Node) -> None:
-        """The first tokens of `lower` are the node `upper` from now on."""
+        """`lower` was split: its first tokens are now the node `upper`."""
 
     def turned(self, node: Node) -> None:
-        """The node got its first lock or lost its last one."""
+        """A node got its first lock or lost its last one."""
 
     def forgotten(self, node: Node) -> None:
-        """Note the eviction of a node."""
+        """A node was evicted."""

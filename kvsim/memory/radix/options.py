@@ -1,4 +1,4 @@
-"""The options of KV memory by a radix tree, and what they put together."""
+"""The options of KV memory with a radix tree, and the allocator that they build."""
 
 from collections.abc import Collection, Iterator
 from typing import Self
@@ -116,7 +116,7 @@ class Radix(AllocatorOptions):
                 )
 
     def host_tokens(self, pool_tokens: int, token_bytes: int, page_size: int) -> int:
-        """Tokens of the host pool, whole pages (mem_cache/pool_host/base.py)."""
+        """Size of the host pool in tokens, whole pages (mem_cache/pool_host/base.py)."""
         if self.hicache_size is not None:
             tokens = int(self.hicache_size * 1e9 // token_bytes)
         else:
@@ -145,7 +145,7 @@ class Radix(AllocatorOptions):
 
     @property
     def write_threshold(self) -> int | None:
-        """Number of insertions after which a node is written; None: it is written when it is
+        """Number of insertions after which a node is copied to host memory; None: it is copied when
         evicted.
         """
         return THRESHOLDS[self.hicache_write_policy]
@@ -193,8 +193,8 @@ class Radix(AllocatorOptions):
         )
 
     def _check_used(self, kinds: Collection[str]) -> None:
-        """InputError for a key of a second pool that the model does not have, or of a tree that is
-        disabled.
+        """InputError for a key without effect: of a second pool that the model does not have, or of
+        a disabled tree.
         """
         for kind, word, layers in _SECOND_POOLS:
             if kind not in kinds:

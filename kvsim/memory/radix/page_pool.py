@@ -1,4 +1,4 @@
-"""A pool of pages without numbers, and its ledger."""
+"""A pool of pages without numbers, content in transfer, and the pool's ledger."""
 
 from kvsim.memory.ledger import Usage
 from kvsim.memory.parts import ARRIVING, IN_TRANSIT, KEPT_FOR_READERS, NO_PARTS, Parts
@@ -13,12 +13,13 @@ from kvsim.sequence import Sequence
 
 
 class PagePool:
-    """Pages that are free, those that sequences hold, and those of the tree.
+    """Counts of pages: free, held by sequences, and in the tree.
 
-    free: tokens of free pages. tree: known content; unlocked content counts as cached. second:
-    what sequences hold of a second pool, in the bytes of capacity_bytes that are not slots. holds:
-    what waiting and live sequences hold of the tree. live: sequences with memory. valid: valid
-    slots outside the tree, of all live sequences. over: slots of last pages never to be filled.
+    free: tokens of free pages. tree: cached content; unlocked content counts as cached in the
+    ledger. second: what sequences hold of a second pool, in the bytes of capacity_bytes that are
+    not slots. holds: tree nodes that waiting and live sequences lock. live: sequences with memory.
+    valid: valid slots outside the tree, of all live sequences. over: slots of last pages never to
+    be filled.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class PagePool:
         second.attach(self.decoders, holds, self.live, self._make_second_room)
 
     def pages(self, tokens: int) -> int:
-        """Slots of the pages that `tokens` tokens take."""
+        """Number of slots in the pages that `tokens` tokens take: `tokens` rounded up to whole
+        pages.
+        """
         return ceil_div(tokens, self.page_tokens) * self.page_tokens
 
     def whole(self, tokens: int) -> int:
-        """`tokens` cut to whole pages."""
+        """`tokens` rounded down to whole pages."""
         return tokens - tokens % self.page_tokens
 
     def available_tokens(self) -> int:
@@ -53,7 +56,9 @@ class PagePool:
         return self.free + self.tree.evictable
 
     def missing(self, hit: Match, tokens: int) -> int:
-        """Available slots that a waiting sequence takes to hold `tokens` tokens."""
+        """Number of available slots that a waiting sequence with the hits `hit` takes to hold
+        `tokens` tokens.
+        """
         return self.pages(tokens) - hit.tokens + hit.unlocked
 
     # --- taking --------------------------------------------------------------------------------
@@ -70,7 +75,7 @@ class PagePool:
             self.free += self.tree.make_second_room(units)
 
     def take(self, tokens: int) -> None:
-        """Take slots of both pools, evicting what must be."""
+        """Allocate `tokens` slots in both pools, evicting cached content as needed."""
         self.make_room(tokens)
         self.free -= tokens
         if self.free < 0:
@@ -78,11 +83,13 @@ class PagePool:
         self.second.take(tokens)
 
     def lack(self, fault: str) -> Exception:
-        """The exception for a lack of pages: a fault of kvsim's, or an error that ends SGLang."""
+        """The exception for missing pages: InvariantError if kvsim is at fault, or the error with
+        which SGLang ends.
+        """
         return out_of_host(self.tree.host) if self.tree.stuck else InvariantError(fault)
 
     def grow(self, seq: Sequence, slots: Slots, num_tokens: int) -> None:
-        """Grant the first `num_tokens` slots to a sequence that does not decode; they are valid."""
+        """Grow a sequence that does not decode to `num_tokens` slots, which become valid."""
         granted, begin = max(slots.granted, self.pages(num_tokens)), slots.tokens
         self.take(granted - slots.granted)
         self.valid += num_tokens - begin
@@ -91,17 +98,17 @@ class PagePool:
         self.second.grown(slots, begin, num_tokens)
 
     def count_over(self, seq: Sequence, slots: Slots, granted: int) -> None:
-        """Count the slots of a last page that the sequence will never fill."""
+        """Count the slots of a sequence's last page that it will never fill. granted: its slots."""
         over = max(0, granted - max(slots.tokens, seq.final_tokens))
         self.over += over - slots.over
         slots.over = over
 
 
 class TransferredPages:
-    """Content that another engine sends, or is to read (P/D disaggregation).
+    """Pages of requests in transfer between engines (P/D disaggregation).
 
-    expected: sequences with content being transferred. kept: computed ones that another engine
-    has not read yet.
+    expected: sequences that receive content. kept: computed sequences that another engine has not
+    read yet.
     """
 
     def __init__(self, pool: PagePool) -> None:
@@ -110,8 +117,8 @@ class TransferredPages:
         self.kept: dict[Sequence, Slots] = {}
 
     def expect(self, seq: Sequence, num_tokens: int) -> None:
-        """Take pages for the first `num_tokens` slots of a waiting sequence, the content of which
-        is being transferred; of a pinned one without its hits. There must be room.
+        """Allocate pages for the first `num_tokens` slots of a waiting sequence, to receive
+        transferred KV; a pinned one uses its hits. There must be room.
         """
         pool = self._pool
         slots = pool.live[seq] = pool.holds.held(seq)
@@ -123,16 +130,16 @@ class TransferredPages:
         self.expected[seq] = slots
 
     def arrived(self, seq: Sequence, num_tokens: int) -> None:
-        """The first `num_tokens` slots of an expected sequence are valid now."""
+        """The transfer has ended: the first `num_tokens` slots of the sequence are valid."""
         self._pool.grow(seq, self.expected.pop(seq), num_tokens)
 
     def keep_for_reader(self, seq: Sequence) -> None:
-        """`seq` is computed; it keeps its memory until another engine has read it."""
+        """Hold the memory of the computed `seq` until another engine has read it."""
         self.kept[seq] = self._pool.live[seq]
 
 
 class PageLedger:
-    """Reads a pool of pages, and what is transferred to and from it; changes nothing."""
+    """Reads the state of a pool of pages and of its transfers into a ledger; changes nothing."""
 
     def __init__(self, pool: PagePool, transferred: TransferredPages) -> None:
         self._pool, self._transferred = pool, transferred

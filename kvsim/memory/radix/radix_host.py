@@ -1,5 +1,5 @@
-"""Host memory below a radix tree (HiCache; mem_cache/unified_cache, SGLang 0.5.23): its room, and
-which nodes have a copy there. A host of no tokens holds nothing.
+"""Host memory (HiCache L2) of a radix tree: its room, and which nodes have a copy there. A host of
+0 tokens holds nothing. Source: mem_cache/unified_cache, SGLang 0.5.23.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from kvsim.plumbing.errors import InputError
 
 
 class RadixHost:
-    """tokens: of the host pool, in whole pages; free: of them, free. evicted: tokens that host
-    memory gave up for others. num_duplicates: tokens in both memories.
+    """The host pool. tokens: its size, in whole pages; free: its free tokens. evicted: tokens that
+    host memory evicted to make room. num_duplicates: tokens in both memories.
 
-    duplicates: where what is evicted is written back, nodes that were in both memories, in the
-    order in which they came to be so. write_first: where it is, what writes a node before the
-    device evicts it; False: there is no room for it in host memory.
+    duplicates: under write_back, nodes in both memories, in the order in which they became
+    duplicates. write_first: under write_back, writes a node before the device evicts it; returns
+    False if host memory has no room.
     """
 
     def __init__(self, tokens: int) -> None:
@@ -32,28 +32,28 @@ class RadixHost:
         return self.tokens - self.free
 
     def add_copy(self, node: Node) -> None:
-        """A node has room in host memory from now on."""
+        """Allocate room in host memory for a node."""
         self.free -= node.tokens
         node.on_host = True
         if node.on_device:
             self.num_duplicates += node.tokens
 
     def drop_copy(self, node: Node) -> None:
-        """A node on the device gives its room in host memory back."""
+        """Free the host copy of a node that is on the device."""
         self.free += node.tokens
         self.num_duplicates -= node.tokens
         node.on_host = False
 
     def lock(self, node: Node) -> HostLock:
-        """`node` stays in host memory until the tree releases the lock."""
+        """Lock `node` in host memory until `RadixTree.release_host`."""
         lock = HostLock()
         lock.nodes.append(node)
         node.host_locks.append(lock)
         return lock
 
     def list_duplicate(self, node: Node) -> None:
-        """A node has come to be in both memories; it keeps its place if it is listed. One in a copy
-        is listed when the copy has ended.
+        """Update `duplicates` for a node: list it if it is in both memories and in no copy, else
+        remove it. A listed node keeps its position.
         """
         if self.write_first is None:
             return
@@ -63,7 +63,9 @@ class RadixHost:
             self.duplicates.pop(node, None)
 
     def split(self, upper: Node, lower: Node) -> None:
-        """The first tokens of `lower` are the node `upper`: its locks and copies are of both."""
+        """Split `lower` in host memory: `upper`, its first tokens, gets the same locks and
+        copies.
+        """
         upper.on_host, upper.hits = lower.on_host, lower.hits
         upper.host_locks = list(lower.host_locks)
         for lock in upper.host_locks:

@@ -1,4 +1,4 @@
-"""The order in which nodes' content in a second pool was last used."""
+"""Nodes of the second pool in the order of last use: a doubly linked list."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from kvsim.memory.radix.node import InOrder, Node
 
 
 class Recency:
-    """Nodes by their last use. len: how many there are."""
+    """Nodes in the order of their last use. len: number of nodes."""
 
     def __init__(self) -> None:
         self._end = InOrder(None)  # a ring: the newest is older than it, the oldest newer
@@ -16,11 +16,11 @@ class Recency:
         return self._num
 
     def push(self, node: Node) -> None:
-        """`node`, which is in no place, is the newest."""
+        """Add `node`, not listed so far, as the newest."""
         self._place(node, self._end)
 
     def put_behind(self, node: Node, other: Node) -> None:
-        """`node`, which is in no place, is the next older than `other`."""
+        """Add `node`, not listed so far, as the next older one after `other`."""
         assert other.link is not None
         self._place(node, other.link)
 
@@ -46,7 +46,7 @@ class Recency:
         self._num -= 1
 
     def from_oldest(self) -> Iterator[Node]:
-        """All nodes, the oldest first; the one in hand may be removed."""
+        """Iterate over all nodes, oldest first; the current node may be removed meanwhile."""
         link = self._end.newer
         while link.node is not None:
             newer = link.newer

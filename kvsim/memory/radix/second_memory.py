@@ -1,7 +1,8 @@
-"""The second pool of a radix tree: the units that sequences hold, and when they are allocated and
+"""The second pool of a radix tree: which units sequences hold, and when they are allocated and
 freed.
 
-`SecondMemory` itself is of a tree without one; its heirs hold windows or recurrent states.
+`SecondMemory` itself is for a tree without a second pool; subclasses hold sliding windows or
+recurrent states.
 """
 
 from collections.abc import Callable
@@ -18,22 +19,24 @@ from kvsim.sequence import Sequence
 
 
 def decodes_still(seq: Sequence, order: int) -> bool:
-    """Whether `seq` has decoded since it was given its `order`."""
+    """Whether `seq` has been decoding ever since it got this `order`."""
     return seq.decoding and seq.order == order
 
 
 class Deadlines:
-    """The clocks at which decoding sequences must be visited."""
+    """The decode steps (clock values) at which single sequences must be visited."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Sequence]] = []
 
     def add(self, seq: Sequence, slots: int) -> None:
-        """Visit `seq` once it has `slots` slots."""
+        """Plan to visit `seq` once it has `slots` slots."""
         heappush(self._heap, (slots - seq.base, seq.order, seq))
 
     def next(self) -> int | None:
-        """The clock of the first deadline of a sequence that still decodes; None without one."""
+        """The clock of the first deadline of a sequence that is still decoding; None without
+        one.
+        """
         heap = self._heap
         while heap and not decodes_still(heap[0][2], heap[0][1]):
             heappop(heap)
@@ -51,12 +54,12 @@ class Deadlines:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SecondMemory:
-    """part: the pool, and what the tree holds of it. grid: see `Holds`. lag: 1 if a step is
-    scheduled before the one before it has returned, else 0.
+    """The sequences' memory in a second pool. part: the pool, and what the tree holds of it. grid:
+    see `Holds`. lag: 1 if a step is scheduled before the previous one has returned, else 0.
 
-    in_steps: decode steps are taken one by one, each begun by `begin_decode`; they visit only
-    sequences with a deadline in it. pinned_first: a sequence that nobody pinned is pinned for the
-    test of its admission, which counts as a use.
+    in_steps: decode steps are taken one by one, each begun by `begin_decode`; a step visits only
+    sequences with a deadline. pinned_first: an unpinned sequence is pinned to test whether it can
+    be admitted, which counts as a use.
     """
 
     in_steps: ClassVar[bool] = False
@@ -76,8 +79,8 @@ class SecondMemory:
         live: dict[Sequence, Slots],
         make_room: Callable[[int], None],
     ) -> None:
-        """Connect the allocator's decoding sequences, holds and live sequences; make_room: evicts
-        content of this pool until a given number of units is free.
+        """Connect the allocator's decoding sequences, holds and live sequences. make_room: function
+        that evicts content of this pool until a given number of units is free.
 
         Called once, before anything runs.
         """
@@ -92,15 +95,15 @@ class SecondMemory:
         return None
 
     def units_of(self, tokens: int) -> int:
-        """Units to be free so that `tokens` tokens can be allocated."""
+        """Number of free units needed to allocate `tokens` tokens."""
         return 0
 
     def room(self, tokens: int) -> int:
-        """How many of `tokens` available slots can be allocated as far as this pool allows it."""
+        """How many of `tokens` available slots this pool lets be allocated."""
         return tokens
 
     def take(self, tokens: int) -> None:
-        """Note that `tokens` slots were allocated."""
+        """Count `tokens` newly allocated slots."""
         return
 
     def fits(self, slots: Slots, tokens: int) -> bool:
@@ -110,19 +113,21 @@ class SecondMemory:
         return True
 
     def head_fits(self, missing: int) -> bool:
-        """Whether there is room for a waiting sequence that lacks `missing` tokens; True if room
-        was never the reason.
+        """Whether there is room for a waiting sequence that lacks `missing` tokens; True if this
+        pool was not the reason to wait.
         """
         return True
 
     def steps_alike(self, limit: int) -> int:
-        """Number of decode steps, at most `limit`, with room for their states."""
+        """Number of decode steps, at most `limit`, that need no visit to a single sequence's
+        states.
+        """
         return limit
 
     # --- the life of a sequence ----------------------------------------------------------------
 
     def pinned(self, slots: Slots) -> None:
-        """A waiting sequence locked its hits, of which there may be none."""
+        """Note that a waiting sequence locked its hits, of which there may be none."""
         return
 
     def unpinned(self, slots: Slots) -> None:
@@ -138,11 +143,11 @@ class SecondMemory:
         return
 
     def grown(self, slots: Slots, begin: int, end: int) -> None:
-        """A sequence computes tokens `begin` to `end` in one step."""
+        """Note that a sequence computes tokens `begin` to `end` in one step."""
         return
 
     def joined(self, seq: Sequence, slots: Slots) -> None:
-        """`seq` decodes from the next step on."""
+        """Note that `seq` decodes from the next step on."""
         return
 
     def own_units(self, seq: Sequence, slots: Slots) -> int:
@@ -164,41 +169,42 @@ class SecondMemory:
         return
 
     def progress(self, seq: Sequence) -> list[int | None]:
-        """The numbers that a schedule recorded from SGLang has for a live sequence's share of the
-        second pool (docs/schedules.md), right after a step was scheduled.
+        """The numbers on a sequence's second-pool memory that a recorded SGLang schedule has for
+        each step (docs/schedules.md), right after a step was scheduled.
         """
         return []
 
     # --- what is filed -------------------------------------------------------------------------
 
     def to_file(self, slots: Slots, tokens: int) -> int | None:
-        """How many of its first `tokens` tokens, which have returned, a live sequence files; there
-        is room for their content. None: it files nothing.
+        """Number of its first `tokens` tokens (all returned) that a live sequence inserts into the
+        tree; makes room for their content. None: it inserts nothing.
         """
         return tokens
 
     def filed(self, slots: Slots, places: Places, tokens: int) -> None:
-        """The tree took over `places` of these tokens."""
+        """Note that the tree took over `places`, the insertion of the first `tokens` tokens."""
         return
 
     def to_file_last(self, seq: Sequence, slots: Slots) -> int | None:
-        """The same of a sequence that has all its tokens."""
+        """`to_file` for a sequence that has all its tokens."""
         return slots.tokens
 
     def filed_last(self, slots: Slots, places: Places) -> None:
-        """The tree took over `places` of it."""
+        """`filed` for the last insertion of a sequence, when it has ended."""
         return
 
     # --- the ledger ----------------------------------------------------------------------------
 
     def shares(self, empty: int, over: int) -> tuple[int, int, int]:
-        """Units that live sequences hold outside the tree: in use, to be used, never to be used.
+        """Units that live sequences hold outside the tree, as (in use, to be used, never to be
+        used).
 
-        empty: slots of pages that are still to be filled; over: those that never will be.
+        empty: slots of pages that are still to be filled; over: slots that never will be.
         """
         return 0, 0, 0
 
 
 def no_second_memory(page_size: int) -> SecondMemory:
-    """The memory of a tree without a second pool."""
+    """A `SecondMemory` for a tree without a second pool."""
     return SecondMemory(NoSecondPool(), page_size)

@@ -1,9 +1,10 @@
 """A radix tree's second pool, next to the KV of all tokens
 (mem_cache/unified_cache/components/base.py, SGLang 0.5.23).
 
-It is absent (`NoSecondPool`), or holds the windows or recurrent states of nodes.
+The pool is absent (`NoSecondPool`), or holds the sliding windows or recurrent states of nodes.
 
-A node that has lost its content in the second pool keeps its KV; it can then only be passed.
+A node that has lost its content in the second pool (a tombstone) keeps its KV. A lookup may pass
+through it but not end there.
 """
 
 from abc import abstractmethod
@@ -17,21 +18,22 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class Cutter(Protocol):
-    """Operations of a tree that its second pool needs."""
+    """Operations of a radix tree that its second pool needs."""
 
     def split(self, node: Node, tokens: int) -> Node:
-        """The first `tokens` of `node` become a node of their own, which is returned."""
+        """Split `node`: its first `tokens` tokens become a new parent node, which is returned."""
 
     def use(self, node: Node) -> None:
-        """`node` is the most recently used one."""
+        """Mark `node` as the most recently used one."""
 
 
 class Places:
-    """The tokens of an insertion. begin, end: of the tokens, in whole pages,
-    that the sequence did not share with the tree before. cursor: before it the sequence has no
-    windows.
+    """The token range of an insertion. begin, end: tokens, in whole pages, that the sequence did
+    not share with the tree before. cursor: number of leading tokens without windows in the
+    sequence.
 
-    adopted: units of the second pool that the tree took over. known: what the node held already.
+    adopted: units of the second pool that the tree took over. known: whether the node had such
+    content already.
     """
 
     def __init__(self, begin: int, end: int, cursor: int) -> None:
@@ -44,27 +46,25 @@ class Places:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Walk:
-    """A prefix look-up that descends the tree, called with each node.
+    """A prefix lookup that descends the tree, called for each node on the path.
 
     This class serves trees without a second pool, in which a hit may end anywhere.
     """
 
     def reaches(self, node: Node, tokens: int, *, whole: bool) -> bool:
-        """Whether a hit may end after the first `tokens` of `node`. whole: they are all of its
-        tokens.
+        """Whether a hit may end after the first `tokens` tokens of `node`. whole: the node has no
+        more tokens.
         """
         return True
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SecondPool:
-    """A pool of `pool` units, and what the tree holds of it.
+    """A second pool of `pool` units, and what the tree holds of it.
 
-    free: free units. evictable, locked: those in the tree, by whether a sequence holds
-    them. evicted: those evicted to make room so far. unit_bytes: of one.
-
-    cuts_prompts: an insertion is cut at the end of the prompt, so that outputs can be evicted
-    without it.
+    free: free units. evictable, locked: units in the tree that no sequence locks, and that some do.
+    evicted: units evicted so far to make room. unit_bytes: bytes of a unit. cuts_prompts: an
+    insertion is split at the end of the prompt, so that outputs can be evicted without the prompt.
     """
 
     cuts_prompts: ClassVar[bool] = False
@@ -81,45 +81,45 @@ class SecondPool:
 
     @property
     def available(self) -> int:
-        """Units that could be handed out now."""
+        """Units that can be allocated now: free and evictable ones."""
         return self.free + self.evictable
 
     @abstractmethod
     def size(self, node: Node) -> int:
-        """Units that a node takes which has them."""
+        """Number of units that the content of a node takes."""
 
     @abstractmethod
     def walk(self) -> Walk:
-        """A look-up begins at the root."""
+        """Begin a lookup at the root."""
 
     @abstractmethod
     def matched(self, node: Node) -> None:
-        """A look-up ended in `node`."""
+        """Note that a lookup ended in `node`."""
 
     @abstractmethod
     def split(self, upper: Node, lower: Node) -> None:
-        """The first tokens of `lower` are the node `upper` from now on."""
+        """`lower` was split: its first tokens are now the node `upper`."""
 
     @abstractmethod
     def held_path(self, node: Node) -> list[Node]:
-        """The nodes that a lock on `node` takes, from it upwards."""
+        """The nodes of which a lock on `node` locks the content, from `node` upwards."""
 
     @abstractmethod
     def ends_lock(self, path: list[Node]) -> bool:
-        """Whether a lock on this path ends before the root."""
+        """Whether the lock on `path` ends before the root, so that its end must be marked."""
 
     @abstractmethod
     def passed(self, tree: Cutter, node: Node, begin: int, places: Places) -> None:
-        """An insertion walks over `node`, which begins at token `begin`."""
+        """An insertion passes through `node`, which begins at token `begin`."""
 
     @abstractmethod
     def inserted(self, tree: Cutter, node: Node, begin: int, places: Places, *, new: bool) -> None:
-        """An insertion ends in `node`. new: the node is, and begins at token `begin`."""
+        """An insertion ends in `node`. new: the node is new, and begins at token `begin`."""
 
     # --- what nodes have -----------------------------------------------------------------------
 
     def put(self, node: Node) -> None:
-        """`node` has units from now on, the newest, handed over by a sequence."""
+        """`node` takes over units from a sequence, as the most recently used one."""
         self.recency.push(node)
         if node.part_locks:
             self.locked += self.size(node)
@@ -127,12 +127,12 @@ class SecondPool:
             self.evictable += self.size(node)
 
     def drop(self, node: Node) -> None:
-        """Evict the unlocked units of `node`, for room."""
+        """Evict the unlocked units of `node` to make room; counted in `evicted`."""
         self.evicted += self.size(node)
         self.discard(node)
 
     def discard(self, node: Node) -> None:
-        """Free the unlocked units of `node`."""
+        """Free the unlocked units of `node`, without counting an eviction."""
         if node.part_locks:
             raise InvariantError("what a sequence holds is forgotten")
         units = self.size(node)
@@ -148,7 +148,9 @@ class SecondPool:
     # --- locks ---------------------------------------------------------------------------------
 
     def lock(self, node: Node) -> int:
-        """One more sequence holds what `node` ends. Returns the end of its lock."""
+        """Lock the content that a sequence ending in `node` needs. Returns the mark where its lock
+        ends, for `unlock`.
+        """
         path = self.held_path(node)
         for held in path:
             if not held.part_locks and held.link is not None:
@@ -177,7 +179,9 @@ class SecondPool:
             node = node.parent
 
     def check(self, nodes: list[Node]) -> None:
-        """Raise InvariantError unless the counts are those of `nodes`, all of the tree."""
+        """Raise InvariantError unless the counts equal those over `nodes`, all nodes of the
+        tree.
+        """
         found = {True: 0, False: 0}
         for node in nodes:
             if node.part_locks > node.locks or node.part_locks < 0:
@@ -194,7 +198,7 @@ class SecondPool:
 
 
 class NoSecondPool(SecondPool):
-    """The second pool of a tree without one."""
+    """A second pool without content, for a tree that has none."""
 
     cuts_prompts: ClassVar[bool] = True
 

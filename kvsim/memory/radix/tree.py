@@ -28,8 +28,8 @@ LEVELS = 1 << 24  # more than a tree is deep: dates of one lookup lie between tw
 
 
 class Match(NamedTuple):
-    """tokens: length of the longest known prefix, in whole pages; unlocked: unlocked tokens of
-    it.
+    """Result of a lookup. tokens: length of the longest cached prefix, in whole pages; unlocked:
+    its unlocked tokens.
     """
 
     tokens: int
@@ -40,8 +40,9 @@ NO_MATCH = Match(0, 0)
 
 
 class TreeMatch(NamedTuple):
-    """node: where a look-up ends, and the tokens down to there. agreed: tokens that agree, in whole
-    pages, even if a sequence cannot continue from all of them.
+    """Result of a lookup in the tree. node: where the lookup ends, and `tokens`, its depth in
+    tokens. agreed: tokens that agree, in whole pages, even if a sequence cannot continue from all
+    of them.
     """
 
     node: Node
@@ -50,12 +51,12 @@ class TreeMatch(NamedTuple):
 
 
 class RadixTree:
-    """Known content. second: its second pool; host: host memory as L2.
+    """SGLang's radix tree of cached content. second: its second pool; host: host memory as L2.
 
-    evictable, locked: unlocked and locked tokens of the device. in_transit: those that copies alone
-    lock. evicted: tokens evicted so far, dropped: of them, without a copy. stuck: the last eviction
-    spared nodes with others below them that a copy needs. num_nodes: nodes without the root.
-    listener: notified of hits and evictions; now_ps: the time, set by the listener for ages.
+    evictable, locked: unlocked and locked tokens of the device. in_transit: locked tokens that only
+    copies lock. evicted: tokens evicted so far, dropped: evicted tokens without a host copy. stuck:
+    the last eviction spared nodes that have descendants in a copy. num_nodes: nodes without the
+    root. listener: notified of hits and evictions; now_ps: the time, set by the listener for ages.
     keeper: notified of nodes on the device.
     """
 
@@ -82,8 +83,8 @@ class RadixTree:
     # --- looking up ----------------------------------------------------------------------------
 
     def find(self, content: Content, limit: int) -> Match:
-        """The longest prefix of the first `limit` tokens that a sequence can go on from on the
-        device; changes nothing.
+        """The longest prefix, within the first `limit` tokens, from which a sequence can continue
+        on the device; changes nothing.
         """
         node, at, unlocked, best = self.root, 0, 0, NO_MATCH
         walk = self.second.walk()
@@ -103,8 +104,10 @@ class RadixTree:
         return best
 
     def look_up(self, content: Content, limit: int) -> TreeMatch:
-        """The node in which that prefix ends in either memory, split off where it ends inside one,
-        and its tokens; they count as used now. And how far tokens agree.
+        """Find the node where the cached prefix ends in either memory, within the first `limit`
+        tokens, and mark its path as used.
+
+        A node inside which the prefix ends is split. The result also says how far tokens agree.
         """
         if limit < self._page:
             return TreeMatch(self.root, 0, 0)
@@ -130,8 +133,8 @@ class RadixTree:
         return TreeMatch(best, tokens, at)
 
     def on_device(self, node: Node, tokens: int) -> tuple[Node, int]:
-        """The deepest node on the device on the path to `node`, which ends after `tokens` tokens;
-        and after how many tokens it ends itself.
+        """(deepest node on the device on the path to `node`, number of tokens down to it). tokens:
+        tokens down to `node`.
         """
         while not node.on_device:
             tokens -= node.tokens
@@ -139,8 +142,8 @@ class RadixTree:
         return node, tokens
 
     def walk(self, node: Node, content: Content, begin: int, end: int) -> tuple[list[Node], int]:
-        """The nodes from `node`, which ends after `begin` tokens of `content`, along `content` up
-        to token `end`, split there; they count as used. And the token where the last of them ends.
+        """Follow `content` from token `begin`, where `node` ends, to token `end`; split the last
+        node there. Returns the nodes, which count as used, and the token where the last one ends.
         """
         way, at = [node], begin
         if node.parent is not None:
@@ -163,10 +166,12 @@ class RadixTree:
     def insert(
         self, content: Content, tokens: int, places: Places | None = None
     ) -> tuple[Node, int]:
-        """The first `tokens` tokens (whole pages) are on the device from now on. Returns the node
-        they end in and how many of them were there already; the others become evictable. places:
-        the tokens that the sequence did not share with the tree, so that the second pool may take
-        over their windows or states; None: all of them.
+        """Insert the first `tokens` tokens (whole pages), which are on the device. Returns (the
+        node where they end, number of tokens that were on the device already); the others become
+        evictable.
+
+        places: the tokens that the sequence did not share with the tree, so that the second pool
+        may take over their windows or states; None: all tokens.
         """
         if places is None:
             places = Places(0, tokens, 0)
@@ -201,7 +206,7 @@ class RadixTree:
         return leaf
 
     def _brought(self, node: Node) -> int:
-        """Let nodes down to `node` that are in host memory alone take the caller's slots; returns
+        """Give the caller's slots to nodes down to `node` that are only in host memory; returns
         their tokens.
         """
         hosted, tokens = [], 0
@@ -218,7 +223,7 @@ class RadixTree:
         return tokens
 
     def hang(self, parent: Node, runs: TokenRuns, tokens: int) -> Node:
-        """A new node in host memory alone, for which room is taken already."""
+        """Add a child to `parent` that is only in host memory, with room allocated already."""
         node = self._new(parent, runs, tokens)
         node.on_device, node.on_host = False, True
         parent.children[self._key(runs)] = node
@@ -228,15 +233,15 @@ class RadixTree:
     # --- locks ---------------------------------------------------------------------------------
 
     def lock(self, node: Node) -> None:
-        """One more sequence holds `node` and all above it."""
+        """A sequence locks `node` and all its ancestors (inc_lock_ref)."""
         self._lock(node, 1, 0)
 
     def unlock(self, node: Node) -> None:
-        """A sequence unlocks `node` and all above it."""
+        """A sequence unlocks `node` and all its ancestors (dec_lock_ref)."""
         self._lock(node, -1, 0)
 
     def hold(self, node: Node) -> None:
-        """A copy in flight locks `node` and all above it."""
+        """A copy in flight locks `node` and all its ancestors."""
         self._lock(node, 1, 1)
 
     def let_go(self, node: Node) -> None:
@@ -259,7 +264,7 @@ class RadixTree:
             node = node.parent
 
     def _count(self, node: Node, tokens: int) -> None:
-        """Count `tokens` more of a node on the device as evictable or locked."""
+        """Add `tokens` tokens of a node on the device to the evictable or locked count."""
         if not node.locks:
             self.evictable += tokens
         else:
@@ -268,7 +273,7 @@ class RadixTree:
                 self.in_transit += tokens
 
     def release_host(self, lock: HostLock) -> None:
-        """Release a lock of host memory."""
+        """Release a lock on host memory."""
         for node in lock.nodes:
             node.host_locks.remove(lock)
             self._offer(node)
@@ -285,7 +290,7 @@ class RadixTree:
     # --- eviction ------------------------------------------------------------------------------
 
     def evict(self, tokens: int) -> int:
-        """Evict unlocked leaves of the device, whole, until at least `tokens` tokens are gone, or
+        """Evict whole unlocked leaves from the device until at least `tokens` tokens are gone, or
         none is left. Returns the number of evicted tokens.
         """
         gone, spared = 0, []
@@ -305,7 +310,8 @@ class RadixTree:
 
     def make_second_room(self, units: int) -> int:
         """Evict content of the second pool, the least recently used first, until `units` units are
-        free or nothing is left. An unlocked leaf goes whole, with its KV; returns those tokens.
+        free or nothing is left. An unlocked leaf is evicted as a whole, with its KV; returns its
+        tokens.
         """
         second, tokens = self.second, 0
         if second.free >= units:
@@ -323,7 +329,9 @@ class RadixTree:
         return tokens
 
     def _give_up(self, node: Node) -> bool:
-        """A leaf of the device leaves it; False: it cannot, for something below is in use."""
+        """Evict a leaf from the device; False: impossible, as a descendant in host memory is in
+        use.
+        """
         write_first = self.host.write_first
         if node.on_host or (write_first is not None and write_first(node)):
             self.demote(node)
@@ -357,7 +365,7 @@ class RadixTree:
         return gone
 
     def promote(self, node: Node) -> None:
-        """A node in host memory is on the device too; its slots are taken already."""
+        """Mark a node in host memory as on the device too; its slots are allocated already."""
         node.above.below += 1
         node.on_device = True
         self._count(node, node.tokens)
@@ -365,7 +373,7 @@ class RadixTree:
         self._offer(node)
 
     def demote(self, node: Node) -> None:
-        """A node in both memories leaves the device."""
+        """Remove a node in both memories from the device."""
         self._count(node, -node.tokens)
         self.host.num_duplicates -= node.tokens
         self.second.forgotten(node)
@@ -376,12 +384,12 @@ class RadixTree:
         self._left_device(node.above)
 
     def _left_device(self, parent: Node) -> None:
-        """A child of `parent` is on the device no more."""
+        """Note that a child of `parent` is no longer on the device."""
         parent.below -= 1
         self._offer(parent)
 
     def _forget(self, node: Node) -> None:
-        """A node leaves the tree."""
+        """Remove a node from the tree."""
         self.second.forgotten(node)
         if node.on_device:
             self._count(node, -node.tokens)
@@ -403,7 +411,7 @@ class RadixTree:
     # --- nodes ---------------------------------------------------------------------------------
 
     def nodes(self) -> Iterator[Node]:
-        """All nodes, the root left out."""
+        """All nodes except the root."""
         stack = list(self.root.children.values())
         while stack:
             node = stack.pop()
@@ -432,8 +440,9 @@ class RadixTree:
         return Node(parent, runs, tokens)
 
     def split(self, node: Node, tokens: int) -> Node:
-        """The first `tokens` of `node` become a node of their own with the same locks. The rest in
-        `node` is dated newest though not used; the caller may use the other after it.
+        """Split `node`: its first `tokens` tokens become a new parent with the same locks, which is
+        returned. The rest in `node` counts as used now; the caller may mark the new node as used
+        after it.
         """
         parent = node.above
         head, tail = cut(node.runs, tokens)
@@ -453,7 +462,7 @@ class RadixTree:
         return upper
 
     def use(self, node: Node) -> None:
-        """`node` is the most recently used one."""
+        """Mark `node` as the most recently used one."""
         self._counter += 1
         self._date(node, self._counter * LEVELS)
 
@@ -462,7 +471,7 @@ class RadixTree:
         self._offer(node)
 
     def _offer(self, node: Node) -> None:
-        """Put `node` among those to evict, if it is one."""
+        """Add `node` to the evictable leaves, if it is one."""
         if node.locks:
             return
         if node.on_device:
@@ -473,7 +482,7 @@ class RadixTree:
     # --- checks --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise InvariantError unless the tree is whole and its counts are true."""
+        """Raise InvariantError unless the tree is consistent and its counts are correct."""
         found = {"evictable": 0, "locked": 0, "in_transit": 0, "duplicates": 0, "host": 0}
         offered = self._leaves.offered() | self.host.leaves.offered()
         nodes = list(self.nodes())

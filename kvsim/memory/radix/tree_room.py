@@ -1,4 +1,4 @@
-"""Answers of a radix tree's pool to SGLang's scheduler."""
+"""`PrefixRoom` of a radix tree's pool: its answers to SGLang's scheduler."""
 
 from collections.abc import Callable
 

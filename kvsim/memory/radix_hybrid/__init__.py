@@ -1,1 +1,1 @@
-"""SGLang's radix tree where not all layers keep all tokens: sliding windows, recurrent states."""
+"""SGLang's radix tree for models with sliding windows or recurrent states."""

@@ -1,4 +1,5 @@
-"""The two pools in the bytes of one, and the allocator over them.
+"""Divide the pool's bytes into two pools, pages and windows or states, and build the allocator over
+both.
 
     windows   T = bytes // (full cell + ratio * window cell) tokens, and T * ratio of windows
     states    slots in bytes * r / (1 + r), one more for padding; KV in what is left. A model of
@@ -28,7 +29,7 @@ from kvsim.plumbing.errors import InputError
 
 
 class WindowFlags(NamedTuple):
-    """See the options of the same names."""
+    """Options of the pool of sliding windows, by SGLang's names."""
 
     page_size: int
     interval: int
@@ -37,7 +38,9 @@ class WindowFlags(NamedTuple):
 
 
 class StateFlags(NamedTuple):
-    """See the options of the same names. most_on_path: -1 for no limit."""
+    """Options of the pool of recurrent states, by SGLang's names. most_on_path: most states on one
+    tree path, -1 for no limit.
+    """
 
     page_size: int
     strategy: Strategy
@@ -47,7 +50,9 @@ class StateFlags(NamedTuple):
 
 
 class TwoPools(NamedTuple):
-    """tokens: slots of the pool of pages, of token_bytes each. units: units of the second pool."""
+    """The sizes of both pools. tokens: slots of the pool of pages, of token_bytes each. units:
+    units of the second pool.
+    """
 
     tokens: int
     token_bytes: int
@@ -148,7 +153,7 @@ class TwoPools(NamedTuple):
 
 
 def window_pools(memory: MemorySpec, page: int, ratio: float) -> TwoPools:
-    """TwoPools of pages and of windows."""
+    """Divide the pool's bytes into pages and windows."""
     groups = memory.layout.groups
     full = sum(group.bytes_per_token for group in groups if group.kind != "sliding")
     window = sum(group.bytes_per_token for group in groups if group.kind == "sliding")
@@ -167,9 +172,9 @@ def window_pools(memory: MemorySpec, page: int, ratio: float) -> TwoPools:
 
 
 def state_pools(memory: MemorySpec, page: int, most: int | None) -> TwoPools:
-    """TwoPools of pages and of states; InputError where states leave no room for KV. Pages of a
-    model of states alone take no bytes: their number is given, else the longest sequence fills them
-    (pool_configurator.py, `_zero_kv_max_tokens`).
+    """Divide the pool's bytes into pages and states; InputError if states leave no room for KV. In
+    a model of only recurrent layers pages take no bytes: their number is given, else the longest
+    sequence fills them (pool_configurator.py, `_zero_kv_max_tokens`).
     """
     groups, capacity = memory.layout.groups, memory.capacity_bytes
     cell = memory.layout.bytes_per_token

@@ -1,10 +1,10 @@
 """Recurrent states of the sequences over a radix tree (mem_cache/memory_pool.py, allocation.py,
 components/mamba.py, SGLang 0.5.23).
 
-A sequence computes on a state of its own, copied from the tree's where it hits one. Where nothing
-but that is kept (`no_buffer`), a copy is filed at each end of a chunk, of the prompt and of the
-output. With buffers for tracking, states are kept aside at multiples of a grid while the sequence
-runs on, and what is filed ends there.
+A sequence computes on a private state, a copy of the tree's state after a hit. With the strategy
+`no_buffer`, a copy is inserted into the tree at the end of each chunk, of the prompt and of the
+output. With buffers (`extra_buffer`), states are checkpointed at multiples of a grid while the
+sequence runs on, and an insertion ends at the last checkpoint.
 """
 
 from collections import deque
@@ -23,8 +23,8 @@ from kvsim.sequence import Sequence
 
 
 class Boundary:
-    """Sequences that reach a multiple of the tracking interval in one step, and the sequences among
-    them that took a spare slot for its state.
+    """The sequences that reach a multiple of the tracking interval in one step. more: those that
+    took a spare slot for the state.
     """
 
     def __init__(self) -> None:
@@ -34,8 +34,9 @@ class Boundary:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HeldStates(SecondMemory):
-    """tracking: where states can be kept aside; None: nowhere (no_buffer). lazily: a second slot
-    for that is taken only while it is written.
+    """Recurrent states held by sequences. tracking: token counts at which states can be
+    checkpointed; None: nowhere (no_buffer). lazily: the second slot for a checkpoint is held only
+    while it is written.
     """
 
     in_steps: ClassVar[bool] = True
@@ -171,7 +172,7 @@ class HeldStates(SecondMemory):
         """Number of tokens of a running sequence after which a state is checkpointed, as known
         right after scheduling the current step.
 
-        None: no state is.
+        None: no state is checkpointed.
         """
         slots = self._live[seq]
         if seq.decoding:
@@ -181,7 +182,7 @@ class HeldStates(SecondMemory):
         return slots.tracked
 
     def _tracked(self, slots: Slots, returned: int) -> int | None:
-        """The same once `returned` of its slots have been computed."""
+        """`_tracked_tokens` once `returned` of its slots have been computed."""
         grid = self._tracking
         if grid is None or self._lazily or slots.joined < 0:
             return slots.tracked

@@ -21,7 +21,8 @@ from kvsim.sequence import Sequence
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HeldWindows(SecondMemory):
-    """interval: slots that must have left the window before they are freed together.
+    """Window slots held by sequences. interval: number of slots outside the window that are freed
+    together.
 
     chunk: most tokens of a chunk of a prompt; None: prompts are whole. drops_locks: a sequence that
     decoded a window's worth no longer holds the windows of its prompt. caching: a tree keeps
@@ -140,15 +141,15 @@ class HeldWindows(SecondMemory):
         return returned - self._windows.window >= slots.cursor + self._interval
 
     def _next_give(self, slots: Slots) -> int:
-        """Number of returned slots at which more can be freed."""
+        """Number of returned slots at which the sequence can free slots again."""
         due = slots.cursor + self._interval + self._windows.window
         if slots.cursor < slots.protected:
             return due  # then the cursor moves, whether or not a page is free by it
         return max(due, slots.cursor + self._page + self._tail_kept)
 
     def _give(self, slots: Slots, returned: int) -> None:
-        """Free a sequence's slots before its window, of `returned` counted ones, such that content
-        that ends here can still be continued.
+        """Free a sequence's slots outside its window, given `returned` returned slots. The slots
+        needed to continue from a prefix that ends here stay.
         """
         if returned - self._windows.window < slots.cursor + 1:
             return
@@ -179,7 +180,9 @@ class HeldWindows(SecondMemory):
 
     @staticmethod
     def _upto(slots: Slots, tokens: int) -> int:
-        """How much of its first `tokens` tokens is filed: up to where paths part, if they do."""
+        """Number of its first `tokens` tokens that a sequence inserts: up to the point where tree
+        paths diverge, if there is one.
+        """
         return slots.branch if slots.protected < slots.branch <= tokens else tokens
 
     def shares(self, empty: int, over: int) -> tuple[int, int, int]:

@@ -1,5 +1,5 @@
-"""Recurrent states in a radix tree (components/mamba.py, 0.5.23): one slot on one node, the state
-after exactly the tokens down to there.
+"""Recurrent states in a radix tree (components/mamba.py, 0.5.23): a node may have one slot, the
+state after its last token.
 """
 
 from mypy_extensions import mypyc_attr
@@ -9,7 +9,7 @@ from kvsim.memory.radix.second_pool import Cutter, Places, SecondPool, Walk
 
 
 class StateWalk(Walk):
-    """Stops at nodes that have a state; no state is within another node's tokens."""
+    """A lookup that may end only at the end of a node with a state."""
 
     def reaches(self, node: Node, tokens: int, *, whole: bool) -> bool:
         return whole and node.link is not None
@@ -17,8 +17,8 @@ class StateWalk(Walk):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StatePart(SecondPool):
-    """most: states kept on one path; None: no limit. thinned: states dropped because their path
-    had more; they are no evictions.
+    """The states in the tree. most: most states on one path; None: no limit. thinned: states
+    dropped because their path had too many, which do not count as evictions.
     """
 
     def __init__(self, pool: int, unit_bytes: int, most: int | None = None) -> None:
@@ -51,7 +51,7 @@ class StatePart(SecondPool):
         return
 
     def inserted(self, tree: Cutter, node: Node, begin: int, places: Places, *, new: bool) -> None:
-        """The state after the last token enters, unless one is there already."""
+        """Add the state after the last token of `node`, unless it has one already."""
         if node.parent is None:
             places.known = True
             return
@@ -66,8 +66,8 @@ class StatePart(SecondPool):
             self._thin_path(node)
 
     def _thin_path(self, tail: Node) -> None:
-        """Forget the shallowest states above `tail` that are too many on its path; those that a
-        sequence holds stay, and those where paths part.
+        """Drop excess states on the path to `tail`, shallowest first. States that a sequence locks
+        stay, and states where paths diverge.
         """
         if self._most is None:
             return

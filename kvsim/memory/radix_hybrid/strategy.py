@@ -13,9 +13,9 @@ StrategyFlag = Literal["auto", "no_buffer", "extra_buffer", "extra_buffer_lazy"]
 
 
 def resolved(flag: StrategyFlag, page_size: int, *, overlaps: bool, alone: bool) -> Strategy:
-    """The strategy that "auto" stands for. overlaps: a step is scheduled before the one before it
-    has returned. alone: the model keeps nothing but states; SGLang starts no server that buffers
-    them (model_hook.py: "needs mamba state"). InputError for one that would.
+    """The strategy that "auto" means. overlaps: a step is scheduled before the previous one has
+    returned. alone: all layers are recurrent; SGLang starts no server that buffers states for such
+    a model (model_hook.py: "needs mamba state"). InputError for a flag that asks for one.
     """
     if alone and flag not in ("auto", "no_buffer"):
         raise InputError(
@@ -42,8 +42,7 @@ def states_a_request(strategy: Strategy, *, overlaps: bool, caching: bool) -> in
 
 
 def states_by_ratio(capacity_bytes: int, state_bytes: int, ratio: float) -> int:
-    """Number of states in a budget shared with KV, at `ratio` bytes of states for each byte of KV.
-
-    The one more for padding is not counted.
+    """Number of states in a memory budget shared with KV, at `ratio` bytes of states for each byte
+    of KV. The extra slot for padding is not counted.
     """
     return int((capacity_bytes * ratio / (1 + ratio) - state_bytes) // state_bytes)

@@ -8,8 +8,8 @@ MODEL_CHUNK = 64  # tokens after which the kernels of recurrent layers have a st
 
 
 class TrackingGrid:
-    """tokens: multiples of it are where states can be kept while a prompt is computed; step: while
-    outputs are.
+    """Token counts at which states are checkpointed: multiples of `tokens` while a prompt is
+    computed, and of `step` while outputs are.
     """
 
     def __init__(self, page_size: int, interval: int) -> None:
@@ -19,9 +19,10 @@ class TrackingGrid:
 
     def in_chunk(self, begin: int, end: int, branch: int) -> int | None:
         """Token count at which a prompt chunk, tokens `begin` to `end`, checkpoints a state; None:
-        it does not.
+        at none.
 
-        The last multiple, counted from `begin`, unless paths diverge at `branch` before it.
+        The last multiple, counted from `begin`; or `branch`, where tree paths diverge, if that
+        comes earlier.
         """
         new = end - begin
         if new < self.tokens:
@@ -38,7 +39,7 @@ class TrackingGrid:
         return self.before(tokens) + self.step
 
     def before(self, tokens: int) -> int:
-        """The last one at or before them."""
+        """The last token count, at most `tokens`, at which decoding checkpoints a state."""
         return tokens // self.step * self.step
 
     def ends_at(self, tokens: int) -> bool:

@@ -1,8 +1,8 @@
-"""KV of sliding windows in a radix tree (components/swa.py, 0.5.23), freed node by node once it is
+"""KV of sliding windows in a radix tree (components/swa.py, 0.5.23), freed node by node when it is
 far outside the window.
 
-To continue, a sequence needs the last window of tokens before its end. So a path can be gone on
-from where that much is there in one piece, or where nothing above it is missing.
+To continue, a sequence needs the last window of tokens before its end. So a hit may end where the
+last window of tokens has KV without gaps, or where nothing above is missing.
 """
 
 from mypy_extensions import mypyc_attr
@@ -13,7 +13,7 @@ from kvsim.plumbing.units import ceil_div
 
 
 class WindowWalk(Walk):
-    """Counts the tokens in one piece before the place reached."""
+    """A lookup that counts the tokens with window KV, without gaps, up to the current node."""
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -30,7 +30,7 @@ class WindowWalk(Walk):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WindowPart(SecondPool):
-    """window: tokens before a sequence's end that it needs. page: tokens of a page."""
+    """The window KV in the tree. window: tokens of the window. page: tokens of a page."""
 
     def __init__(self, pool: int, unit_bytes: int, window: int, page: int) -> None:
         super().__init__(pool, unit_bytes)
@@ -48,7 +48,7 @@ class WindowPart(SecondPool):
         self.use(node)
 
     def use(self, node: Node) -> None:
-        """Mark the content within a window and a page of the end of `node` as used now, deepest
+        """Mark the window KV within a window and a page of the end of `node` as used, deepest
         last.
         """
         reached, used = 0, []
@@ -80,7 +80,9 @@ class WindowPart(SecondPool):
     # --- insertions ----------------------------------------------------------------------------
 
     def passed(self, tree: Cutter, node: Node, begin: int, places: Places) -> None:
-        """Windows that `node` lost, and the sequence has, come back."""
+        """Restore the window KV of a tombstone `node` from the inserting sequence, if that has
+        it.
+        """
         end = begin + node.tokens
         if node.link is not None or places.begin >= end or places.cursor >= end:
             return
@@ -95,8 +97,8 @@ class WindowPart(SecondPool):
         self.use(node)
 
     def _adopt(self, tree: Cutter, leaf: Node, begin: int, places: Places) -> None:
-        """Windows of a new leaf: those after the cursor, in a node of a window's size, and the rest
-        in a node above it.
+        """Take over the window KV of a new leaf, after the cursor. A long leaf is split, so that a
+        node of a window's size is at the end.
         """
         if places.cursor > begin:
             tree.split(leaf, places.cursor - begin)

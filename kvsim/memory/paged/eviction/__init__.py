@@ -1,4 +1,4 @@
-"""Eviction policies of the prefix cache: one file a policy, and its line here."""
+"""Eviction policies of the prefix cache: one module each, registered here by one line each."""
 
 from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.plumbing.registry import Registry

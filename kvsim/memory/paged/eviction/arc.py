@@ -1,7 +1,7 @@
 """Adaptive Replacement Cache (Megiddo and Modha, "ARC: a self-tuning, low overhead replacement
 cache", FAST 2003).
 
-The share of recent against frequent content follows from recent misses of each kind.
+The balance between recent and frequent content adapts to recent misses of each kind.
 
 Blocks in use cannot be evicted, so both lists hold free blocks, and the target for recent content
 is a share of these. Content returns from a ghost list when it is computed again.
@@ -14,7 +14,7 @@ from kvsim.memory.paged.eviction.policy import Eviction, EvictionPolicy
 
 
 class Arc(EvictionPolicy):
-    """Adaptive replacement, which has no options."""
+    """Adaptive replacement (ARC): balances recency and frequency; without options."""
 
     def build(self, num_blocks: int, block_tokens: int) -> "Adaptive":
         return Adaptive(num_blocks)
@@ -90,7 +90,9 @@ class Adaptive(Eviction):
         return block in self._recent or block in self._frequent
 
     def _takes_recent(self, num_recent: int, num_frequent: int) -> bool:
-        """Whether recent content is above its target, which shrinks with what is free."""
+        """Whether to evict recent content, as its share is above the target, which shrinks with the
+        free blocks.
+        """
         free = num_recent + num_frequent
         above = num_recent * self._num_blocks > self._target * free
         return num_recent > 0 and (above or not num_frequent)

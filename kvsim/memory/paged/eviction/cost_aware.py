@@ -20,9 +20,9 @@ from kvsim.memory.paged.session_hint import SessionHint
 
 
 class CostAware(EvictionPolicy):
-    """even_context_tokens: the context at which attention costs a token as much as all the rest.
-    For a model with P parameters, L layers and hidden size d it is about P / (2 * L * d), 30,000
-    for Llama 3.1 8B.
+    """Evict what is cheap to recompute and rarely hit (GDSF). even_context_tokens: the context at
+    which attention costs a token as much as all the rest. For a model with P parameters, L layers
+    and hidden size d it is about P / (2 * L * d), 30,000 for Llama 3.1 8B.
     """
 
     even_context_tokens: int = Field(30_000, ge=1, le=1 << 40)
@@ -32,7 +32,7 @@ class CostAware(EvictionPolicy):
 
 
 class GreedyDual(Ranked):
-    """Ranked by worth, in tokens of context."""
+    """Free blocks ranked by worth: inflation + uses * cost, in tokens of context."""
 
     def __init__(self, even_context_tokens: int, block_tokens: int) -> None:
         super().__init__()

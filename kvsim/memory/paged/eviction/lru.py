@@ -8,7 +8,7 @@ from kvsim.memory.paged.eviction.policy import Eviction, EvictionPolicy
 
 
 class Lru(EvictionPolicy):
-    """Evict the content that was freed first."""
+    """Least recently used: evict the content that was freed first."""
 
     ranks: ClassVar[bool] = False
 

@@ -15,7 +15,7 @@ from kvsim.memory.paged.session_hint import SessionHint
 
 
 class PinnedSessions(EvictionPolicy):
-    """pinned: share of the pool's blocks for content of sessions."""
+    """Pin content of sessions. pinned: largest share of the pool's blocks for pinned content."""
 
     pinned: float = Field(0.5, gt=0, le=1)
 
@@ -24,7 +24,7 @@ class PinnedSessions(EvictionPolicy):
 
 
 class Pins(TwoQueues):
-    """Spares content that its last sequence used in a session."""
+    """Spares content that its last user used as part of a session."""
 
     def __init__(self, most_spared: int) -> None:
         super().__init__(most_spared)

@@ -9,8 +9,8 @@ from kvsim.plumbing.options import Options
 
 
 class FreeContent(Protocol):
-    """The free blocks with cached content, as a mapping from each to None: returning blocks are
-    added, hit blocks removed, and `popitem(last=False)` evicts the first. An OrderedDict is one:
+    """The free blocks with cached content, as a mapping from block number to None. Freed blocks are
+    added, hit blocks removed, and `popitem(last=False)` evicts the first. An OrderedDict gives
     least recently used first.
     """
 
@@ -27,25 +27,25 @@ class FreeContent(Protocol):
         ...
 
     def popitem(self, last: bool = True) -> tuple[int, None]:
-        """Remove the first block; there is one."""
+        """Evict and return the first block; there is at least one."""
         ...
 
     def update(self, blocks: Mapping[int, None], /) -> None:
-        """Add the blocks that one sequence returns, its end first."""
+        """Add the blocks that one sequence frees, the end of its table first."""
         ...
 
 
 class Eviction(MutableMapping[int, None]):
-    """The state of a policy on one pool, which is also notified of changes of content.
+    """The state of an eviction policy on one pool, which is also notified of changes of content.
 
-    A subclass chooses the block to evict: `_first`. Among equal blocks it takes the one that
-    returned first. The end of a sequence is then evicted before its beginning: content after a gap
-    is never hit.
+    A subclass chooses the block to evict (`_first`), among equal blocks the one that was freed
+    first. The end of a sequence is then evicted before its beginning: content after a gap is never
+    hit.
     """
 
     @abstractmethod
     def _first(self) -> int:
-        """The block to evict; there is one."""
+        """The block number to evict next; there is at least one."""
 
     def __getitem__(self, block: int) -> None:
         if block not in self:
@@ -68,25 +68,25 @@ class Eviction(MutableMapping[int, None]):
     # --- what it hears --------------------------------------------------------------------------
 
     def registered(self, block: int, key: int) -> None:
-        """`block`, in use, now holds the content with this key."""
+        """Notify: `block`, in use, now caches the content with this key."""
 
     def found(self, block: int) -> None:
-        """One more sequence has hit `block`, which is in use or about to be."""
+        """Notify: one more sequence has hit `block`, which is in use or about to be."""
 
     def returning(self, blocks: Sequence[int], places: Sequence[int], *, hint: SessionHint) -> None:
-        """A sequence frees `blocks`, first to last, at `places` of its block table; blocks without
-        other owners are added next. hint: the session of its request.
+        """Notify: a sequence frees `blocks`, first to last, at `places` of its block table. Blocks
+        without other owners are added next. hint: the session of its request.
         """
 
     def forgotten(self, block: int, key: int | None) -> None:
-        """`block` was evicted. key: key of its content, None if it had none."""
+        """Notify: `block` was evicted. key: key of its content, None if it had none."""
 
 
 class EvictionPolicy(Options):
     """Chooses the content to evict when blocks run out; its fields are its options.
 
     hinted: whether it reads the session hints of requests. ranks: whether it chooses among single
-    blocks; if not, the pool keeps its own order. by_priority: whether it goes by the priorities of
+    blocks; if not, the pool's own order applies. by_priority: whether it uses the priorities of
     requests.
     """
 

@@ -11,7 +11,9 @@ from kvsim.memory.paged.session_hint import SessionHint
 
 
 class Priorities(EvictionPolicy):
-    """Content is as urgent as the most urgent request that used it."""
+    """Evict content of less urgent requests first; content is as urgent as the most urgent request
+    that used it.
+    """
 
     by_priority: ClassVar[bool] = True
 
@@ -20,7 +22,9 @@ class Priorities(EvictionPolicy):
 
 
 class ByPriority(Ranked):
-    """Ranked by urgency: priorities count down."""
+    """Free blocks ranked by urgency; a lower priority number is more urgent and is evicted
+    later.
+    """
 
     def __init__(self) -> None:
         super().__init__()

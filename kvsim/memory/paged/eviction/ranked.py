@@ -1,4 +1,4 @@
-"""Free blocks in the order of a rank: a heap, with outdated entries that are skipped."""
+"""Free blocks in the order of a rank: a heap that skips outdated entries."""
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -7,8 +7,8 @@ from kvsim.memory.paged.eviction.policy import Eviction
 
 
 class Ranked(Eviction):
-    """The lowest rank is evicted first; among equal ranks the block that returned first. A subclass
-    ranks returning blocks: `_rank`.
+    """Evicts the block of lowest rank first; among equal ranks the block that was freed first. A
+    subclass ranks each freed block: `_rank`.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Ranked(Eviction):
         self._returns = 0
 
     def _rank(self, block: int) -> int:
-        """The rank of `block`, which returns now."""
+        """The rank of `block`, which is being freed."""
         raise NotImplementedError(type(self).__name__)  # every ranked policy overrides this
 
     def rank_of(self, block: int) -> int:

@@ -43,7 +43,9 @@ class SessionHints(EvictionPolicy):
 
 
 class Hinted(Ranked):
-    """Ranked ENDED, PLAIN or PINNED."""
+    """Free blocks ranked by session state: content of ended sessions is evicted first, then plain
+    content, then pinned.
+    """
 
     lapses: ClassVar[bool] = True
 
@@ -110,7 +112,9 @@ class Hinted(Ranked):
             self._unpin(next(iter(self._pins)))
 
     def _unpin(self, block: int) -> None:
-        """A block loses its pin, to others or after its time, and is ranked by its return."""
+        """A block loses its pin, to other pins or by expiry, and is ranked by the time it was
+        freed.
+        """
         del self._pins[block]
         entry = self._entry[block] = PLAIN, self._entry[block][1]
         heappush(self._heap, (*entry, block))

@@ -11,8 +11,8 @@ from kvsim.memory.paged.eviction.two_queues import TwoQueues
 
 
 class Slru(EvictionPolicy):
-    """protected: share of the pool's blocks for content that was found at least once. What does
-    not fit in there is on probation again.
+    """Segmented LRU. protected: share of the pool's blocks for content that was hit at least once.
+    Content beyond this share moves back to the probationary segment.
     """
 
     protected: float = Field(0.8, gt=0, lt=1)
@@ -22,8 +22,8 @@ class Slru(EvictionPolicy):
 
 
 class Segments(TwoQueues):
-    """Eviction of content without a hit first: since it was written, or since it left the protected
-    segment.
+    """Evicts the probationary segment first: content without a hit since it was written or left the
+    protected segment.
     """
 
     def __init__(self, most_spared: int) -> None:

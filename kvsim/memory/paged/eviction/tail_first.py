@@ -1,5 +1,5 @@
-"""Ends before beginnings: the block farthest from the beginning of its prompt is evicted first,
-regardless of its last use.
+"""Tail first: the block farthest from the beginning of its prompt is evicted first, regardless of
+its last use.
 
 Prompts share their beginnings. vLLM's design of prefix caching (its issue 2614) asked for the
 length of the prefix among blocks used at the same time. Here it comes before time.
@@ -20,7 +20,7 @@ class TailFirst(EvictionPolicy):
 
 
 class DeepestFirst(Ranked):
-    """Ranked by place, the highest first."""
+    """Free blocks ranked by position in the block table, the highest evicted first."""
 
     def __init__(self) -> None:
         super().__init__()

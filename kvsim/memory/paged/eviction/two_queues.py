@@ -1,4 +1,4 @@
-"""Free blocks in two queues: the spared one is evicted last."""
+"""Free blocks in two queues, one of which is spared until the other is empty."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from kvsim.memory.paged.eviction.policy import Eviction
 
 
 class TwoQueues(Eviction):
-    """Each queue is in order of last use. The spared one holds `most_spared` blocks; when it is
-    full, its least recent block moves to the end of the other. A subclass chooses the spared
-    blocks: `_is_spared`.
+    """Two queues, each in order of last use. The spared queue holds at most `most_spared` blocks;
+    when it is full, its least recent block moves to the end of the other. A subclass chooses the
+    spared blocks: `_is_spared`.
     """
 
     def __init__(self, most_spared: int) -> None:
@@ -18,11 +18,11 @@ class TwoQueues(Eviction):
         self._spared: OrderedDict[int, None] = OrderedDict()
 
     def _is_spared(self, block: int) -> bool:
-        """Whether to spare `block`, which returns now."""
+        """Whether to put `block`, which is being freed, into the spared queue."""
         raise NotImplementedError(type(self).__name__)  # every policy of two queues overrides this
 
     def _demoted(self, block: int) -> None:
-        """`block` moves to the other queue."""
+        """Notify: `block` moves from the spared queue to the other."""
 
     def __setitem__(self, block: int, nothing: None) -> None:
         if not self._is_spared(block):

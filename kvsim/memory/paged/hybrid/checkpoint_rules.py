@@ -7,10 +7,10 @@ from kvsim.vllm.rules import BlockRules
 
 
 class CheckpointRules(NamedTuple):
-    """The rules of an engine version.
+    """Rules of an engine version for where a repeated prompt can continue from.
 
-    behind: tokens that must follow a place. drops: hits end a unit before the last known one, for a
-    drafter's layers, so the state there is needed. counts_drops: see BlockRules.
+    behind: number of tokens that must follow such a place. drops: hits end one unit before the last
+    cached one, for a drafter's layers, so the state there is needed. counts_drops: see BlockRules.
     """
 
     behind: int = 1
@@ -27,12 +27,14 @@ class CheckpointRules(NamedTuple):
         return cls(behind, speculation.drops_last_block, rules.counts_drops)
 
     def last(self, tokens: int, unit_tokens: int) -> int:
-        """The last place, a multiple of the unit, in a prompt of `tokens` tokens."""
+        """The last place to continue from, a multiple of unit_tokens, in a prompt of `tokens`
+        tokens.
+        """
         if self.drops:
             return max(0, tokens // unit_tokens - 1) * unit_tokens
         return max(0, tokens - self.behind) // unit_tokens * unit_tokens
 
     def tail(self, prompt_tokens: int, unit_tokens: int) -> int:
-        """The place inside a block up to which a prompt has a key."""
+        """Number of prompt tokens with a key when the prompt ends inside a block."""
         places = self if self.counts_drops else self._replace(drops=False)
         return places.last(prompt_tokens, unit_tokens)

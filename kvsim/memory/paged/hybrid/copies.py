@@ -15,8 +15,8 @@ from kvsim.memory.paged.session_hint import SessionHint
 
 
 class Copies:
-    """The copies of the step being scheduled. why: for each group of layers, why its blocks are
-    cached, if not as part of a prompt.
+    """The block copies (copy on write) of the step being scheduled. why: for each group of layers,
+    why its blocks are cached, if not as part of a prompt.
     """
 
     def __init__(self, pool: BlockPool, why: Sequence[int]) -> None:
@@ -25,11 +25,13 @@ class Copies:
         self._ends: list[tuple[Extent, int, SessionHint]] = []
 
     def of_hit(self, block: Extent, place: int, *, hint: SessionHint) -> None:
-        """The content of `block`, held by the sequence that hit it, has been copied."""
+        """Record a copy of `block`, which the sequence hit, to a block of its own."""
         self._ends.append((block, place, hint))
 
     def of_maker(self, block: Extent, copy: Extent, place: int, *, hint: SessionHint) -> int:
-        """Move the key of a block, in which its owner continues, to a copy; returns the key."""
+        """Move the key of `block`, in which its owner goes on writing, to `copy`; returns the
+        key.
+        """
         keys = self._pool.forget(block)
         for key in keys:
             self._pool.name(copy, key)
@@ -40,18 +42,18 @@ class Copies:
 
     @property
     def ends(self) -> list[Extent]:
-        """Blocks held for copies, each as often as it is held."""
+        """Blocks held as source or target of copies, each as often as it is held."""
         return [block for block, _, _ in self._ends]
 
     def num_alone(self, blocks: Iterable[tuple[Extent, int]]) -> int:
-        """Number of these blocks that are held only for copies."""
+        """Number of these blocks that only copies hold."""
         if not self._ends:
             return 0
         ends = self.ends
         return sum(b in ends and b.owners == ends.count(b) for b, _ in blocks)
 
     def decided(self) -> None:
-        """The copies run with the step: free their blocks."""
+        """The step with the copies has been scheduled: free the blocks held for copies."""
         for block, place, hint in sorted(self._ends, key=lambda end: end[0].group):
             why = self._why[block.group]
             # Content known inside a block is the end of a prompt.

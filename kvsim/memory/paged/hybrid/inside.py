@@ -1,7 +1,7 @@
-"""Keys of content that ends inside a block, if a block is longer than the unit of a key.
+"""Keys of content that ends inside a block, for blocks longer than the unit of a key (hash block).
 
-Full attention is registered up to the last unit of a prompt, wherever in a block it ends. A state
-is registered where a chunk ended, and at a checkpoint within the chunk. vLLM 0.33,
+Full attention is registered up to the last whole unit of a prompt, wherever in a block it ends. A
+state is registered where a chunk ended, and at a checkpoint within the chunk. vLLM 0.33,
 v1/core/single_type_kv_cache_manager.py, `_cache_partial_tail_block`.
 """
 
@@ -17,10 +17,10 @@ from kvsim.vllm.sizes import Sizes
 
 
 class Inside:
-    """The part of `BlockNames` for keys inside blocks; parameters as there.
+    """The part of `BlockNames` for keys inside blocks, with the same parameters.
 
-    If hits end with blocks, a key inside one is never looked up. It only marks, for drafts, the
-    content after the last token with a key.
+    If hits end only at block ends, a key inside a block is never looked up. Such a key only marks,
+    for drafts, the content after the last token with a key.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class Inside:
         ]
 
     def name_tails(self, table: Table, tokens: int, hashed_tokens: int) -> None:
-        """Register the end of a prompt. tokens: computed tokens; hashed_tokens: tokens with
-        keys.
+        """Register the partly filled block at the end of a prompt. tokens: computed tokens;
+        hashed_tokens: tokens with keys.
         """
         unit = self._sizes.match
         for kind in self._tails:
@@ -66,8 +66,8 @@ class Inside:
                     self._pool.name(block, key_of(table, tail, size, unit))
 
     def name(self, table: Table, *, checkpoint: bool) -> None:
-        """Register the end of a chunk at the table's last slot. checkpoint: the chunk leaves a
-        state.
+        """Register the partly filled block at the end of a chunk, the table's last slot.
+        checkpoint: the chunk leaves a state.
         """
         self.name_tails(table, table.tokens, len(table.runs) * self._sizes.match)
         last = self._places.tail(table.prompt_tokens, self._sizes.match)
@@ -83,8 +83,8 @@ class Inside:
                     table.copied[g] = block
 
     def _name_state(self, table: Table, g: int, block: Extent, tokens: int) -> bool:
-        """Register the state after `tokens` tokens in `block`, replacing others; False: already
-        known.
+        """Register the state after `tokens` tokens in `block`, in place of its earlier keys; False:
+        already cached elsewhere.
         """
         key = key_of(table, tokens, self._sizes.blocks[g], self._sizes.match)
         if block.key == key:
@@ -95,10 +95,10 @@ class Inside:
         return True
 
     def _name_checkpoint(self, table: Table, g: int, retention: Retention) -> None:
-        """Cache the block before the running state's, which has the state at the last place in the
-        chunk.
+        """Cache the block before that of the running state; it has the state at the last checkpoint
+        in the chunk.
 
-        The place must be the prompt's end, the shared-prefix boundary or retained.
+        The checkpoint must be the prompt's end, the shared-prefix boundary or retained.
         """
         aligned, size = self._sizes.aligned, self._sizes.blocks[g]
         at = self._places.last(table.tokens, aligned)

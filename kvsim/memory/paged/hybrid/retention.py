@@ -42,9 +42,9 @@ class Retention:
     def kept(
         self, start: int, end: int, boundaries: Iterable[int], junction: int = 0
     ) -> Sequence[int]:
-        """Positions from `start` to `end` - 1 with blocks that get keys.
+        """Positions from `start` to `end` - 1 of the blocks to register.
 
-        boundaries: tokens after which others can continue from the sequence; junction: the
+        boundaries: token counts at which others can continue from the sequence; junction: the
         shared-prefix boundary, after which others diverge from it, 0 for none.
         """
         segment, need, behind = self._segment, self._need, self._behind
@@ -64,7 +64,7 @@ class Retention:
         return sorted(found)
 
     def kept_until(self, boundaries: Iterable[int], junction: int) -> int:
-        """The position from which on `kept` is empty."""
+        """The position from which on `kept` returns nothing."""
         if self._segment is not None:
             return NEVER
         if junction:
@@ -74,7 +74,9 @@ class Retention:
 
 
 def check_interval(interval_tokens: int | None, whole: int) -> None:
-    """Raise InputError unless the interval ends where hits can: at multiples of `whole` tokens."""
+    """Raise InputError unless interval_tokens is a multiple of `whole`, the tokens between possible
+    ends of hits.
+    """
     if interval_tokens is not None and interval_tokens % whole:
         raise InputError(
             "not a multiple of the block size",

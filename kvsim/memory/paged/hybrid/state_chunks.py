@@ -1,7 +1,7 @@
 """The ends of chunks of prompts, which leave recurrent states where later requests can use them.
 
-Between steps a sequence has only the state of its last token, so others can continue from it where
-its chunks end. Source: vLLM 0.33, v1/core/sched/scheduler.py, `_mamba_block_aligned_split`;
+Between steps a sequence has only the state of its last token, so other requests can reuse states
+only where chunks end. Source: vLLM 0.33, v1/core/sched/scheduler.py, `_mamba_block_aligned_split`;
 v1/kv_cache_interface.py, `is_mamba_prefill_checkpoint_valid`.
 """
 
@@ -15,8 +15,8 @@ class StateChunks:
     """The chunking rule for states in blocks of `sizes.least` tokens.
 
     checkpoint_alignment: the prefill kernel writes states within a chunk at multiples of this
-    number of tokens from its start; None: it writes none. every_chunk: it does so in every chunk,
-    not only in the last of a prompt. cuts_at_blocks, stops_at_hits: see BlockRules.
+    number of tokens from its start; None: none. every_chunk: states are written within every chunk,
+    not only within the last of a prompt. cuts_at_blocks, stops_at_hits: see BlockRules.
     """
 
     def __init__(
@@ -45,7 +45,9 @@ class StateChunks:
         return asked and self._leaves(start, end, end)
 
     def _leaves(self, start: int, end: int, known: int) -> bool:
-        """`leaves_checkpoint` for the last state before `known` tokens."""
+        """`leaves_checkpoint` for the last place that a prompt of `known` tokens can be continued
+        from.
+        """
         if self._alignment is None:
             return False
         size, unit = self._size, self._unit
@@ -62,10 +64,9 @@ class StateChunks:
     ) -> int:
         """Number of tokens in the next chunk.
 
-        It ends at a block end, at the last place that a resent prompt can hit (before it, the last
-        block end), or before `junction`. junction: the shared-prefix boundary, after which `seq`
-        diverges from others, 0 for none. most_tokens: most tokens of a step; chunks may end inside
-        a block that is longer.
+        The chunk ends at a block end, at the last place that a resent prompt can hit, or before
+        `junction`. junction: the shared-prefix boundary, after which `seq` diverges from others, 0
+        for none. most_tokens: most tokens of a step; chunks may end inside a block that is longer.
         """
         size, end, prefill_end = self._size, start + new_tokens, _prefill_end(seq)
         if start >= prefill_end:
@@ -95,5 +96,7 @@ class StateChunks:
 
 
 def _prefill_end(seq: Sequence) -> int:
-    """End of the tokens to prefill; the newest token of a resumed sequence is a decode."""
+    """Number of tokens to prefill. The newest token of a resumed sequence is a decode, so it is not
+    counted.
+    """
     return max(seq.prompt_tokens, seq.num_tokens - 1)

@@ -20,7 +20,8 @@ def grown_states(
     *,
     checkpoint: bool,
 ) -> None:
-    """Grow a table of states, `parts`, to `states` positions with the taken blocks.
+    """Grow `parts`, the table of states of one layer group, to `states` positions with newly taken
+    blocks.
 
     Scratch states of a long step move to the new end.
     """
@@ -37,10 +38,10 @@ def grown_states(
 
 
 def retired_states(table: Table, g: int, end: int) -> list[list[Part]]:
-    """Remove the states that some versions free once positions before `end` are outside of the
-    window.
+    """Remove the states that some engine versions free once positions before `end` are outside of
+    the window.
 
-    These are the last ones up to a gap, and the state of the previous allocation.
+    Removed are the last states up to a gap, and the state of the previous allocation.
     """
     parts, before = table.parts[g], table.last_state
     held = {place for place, _, _ in parts}

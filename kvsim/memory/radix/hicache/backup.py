@@ -1,4 +1,4 @@
-"""Backup of device content to host memory: which content, when, and the evictions that
+"""Backup of device content to host memory: which nodes are copied and when, and host evictions that
 make room.
 """
 
@@ -11,10 +11,9 @@ from kvsim.memory.radix.tree import RadixTree
 class Backup:
     """Copies from the device to host memory (mem_cache/unified_radix_cache.py, SGLang 0.5.23).
 
-    threshold: number of requests that insert a node before it is written; None: it is
-    written when the device evicts it (write_back). Without host memory nothing is written.
-    num_failed: nodes that found no room.
-    write_now: where nodes are written back, what copies one while the scheduler waits.
+    threshold: number of requests that insert a node before it is written; None: it is written when
+    the device evicts it (write_back). Without host memory nothing is written. num_failed: nodes
+    that found no room. write_now: under write_back, copies one node while the scheduler waits.
     acknowledged: called with each node after the scheduler noted its copy.
     """
 
@@ -31,12 +30,12 @@ class Backup:
 
     @property
     def num_queued(self) -> int:
-        """Nodes that wait for the next submission."""
+        """Number of nodes that wait for the next submitted copy."""
         return self._queue.num
 
     def inserted(self, node: Node, tokens: int, mark: int) -> None:
-        """A request inserted its first `tokens` tokens, which end in `node`; it had inserted `mark`
-        of them before.
+        """Count an insertion: a request inserted its first `tokens` tokens, which end in `node`,
+        the first `mark` of them earlier. May queue a write.
         """
         if self._threshold is None or not self._host.tokens:
             return
@@ -51,7 +50,9 @@ class Backup:
                 self._write(each)
 
     def _write(self, node: Node) -> None:
-        """Queue a node and what above it is not written, topmost first, while there is room."""
+        """Queue the write of `node` and of its ancestors without a host copy, topmost first, while
+        host memory has room.
+        """
         path = []
         while node.parent is not None and not node.on_host:
             path.append(node)
@@ -64,7 +65,7 @@ class Backup:
             self._queue.held.append(each)
 
     def _take(self, node: Node, write: HostWrite) -> None:
-        """`write` copies `node` too, for which there is room."""
+        """Add `node`, for which there is room, to the copy `write`."""
         self._host.add_copy(node)
         node.write = write
         write.nodes.append(node)
@@ -72,7 +73,9 @@ class Backup:
         write.num += 1
 
     def _write_first(self, node: Node) -> bool:
-        """Write a node that is to be evicted, and wait; False: there is no room for it."""
+        """Write a node before it is evicted, while the scheduler waits; False: no room in host
+        memory.
+        """
         if not self.make_room(node.tokens):
             return False
         write = HostWrite()
@@ -84,7 +87,7 @@ class Backup:
         return True
 
     def take(self) -> HostWrite | None:
-        """All that was queued, as one copy; None: nothing was."""
+        """All queued writes as one copy; None: nothing is queued."""
         write = self._queue
         if not write.nodes:
             return None
@@ -92,7 +95,7 @@ class Backup:
         return write
 
     def written(self, write: HostWrite) -> None:
-        """The scheduler takes note that a copy has ended."""
+        """The scheduler processes the end of a copy to host memory: locks are released."""
         for node in write.nodes:
             node.write = None
             self._host.list_duplicate(node)
@@ -114,7 +117,7 @@ class Backup:
         return room
 
     def evict(self, tokens: int) -> None:
-        """Evict `tokens` tokens from host memory, or all that can be evicted."""
+        """Evict `tokens` tokens from host memory, or as many as can be evicted."""
         if tokens > 0 and self._threshold is None:
             tokens -= self._reclaim(tokens, spare_leaves=True)
             if tokens > 0:
@@ -123,10 +126,10 @@ class Backup:
             self._tree.evict_host(tokens)
 
     def _reclaim(self, tokens: int, *, spare_leaves: bool) -> int:
-        """Free host copies of content that the device holds too, the oldest such copies first,
-        until `tokens` tokens are free.
+        """Free host copies of nodes that are on the device too, oldest copies first, until `tokens`
+        tokens are free.
 
-        Returns how many are.
+        Returns the number of freed tokens. spare_leaves: leave the copies of evictable leaves.
         """
         host, freed = self._host, 0
         gone = []

@@ -1,4 +1,4 @@
-"""Insert content that a storage has read into host memory into the tree."""
+"""Insert content that was prefetched from storage into host memory into the radix tree."""
 
 from kvsim.memory.radix.content import Content
 from kvsim.memory.radix.node import Node
@@ -11,8 +11,8 @@ def hang(tree: RadixTree, anchor: Node, content: Content, begin: int, end: int) 
 
     The anchor is in host memory, or is the root. Returns the number of tokens that were new.
 
-    The room of tokens in host memory already is freed. Tokens on the device alone use the room,
-    except under write-back, where it is freed.
+    Room allocated for tokens that host memory has already is freed. Tokens that are only on the
+    device use their room, except under write_back, where it is freed.
     """
     way, at = tree.walk(anchor, content, begin, end)
     known = 0

@@ -8,7 +8,7 @@ FEWEST_LOADED = 10  # tokens: shorter hits in host memory are computed again (0.
 
 
 class HostLoads:
-    """Loads of one allocator. num_queued: those not submitted yet."""
+    """Loads from host memory for one allocator. num_queued: number of loads not submitted yet."""
 
     def __init__(self, allocator: RadixAllocator) -> None:
         self._allocator = allocator
@@ -22,9 +22,9 @@ class HostLoads:
     def load_back(self, seq: Sequence) -> int:
         """Allocate slots for all hits of a pinned `seq` in host memory, and queue the copy.
 
-        Nothing happens if the hits are short, or if evicting makes too little room. Content loaded
-        earlier in this pass is on the device already. Returns how many tokens are on the device for
-        it.
+        Nothing is loaded if the hits are too short, or if evicting makes too little room. Content
+        loaded earlier in this scheduling pass is on the device already. Returns the number of
+        tokens of `seq` that are on the device.
         """
         allocator, tree = self._allocator, self._tree
         slots = allocator.slots(seq)
@@ -54,12 +54,12 @@ class HostLoads:
         return tokens
 
     def take(self) -> list[HostLoad]:
-        """All loads queued since the last call, which are one copy."""
+        """All loads queued since the last call, merged into one copy; None: nothing is queued."""
         loads, self._queued = self._queued, []
         return loads
 
     def ended(self, load: HostLoad) -> None:
-        """The scheduler takes note that a load has ended."""
+        """The scheduler processes the end of a load: locks are released."""
         for node in load.nodes:  # from the anchor upwards
             node.load = None
             self._tree.host.list_duplicate(node)

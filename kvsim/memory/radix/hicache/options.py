@@ -22,12 +22,13 @@ Speed = Field(None, ge=1e-6, le=1e9)
 
 
 class HicacheStorageConfig(Options):
-    """prefetch_threshold: tokens that a storage must have for a request, or nothing is read.
+    """Keys of hicache_storage_backend_extra_config. prefetch_threshold: fewest tokens that storage
+    must have for a request; with fewer nothing is read.
 
     prefetch_timeout_base, prefetch_timeout_per_ki_token: seconds for which a request is skipped
-    under the policy "timeout", and seconds more for each 1,024 tokens asked for.
-    retry_poll_interval: passes after which a lookup in vain is tried again while the request waits;
-    retry_max_attempts: how many times.
+    under the policy "timeout", and seconds more for each 1,024 tokens requested.
+    retry_poll_interval: scheduling passes after which a lookup that found nothing is retried while
+    the request waits; retry_max_attempts: most retries.
     """
 
     prefetch_threshold: int = Field(256, ge=0)

@@ -1,4 +1,4 @@
-"""Keys of pages in an L3 storage: a page is identified by all tokens up to its end."""
+"""Keys of pages in L3 storage: a page is identified by all tokens up to its end."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,9 @@ from kvsim.request import TokenRuns
 
 
 class PageKeys:
-    """Keys of pages of `page_size` tokens: equal where all tokens up to the page's end are."""
+    """Keys of pages of `page_size` tokens: equal if all tokens up to the ends of the pages are
+    equal.
+    """
 
     def __init__(self, page_size: int) -> None:
         self._page = page_size
