@@ -26,7 +26,7 @@ def made(size: int, bases: list[int]) -> Cohorts:
     clock=st.integers(0, 30),
     limit=st.integers(1, 50),
 )
-def test_affordable_steps_are_the_most_that_free_blocks_allow(
+def test_steps_within_free_blocks_are_the_most_that_fit(
     size: int, bases: list[int], blocks: int, clock: int, limit: int
 ) -> None:
     """To the last block: a step that can still be taken is no preemption."""
@@ -41,7 +41,7 @@ def test_affordable_steps_are_the_most_that_free_blocks_allow(
 
 @settings(max_examples=200, deadline=None)
 @given(size=st.integers(1, 8), bases=BASES, clock=st.integers(0, 30), steps=st.integers(0, 30))
-def test_cohorts_start_blocks_as_single_steps_do(
+def test_cohorts_start_blocks_in_the_same_steps_as_single_stepping(
     size: int, bases: list[int], clock: int, steps: int
 ) -> None:
     found = [(t, len(cohort)) for t, cohort in made(size, bases).block_starts(clock, steps)]

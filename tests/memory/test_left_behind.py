@@ -50,7 +50,7 @@ def scenario(allocator: dict[str, Any], scheduler: dict[str, Any], steps: int | 
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS, ids=lambda table: "-".join(map(str, table)))
-def test_only_slots_inside_the_window_are_used(allocator: dict[str, Any]) -> None:
+def test_slots_outside_the_window_do_not_count_as_used(allocator: dict[str, Any]) -> None:
     """A prompt in chunks of 96 and 400 outputs: full attention uses every slot n, a window those
     that the step at hand attends to, its own new ones and 127 before them.
     """
@@ -125,7 +125,7 @@ def test_stepwise_allocator_counts_the_same_slots_outside_windows(
     assert found[0] == found[1]
 
 
-def test_the_sums_of_a_course_are_those_of_its_steps() -> None:
+def test_ledger_change_of_many_steps_sums_single_steps_outside_windows() -> None:
     """Against each step written out: one decoder past its windows, one that enters them, one whose
     prompt has just been computed, one that shares its beginning.
     """

@@ -201,7 +201,7 @@ def test_next_fit_searches_a_hole_that_ends_at_the_rover_last():
 
 
 @pytest.mark.parametrize("arena_class", [FirstFitArena, BestFitArena, NextFitArena])
-def test_a_full_space_has_no_byte_left(arena_class):
+def test_full_arena_refuses_allocation_and_extension(arena_class):
     arena = arena_class(100)
     first, second = (arena.allocate(50).address for _ in range(2))
     assert not arena.extend_in_place(first, 51)
@@ -210,7 +210,7 @@ def test_a_full_space_has_no_byte_left(arena_class):
     arena.check()
 
 
-def test_few_fitting_holes_among_many_are_found_by_every_policy():
+def test_each_policy_finds_its_hole_among_hundreds():
     """Enough holes that both ways of searching are taken."""
     for arena_class, wanted in ((FirstFitArena, 600), (BestFitArena, 900), (NextFitArena, 600)):
         arena = arena_class(2000)
@@ -235,7 +235,7 @@ def test_buddy_arena_of_983_slots_starts_as_decreasing_powers_of_two():
     assert arena.largest_hole == 64
 
 
-def test_one_buddy_may_be_the_whole_pool():
+def test_largest_buddy_may_be_the_whole_pool():
     memory = spec(16, odd_bytes=0)
     arena = PLACEMENTS.get("buddy").parse({"unit_tokens": 16}, "placement").build(memory)
     assert arena.allocate(1).granted == 16 * TOKEN_BYTES
@@ -246,7 +246,7 @@ def test_one_buddy_may_be_the_whole_pool():
 
 @given(ops=OPS)
 @settings(max_examples=100, deadline=None)
-def test_buddies_take_the_smallest_free_class_and_merge_fully(ops):
+def test_free_buddies_are_always_the_maximal_aligned_regions(ops):
     """The free buddies are always the maximal aligned free stretches, found here by brute force."""
     units, largest = 237, 32
     arena = BuddyArena(units, 1, largest)
@@ -282,7 +282,7 @@ def test_buddies_take_the_smallest_free_class_and_merge_fully(ops):
         assert list(arena.holes()) == before
 
 
-def test_buddies_are_taken_last_in_first_out():
+def test_free_buddies_are_allocated_last_in_first_out():
     arena = BuddyArena(8, 1, 8)
     a, b, c, d = (arena.allocate(2).address for _ in range(4))
     assert (a, b, c, d) == (0, 2, 4, 6)
@@ -292,7 +292,7 @@ def test_buddies_are_taken_last_in_first_out():
     assert arena.allocate(2).address == a
 
 
-def test_a_buddy_extends_into_its_free_upper_halves_only():
+def test_buddy_extends_in_place_only_into_free_upper_halves():
     arena = BuddyArena(16, 1, 8)
     low = arena.allocate(2).address
     assert arena.extend_in_place(low, 7)
@@ -321,7 +321,7 @@ def test_a_pool_below_one_torch_segment_is_refused():
 
 
 @pytest.mark.parametrize("rounded_as", [None, FirstFit()])
-def test_packed_regions_fill_the_pool_to_the_last_byte(rounded_as):
+def test_compacting_placement_fills_the_pool_to_the_last_byte(rounded_as):
     arena = Compacting(rounded_as=rounded_as).build(spec())
     half = spec().capacity_bytes // 2
     first, second = arena.allocate(half), arena.allocate(arena.free_bytes)

@@ -55,7 +55,7 @@ def test_unsplit_torch_segment_is_one_block():
     assert arena.reserved_bytes == 20 * MIB
 
 
-def test_idle_segments_go_back_to_a_full_device():
+def test_idle_torch_segments_are_freed_when_the_device_is_full():
     arena = arena_of(40)
     a, b = arena.allocate(20 * MIB).address, arena.allocate(20 * MIB).address
     assert not arena.fits(512)
@@ -66,7 +66,7 @@ def test_idle_segments_go_back_to_a_full_device():
     assert arena.reserved_bytes == 30 * MIB
 
 
-def test_a_split_segment_cannot_go_back_external_fragmentation():
+def test_torch_segment_with_one_live_block_cannot_be_freed():
     arena = arena_of(40)
     a = arena.allocate(5 * MIB).address
     arena.allocate(5 * MIB)
@@ -80,7 +80,7 @@ def test_a_split_segment_cannot_go_back_external_fragmentation():
     assert arena.reserved_bytes == 22 * MIB
 
 
-def test_small_and_large_requests_never_share_a_segment():
+def test_small_and_large_torch_requests_never_share_a_segment():
     arena = arena_of(23)
     arena.allocate(2 * MIB)
     arena.allocate(MIB)  # 2 MiB segment
@@ -103,7 +103,7 @@ def test_expandable_segments_grow_by_pages_and_leave_no_gaps():
     arena.check()
 
 
-def test_expandable_pages_in_the_middle_go_back_and_are_filled_first():
+def test_unmapped_pages_in_mid_segment_are_mapped_again_first():
     arena = arena_of(60, ExpandableArena)
     a, b, c = (arena.allocate(20 * MIB).address for _ in range(3))
     assert (a, b, c) == (0, 20 * MIB, 40 * MIB)
@@ -117,7 +117,7 @@ def test_expandable_pages_in_the_middle_go_back_and_are_filled_first():
     arena.check()
 
 
-def test_expandable_blocks_before_unmapped_space_are_spared():
+def test_expandable_segment_prefers_free_block_that_cannot_grow():
     """The block that could still grow is the larger one, though it is the smaller now."""
     arena = arena_of(200, ExpandableArena)
     a = arena.allocate(30 * MIB).address
@@ -127,7 +127,7 @@ def test_expandable_blocks_before_unmapped_space_are_spared():
     assert arena_of(200).allocate(2 * MIB).address == 0
 
 
-def test_expandable_blocks_before_a_region_cannot_grow():
+def test_equal_free_blocks_between_regions_are_used_lowest_address_first():
     """However large the region behind them: it is none that they could grow into."""
     arena = arena_of(200, ExpandableArena)
     small, _, large, _ = (arena.allocate(size * MIB).address for size in (3, 20, 5, 2))
@@ -160,7 +160,7 @@ SIZES = st.sampled_from(
 
 @given(ops=st.lists(st.tuples(st.booleans(), SIZES, st.integers(0, 50)), max_size=60))
 @settings(max_examples=150, deadline=None)
-def test_torch_allocator_fits_follow_from_segments_and_blocks(ops):
+def test_torch_fits_equals_a_recount_of_segments_and_blocks(ops):
     """`fits` recomputed from the public picture: a cached block of the pool, or room on the device
     once every segment without an allocation has gone back."""
     arena = arena_of(90)
@@ -199,7 +199,7 @@ def test_torch_allocator_fits_follow_from_segments_and_blocks(ops):
 
 @given(ops=st.lists(st.tuples(st.booleans(), SIZES, st.integers(0, 50)), max_size=60))
 @settings(max_examples=100, deadline=None)
-def test_expandable_memory_is_never_lost(ops):
+def test_expandable_segments_serve_the_whole_pool_after_all_is_freed(ops):
     arena = arena_of(101, ExpandableArena)
     live = []
     for allocate, size, pick in ops:

@@ -55,7 +55,7 @@ def test_cell_field_equals_a_naive_model(operations: list, window: int, size: in
     size=st.integers(1, 20),
     by_number=st.booleans(),
 )
-def test_micro_batches_contain_the_whole_batch(
+def test_micro_batches_contain_each_token_of_the_batch_once_in_order(
     batch: list[tuple[int, int]], size: int, by_number: bool
 ) -> None:
     ends = dict.fromkeys(range(4), 0)
@@ -79,7 +79,7 @@ def test_micro_batches_contain_the_whole_batch(
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
-def test_cells_use_holes_unlike_llama_cpp_of_march_2025() -> None:
+def test_new_tokens_fill_holes_unlike_in_llama_cpp_of_march_2025() -> None:
     """96 cells are free, the longest stretch of them 60: a prompt of 70 goes in, or does not."""
     today = CurrentCache(4, 256, Cache(256, 1, LayerCost(1, 1)))
     older = OlderCache(256, 256, layers=2)
@@ -102,7 +102,7 @@ def test_cells_use_holes_unlike_llama_cpp_of_march_2025() -> None:
     gone=st.sets(SEQS),
     most=st.integers(1, 6),
 )
-def test_compacted_cells_keep_their_tokens(
+def test_defragmented_cells_hold_the_same_tokens(
     pieces: list[tuple[int, int]], gone: set[int], most: int
 ) -> None:
     field = ContiguousField(96)

@@ -7,7 +7,7 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
 
-def test_a_chunk_leaves_a_cell_for_each_decoder() -> None:
+def test_prompt_chunk_leaves_a_free_cell_for_each_decoder() -> None:
     late = 500_000_000_000
     requests = [
         Request("r0", 0, 320, 86),

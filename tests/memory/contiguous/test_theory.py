@@ -43,7 +43,7 @@ def test_orca_max_batches_seven_in_the_papers_pool():
     assert usage.short == 87 * 16 * TOKEN
 
 
-def test_buddy_rounding_and_the_recurrent_state_in_the_ledger():
+def test_buddy_rounds_slots_and_recurrent_state_up_to_a_power_of_two():
     """15 slots and a state of 5,000 bytes, more than a token's 4,096, take two blocks of 16."""
     allocator = build("max-buffer", 64, MIXED, reserve="exact", placement="buddy")
     seq = sequence(10, 5)
@@ -57,7 +57,7 @@ def test_buddy_rounding_and_the_recurrent_state_in_the_ledger():
     )
 
 
-def test_the_head_of_the_queue_splits_the_free_bytes():
+def test_free_bytes_are_external_idle_or_short_by_the_need_of_the_queue_head():
     allocator = build("max-buffer", 300, reserve="exact")
     a, b, c = (sequence(50, 50, order) for order in range(3))
     assert all(admit(allocator, seq) for seq in (a, b, c))
@@ -104,7 +104,7 @@ def grow_alone(allocator, seq):
 
 
 @pytest.mark.parametrize("k", range(1, 7))
-def test_k_doublings_need_room_for_all_buffers_together(k):
+def test_k_doublings_need_room_for_the_sum_of_all_buffers(k):
     """c0 * (2**(k + 1) - 1) slots: the c0 * (2**k - 1) freed so far never hold the next buffer."""
     c0 = 4
     need = c0 * (2 ** (k + 1) - 1)
@@ -127,7 +127,7 @@ def _copy(c0, k, latency_ps=0):
     return sum(latency_ps + 2 * c0 * 2**i * TOKEN * 10**12 // COPY_BYTES_PER_S for i in range(k))
 
 
-def test_doubling_copies_bytes_and_time_by_hand():
+def test_doubling_copies_the_bytes_and_time_computed_by_hand():
     allocator = build(
         "doubling", 4000, initial_tokens=16, max_model_len=4096, allocation_latency_us=2.5
     )
@@ -138,7 +138,7 @@ def test_doubling_copies_bytes_and_time_by_hand():
     assert pending_ps == _copy(16, 5, 2_500_000)
 
 
-def test_factors_below_the_golden_ratio_use_freed_buffers_again():
+def test_growth_factor_below_the_golden_ratio_reuses_freed_buffers():
     for factor, again in ((1.5, True), (2.0, False)):
         allocator = build("doubling", 10**6, initial_tokens=64, factor=factor, max_model_len=40_000)
         seq = sequence(1, 30_000)
@@ -156,7 +156,7 @@ def test_factors_below_the_golden_ratio_use_freed_buffers_again():
         assert (top < asked) == again
 
 
-def test_old_and_new_live_together_until_the_copy_is_done():
+def test_old_buffer_stays_allocated_until_the_copy_to_the_new_one_ends():
     allocator = build("doubling", 100, initial_tokens=16)
     seq = sequence(16, 80)
     admit(allocator, seq)
@@ -175,7 +175,7 @@ def test_old_and_new_live_together_until_the_copy_is_done():
     assert allocator.must_extend() == []
 
 
-def test_extending_in_place_copies_nothing_while_the_neighbour_is_free():
+def test_extension_in_place_copies_nothing_if_the_next_region_is_free():
     allocator = build(
         "doubling", 200, initial_tokens=16, extend_in_place=True, allocation_latency_us=3
     )
@@ -194,7 +194,7 @@ def test_extending_in_place_copies_nothing_while_the_neighbour_is_free():
     assert growth.copy_ps == 0
 
 
-def test_the_last_capacity_is_the_models_maximum():
+def test_doubling_buffer_grows_at_most_to_max_model_len():
     allocator = build("doubling", 2000, initial_tokens=60, factor=1.7)
     assert allocator.sizes.capacities == [60, 102, 173, 256]
     assert build("doubling", 2000, initial_tokens=999).sizes.capacities == [256]
@@ -202,7 +202,7 @@ def test_the_last_capacity_is_the_models_maximum():
     assert slow.sizes.capacities == [2, 3, 4, 5]
 
 
-def test_full_decoders_must_extend_in_order_of_admission():
+def test_decoders_with_full_buffers_must_extend_in_order_of_admission():
     allocator = build("doubling", 3000, initial_tokens=16)
     late, early, half = sequence(16, 80, 2), sequence(14, 80, 1), sequence(8, 80, 3)
     for seq, tokens in ((late, 16), (early, 16), (half, 8)):
@@ -222,7 +222,7 @@ def test_full_decoders_must_extend_in_order_of_admission():
 # --- concatenation -----------------------------------------------------------------------------
 
 
-def test_concatenation_copies_all_and_keeps_one_old_layer():
+def test_concatenation_copies_the_cache_and_holds_one_old_layer():
     """Four layers of 1,024 bytes a token; 10 tokens become 11."""
     allocator = build("concatenation", 100, placement="first-fit", allocation_latency_us=1)
     seq = sequence(10, 5)
@@ -245,7 +245,7 @@ def test_concatenation_copies_all_and_keeps_one_old_layer():
     assert allocator.usage(None, busy=False) == Usage(used=11 * TOKEN, idle=89 * TOKEN)
 
 
-def test_concatenation_copies_a_triangle():
+def test_concatenation_copies_the_sum_of_all_lengths():
     """Decoding from p to F slots copies p + (p + 1) + ... + (F - 1) of them."""
     allocator = build("concatenation", 2000, placement="first-fit")
     prompt, output = 20, 60
@@ -255,7 +255,7 @@ def test_concatenation_copies_a_triangle():
     assert allocator.copied_bytes == sum(range(prompt, final)) * TOKEN
 
 
-def test_a_concatenation_that_fails_half_way_moves_back():
+def test_failed_concatenation_step_leaves_the_ledger_unchanged():
     """Room for one grown layer but not for the second."""
     allocator = build("concatenation", 53, placement="first-fit")
     seq = sequence(50, 3)

@@ -4,7 +4,7 @@ from kvsim.memory.paged.block_index import KnownContent
 from kvsim.memory.paged.blocks import Extent
 
 
-def test_a_block_with_a_key_inside_an_older_run_is_younger() -> None:
+def test_duplicate_of_a_cached_block_counts_as_younger_until_it_is_evicted() -> None:
     known = KnownContent(0)
     (older,) = known.add(100, 3)
     repeated = Extent(101, 1, 0)

@@ -131,7 +131,7 @@ def stays(run: Run) -> list[list[Any]]:
     caching=st.booleans(),
     samples=st.sampled_from([1, 1, 3]),
 )
-def test_counts_extents_and_lists_are_the_same_run(
+def test_runs_are_equal_with_counted_blocks_extents_and_block_lists(
     model: str | dict[str, Any],
     scheduler: dict[str, Any],
     requests: list[Request],

@@ -57,13 +57,13 @@ def test_evicted_content_is_loaded_from_host_memory() -> None:
     }
 
 
-def test_without_a_tier_it_is_computed_again() -> None:
+def test_evicted_content_is_recomputed_without_a_host_tier() -> None:
     found = run(None, again())
     assert found.summary["prefix_cache"]["hit_tokens"] == 0
     assert found.summary["swapped_bytes"] == 0
 
 
-def test_the_least_recently_used_leaves_a_full_tier() -> None:
+def test_full_host_tier_evicts_least_recently_used_content() -> None:
     # Blocks are evicted tail first, so a tier of 2 keeps the head: of 4, the last two to come.
     found = run(2.5, again())
     assert found.summary["prefix_cache"]["host_hit_tokens"] == 32
@@ -87,7 +87,9 @@ def test_device_hits_come_before_host_hits() -> None:
         ({}, "gemma-3-1b"),
     ],
 )
-def test_a_tier_without_its_cache_is_refused(more: dict[str, Any], model: str) -> None:
+def test_host_tier_is_refused_without_prefix_cache_with_forks_or_groups(
+    more: dict[str, Any], model: str
+) -> None:
     with pytest.raises(InputError, match="host_cache_gib"):
         kvsim.simulate(
             {

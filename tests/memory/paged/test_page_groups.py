@@ -31,7 +31,7 @@ def yi(layers: int, kv_heads: int) -> KVLayout:
         (yi(60, 4), 2, 2048, 2048, 480),
     ],
 )
-def test_tokens_and_worst_waste_are_the_published_ones(
+def test_page_group_tokens_and_worst_waste_are_as_published(
     layout: KVLayout, gpus: int, kib: int, tokens: int, waste_mib: int
 ) -> None:
     allocator = PageGroups(page_group_kib=kib).build(  # type: ignore[arg-type]
@@ -42,7 +42,7 @@ def test_tokens_and_worst_waste_are_the_published_ones(
     assert gpus * count * kib * KIB == waste_mib * MIB
 
 
-def test_unfilled_rest_of_a_page_group_is_rounding() -> None:
+def test_bytes_of_a_page_group_below_one_token_count_as_rounding() -> None:
     """Phi-3-mini: 6,144 bytes of keys a token and layer, so 64 KiB hold 10 tokens and 4,096 bytes
     of nothing, in each of 64 tensors.
     """

@@ -300,7 +300,7 @@ class Harness:
 @pytest.mark.parametrize("counted", [True, False])
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_random_operations_end_in_the_same_blocks(
+def test_random_operations_equal_a_naive_model_of_vllms_blocks(
     rules: BlockRules, lag: int, caching: bool, counted: bool, seed: int
 ) -> None:
     random = Random(seed)

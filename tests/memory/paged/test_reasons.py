@@ -60,7 +60,7 @@ def scenario(
 @settings(max_examples=3, deadline=None)
 @given(requests=streams())
 @unless_thrashing
-def test_the_tables_say_the_same_at_every_event(
+def test_reasons_of_cached_blocks_equal_a_recount_at_every_event(
     model: dict[str, Any], allocator: dict[str, Any], reasons: set[str], requests: list[Request]
 ) -> None:
     for scheduler in SCHEDULERS[:3]:

@@ -55,7 +55,7 @@ def flood(at_s: int, name: str, session: str | None = None) -> list[Request]:
         ({"ttl_s": 60, "pinned": 0.01}, 0),  # no block may be pinned
     ],
 )
-def test_a_paused_session_keeps_its_content_for_its_time_to_live(
+def test_content_of_a_paused_session_stays_pinned_for_its_ttl(
     tables: Any, policy: dict[str, Any], found: int
 ) -> None:
     requests = [
@@ -107,7 +107,7 @@ def test_ended_session_is_evicted_before_content_without_hints(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data(), asynchronous=st.booleans(), ttl=st.sampled_from([0.02, 0.3, 2.0]))
-def test_lapses_fall_between_the_same_steps_however_many_are_taken_at_once(
+def test_pins_expire_between_the_same_steps_in_runs_of_steps(
     tables: Any, data: st.DataObject, asynchronous: bool, ttl: float
 ) -> None:
     requests = []

@@ -48,7 +48,7 @@ def held_blocks(rows: Any, block_size: int) -> list[int]:
     n=st.integers(1, 6),
     block=st.sampled_from([1, 4, 16, 64]),
 )
-def test_samples_hold_the_blocks_of_the_formula(
+def test_forked_samples_hold_the_number_of_blocks_of_the_formula(
     caching: bool, prompt: int, output: int, n: int, block: int
 ) -> None:
     found = run(
@@ -77,7 +77,7 @@ def test_samples_hold_the_blocks_of_the_formula(
     assert found.summary["copied_bytes"] == copies * block * TOKEN_BYTES
 
 
-def test_the_cache_alone_shares_full_blocks_only() -> None:
+def test_samples_share_only_full_blocks_through_the_prefix_cache() -> None:
     request = [Request("r", 0, 40, 30, n=4)]
     allocator = {"kind": "paged", "sharing": "cache"}
     rows = run(request, allocator=[allocator], max_steps=1).memory
@@ -87,7 +87,7 @@ def test_the_cache_alone_shares_full_blocks_only() -> None:
     assert found["memory"]["sharing_savings"] == 0.0
 
 
-def test_the_scheduler_s_version_decides() -> None:
+def test_samples_fork_by_default_only_under_vllm_v0() -> None:
     request = [Request("r", 0, 40, 30, n=4)]
     default = [{"kind": "paged"}]
     forked = run(request, allocator=default, scheduler={"kind": "vllm-v0"}).summary
@@ -95,14 +95,14 @@ def test_the_scheduler_s_version_decides() -> None:
     assert run(request, allocator=default).summary["copied_bytes"] == 0
 
 
-def test_a_pool_without_a_block_for_the_copy_preempts() -> None:
+def test_sample_without_a_free_block_for_its_copy_is_preempted() -> None:
     # Five blocks: a prompt of 4 and a half, shared, leaves nothing to copy the half into.
     found = run([Request("r", 0, 72, 4, n=2)], tokens=6 * 16)
     assert found.summary["requests"]["finished"] == 1
     assert found.summary["preemptions"] == 1
 
 
-def test_groups_of_layers_are_not_forked() -> None:
+def test_copy_on_write_is_refused_for_several_kv_cache_groups() -> None:
     with pytest.raises(InputError, match="sharing"):
         run([Request("r", 0, 8, 8)], model={"name": "gemma-3-1b"})
 
@@ -144,7 +144,9 @@ def test_runs_of_k_steps_equal_single_steps(
     n=st.integers(1, 6),
     block=st.sampled_from([1, 4, 16]),
 )
-def test_beams_that_never_fork_are_samples(prompt: int, steps: int, n: int, block: int) -> None:
+def test_beams_that_never_fork_equal_parallel_samples(
+    prompt: int, steps: int, n: int, block: int
+) -> None:
     family = BeamFamily(prompt, block)
     full = prompt // block
     for g in range(1, steps + 1):

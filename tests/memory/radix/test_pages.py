@@ -8,7 +8,7 @@ from kvsim.request import Request
 
 
 @pytest.mark.parametrize("tokens", [63, 128])
-def test_a_pool_holds_a_page_or_is_refused(tokens: int) -> None:
+def test_pool_smaller_than_one_page_is_refused(tokens: int) -> None:
     tables = {
         "model": {"name": "opt-125m", "max_model_len": 600},
         "device": {"name": "l4"},

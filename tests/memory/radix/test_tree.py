@@ -17,7 +17,7 @@ def tokens_of(runs: object) -> list[int]:
 
 
 @given(RUNS, RUNS, st.integers(0, 45), st.integers(0, 45))
-def test_content_is_cut_and_compared_as_single_tokens_are(
+def test_content_runs_are_cut_and_compared_like_token_lists(
     runs: list[tuple[int, int]], others: list[tuple[int, int]], first: int, second: int
 ) -> None:
     tokens = tokens_of(runs)
@@ -73,7 +73,7 @@ def test_radix_tree_finds_inserted_prefixes(
 
 
 @given(PAGES, st.lists(st.tuples(RUNS, st.booleans()), max_size=14), st.integers(0, 60))
-def test_locked_nodes_stay_and_all_others_are_evictable(
+def test_all_radix_nodes_but_locked_ones_can_be_evicted(
     page: int, sequences: list[tuple[list[tuple[int, int]], bool]], asked: int
 ) -> None:
     tree, held = RadixTree(page), []
@@ -97,7 +97,7 @@ def test_locked_nodes_stay_and_all_others_are_evictable(
     assert (tree.num_nodes, tree.evictable, tree.locked) == (0, 0, 0)
 
 
-def test_the_least_recently_used_leaf_goes_first_and_whole() -> None:
+def test_least_recently_used_leaf_is_evicted_first_as_a_whole() -> None:
     tree = RadixTree(1)
     shared, left, right = ((0, 10),), ((0, 10), (100, 5)), ((0, 10), (200, 7))
     for runs in (shared, left, right):
@@ -110,7 +110,7 @@ def test_the_least_recently_used_leaf_goes_first_and_whole() -> None:
 
 
 @given(st.integers(1, 9), st.integers(1, 30), st.integers(1, 17), st.integers(1, 12), st.booleans())
-def test_pages_of_many_steps_are_summed_as_one_by_one(
+def test_repeated_ledger_changes_sum_like_single_ones(
     count: int, t: int, size: int, times: int, begun: bool
 ) -> None:
     one_by_one, repeated = Jumps(), Jumps()

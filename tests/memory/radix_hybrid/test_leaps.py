@@ -108,7 +108,7 @@ def test_both_pools_are_accounted_for_at_every_event(
 
 
 @pytest.mark.parametrize("max_steps", [None, 1])
-def test_whole_prompts_beyond_the_windows_pool_end_by_name(
+def test_prompt_larger_than_the_free_window_slots_is_refused_with_a_reason(
     tables: Any, max_steps: int | None
 ) -> None:
     """SGLang accepts 776 tokens over 777 slots of windows, and never starts them; who asks for

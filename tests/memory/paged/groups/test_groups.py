@@ -51,7 +51,7 @@ def run(model: str, requests: list[Request], /, **more: Any) -> Any:
         ("mistral-7b", 1, 32, 0),
     ],
 )
-def test_layers_are_dealt_out_by_the_rarest_kind(
+def test_kv_cache_groups_have_as_many_layers_as_the_rarest_kind(
     model: str, groups: int, group_size: int, padding: int
 ) -> None:
     layout = layout_of(model)
@@ -70,7 +70,7 @@ def test_blocks_grow_until_a_recurrent_state_fits() -> None:
     assert 528 * grouping.slot_bytes < state <= 544 * grouping.slot_bytes
 
 
-def test_slightly_commoner_layer_kind_is_not_split() -> None:
+def test_layer_kind_slightly_above_the_rarest_stays_one_group() -> None:
     layout = KVLayout((KVGroup("full", 12, 12), KVGroup("sliding", 13, 13, 8)))
     assert [group.layers for group in group_layers(layout, 16).groups] == [12, 13]
     older = group_layers(layout, 16, commonest_sizes_groups=False)
@@ -103,7 +103,7 @@ def test_sliding_window_keeps_exactly_its_blocks() -> None:
     assert last.rounding_bytes == 0
 
 
-def test_local_attention_keeps_its_chunk_and_no_more() -> None:
+def test_local_attention_holds_only_blocks_of_the_current_chunk() -> None:
     """One long request on llama-4-scout (12 full and 36 local layers, chunks of 8,192 tokens): at
     its end the local layers hold the blocks from the start of the last chunk on. One table keeps
     all of them, and so does vLLM 0.13.
@@ -128,7 +128,7 @@ def test_local_attention_keeps_its_chunk_and_no_more() -> None:
         assert kept.memory.used_end_bytes.max() == 4 * slot * final
 
 
-def test_padding_layers_are_rounding() -> None:
+def test_padding_layers_of_groups_count_as_rounding() -> None:
     """Gemma-3-27B: in blocks of a group of 9 or 8 layers, 1 or 2 layers are padding."""
     prompt = 320
     found = run("gemma-3-27b", [Request("r", 0, prompt, 1)])
@@ -138,7 +138,7 @@ def test_padding_layers_are_rounding() -> None:
     assert first.rounding_bytes == prompt * 8 * slot
 
 
-def test_a_recurrent_state_is_constant() -> None:
+def test_recurrent_state_takes_constant_bytes_during_decoding() -> None:
     layout = layout_of("jamba-v0.1")
     state = sum(group.state_bytes for group in layout.groups)
     plain = {"kind": "paged", "enable_prefix_caching": False}
@@ -149,7 +149,7 @@ def test_a_recurrent_state_is_constant() -> None:
     assert rows.rounding_bytes.nunique() == 1
 
 
-def test_disabling_the_hybrid_manager_keeps_every_token() -> None:
+def test_window_layers_hold_every_token_without_the_hybrid_manager() -> None:
     request = [Request("r", 0, 2000, 500)]
     plain = {"kind": "paged", "disable_hybrid_kv_cache_manager": True}
     whole = run("gpt-oss-20b", request, allocator=[plain])
@@ -161,7 +161,7 @@ def test_disabling_the_hybrid_manager_keeps_every_token() -> None:
     assert apart["peak_allocated"] < 0.6 * 2512 / 8192
 
 
-def test_a_pool_for_less_than_the_blocks_held_at_once_refuses() -> None:
+def test_request_that_holds_more_blocks_at_once_than_the_pool_is_refused() -> None:
     layout = KVLayout((KVGroup("full", 1, 1), KVGroup("sliding", 3, 3, 40)))
     memory = MemorySpec(8 * 40, layout, 1024, 1, max_in_flight_tokens=64)
     allocator = Paged(block_size=8).build(memory)
@@ -172,7 +172,7 @@ def test_a_pool_for_less_than_the_blocks_held_at_once_refuses() -> None:
     assert (refusal.value, refusal.limit) == (26 + 3 * 14, 39)
 
 
-def test_a_prefix_cache_for_recurrent_models_is_refused_where_no_state_is_kept() -> None:
+def test_prefix_cache_is_refused_if_recurrent_states_are_not_cached() -> None:
     with pytest.raises(InputError, match="enable_prefix_caching"):
         run(
             "jamba-v0.1",
@@ -191,7 +191,7 @@ def test_a_prefix_cache_for_recurrent_models_is_refused_where_no_state_is_kept()
         ("jamba-v0.1", {"prefix_match_unit": 7}, "vllm-0.33", "not a divisor of the block size"),
     ],
 )
-def test_units_of_matching_are_refused_where_nothing_is_matched_inside(
+def test_prefix_match_unit_is_refused_if_hits_end_at_blocks_only(
     model: str, asked: dict[str, Any], semantics: str, said: str
 ) -> None:
     more: dict[str, Any] = {
@@ -202,7 +202,7 @@ def test_units_of_matching_are_refused_where_nothing_is_matched_inside(
         run(model, [Request("r", 0, 8, 8)], **more)
 
 
-def test_a_resent_prompt_hits_to_its_last_unit_inside_a_block() -> None:
+def test_resent_prompt_hits_up_to_its_last_match_unit_inside_a_block() -> None:
     """Qwen3-Next in blocks of 544 tokens: a prompt of 240, three times, one after another."""
     requests = [Request(f"r{i}", i * 10**12, 240, 2, prompt_runs=((0, 240),)) for i in range(3)]
     hits = {}
@@ -229,7 +229,7 @@ def test_request_without_room_for_its_copied_block_is_rejected() -> None:
     assert found == {(None, 5200): 0, (None, 7200): 0, (32, 5200): 2, (32, 7200): 0}
 
 
-def test_an_interval_is_refused_where_it_changes_nothing_or_is_not_known() -> None:
+def test_retention_interval_without_effect_is_refused() -> None:
     asked = [{"kind": "paged", "prefix_cache_retention_interval": 1024}]
     with pytest.raises(InputError, match="no layer has a window"):
         run("llama-3.1-8b", [Request("r", 0, 8, 8)], allocator=asked)
@@ -282,7 +282,7 @@ def test_options_of_vllm_0_11_are_built(groups: tuple[KVGroup, ...]) -> None:
     Paged(enable_prefix_caching=False).build(memory._replace(layout=kinds)).check()
 
 
-def test_second_use_of_a_shared_prefix_caches_its_state_and_the_third_hits() -> None:
+def test_shared_prefix_caches_its_state_at_second_use_and_hits_at_third() -> None:
     """Gemma-3-1B, one after another: a prompt of 2,000 shared tokens and 800 of its own. Full
     attention keeps the shared blocks at once; the windows only where they were seen to part.
     """

@@ -90,7 +90,7 @@ def test_runs_of_k_steps_equal_single_steps(
         assert outcome(scenario(model, scheduler, tokens, 3, served), requests) == single
 
 
-def test_blocks_freed_by_copies_admit_the_head_in_the_next_step() -> None:
+def test_block_freed_by_a_copy_admits_the_queue_head_in_the_next_step() -> None:
     """A copy's original returns when the step is decided, after the head of the queue was turned
     away: the head has its room in the very next step.
     """

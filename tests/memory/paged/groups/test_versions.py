@@ -62,7 +62,7 @@ def admitted(
         ("vllm-0.33", 0, (40, 40)),
     ],
 )
-def test_prefixes_that_end_before_the_last_state_of_a_prompt(
+def test_hits_of_prefixes_that_end_before_the_last_cached_state(
     semantics: str, retention: int | None, hitting: tuple[int, int]
 ) -> None:
     """#45238: 64 prompts of 2,200 tokens on 12 prefixes of 1,600 tokens, or of 1,500: how many hit.
@@ -117,7 +117,7 @@ def resent(engine: dict[str, Any], lengths: list[int], *, hashes_ahead: bool) ->
         (AS_SERVED, True, [2144, 6432, 10720, 15008, 17152]),
     ],
 )
-def test_the_last_block_of_a_hit_under_mtp(
+def test_mtp_hits_lose_the_last_block_unless_hashes_look_ahead(
     version: dict[str, Any], hashes_ahead: bool, hits: list[int]
 ) -> None:
     """#54360: prompts sent twice; with hashes that look ahead no block is lost."""
@@ -133,7 +133,7 @@ def test_the_last_block_of_a_hit_under_mtp(
         (AS_SERVED, True, [1005, 1943, 2077, 2948, 3484]),
     ],
 )
-def test_hits_under_mtp_end_at_matching_units(
+def test_mtp_hits_end_at_multiples_of_the_match_unit(
     version: dict[str, Any], hashes_ahead: bool, hits: list[int]
 ) -> None:
     """#52244: the same in units of 67 tokens within blocks of 1,072."""
@@ -193,7 +193,7 @@ def test_models_that_a_vllm_version_cannot_serve_are_refused(
     assert refused.value.where == where
 
 
-def test_prefix_cache_off_by_version_is_resolved_in_the_tables() -> None:
+def test_resolved_options_show_prefix_cache_disabled_by_the_version() -> None:
     """vLLM 0.11 keeps no states: a prefix cache that nobody asked for is off, and told to be."""
     scenario = {
         "model": {"name": "granite-4.0-h-tiny", "max_model_len": 512},
@@ -223,7 +223,9 @@ def test_prefix_cache_off_by_version_is_resolved_in_the_tables() -> None:
 @pytest.mark.parametrize(
     ("semantics", "caches"), [("vllm-0.22", False), ("vllm-0.27", False), ("vllm-0.33", True)]
 )
-def test_states_are_cached_by_default_since_0_28(semantics: str, caches: bool) -> None:
+def test_recurrent_states_are_cached_by_default_since_vllm_0_28(
+    semantics: str, caches: bool
+) -> None:
     layout = KVLayout((KVGroup("full", 1, 64), KVGroup("recurrent", 3, 0, state_bytes=3 * 1024)))
     memory = MemorySpec(1 << 20, layout, 512, 1, rules=scheduled_as(semantics).blocks)
     assert Paged().resolved(memory).enable_prefix_caching == caches

@@ -8,7 +8,7 @@ from kvsim.request import Request
 from kvsim.sequence import Sequence
 
 
-def test_skipped_sequence_becomes_periodic_in_two_windows_at_once() -> None:
+def test_sequence_that_rejoins_frees_blocks_of_both_windows_in_step() -> None:
     """The longer window as it first joined, the shorter one as it joined two steps later."""
     windows = Windows([Reach(2), Reach(4)], [4, 4], 0)
     seq = Sequence(Request("r", 0, 1, 8), 0)
