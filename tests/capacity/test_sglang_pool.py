@@ -303,6 +303,15 @@ def test_memory_command_prints_the_sglang_servers_figures() -> None:
         assert line in said.output
 
 
+def test_whole_experts_take_the_same_room_and_an_elder_model_is_named() -> None:
+    flags = ["--engine", "sglang", "--tensor-parallel-size", "8", "--device", "b200"]
+    flags += ["--engine-version", "0.4.10", "--enable-expert-parallel"]
+    said = CliRunner().invoke(app, ["memory", "deepseek-ai/DeepSeek-R1-0528", *flags])
+    assert said.exit_code == 0, said.output
+    assert "--enable-expert-parallel changes nothing here" in said.output
+    assert "is sized as deepseek-ai/DeepSeek-V3" in said.output
+
+
 def test_copies_of_the_attention_hold_a_share_of_the_experts_each() -> None:
     """Eight H200 with DeepSeek-R1: attention on one GPU, experts over all. The reserve is that of
     the whole server, with room for padding (arg_groups/memory_hook.py `reserve_for_graph_mb`).

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from kvsim.model.catalogue import known_names
+from kvsim.model.catalogue import elder_of, known_names
 from kvsim.model.find import find_model
 from kvsim.model.names import read_name
 from kvsim.model.repository import is_repository
@@ -52,6 +52,7 @@ CONFIG = {
         ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "qwen2.5-72b-instruct", "int4"),
         ("nvidia/Qwen3.6-35B-A3B-NVFP4", "qwen3.6-35b-a3b", "nvfp4"),
         ("Qwen3.6-27B autoround int4", "qwen3.6-27b", "int4"),
+        ("zai-org/GLM-5.1-FP8", "glm-5.1", "fp8"),
         ("Qwen3-4B-Thinking", "qwen3-4b", None),
         ("Qwen2.5-7B (4 bit, 5.20 GiB of weights)", "qwen2.5-7b", None),
     ],
@@ -63,6 +64,21 @@ def test_repository_names_give_model_and_quantisation(written, base, scheme):
 @pytest.mark.parametrize("written", ["acme/Cool-1B", "llama", "fp8", "", "Qwen3.6-27B-Coolest"])
 def test_unknown_model_names_are_refused(written):
     assert read_name(written, known_names()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "elder"),
+    [
+        ("Qwen/Qwen3.8-27B", "Qwen/Qwen3.5-27B"),
+        ("zai-org/GLM-5.1", "zai-org/GLM-5"),
+        ("zai-org/GLM-5", None),
+        ("Qwen/Qwen3-8B-Base", None),
+        ("qwen3.5-27b", None),
+        ("acme/Cool-1B", None),
+    ],
+)
+def test_an_id_that_is_taken_for_its_elder_is_named(name, elder):
+    assert elder_of(name) == elder
 
 
 def test_a_copy_says_where_its_shape_is_from():

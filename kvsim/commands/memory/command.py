@@ -76,7 +76,7 @@ def memory(
             return (sglang_figures if way == SWITCH else trt_llm_figures)(options, gpu, given)
         return as_json(memory_answer(_question(options, gpu, given)))
 
-    notes = idle_notes(context, flags, figures)
+    notes = [*_taken_for(model), *idle_notes(context, flags, figures)]
     options, gpu = _options(model, flags), _device(flags["device"], flags["device_memory"])
     if way is not None:
         answer_of = answer_sglang if way == SWITCH else answer_trt_llm
@@ -103,6 +103,16 @@ def memory(
 
 
 memory.command_class = EngineCommand  # type: ignore[attr-defined]  # kvsim.cli asks for it
+
+
+def _taken_for(name: str) -> list[str]:
+    """The note on a model that is sized as an elder one; none, no note."""
+    from kvsim.model.catalogue import elder_of
+
+    elder = elder_of(name)
+    if elder is None:
+        return []
+    return [f"{name} is sized as {elder}, which the catalogue takes to have the same config.json."]
 
 
 def _odd_blocks(tokens: int) -> str | None:

@@ -24,7 +24,7 @@ WAYS = {
 }
 VLLM_ONLY = (
     *(name for panel in PANELS_OF["vllm"] if panel not in SHARED for name in PANELS[panel]),
-    *("enable_expert_parallel", "language_model_only"),
+    "language_model_only",
 )
 
 

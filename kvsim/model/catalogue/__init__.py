@@ -4,6 +4,7 @@ The tables in this folder, a family each, hold the models by name. Each has its 
 its published config.json that matter here.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -100,6 +101,23 @@ def first_id(name: str) -> str:
     """The Hugging Face id of a built-in model, the name itself of any other."""
     found = _named(name)
     return name if found is None or "/" in name else str(found[1]["ids"][0])
+
+
+def elder_of(name: str) -> str | None:
+    """The id of the elder model, by the version in its name, that this id is taken for; None where
+    the catalogue has the model itself.
+    """
+    found = _named(name)
+    if found is None or "/" not in name:
+        return None
+    first = str(found[1]["ids"][0])
+    return None if _version(name) == _version(first) else first
+
+
+def _version(name: str) -> str | None:
+    """The first number of a name without its organisation, such as 3.5."""
+    found = re.search(r"\d+(\.\d+)*", name.rpartition("/")[2])
+    return found[0] if found else None
 
 
 def known_names() -> Mapping[str, str]:
