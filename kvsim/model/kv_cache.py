@@ -197,7 +197,10 @@ def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | str, tp: int) -> 
     token = storage.num_bytes(mixer.head_dim, heads) + storage.num_bytes(mixer.value_dim, heads)
     kind: GroupKind = "full" if mixer.window_tokens is None else "sliding"
     window, chunk = mixer.window_tokens, mixer.chunk_tokens
-    return LayerCache(kind, token, window, chunk_tokens=chunk, kv_heads=heads)
+    index = 2 * mixer.index_head_dim  # in 16 bits, whatever the cache's dtype
+    return LayerCache(
+        kind, token + index, window, index_bytes=index, chunk_tokens=chunk, kv_heads=heads
+    )
 
 
 def _compressed(mixer: CompressedAttention, kv_cache_dtype: str) -> Iterator[LayerCache]:

@@ -60,11 +60,15 @@ def per_token(config: dict[str, object], tp: int = 1) -> dict[str, int]:
             WINDOWS | {"model_type": "gemma4_unified_text", "global_head_dim": 32},
             {"full": 2 * 2 * 32 * 4, "sliding": 2 * 2 * 16 * 4},
         ),
-        # Latents, kept as keys and values of 12 elements for all 8 heads (models/minicpm3.py).
-        (
-            {"model_type": "minicpm3", "kv_lora_rank": 32, "q_lora_rank": 48}
-            | {"qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8},
-            {"full": 4 * 2 * 8 * 12 * 2},
+        # Latents, kept as keys and values of 12 elements for all 8 heads (models/minicpm3.py,
+        # models/transformers/base.py).
+        *(
+            (
+                {"model_type": kind, "kv_lora_rank": 32, "q_lora_rank": 48}
+                | {"qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8},
+                {"full": 4 * 2 * 8 * 12 * 2},
+            )
+            for kind in ("minicpm3", "youtu")
         ),
         # Two attentions a layer (models/longcat_flash.py).
         (
@@ -73,6 +77,32 @@ def per_token(config: dict[str, object], tp: int = 1) -> dict[str, int]:
             | {"ffn_hidden_size": 128, "expert_ffn_hidden_size": 32, "n_routed_experts": 4}
             | {"moe_topk": 2},
             {"mla": 4 * 2 * 36 * 2},
+        ),
+        # Windows have twice the heads where the file does not say it (transformers' class).
+        (
+            WINDOWS | {"model_type": "mimo_v2_flash", "v_head_dim": 8},
+            {"full": 2 * 2 * 24 * 2, "sliding": 2 * 4 * 24 * 2},
+        ),
+        # An indexer's key in 16 bits, in two of four layers (models/minimax_m3).
+        (
+            {
+                "model_type": "minimax_m3_text",
+                "moe_layer_freq": [0, 0, 1, 1],
+                "num_local_experts": 4,
+                "num_experts_per_tok": 2,
+                "dense_intermediate_size": 256,
+                "sparse_attention_config": {
+                    "sparse_index_dim": 8,
+                    "sparse_num_index_heads": 2,
+                    "sparse_attention_freq": [0, 0, 1, 1],
+                },
+            },
+            {"full": 4 * 2 * 2 * 16 * 2 + 2 * 8 * 2},
+        ),
+        # Windows of three layers in four, and a gate a query head (models/muse_glimmer.py).
+        (
+            WINDOWS | {"model_type": "muse_glimmer_text"},
+            {"full": 2 * 2 * 2 * 16 * 2, "sliding": 2 * 2 * 2 * 16 * 2},
         ),
         # Four query heads a KV head, eight, and no attention (models/nemotron_nas.py).
         (

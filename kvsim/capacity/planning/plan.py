@@ -12,6 +12,7 @@ from kvsim.vllm.packed import pack
 
 DEFAULT_BLOCK_SIZE = 16
 SPARSE_MLA_BLOCK_SIZE = 64
+INDEXED_BLOCK_SIZE = 128  # of keys and values with an indexer (models/minimax_m3)
 
 
 class CachePlan(NamedTuple):
@@ -161,5 +162,7 @@ def _kernel_block_size(caches: Sequence[LayerCache], serving: Serving) -> int:
     """Tokens in a block before states are looked at."""
     if serving.block_size is not None:
         return serving.block_size
-    sparse = any(cache.index_bytes for cache in caches)
-    return SPARSE_MLA_BLOCK_SIZE if sparse else DEFAULT_BLOCK_SIZE
+    indexed = {cache.kind for cache in caches if cache.index_bytes}
+    if "mla" in indexed:
+        return SPARSE_MLA_BLOCK_SIZE
+    return INDEXED_BLOCK_SIZE if indexed else DEFAULT_BLOCK_SIZE

@@ -123,6 +123,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "stablelm": A(layer_norm=True),
     "glm": A(),
     "glm4": A(norms=4),
+    "glm_ocr_text": A(norms=4),
     "glm4v_text": A({"attention_bias": True}, biases="qkv", norms=4),
     "jais2": A(gated=False, layer_norm=True, biases="all"),
     "hyperclovax": A(norms=4),
@@ -183,6 +184,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "afmoe": A(norms=4, qk_norm="head", router_bias=True, output_gate=True),
     "beam": A(norms=4, qk_norm="head"),
     "muse_spark_text": A(norms=4),
+    "muse_glimmer_text": A(norms=4, output_gate=True),
+    "flint": A(qk_norm="head", attention_sinks=True),
     "molmo2_text": A(qk_norm="head"),
     "aria_text": PLAIN,
     "ernie4_5_vl_moe_text": A(TIED, router_bias=True),
@@ -195,6 +198,11 @@ ARCHITECTURES: dict[str, Architecture] = {
         {"head_dim": 128, "num_local_experts": 256, "num_experts_per_tok": 8},
         qk_norm="all",
         router_bias=True,
+    ),
+    # Keys of an indexer stand beside keys and values (configs/minimax_m3.py).
+    **dict.fromkeys(
+        ("minimax_m3_text", "minimax_m3_vl_text"),
+        A({"head_dim": 128, "vocab_size": 200064}, qk_norm="head", router_bias=True),
     ),
     "llama4_text": A(
         {
@@ -271,8 +279,8 @@ ARCHITECTURES: dict[str, Architecture] = {
 }
 
 # Latent attention (MLA) whose keys and values vLLM keeps as wide as attention takes them
-# (model_executor/models/minicpm3.py).
-EXPANDED_KINDS = ("minicpm3",)
+# (model_executor/models/minicpm3.py; Youtu is served by transformers' class: transformers/base.py).
+EXPANDED_KINDS = ("minicpm3", "youtu")
 
 # Keys that give away what no line above describes, whatever the model_type says.
 STRANGE_KEYS = ("attn_type_list", "ssm_cfg", "cross_attention_layers")

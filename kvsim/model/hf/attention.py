@@ -25,7 +25,8 @@ def attention(keys: Keys, kind: str, index: int) -> Attending:
     kv_heads = _kv_heads(keys, heads, index)
     value_dim = keys.get("v_head_dim", default=None)
     if keys.kind.startswith("mimo_v2") and sliding:
-        kv_heads = keys.integer("swa_num_key_value_heads", default=kv_heads)
+        twice = 2 if keys.kind == "mimo_v2_flash" else 1  # as transformers' class has them
+        kv_heads = keys.integer("swa_num_key_value_heads", default=twice * kv_heads)
         head_dim = keys.integer("swa_head_dim", default=head_dim)
         value_dim = keys.get("swa_v_head_dim", default=value_dim)
     if keys.kind == "zamba2":
@@ -34,6 +35,7 @@ def attention(keys: Keys, kind: str, index: int) -> Attending:
         head_dim = keys.integer("global_head_dim")
         if keys.flag("attention_k_eq_v"):
             kv_heads = keys.integer("num_global_key_value_heads", default=kv_heads)
+    indexer = _indexer(keys, index)
     return Attention(
         heads,
         kv_heads,
@@ -43,6 +45,28 @@ def attention(keys: Keys, kind: str, index: int) -> Attending:
         v_head_dim=value_dim,
         chunk_tokens=chunk(keys, index),
         shares_cache=index >= layer_count(keys) - keys.count("num_kv_shared_layers"),
+        index_heads=indexer[0],
+        index_head_dim=indexer[1],
+    )
+
+
+def _indexer(keys: Keys, index: int) -> tuple[int, int]:
+    """Query heads and width of the indexer of a layer with keys and values (MiniMax-M3); 0: none.
+
+    transformers writes its layers as "minimax_m3_sparse", the published files list them.
+    """
+    if not keys.kind.startswith("minimax_m3"):
+        return 0, 0
+    table = keys.inner("sparse_attention_config")
+    picks = table.get("sparse_attention_freq", default=None)
+    if picks is None:
+        kinds = keys.get("layer_types", default=[])
+        picks = [kind == "minimax_m3_sparse" for kind in kinds]
+    if not (index < len(picks) and picks[index]):
+        return 0, 0
+    return (
+        table.integer("sparse_num_index_heads", default=keys.count("index_n_heads") or 4),
+        table.integer("sparse_index_dim", default=keys.count("index_head_dim") or 128),
     )
 
 

@@ -37,6 +37,7 @@ def layer_extras(keys: Keys, mixer: Mixer, part: FeedForward) -> int:
             total += 2 * mixer.head_dim
         elif about.qk_norm == "all":
             total += query + kept
+        total += 2 * mixer.index_head_dim
         total += mixer.heads if about.attention_sinks else 0
     if isinstance(part, Dense) and about.biases == "all":
         total += part.intermediate_size + hidden

@@ -20,7 +20,11 @@ def feed_forward(keys: Keys, kind: str, index: int) -> Dense | Experts:
     """The part of layer `index`; kind: of the layer, where it decides ("moe", "mlp")."""
     if kind != MLP and keys.count(*EXPERTS, index=index) and (kind == MOE or _sparse(keys, index)):
         return _experts(keys, index)
-    names = ("shared_intermediate_size", *WIDTHS) if keys.kind == "granitemoehybrid" else WIDTHS
+    names: tuple[str, ...] = WIDTHS
+    if keys.kind == "granitemoehybrid":
+        names = ("shared_intermediate_size", *WIDTHS)
+    elif keys.kind.startswith("minimax_m3"):
+        names = ("dense_intermediate_size", *WIDTHS)
     if keys.get("block_configs", default=None) is not None:
         return Dense(block_width(keys, index), gated=keys.architecture.gated)
     width = keys.integer(*names, default=4 * keys.hidden, index=index)

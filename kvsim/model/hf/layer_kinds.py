@@ -13,6 +13,7 @@ SYNONYMS = {
     "chunked_attention": FULL,
     "indexed_attention": FULL,
     "deepseek_sparse_attention": FULL,
+    "minimax_m3_sparse": FULL,
     "mamba": LINEAR,
     "mamba2": LINEAR,
     "short_conv": CONV,

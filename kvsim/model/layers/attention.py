@@ -14,7 +14,8 @@ class Attention:
     it is not the keys' (None). shares_cache: the layer reads the cache of an earlier one, keeps
     none and projects queries alone (Gemma 3n and 4). shares_weights: its projections are counted
     elsewhere, once for several layers (Zamba 2). chunk_tokens: length of the chunks; a query sees
-    the tokens of its own chunk (Llama 4); None: all.
+    the tokens of its own chunk (Llama 4); None: all. index_heads, index_head_dim: of an indexer
+    that picks blocks of tokens (MiniMax-M3), which caches one key a token of its own; 0: none.
     """
 
     heads: int
@@ -26,6 +27,8 @@ class Attention:
     shares_cache: bool = False
     shares_weights: bool = False
     chunk_tokens: int | None = None
+    index_heads: int = 0
+    index_head_dim: int = 0
 
     @property
     def value_dim(self) -> int:
@@ -43,10 +46,13 @@ class Attention:
         return queries + (0 if self.shares_cache else kept * (self.head_dim + self.value_dim))
 
     def weights(self, hidden: int, tp: int) -> Weights:
-        """Query, key, value and output projections."""
+        """Query, key, value and output projections, and those of an indexer."""
         if self.shares_weights:
             return Weights()
-        return Weights(linear=hidden * (self.width_on(tp) + self.heads // tp * self.value_dim))
+        # As many query heads of the indexer as key and value heads, and one key.
+        index = (max(1, self.index_heads // tp) + 1) * self.index_head_dim
+        width = self.width_on(tp) + self.heads // tp * self.value_dim
+        return Weights(linear=hidden * (width + index))
 
     def prefill_flops_per_pair(self) -> int:
         """FLOPs of one query-key pair over all heads: q.k and the weighted sum of v."""
