@@ -45,7 +45,6 @@ NAVIGATION = {
         "docs/api": "Look up the API",
         "docs/results": "Read and export results",
         "docs/a-week-of-azure": "Estimate a week of a trace",
-        "docs/schedules": "Replay recorded schedules",
     },
     "Learning": {
         "docs/why-paging": "See why paging won",
@@ -69,17 +68,18 @@ NAVIGATION = {
     },
     "Evidence": {
         "docs/accuracy": "",
-        "docs/tiers-measured": "",
         "docs/speed": "Speed",
         "docs/invariants": "",
         **dict.fromkeys(
             (  # noqa: SIM905 - a name a word
                 "reports/README reports/real-run/README reports/real-runs/README "
+                "reports/schedules/README reports/tiers-measured/README "
                 "reports/real-runs/table reports/observed/README reports/startup-logs/README "
                 "reports/points/README reports/points/disaggregated reports/published/README "
                 "reports/published/table reports/states-or-tokens/README "
                 "reports/vllm-or-sglang/README reports/recipes/README reports/recipes/agents "
-                "reports/recipes/azure-conv reports/recipes/chat calibration/README"
+                "reports/recipes/azure-conv reports/recipes/chat calibration/README "
+                "benchmarks/README"
             ).split(),
             "",
         ),

@@ -117,10 +117,12 @@ def test_the_reference_of_scenarios_is_current() -> None:
 
 
 def test_schedule_in_the_docs_replays() -> None:
-    (text,) = blocks((ROOT / "docs" / "schedules.md").read_text(), "json")
+    (text,) = blocks((ROOT / "reports/schedules/README.md").read_text(), "json")
     rows = simulate_rows(parse_case(json.loads(text), "docs"))
     documented = set(
-        re.findall(r"`(\w+)`", (ROOT / "docs" / "schedules.md").read_text().split("| field |")[1])
+        re.findall(
+            r"`(\w+)`", (ROOT / "reports/schedules/README.md").read_text().split("| field |")[1]
+        )
     )
     assert rows[0].keys() <= documented
     assert sorted(name for row in rows for name in row["finished"]) == ["r0", "r1"]
@@ -176,7 +178,7 @@ def printing(text: str) -> Iterator[tuple[str, str]]:
                 silent += code
 
 
-MEASURED = list(printing((ROOT / "docs" / "tiers-measured.md").read_text()))
+MEASURED = list(printing((ROOT / "reports/tiers-measured/README.md").read_text()))
 
 
 # Half a minute each: the suite prints every third, `make soak` all of them.
@@ -191,7 +193,7 @@ def test_measured_tiers_page_prints_its_output(
 
 
 def test_the_page_on_measured_tiers_is_tested_whole() -> None:
-    text = (ROOT / "docs" / "tiers-measured.md").read_text()
+    text = (ROOT / "reports/tiers-measured/README.md").read_text()
     assert len(MEASURED) == len(blocks(text, "text")) == 6
 
 

@@ -1,8 +1,8 @@
 """A recorded schedule as input: engine settings, a cost in ticks, and requests.
 
-The format is documented in docs/schedules.md; times are ticks of a virtual clock, kept here as
-microseconds (any unit would do, only equality matters). What an engine's settings are, and what its
-rows hold, is the part of `Case`'s subclasses, one for each engine that was recorded.
+The format is documented in reports/schedules/README.md. Times are ticks of a virtual clock, kept
+here as microseconds (any unit would do, only equality matters). What an engine's settings are, and
+what its rows hold, is the part of `Case`'s subclasses, one for each engine that was recorded.
 """
 
 from collections import Counter, deque

@@ -2,7 +2,7 @@
 approximation, or the size of its pool alone.
 
 Exact: recorded schedules of that engine with the model's kinds of layers are equal row for row
-(docs/schedules.md), and nothing below says otherwise.
+(reports/schedules/README.md), and nothing below says otherwise.
 """
 
 from typing import Literal, NamedTuple

@@ -101,7 +101,7 @@ def complaints_of_tests(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def main() -> int:
     """Print all complaints; 1 if there are any."""
     pages = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
-    for folder in ("docs", "reports", "calibration"):
+    for folder in ("docs", "reports", "calibration", "benchmarks"):
         pages += sorted((ROOT / folder).rglob("*.md"))
     read = [page for page in pages if page.parent.name != "recipes" or page.stem == "README"]
     texts = [

@@ -30,7 +30,7 @@ class FleetCaseRequest(VllmRequest):
 
 
 class FleetCase(RecordedCase):
-    """Replicas of one engine, a router, and requests; see docs/schedules.md.
+    """Replicas of one engine, a router, and requests; see reports/schedules/README.md.
 
     Its rows: one a decision, one a publication of vLLM's coordinator, one
     for the fleet's hits, and then those of each replica, in order.

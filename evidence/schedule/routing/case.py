@@ -50,7 +50,7 @@ class RoutingEvent(Options):
 
 
 class RoutingCase(RecordedCase):
-    """Requests and reports in the order in which the router saw them; see docs/schedules.md.
+    """Requests and reports in the order of the router (reports/schedules/README.md).
 
     settings: the router's own. workers: how many it chose from.
     """

@@ -170,7 +170,7 @@ class SecondMemory:
 
     def progress(self, seq: Sequence) -> list[int | None]:
         """The numbers on a sequence's second-pool memory that a recorded SGLang schedule has for
-        each step (docs/schedules.md), right after a step was scheduled.
+        each step (reports/schedules/README.md), right after a step was scheduled.
         """
         return []
 
