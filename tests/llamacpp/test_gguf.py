@@ -1,6 +1,7 @@
 """Caches sized from the headers of GGUF files, by the command and without a file."""
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kvsim.cli import app
-from kvsim.llamacpp.gguf_file import model_of
+from kvsim.llamacpp.gguf_file import model_of, read_gguf
 from kvsim.llamacpp.placement import device_bytes
 from kvsim.llamacpp.sizes import ContextSettings, context_of
 from kvsim.plumbing.errors import InputError
@@ -101,6 +102,60 @@ def test_ollama_pays_for_every_parallel_request(
 def test_no_option_is_ignored(arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(app, ["memory", *arguments])
     assert said in str(result.exception)
+
+
+def text(word: str) -> bytes:
+    return struct.pack("<Q", len(word)) + word.encode()
+
+
+def whole(key: str, value: int) -> bytes:
+    return text(key) + struct.pack("<II", 4, value)
+
+
+def several(key: str, kind: int, count: int, content: bytes) -> bytes:
+    return text(key) + struct.pack("<IIQ", 9, kind, count) + content
+
+
+LLAMA = [
+    text("general.architecture") + struct.pack("<I", 8) + text("llama"),
+    whole("llama.attention.head_count", 8),
+    whole("llama.embedding_length", 512),
+]
+WINDOW = whole("llama.attention.sliding_window", 16)
+FOUR = whole("llama.block_count", 4)
+LYING = {
+    "keys": (LLAMA, 1 << 60, "no GGUF file"),
+    "array": ([*LLAMA, FOUR, several("x", 4, 1 << 60, bytes(8))], 5, "no GGUF file"),
+    "texts": ([*LLAMA, FOUR, several("x", 8, 1 << 60, text("a"))], 5, "no GGUF file"),
+    "text": ([*LLAMA, FOUR, text("x") + struct.pack("<IQ", 8, 1 << 60)], 5, "no GGUF file"),
+    "key": ([*LLAMA, FOUR, struct.pack("<Q", 1 << 60)], 5, "no GGUF file"),
+    "layers": ([*LLAMA, whole("llama.block_count", (1 << 32) - 1)], 4, "1 to 10,000"),
+    "none": ([*LLAMA, whole("llama.block_count", 0)], 4, "1 to 10,000"),
+    "word": ([*LLAMA, text("llama.block_count") + struct.pack("<I", 8) + text("4")], 4, "wrong"),
+    "heads": (
+        [*LLAMA, FOUR, several("llama.attention.head_count_kv", 4, 2, bytes(8))],
+        5,
+        "a value for each layer; got 2; limit 4 values",
+    ),
+    "windows": (
+        [*LLAMA, FOUR, WINDOW, several("llama.attention.sliding_window_pattern", 7, 1, b"\1")],
+        6,
+        "a value for each layer; got 1; limit 4 values",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "keys", "said"), LYING.values(), ids=list(LYING))
+def test_gguf_headers_with_wrong_lengths_are_refused(
+    tmp_path: Path, content: list[bytes], keys: int, said: str
+) -> None:
+    """Nothing is read beyond the end, and nothing is allocated for a length that is not there."""
+    pytest.importorskip("gguf", reason="pip install 'kvsim[gguf]'")
+    path = tmp_path / "lying.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, keys) + b"".join(content))
+    with pytest.raises(InputError, match=said) as caught:
+        read_gguf(path)
+    assert "\n" not in str(caught.value)
 
 
 def test_which_layers_keep_a_window_and_which_keep_nothing() -> None:
