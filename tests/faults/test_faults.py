@@ -6,6 +6,7 @@ Nothing half-written stands under a final name, nothing finished is lost.
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -206,6 +207,21 @@ def test_interrupted_import_prints_no_traceback(
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
     assert not (tmp_path / "out").exists()
+
+
+# Where the wall clock is written down, and nothing is computed from two readings of it.
+DATES = {"backend/serve/run.py", "record/recording.py", "step_time/calibrated/file.py"}
+
+
+def test_no_duration_is_taken_from_the_wall_clock() -> None:
+    """It may go back while kvsim runs."""
+    package = Path(store.__file__).parents[1]
+    named = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"\btime\.time(_ns)?\(|datetime\.(utc)?now\(", path.read_text())
+    }
+    assert named == DATES
 
 
 FULL = """

@@ -119,6 +119,18 @@ def test_a_damaged_folder_is_refused_by_the_name_of_the_file(tmp_path, result, n
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", [store.REQUESTS, store.MEMORY])
+def test_parquet_with_a_wrong_length_is_refused(tmp_path, result, name):
+    """The last eight bytes have the length of the footer, and the magic number."""
+    store.write(tmp_path, result, "<html>")
+    whole = (tmp_path / name).read_bytes()
+    for length in (0, 3, len(whole), 1 << 20, (1 << 31) - 1, (1 << 32) - 1):
+        (tmp_path / name).write_bytes(whole[:-8] + length.to_bytes(4, "little") + whole[-4:])
+        with pytest.raises(InputError, match=name) as error:
+            store.read(tmp_path)
+        assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize("contents", ["[]", "{}", '{"kvsim": "1", "scenario": {}, "runs": [3]}'])
 def test_json_that_is_no_summary_is_refused(tmp_path, contents):
     (tmp_path / store.SUMMARY).write_text(contents)
