@@ -126,6 +126,70 @@ def test_kv_bytes_per_token_equal_the_expected_ones(
     assert per_token(SMALL | config) == expected
 
 
+@pytest.mark.parametrize(
+    ("config", "params"),
+    [
+        (
+            {
+                "model_type": "minimax_m3_text",
+                "vocab_size": 200064,
+                "hidden_size": 6144,
+                "intermediate_size": 3072,
+                "dense_intermediate_size": 12288,
+                "shared_intermediate_size": 3072,
+                "num_hidden_layers": 60,
+                "num_attention_heads": 64,
+                "num_key_value_heads": 4,
+                "head_dim": 128,
+                "max_position_embeddings": 524288,
+                "num_local_experts": 128,
+                "num_experts_per_tok": 4,
+                "moe_layer_freq": [0] * 3 + [1] * 57,
+                "sparse_attention_config": {"sparse_attention_freq": [0] * 3 + [1] * 57},
+            },
+            426_174_572_928,
+        ),
+        (
+            {
+                "model_type": "flint",
+                "vocab_size": 150144,
+                "hidden_size": 2048,
+                "intermediate_size": 6144,
+                "num_hidden_layers": 49,
+                "num_attention_heads": 32,
+                "num_key_value_heads": 4,
+                "head_dim": 128,
+                "max_position_embeddings": 262144,
+                "moe_intermediate_size": 512,
+                "shared_expert_intermediate_size": 1024,
+                "num_experts": 256,
+                "num_experts_per_tok": 6,
+                "mlp_only_layers": [0, 1],
+            },
+            39_785_287_456,
+        ),
+        (
+            {
+                "model_type": "dbrx",
+                "vocab_size": 32000,
+                "d_model": 2048,
+                "n_heads": 16,
+                "n_layers": 24,
+                "max_seq_len": 2048,
+                "attn_config": {"kv_n_heads": 1},
+                "ffn_config": {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1},
+            },
+            2_459_207_680,
+        ),
+    ],
+    ids=["minimax_m3", "flint", "dbrx"],
+)
+def test_parameters_equal_those_of_the_class_on_the_meta_device(
+    config: dict[str, object], params: int
+) -> None:
+    assert Model.from_hf(config | {"torch_dtype": "bfloat16"}).num_params == params
+
+
 def test_invalid_block_configs_are_refused() -> None:
     blocks = [{"attention": {"replace_with_linear": True}, "ffn": {"ffn_mult": 1.0}}] * 4
     with pytest.raises(InputError, match=r"block_configs\[0\].attention"):

@@ -112,7 +112,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             "nemotron-nas",
             *("ernie4_5", "hunyuan_v1_dense", "mimo", "exaone", "granite", "glm", "glm4", "olmo"),
             *("ministral3", "helium", "cwm", "iquestcoder", "granite_swa", "paddleocr_vl_text"),
-            "granite_docling_text",
+            *("granite_docling_text", "granite4_vision_text"),
         ),
         LLAMA,
     ),
@@ -191,7 +191,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "ernie4_5_vl_moe_text": A(TIED, router_bias=True),
     "step3p5": A(qk_norm="head", router_bias=True),
     **dict.fromkeys(("mimo_v2", "mimo_v2_flash"), A(router_bias=True)),
-    "cohere2_moe": A(TIED, norms=1),
+    **dict.fromkeys(("cohere2_moe", "cohere_compass_text"), A(TIED, norms=1)),
+    # DBRX writes no more of its experts than differs from its class.
+    "dbrx": A({"num_local_experts": 4, "num_experts_per_tok": 1, "moe_intermediate_size": 3584}),
     "kolibri1": A(norms=4, qk_norm="head"),
     "gpt_oss": A({"head_dim": 64, "attention_bias": True}, attention_sinks=True),
     "minimax_m2": A(

@@ -35,6 +35,8 @@ OUTER_KINDS = {
     "qwen3_vl_moe": "qwen3_vl_moe_text",
     "mistral3": "mistral",
     "minimax_m3_vl": "minimax_m3_text",
+    "cohere_compass": "cohere_compass_text",
+    "granite4_vision": "granite4_vision_text",
     "glm_ocr": "glm_ocr_text",
     "muse_glimmer": "muse_glimmer_text",
     "glm4v": "glm4v_text",
@@ -42,6 +44,17 @@ OUTER_KINDS = {
     "llava": "llama",
     "llava_next": "llama",
     "paligemma": "gemma",
+}
+# Keys of inner tables by the names they have elsewhere, by model_type.
+INNER_KEYS = {
+    "dbrx": {
+        "attn_config": {"num_key_value_heads": "kv_n_heads"},
+        "ffn_config": {
+            "moe_intermediate_size": "ffn_hidden_size",
+            "num_local_experts": "moe_num_experts",
+            "num_experts_per_tok": "moe_top_k",
+        },
+    }
 }
 # What a purely recurrent model, which has no positions, is taken to reach.
 UNBOUNDED = 1 << 20
@@ -119,6 +132,9 @@ def _language_part(content: dict[str, Any], where: str) -> Keys:
             value=f"model_type {kind!r}",
             remedy=REMEDY,
         )
+    for inner, names in INNER_KEYS.get(kind, {}).items():
+        held = table.get(inner) or {}
+        table = table | {name: held[key] for name, key in names.items() if key in held}
     about = architecture(kind, table, where)
     # A window of 0 tokens is none, as a null is (vLLM's config/model.py).
     if table.get("sliding_window") == 0:
