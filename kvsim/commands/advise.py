@@ -48,4 +48,4 @@ def advise(
     with checked_tables(scenario, set_ or []) as (table, folder), task_runner(jobs) as runner:
         advice = Advisor(table, folder, chosen, runner, repeat=repeat).advise()
     findings = advice_findings(advice, folder, runner.num_runs)
-    answer(findings, as_json=as_json, out=out, name="advice", verbose=verbose)
+    answer(findings, as_json=as_json, out=out, name="advice", verbose=verbose, folder=folder)

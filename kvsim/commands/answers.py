@@ -93,10 +93,16 @@ def answer(
     name: str = "",
     ensure_ascii: bool = True,
     verbose: bool = True,
+    folder: Path | None = None,
 ) -> None:
     """Print the findings, as JSON or as text. out: a folder where they are written first, as NAME
     with its endings; the page's path is then printed too. verbose: everything, not 24 lines.
+    folder: of a scenario of which seconds are told, which then get their range.
     """
+    if folder is not None:
+        from kvsim.whatif.seconds_range import with_interval
+
+        findings = with_interval(findings, folder)
     page = None if out is None else write(findings, out, name)
     if as_json:
         typer.echo(json.dumps(findings.data, indent=2, ensure_ascii=ensure_ascii))

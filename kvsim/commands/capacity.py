@@ -123,7 +123,7 @@ def capacity(
             goodput = out is not None or as_json
             looked = question or asked.load
             findings = edge_findings(asked, looked, rate or (), goodput=goodput, run=run)
-    answer(findings, as_json=as_json, out=out, name="capacity", verbose=verbose)
+    answer(findings, as_json=as_json, out=out, name="capacity", verbose=verbose, folder=folder)
 
 
 def _whole_numbers(text: str | None) -> tuple[int, ...]:

@@ -71,6 +71,7 @@ def doctor(
     from kvsim.plumbing.writing import check_writable
     from kvsim.whatif.doctor.doctor_findings import doctor_findings
     from kvsim.whatif.doctor.runs import RunRefused, StreamLimits
+    from kvsim.whatif.seconds_range import with_interval
 
     if out is not None:
         check_writable(out)
@@ -85,7 +86,7 @@ def doctor(
                 if not as_json:
                     typer.echo(f"{diagnosis.name}: cannot be examined: {diagnosis.reason}")
                 continue
-            findings = doctor_findings(diagnosis)
+            findings = with_interval(doctor_findings(diagnosis), diagnosis.subject.folder)
             answers.append(findings.data)
             if not as_json:
                 if name := diagnosis.subject.name:

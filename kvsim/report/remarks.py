@@ -7,7 +7,12 @@ from kvsim.report.names import called, listed
 from kvsim.report.numbers import percent
 from kvsim.results.result import Result
 from kvsim.results.summary import NoWindow, RunSummary
-from kvsim.step_time.kernels.expected import ExpectedError, expected_error, regime_of, spread
+from kvsim.step_time.kernels.expected import (
+    ExpectedError,
+    expected_error,
+    interval_words,
+    regime_of,
+)
 
 
 def remarks(result: Result) -> list[str]:
@@ -78,22 +83,8 @@ def _expected(provenance: Mapping[str, Any], running: float | None) -> list[str]
     served, lengths = provenance.get("served_points"), provenance.get("mean_tokens")
     if not served or lengths is None or not running:
         return []
-    if served == "fitted":
-        low, high = spread("tpot_fitted")
-        return [
-            "Step times were fitted on a run of this server. Of such servers, 8 of 10 times per "
-            f"output token of other loads lay between {low:.2g} and {high:.2g} times what is said "
-            "here, by points on which the fit's own width was chosen (docs/step-times.md)."
-        ]
-    if served == "kind":
-        (low, high), (soonest, latest) = spread("tpot"), spread("ttft")
-        return [
-            "The host's time is that of servers of this kind, with default flags. Of servers left "
-            f"out of the fit in turn, 8 of 10 times per output token lay between {low:.2g} and "
-            f"{high:.2g} times what is said here. Times to the first token of servers in the fit "
-            f"lay between {soonest:.2g} and {latest:.2g} times (docs/step-times.md). Settings of "
-            "one server compare better."
-        ]
+    if words := interval_words(served):
+        return [words]
     if served in BORROWED:
         left_out = expected_error("left_out", served)
         return [

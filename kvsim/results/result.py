@@ -124,6 +124,7 @@ class Result:
             fleets=self.fleets or None,
             measured=self.measured,
             difference=self._differences(),
+            interval=self._interval(),
         )
 
     def _differences(self) -> dict[str, Any] | None:
@@ -134,6 +135,15 @@ class Result:
 
         runs: tuple[RunSummary, ...] = self.fleets or tuple(run.summary for run in self.runs)
         return {run.label: differences(self.measured, run) for run in runs}
+
+    def _interval(self) -> dict[str, Any] | None:
+        """The range of measured / simulated; None with drafts, as their error is not known."""
+        served = self.scenario.get("provenance", {}).get("served_points")
+        if not served or self.scenario.get("speculative_config"):
+            return None
+        from kvsim.step_time.kernels.expected import interval_80
+
+        return interval_80(served)
 
     def table(self) -> "pd.DataFrame":
         """One row a run: its label, then every number of its summary by a dotted key.

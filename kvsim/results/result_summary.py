@@ -48,7 +48,9 @@ class ResultSummary(SummaryPart):
     """A summary.json. kvsim: the version that wrote it. scenario: the tables of the resolved
     scenario, every default written out, with its provenance. fleets: of a scenario with replicas.
     measured: of the real server. difference: by label, simulated / measured - 1 of each number that
-    was measured, under the same keys; of `kv_usage` simulated - measured.
+    was measured, under the same keys; of `kv_usage` simulated - measured. interval: the range of
+    measured / simulated that 8 of 10 servers of this kind were in, by latency; None where none were
+    compared.
     """
 
     kvsim: str
@@ -59,6 +61,7 @@ class ResultSummary(SummaryPart):
     fleets: tuple[FleetSummary, ...] | None = None
     measured: MeasuredSummary | None = None
     difference: dict[str, Any] | None = None
+    interval: dict[str, Any] | None = None
 
     @classmethod
     def parse(cls, contents: Mapping[str, Any], where: str) -> Self:

@@ -111,7 +111,8 @@ class Findings:
     """The answer of one tool. title: the question. facts: labelled counts of what was run.
     sentences: the verdict first. scenario: the tables that were simulated; empty where none was.
     data: the JSON answer.
-    details: sentences that a terminal leaves out. num_verdict: how many of the sentences the page
+    details: sentences that a terminal leaves out. interval: how far the seconds may be off, which a
+    short answer leaves out. num_verdict: how many of the sentences the page
     has in its first screen.
     """
 
@@ -122,6 +123,7 @@ class Findings:
     scenario: Mapping[str, Any]
     data: Any
     details: Sequence[str] = ()
+    interval: Sequence[str] = ()
     num_verdict: int = 1
 
 
@@ -135,7 +137,7 @@ def print_findings(findings: Findings, console: "Console") -> None:
             if note := " ".join(filter(None, [section.note, more])):
                 console.print(note, markup=False, highlight=False)
             console.print()
-    for sentence in findings.sentences:
+    for sentence in (*findings.sentences, *findings.interval):
         console.print(sentence, markup=False, highlight=False)
     for section in findings.sections:
         if isinstance(section, CommandText):
@@ -174,7 +176,7 @@ def page_of(findings: Findings) -> str:
     first = [pair for pair in shown if getattr(pair[0], "lead", False)]
     first.sort(key=lambda pair: isinstance(pair[0], FindingsFigure))
     rest = [pair for pair in shown if not getattr(pair[0], "lead", False)]
-    words = [*findings.sentences, *findings.details]
+    words = [*findings.sentences, *findings.details, *findings.interval]
     return rendered(
         "whatif.html",
         "kvsim.whatif",
@@ -223,7 +225,10 @@ def markdown_of(findings: Findings) -> str:
     """The sentences, tables and commands as Markdown, for an issue or a pull request."""
     parts = [f"# {escaped(findings.title)}"]
     parts.append("\n".join(f"- {label}: {escaped(value)}" for label, value in findings.facts))
-    parts += [escaped(sentence) for sentence in (*findings.sentences, *findings.details)]
+    parts += [
+        escaped(sentence)
+        for sentence in (*findings.sentences, *findings.details, *findings.interval)
+    ]
     for section in findings.sections:
         if isinstance(section, FindingsFigure):
             continue  # drawn on the page alone

@@ -6,7 +6,7 @@ of what `kvsim validate points --half judge --out` wrote; and where the host's p
 """
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvsim.plumbing.shipped import shipped_folder
 
@@ -35,6 +35,49 @@ def spread(latency: str) -> tuple[float, float]:
     """
     low, high = json.loads(EXPECTED_FILE.read_text("utf-8"))["spread"][latency]
     return low, high
+
+
+# The latencies of each kind of step time whose servers were compared, by their names in the file.
+_RANGES: dict[str, dict[str, str]] = {
+    "kind": {"tpot_s": "tpot", "ttft_s": "ttft", "output_tokens_per_s": "output_tokens_per_s"},
+    "fitted": {"tpot_s": "tpot_fitted"},
+}
+OTHER_LOADS = "tpot_fitted"
+
+
+def interval_80(served: str) -> dict[str, Any] | None:
+    """Ranges of measured / simulated that 8 of 10 servers lie in, by latency, as `--json` has them.
+
+    served: as of `HostCost`. None where no servers of the kind were compared.
+    """
+    found = _RANGES.get(served)
+    if found is None:
+        return None
+    ranges = {latency: list(spread(name)) for latency, name in found.items()}
+    return {"share": 0.8, "of": "measured / simulated", **ranges}
+
+
+def interval_words(served: str) -> str | None:
+    """The same as a sentence, with what is known of comparisons; None as for `interval_80`."""
+    if served == "fitted":
+        low, high = spread("tpot_fitted")
+        return (
+            "Step times were fitted on a run of this server. Of such servers, 8 of 10 times per "
+            f"output token of other loads lay between {low:.2g} and {high:.2g} times what is said "
+            "here, by points on which the fit's own width was chosen (docs/step-times.md)."
+        )
+    if served != "kind":
+        return None
+    (low, high), (soonest, latest) = spread("tpot"), spread("ttft")
+    least, most = spread(OTHER_LOADS)
+    return (
+        "The host's time is that of servers of this kind, with default flags. Of servers left "
+        f"out of the fit in turn, 8 of 10 times per output token lay between {low:.2g} and "
+        f"{high:.2g} times what is said here. Times to the first token of servers in the fit "
+        f"lay between {soonest:.2g} and {latest:.2g} times (docs/step-times.md). Settings of one "
+        f"server compare better: with one load of it measured, 8 of 10 of its other loads lay "
+        f"between {least:.2g} and {most:.2g} times."
+    )
 
 
 def expected_error(latency: str, regime: str) -> ExpectedError | None:

@@ -1,0 +1,37 @@
+"""The range of an answer's seconds: what 8 of 10 servers of the kind had of what is simulated."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kvsim.plumbing.errors import InputError
+from kvsim.scenario import Scenario
+from kvsim.scenario.build.sized import SizedScenario
+from kvsim.step_time.kernels.expected import interval_80, interval_words
+from kvsim.whatif.findings import Findings
+
+
+def with_interval(findings: Findings, folder: Path) -> Findings:
+    """The findings with the range of their seconds, in words and in their data. folder: where the
+    paths of the scenario start.
+    """
+    served = _served(findings.scenario, folder)
+    words, ranges = interval_words(served), interval_80(served)
+    if words is None or ranges is None:
+        return findings
+    data = findings.data
+    if isinstance(data, dict):
+        data = {**data, "interval": ranges}
+    return replace(findings, interval=(words,), data=data)
+
+
+def _served(table: Mapping[str, Any], folder: Path) -> str:
+    """The servers that stand for the scenario's step times, as of `HostCost`; "" for none."""
+    if not table or table.get("speculative_config"):
+        return ""
+    try:
+        form = SizedScenario(Scenario.from_table(table, folder)).step_time
+    except InputError:  # an answer about a scenario that cannot be run
+        return ""
+    return str(getattr(form, "served", ""))
