@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kvsim.backend.transformer.between import EPSILON
 from kvsim.backend.transformer.decoder import Decoder
+from kvsim.backend.transformer.products import plain
 from kvsim.backend.transformer.rope import rotate, turns
 
 NEVER = -torch.inf
@@ -137,7 +138,7 @@ def _forward(
     of = torch.arange(start + len(tokens))
     x = weights.embedding[torch.tensor(tokens)]
     for index, layer in enumerate(weights.layers):
-        heads = (_normed(x, layer.attention_norm) @ layer.qkv.T).view(
+        heads = (_normed(x, layer.attention_norm) @ plain(layer.qkv).T).view(
             len(tokens), -1, shape.head_dim
         )
         query, key, value = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], dim=1)  # type: ignore[no-untyped-call]
@@ -151,9 +152,9 @@ def _forward(
             scores = scores.masked_fill(of[None, :] > at[:, None], NEVER)
         share = (scores * shape.head_dim**-0.5).softmax(-1)
         mixed = torch.einsum("hij,jhd->ihd", share, value.repeat_interleave(shape.group, dim=1))
-        x = x + mixed.flatten(1) @ layer.output.T
-        gate, up = (_normed(x, layer.mlp_norm) @ layer.gate_up.T).chunk(2, dim=-1)
-        x = x + (gate / (1 + (-gate).exp()) * up) @ layer.down.T
+        x = x + mixed.flatten(1) @ plain(layer.output).T
+        gate, up = (_normed(x, layer.mlp_norm) @ plain(layer.gate_up).T).chunk(2, dim=-1)
+        x = x + (gate / (1 + (-gate).exp()) * up) @ plain(layer.down).T
     return _normed(x, weights.norm) @ weights.unembedding.T
 
 

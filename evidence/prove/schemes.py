@@ -23,6 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from kvsim.backend.shape import DTYPE_BYTES, Shape
 from kvsim.backend.transformer.between import EPSILON
 from kvsim.backend.transformer.decoder import Decoder
+from kvsim.backend.transformer.products import plain
 from kvsim.backend.transformer.weights import LayerWeights
 
 
@@ -66,12 +67,12 @@ class Scheme(ABC):
 
     def query(self, layer: LayerWeights, x: Tensor) -> Tensor:
         """Queries, [new, kv_heads, group, head_dim]."""
-        rows = layer.qkv[: self.shape.heads * self.shape.head_dim]
+        rows = plain(layer.qkv)[: self.shape.heads * self.shape.head_dim]
         return (x @ rows.T).view(len(x), self.shape.kv_heads, self.shape.group, -1)
 
     def key_value(self, layer: LayerWeights, x: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values, [new, kv_heads, head_dim] each."""
-        rows = layer.qkv[self.shape.heads * self.shape.head_dim :]
+        rows = plain(layer.qkv)[self.shape.heads * self.shape.head_dim :]
         both = (x @ rows.T).view(len(x), 2, self.shape.kv_heads, -1)
         return both[:, 0], both[:, 1]
 
@@ -143,7 +144,7 @@ class Absorbed(Scheme):
     def attend(self, index: int, layer: LayerWeights, x: Tensor) -> Tensor:
         shape = self.shape
         key, value = self.key_value(layer, x)
-        projection = layer.qkv[: shape.heads * shape.head_dim].view(
+        projection = plain(layer.qkv)[: shape.heads * shape.head_dim].view(
             shape.kv_heads, shape.group, shape.head_dim, shape.hidden
         )
         columns = projection.transpose(1, 2).reshape(shape.kv_heads, shape.head_dim, -1)
@@ -181,8 +182,8 @@ def _layers(decoder: Decoder, tokens: list[int], scheme: Scheme) -> Tensor:
     x = decoder.weights.embedding[torch.tensor(tokens)]
     for index, layer in enumerate(decoder.weights.layers):
         normed = rms_norm(x, norm_shape, layer.attention_norm, EPSILON)
-        x = x + scheme.attend(index, layer, normed) @ layer.output.T
+        x = x + scheme.attend(index, layer, normed) @ plain(layer.output).T
         normed = rms_norm(x, norm_shape, layer.mlp_norm, EPSILON)
-        gate, up = (normed @ layer.gate_up.T).chunk(2, dim=-1)
-        x = x + (silu(gate) * up) @ layer.down.T
+        gate, up = (normed @ plain(layer.gate_up).T).chunk(2, dim=-1)
+        x = x + (silu(gate) * up) @ plain(layer.down).T
     return x

@@ -55,6 +55,22 @@ def _window(config: Mapping[str, Any], where: str) -> int | None:
     return int(window)
 
 
+def _weights(config: Mapping[str, Any], where: str) -> str | None:
+    """The form of the layers' weights; InputError for one that is not computed."""
+    quantisation = config.get("quantization_config")
+    if not quantisation:
+        return None
+    method = quantisation.get("quant_method") if isinstance(quantisation, Mapping) else quantisation
+    if method != "fp8":
+        raise InputError(
+            "weights in this form are not computed",
+            where=f"{where}: quantization_config",
+            value=method,
+            remedy="fp8, or leave it out",
+        )
+    return "fp8"
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A decoder of RMSNorm, RoPE, grouped-query attention and SwiGLU.
@@ -62,7 +78,8 @@ class Shape:
     hidden: width of the residual stream; intermediate: width of the SwiGLU; dtype: of weights,
     activations and cache, one of float64, float32, bfloat16, float16. qkv_bias: queries, keys and
     values have a bias (Qwen 2). qk_norm: each head's queries and keys are normed (Qwen 3). window:
-    newest tokens that a query sees in every layer, its own included; None: all.
+    newest tokens that a query sees in every layer, its own included; None: all. weights: "fp8" for
+    layers' matrices in E4M3; None: in dtype.
     """
 
     layers: int
@@ -76,6 +93,7 @@ class Shape:
     qkv_bias: bool = False
     qk_norm: bool = False
     window: int | None = None
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -87,6 +105,10 @@ class Shape:
                 where="shape.dtype",
                 value=self.dtype,
                 remedy=f"known: {', '.join(DTYPE_BYTES)}",
+            )
+        if self.weights not in (None, "fp8"):
+            raise InputError(
+                "unknown weights", where="shape.weights", value=self.weights, remedy="fp8"
             )
         if self.heads % self.kv_heads:
             raise InputError(
@@ -146,7 +168,9 @@ class Shape:
             vocab=need("vocab_size"),
             dtype=dtype or str(config.get("dtype") or config.get("torch_dtype") or "float32"),
             window=_window(config, where),
-            **block,
+            weights=_weights(config, where),
+            qkv_bias=block["qkv_bias"],
+            qk_norm=block["qk_norm"],
         )
 
     @property
@@ -169,6 +193,11 @@ class Shape:
         """Weights of the matrices of all layers: the P of 2 * P FLOP a token (no embeddings)."""
         attention = self.hidden * self.head_dim * 2 * (self.heads + self.kv_heads)
         return self.layers * (attention + 3 * self.hidden * self.intermediate)
+
+    @property
+    def layer_weight_bytes(self) -> int:
+        """Bytes of the matrices of all layers, scales left out."""
+        return self.layer_weights * (1 if self.weights else DTYPE_BYTES[self.dtype])
 
     def as_dict(self) -> dict[str, int | str | bool | None]:
         """The fields, and the KV bytes per token, for a file."""

@@ -17,6 +17,7 @@ from kvsim.backend.measure.summary import MeasuredSamples
 from kvsim.backend.simulated.shape import check_weights, llama_shape
 from kvsim.backend.stores.pooled import StoreName
 from kvsim.backend.transformer.attentions import block_size_of
+from kvsim.backend.transformer.products import check_products
 from kvsim.memory.paged.options import Paged
 from kvsim.model import Model
 from kvsim.model.options import ModelOptions
@@ -105,6 +106,7 @@ def calibrate(
     built = model.build()
     check_weights(built)
     shape = llama_shape(built)
+    check_products(shape, device)
     setup = Setup(
         shape,
         device,

@@ -136,7 +136,7 @@ def _allocator(store: StoreName, attention: AttentionKind) -> dict[str, Any]:
 def _pool_tokens(shape: Shape, device: str, limits: GridLimits) -> int:
     """Tokens of the pool: within the limits and the memory left by weights, activations, logits."""
     element = DTYPE_BYTES[shape.dtype]
-    weights = (shape.layer_weights + 2 * shape.vocab * shape.hidden) * element
+    weights = shape.layer_weight_bytes + 2 * shape.vocab * shape.hidden * element
     wide = 4 * (shape.intermediate + 2 * shape.hidden) * limits.step_tokens
     logits = 4 * shape.vocab * limits.batches[-1]
     free = device_of(device).free_bytes() - device_of(device).spare_bytes

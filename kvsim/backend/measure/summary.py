@@ -13,7 +13,7 @@ from kvsim.backend.measure.pace import PACE_PLAN
 from kvsim.backend.measure.sentinel import judge
 from kvsim.backend.measure.setup import Setup
 from kvsim.backend.measure.timing import clock_of
-from kvsim.backend.shape import DTYPE_BYTES, Shape
+from kvsim.backend.shape import Shape
 from kvsim.backend.transformer.attentions import ATTENTIONS
 from kvsim.plumbing.errors import InputError
 
@@ -130,6 +130,5 @@ def impossible(shape: Shape, plan: StepPlan, seconds: float, bytes_per_s: float)
     if shape.window is not None:
         spans = [*(new + prior for new, prior in plan.chunks), *plan.contexts]
         tokens = sum(min(span, shape.window) for span in spans)
-    weight_bytes = shape.layer_weights * DTYPE_BYTES[shape.dtype]
-    least_bytes = weight_bytes + shape.kv_bytes_per_token * tokens
+    least_bytes = shape.layer_weight_bytes + shape.kv_bytes_per_token * tokens
     return least_bytes > 1.05 * bytes_per_s * seconds

@@ -13,6 +13,7 @@ from kvsim.backend.simulated.steps import StepMaker
 from kvsim.backend.simulated.stores import WORDS, build_store, store_kind
 from kvsim.backend.step import TokenSpan
 from kvsim.backend.transformer.decoder import Decoder
+from kvsim.backend.transformer.products import check_products
 from kvsim.backend.transformer.runner import DecoderRunner
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.memory.allocator import Allocator
@@ -61,8 +62,9 @@ def make_ready(
     a CPU. InputError for what the backend cannot do.
     """
     requests = simulation.stream.requests[:limit]
-    shape = llama_shape(simulation.model, "model")
     check_weights(simulation.model, "model")
+    shape = llama_shape(simulation.model, "model")
+    check_products(shape, device, "model")
     kind = store_kind(options)
     _check(simulation, shape, requests)
     if device == "cpu":

@@ -35,17 +35,18 @@ def llama_shape(model: Model, where: str = "--model") -> Shape:
         intermediate=feed_forward.intermediate_size,
         vocab=model.vocab_size,
         dtype=model.torch_dtype,
+        weights=model.weight_format.method or None,
         **block,
     )
 
 
 def check_weights(model: Model, where: str = "--model") -> None:
-    """InputError for quantised weights, which the backend would compute in the model's dtype."""
-    if model.weight_format.method:
+    """InputError for weights in another form than fp8 or the model's dtype."""
+    if model.weight_format.method not in ("", "fp8"):
         raise InputError(
-            "the backend computes weights in the model's own dtype",
+            "the backend computes weights in the model's own dtype, or in fp8",
             where=where,
             value=f"{model.name}, {model.weight_format.method}",
-            limit=model.torch_dtype,
+            limit=f"{model.torch_dtype}, fp8",
             remedy="name the model without its quantisation, or set model.quantization to none",
         )

@@ -5,6 +5,8 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 from torch.nn.functional import rms_norm, silu
 
+from kvsim.backend.transformer.products import Fp8Rows, quantise
+
 EPSILON = 1e-5
 
 
@@ -26,6 +28,10 @@ class Between(Protocol):
         """silu(gate) * up of [tokens, 2 * intermediate]: gates first."""
         ...
 
+    def narrow(self, rows: Tensor) -> Fp8Rows:
+        """See `Quantise`; only for weights in FP8."""
+        ...
+
 
 class PlainBetween:
     """In torch, launch by launch, on any device and in any dtype."""
@@ -40,6 +46,10 @@ class PlainBetween:
         """See `Between`."""
         gates, up = gate_up.chunk(2, dim=-1)
         return silu(gates) * up
+
+    def narrow(self, rows: Tensor) -> Fp8Rows:
+        """See `Between`."""
+        return quantise(rows)
 
 
 class FusedBetween:
@@ -56,3 +66,9 @@ class FusedBetween:
         from kvsim.backend.transformer.triton_between import gate
 
         return gate(gate_up)
+
+    def narrow(self, rows: Tensor) -> Fp8Rows:
+        """See `Between`."""
+        from kvsim.backend.transformer.triton_between import narrow
+
+        return Fp8Rows(*narrow(rows))

@@ -8,6 +8,7 @@ from torch.nn.functional import embedding, linear, rms_norm
 
 from kvsim.backend.shape import Shape
 from kvsim.backend.transformer.between import EPSILON, Between, PlainBetween
+from kvsim.backend.transformer.products import multiply
 from kvsim.backend.transformer.weights import DecoderWeights, random_weights
 
 
@@ -43,15 +44,18 @@ class Decoder:
         stream, delta = embedding(token_ids, weights.embedding), None
         for index, layer in enumerate(weights.layers):
             stream, normed = work.add_norm(stream, delta, layer.attention_norm)
-            qkv = linear(normed, layer.qkv, layer.qkv_bias).view(len(stream), -1, shape.head_dim)
+            qkv = multiply(normed, layer.qkv, layer.qkv_bias, work.narrow).view(
+                len(stream), -1, shape.head_dim
+            )
             query, key = qkv[:, : shape.heads], qkv[:, shape.heads : key_end]
             if layer.query_norm is not None and layer.key_norm is not None:
                 query = rms_norm(query, (shape.head_dim,), layer.query_norm, EPSILON)
                 key = rms_norm(key, (shape.head_dim,), layer.key_norm, EPSILON)
             mixed = attend(index, query, key, qkv[:, key_end:])
-            delta = linear(mixed.flatten(1), layer.output)
+            delta = multiply(mixed.flatten(1), layer.output, narrow=work.narrow)
             stream, normed = work.add_norm(stream, delta, layer.mlp_norm)
-            delta = linear(work.gate(linear(normed, layer.gate_up)), layer.down)
+            gated = work.gate(multiply(normed, layer.gate_up, narrow=work.narrow))
+            delta = multiply(gated, layer.down, narrow=work.narrow)
         return stream if delta is None else stream + delta
 
     def logits(self, hidden: Tensor) -> Tensor:

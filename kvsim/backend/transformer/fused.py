@@ -58,6 +58,28 @@ def gate(
 
 
 @triton.jit
+def narrow(
+    rows,  # [tokens, WIDTH], row_stride apart
+    narrowed,  # E4M3 [tokens, WIDTH]
+    scales,  # float32 [tokens]
+    row_stride,
+    least,  # of a row's largest number
+    most,  # the largest number of E4M3
+    WIDTH: tl.constexpr,
+    WIDTH_PADDED: tl.constexpr,
+):
+    """One program a token: its row over its scale, so that its largest number is `most`."""
+    token = tl.program_id(0).to(tl.int64)
+    element = tl.arange(0, WIDTH_PADDED)
+    inside = element < WIDTH
+    x = tl.load(rows + token * row_stride + element, mask=inside, other=0.0).to(tl.float32)
+    unit = tl.maximum(tl.max(tl.abs(x), 0), least) / most
+    tl.store(scales + token, unit)
+    found = (x / unit).to(narrowed.dtype.element_ty)
+    tl.store(narrowed + token * WIDTH + element, found, mask=inside)
+
+
+@triton.jit
 def _turn(source, target, head, ok, cos, sin, pair, DIM: tl.constexpr):
     """Rows [heads, DIM] from source to target, pair (i, i + DIM / 2) turned by its angle."""
     HALF: tl.constexpr = DIM // 2

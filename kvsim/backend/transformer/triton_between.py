@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from kvsim.backend.transformer import fused
+from kvsim.backend.transformer.products import FP8, FP8_MOST, LEAST
 from kvsim.backend.transformer.tiles import power_of_two
 
 GATE_BLOCK = 1024
@@ -38,6 +39,25 @@ def gate(gate_up: Tensor) -> Tensor:
     result = gate_up.new_empty((tokens, inner))
     fused.gate[(tokens, -(-inner // GATE_BLOCK))](gate_up, result, INNER=inner, BLOCK=GATE_BLOCK)
     return result
+
+
+def narrow(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows in E4M3 and their scales, see `kvsim.backend.transformer.products`; one launch."""
+    tokens, width = rows.shape
+    found = torch.empty(rows.shape, dtype=FP8, device=rows.device)
+    scale = torch.empty((tokens, 1), dtype=torch.float32, device=rows.device)
+    fused.narrow[(tokens,)](
+        rows,
+        found,
+        scale,
+        rows.stride(0),
+        LEAST,
+        FP8_MOST,
+        WIDTH=width,
+        WIDTH_PADDED=power_of_two(width),
+        num_warps=warps(width),
+    )
+    return found, scale
 
 
 def warps(row: int) -> int:

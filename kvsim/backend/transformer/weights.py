@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from kvsim.backend.shape import Shape
+from kvsim.backend.transformer.products import Weight, quantise
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,15 +15,16 @@ class LayerWeights:
 
     qkv: [(heads + 2 * kv_heads) * head_dim, hidden]; output: [hidden, heads * head_dim];
     gate_up: [2 * intermediate, hidden]; down: [hidden, intermediate]; norms: [hidden]. qkv_bias:
-    one number a row of qkv (Qwen 2); query_norm, key_norm: [head_dim] (Qwen 3); None without.
+    one number a row of qkv (Qwen 2); query_norm, key_norm: [head_dim] (Qwen 3); None without. The
+    matrices may be in FP8.
     """
 
     attention_norm: Tensor
-    qkv: Tensor
-    output: Tensor
+    qkv: Weight
+    output: Weight
     mlp_norm: Tensor
-    gate_up: Tensor
-    down: Tensor
+    gate_up: Weight
+    down: Weight
     qkv_bias: Tensor | None = None
     query_norm: Tensor | None = None
     key_norm: Tensor | None = None
@@ -53,6 +55,10 @@ def random_weights(shape: Shape, seed: int = 0, device: str = "cpu") -> DecoderW
         drawn = torch.empty(rows, columns, dtype=dtype, device=device)
         return drawn.normal_(0.0, columns**-0.5, generator=generator)
 
+    def stored(rows: int, columns: int) -> Weight:
+        drawn = matrix(rows, columns)
+        return quantise(drawn) if shape.weights else drawn
+
     def norm(width: int = shape.hidden, mean: float = 1.0) -> Tensor:
         drawn = torch.empty(width, dtype=dtype, device=device)
         return drawn.normal_(mean, 0.1, generator=generator)
@@ -60,11 +66,11 @@ def random_weights(shape: Shape, seed: int = 0, device: str = "cpu") -> DecoderW
     def layer() -> LayerWeights:
         return LayerWeights(
             attention_norm=norm(),
-            qkv=matrix(qkv_rows, shape.hidden),
-            output=matrix(shape.hidden, shape.heads * shape.head_dim),
+            qkv=stored(qkv_rows, shape.hidden),
+            output=stored(shape.hidden, shape.heads * shape.head_dim),
             mlp_norm=norm(),
-            gate_up=matrix(2 * shape.intermediate, shape.hidden),
-            down=matrix(shape.hidden, shape.intermediate),
+            gate_up=stored(2 * shape.intermediate, shape.hidden),
+            down=stored(shape.hidden, shape.intermediate),
             qkv_bias=norm(qkv_rows, 0.0) if shape.qkv_bias else None,
             query_norm=norm(shape.head_dim) if shape.qk_norm else None,
             key_norm=norm(shape.head_dim) if shape.qk_norm else None,

@@ -16,6 +16,7 @@ _SHAPE = (
     "intermediate_size",
     "vocab_size",
     "dtype",
+    "quantization",
 )
 
 
@@ -31,6 +32,7 @@ class ModelIdentity(Options):
     """A model by name and, where known, by the shape that decides its times.
 
     The shape as its config.json has it; intermediate_size is that of a dense feed-forward part.
+    quantization: of the weights; "none" where they are in dtype, None where it is not known.
     """
 
     name: str
@@ -42,6 +44,7 @@ class ModelIdentity(Options):
     intermediate_size: int | None = None
     vocab_size: int | None = None
     dtype: str | None = None
+    quantization: str | None = None
     kv_bytes_per_token: int | None = None
 
     @classmethod
@@ -60,14 +63,19 @@ class ModelIdentity(Options):
             intermediate_size=dense and dense.intermediate_size,
             vocab_size=model.vocab_size,
             dtype=model.torch_dtype,
+            quantization=model.weight_format.method or "none",
             kv_bytes_per_token=model.kv_layout().bytes_per_token,
         )
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """The identity of a built-in model; of any other name, the name alone."""
+        """The identity of a built-in model; of any other name, the name alone. A name without a
+        quantisation leaves it open: servers quantise by a flag, too.
+        """
         try:
-            return cls.of(named_model(name))
+            model = named_model(name)
+            method = model.weight_format.method or None
+            return cls.of(model).model_copy(update={"quantization": method})
         except InputError:
             return cls(name=name)
 

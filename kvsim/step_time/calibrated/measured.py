@@ -71,6 +71,7 @@ def measured_model(facts: Facts, name: str | None) -> ModelIdentity:
         "intermediate_size": shape.get("intermediate"),
         "vocab_size": shape.get("vocab"),
         "dtype": shape.get("dtype"),
+        "quantization": shape["weights"] or "none" if "weights" in shape else None,
         "kv_bytes_per_token": shape.get("kv_bytes_per_token"),
     }
     measured = ModelIdentity.parse({"name": "the measured model", **known}, "model")

@@ -369,6 +369,13 @@ def test_tier_on_the_backend_is_refused_by_name(path):
         observe(Scenario.from_table(table, path.parent), "cpu", allocator="paged", clock="cpu")
 
 
+def test_fp8_weights_are_served_and_named(path):
+    scenario = loaded(path, "paged", "model.quantization='fp8'")
+    observation, meta = observe(scenario, "cpu", allocator="paged", clock="cpu", limit=3)
+    assert len(observation.recorder.finished) == 3
+    assert (meta.identity.dtype, meta.identity.quantization) == ("float32", "fp8")
+
+
 def test_observe_without_a_served_request_is_an_error(path, tmp_path):
     scenario = loaded(path, "paged", "memory.kv_cache_tokens=8")
     with pytest.raises(InputError, match="no request was served"):
@@ -403,8 +410,8 @@ def test_the_command_runs_by_the_wall_clock(path, tmp_path):
             r"model: the backend keeps K and V in the model's own dtype",
         ),
         (
-            ["--allocator", "paged", "--set", "model.quantization='fp8'"],
-            r"model: the backend computes weights in the model's own dtype",
+            ["--allocator", "paged", "--set", "model.quantization='int8'"],
+            r"model: the backend computes weights in the model's own dtype, or in fp8; got tiny",
         ),
         (["--allocator", "paged", "--set", "workload.n=2"], r"one output a request; got 2 samples"),
         (

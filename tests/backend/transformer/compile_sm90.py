@@ -16,7 +16,7 @@ from triton.compiler import ASTSource
 
 from kvsim.backend.shape import Shape
 from kvsim.backend.transformer import fused, kernel
-from kvsim.backend.transformer.tiles import DECODE_ROWS, PREFILL_ROWS, key_tile
+from kvsim.backend.transformer.tiles import DECODE_ROWS, PREFILL_ROWS, key_tile, power_of_two
 from kvsim.backend.transformer.triton_attention import warps
 from kvsim.backend.transformer.triton_between import GATE_BLOCK
 from kvsim.backend.transformer.triton_between import warps as row_warps
@@ -25,9 +25,10 @@ from kvsim.backend.transformer.triton_between import warps as row_warps
 POINTERS = {
     "e": (
         *("query", "key", "value", "rotated", "key_base", "value_base", "result"),
-        *("stream", "delta", "weight", "total", "normed", "gate_up"),
+        *("rows", "stream", "delta", "weight", "total", "normed", "gate_up"),
     ),
-    "fp32": ("part", "part_max", "part_sum", "frequency"),
+    "fp8e4nv": ("narrowed",),
+    "fp32": ("scales", "part", "part_max", "part_sum", "frequency"),
     "i64": ("key_offset", "value_offset", "position"),
     "i32": (
         "table",
@@ -64,6 +65,8 @@ def compile_for(
         "HALF_PADDED": head_dim // 2,
         "HIDDEN": shape.hidden,
         "HIDDEN_PADDED": shape.hidden,
+        "WIDTH": shape.intermediate,
+        "WIDTH_PADDED": power_of_two(shape.intermediate),
         "ADD": splits > 1,
         "INNER": shape.intermediate,
         "BLOCK": GATE_BLOCK,
@@ -85,7 +88,7 @@ def compile_for(
             return "constexpr"
         if name in TYPES:
             return "*" + (element if TYPES[name] == "e" else TYPES[name])
-        return "fp32" if name in ("scale", "epsilon") else "i32"
+        return "fp32" if name in ("scale", "epsilon", "least", "most") else "i32"
 
     # What the launcher finds out by itself: torch's pointers and the strides are multiples of 16.
     aligned = {
@@ -95,7 +98,8 @@ def compile_for(
     }
     source = ASTSource(function, {name: type_of(name) for name in names}, constants, aligned)
     target = GPUTarget("cuda", 90, 32)
-    num_warps = row_warps(shape.hidden) if function is fused.add_norm else warps(rows)
+    wide = {fused.add_norm: shape.hidden, fused.narrow: shape.intermediate}
+    num_warps = row_warps(wide[function]) if function in wide else warps(rows)
     built = triton.compile(source, target=target, options={"num_warps": num_warps, "num_stages": 3})
     ptx = built.asm["ptx"]
     return {
@@ -146,6 +150,7 @@ if __name__ == "__main__":
         (fused.add_norm, "bf16", 128, DECODE_ROWS, 2, 0),
         (fused.add_norm, "fp32", 128, DECODE_ROWS, 2, 0),
         (fused.gate, "bf16", 128, DECODE_ROWS, 1, 0),
+        (fused.narrow, "bf16", 128, DECODE_ROWS, 1, 0),
         (kernel.combine, "bf16", 128, DECODE_ROWS, 8, 16),
         (kernel.combine, "bf16", 128, PREFILL_ROWS, 32, 16),
     ]
