@@ -15,7 +15,7 @@ since 0.21, that concurrency times max_model_len; before, the blocks of one grou
 from typing import NamedTuple
 
 from kvsim.capacity.planning import CachePlan
-from kvsim.vllm.rules import SizingRules
+from kvsim.vllm.rules import FIRST_BLOCK, SizingRules
 
 
 class StartUp(NamedTuple):
@@ -96,7 +96,7 @@ def start_up(
     else:
         shards = plan.serving.decode_context_parallel_size
         tokens = num_blocks // len(plan.groups) * plan.block_size * shards
-    fits = _longest(plan, num_blocks - 1)
+    fits = _longest(plan, num_blocks - FIRST_BLOCK)
     found = StartUp(num_blocks, plan.block_size, tokens, concurrency, longest, fits)
     needs_states = version.state_a_sequence and not eager
     if needs_states and max_num_seqs > num_blocks and any(g.state_bytes for g in plan.groups):

@@ -5,7 +5,7 @@ constants stand in `versions`.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from kvsim.plumbing.units import GIB
 
@@ -18,6 +18,8 @@ SecondRunner = Literal["none", "qwen3", "listed", "dense", "all"]
 FusedAllReduce = Literal["none", "granules", "exact"]
 LISTED_KINDS = ("qwen3", "deepseek_v2", "qwen2_moe", "granitemoe", "llama", "mistral")
 LISTED_SPARSE_KINDS = ("deepseek_v2", "qwen2_moe", "granitemoe")
+# Number of the first block that a request may have: block 0 is the null block (core/block_pool.py).
+FIRST_BLOCK: Final = 1
 # Positions in a video may exceed the tokens that it takes (layers/rotary_embedding/mrope.py).
 MROPE_FACTOR = 4
 
@@ -74,7 +76,7 @@ class BlockRules:
     """
 
     name: str
-    null_blocks: int = 1
+    null_blocks: int = FIRST_BLOCK
     default_watermark: float = 0.0
     watermark_when_idle: bool = False
     knows_watermark: bool = True

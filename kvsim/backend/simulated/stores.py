@@ -11,6 +11,7 @@ from kvsim.memory import ALLOCATORS
 from kvsim.memory.allocator import Allocator
 from kvsim.memory.options import AllocatorOptions, StoreKind
 from kvsim.plumbing.errors import InputError
+from kvsim.vllm.rules import FIRST_BLOCK
 
 WORDS: dict[StoreKind, str] = {
     "blocks": "one pool of blocks",
@@ -40,8 +41,8 @@ def build_store(kind: StoreKind, allocator: Allocator, shape: Shape, device: str
     slots = allocator.capacity_bytes // allocator.token_bytes
     if kind == "blocks":
         size = cast("_HasBlocks", allocator).block_size
-        # Ids may begin behind a null block that the pool does not pay for.
-        return PagedStore(shape, slots // size + 1, size, device)
+        # Numbers may begin after a null block that the pool does not pay for.
+        return PagedStore(shape, slots // size + FIRST_BLOCK, size, device)
     return ContiguousStore(shape, slots, device) if kind == "slots" else BufferStore(shape, device)
 
 

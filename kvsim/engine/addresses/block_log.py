@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.results.addresses import ADDRESS_COLUMNS, HELD, KEPT, Addresses
 from kvsim.sequence import Sequence
+from kvsim.vllm.rules import FIRST_BLOCK
 
 Blocks = NDArray[np.int64]
 Times = NDArray[np.int64] | int  # (n,) of n blocks, or of all of them
@@ -174,7 +175,7 @@ class BlockRecorder:
             regions = _heads(first, first[1:] != first[:-1] + num[:-1], stays)
             since, ends, owner, together = (of_each[regions] for of_each in stays)
             rows = np.empty((len(regions), len(ADDRESS_COLUMNS)), dtype=np.int64)
-            rows[:, 0] = (first[regions] - 1) * self._bytes  # the null block is not drawn
+            rows[:, 0] = (first[regions] - FIRST_BLOCK) * self._bytes  # the null block is not drawn
             rows[:, 1] = np.add.reduceat(num, regions) * self._bytes
             rows[:, 2], rows[:, 3], rows[:, 4] = since, ends, owner
             rows[:, 5] = np.array(self._ended_kinds)[together]

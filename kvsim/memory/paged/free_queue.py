@@ -7,20 +7,21 @@ from collections.abc import Iterator, Sequence
 from kvsim.memory.paged.blocks import BLANK, NO_BLOCKS, Extent, Found, Part
 from kvsim.memory.paged.eviction.policy import Eviction
 from kvsim.memory.paged.session_hint import SessionHint
+from kvsim.vllm.rules import FIRST_BLOCK
 
 
 class BlankBlocks:
     """Free blocks without content: a stack of blocks that were in use, followed by blocks never
     used.
 
-    num: number of blocks. tracked: whether blocks have numbers, from 1 on.
+    num: number of blocks. tracked: whether blocks have numbers, from FIRST_BLOCK on.
     """
 
     def __init__(self, num: int, *, tracked: bool) -> None:
         self.num = num
         self._tracked = tracked
         self._used: list[int] = []
-        self._fresh = 1  # the first never used block
+        self._fresh = FIRST_BLOCK  # the first never used block
 
     def take(self, count: int) -> list[int]:
         """Take `count` <= num blocks; the block freed last is taken first."""

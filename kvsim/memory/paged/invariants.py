@@ -6,6 +6,7 @@ from kvsim.memory.paged.blocks import BLANK, PROMPT, Extent, Part, Table, extent
 from kvsim.memory.paged.pool import BlockPool
 from kvsim.memory.paged.tables import BlockTables
 from kvsim.plumbing.errors import InvariantError
+from kvsim.vllm.rules import FIRST_BLOCK
 
 
 def check_pool(
@@ -18,7 +19,7 @@ def check_pool(
     if pool.tracked:
         free = pool.numbers()
         both = {block for each in blocks for block in each}.union(free)
-        if len(free) != pool.num_free or both != set(range(1, pool.num_blocks)):
+        if len(free) != pool.num_free or both != set(range(FIRST_BLOCK, pool.num_blocks)):
             raise InvariantError(f"a block of {pool.num_blocks} is lost, or free and held")
     owners: dict[Extent, int] = {}
     for parts in tables:
@@ -42,7 +43,7 @@ def check_pool(
             kept[extent.why] += extent.num - extent.num_prompt
     if kept != pool.kept:
         raise InvariantError(f"cached blocks by reason are {kept}, counted {pool.kept}")
-    if held - shared + num_free != pool.num_blocks - 1:
+    if held - shared + num_free != pool.num_blocks - FIRST_BLOCK:
         raise InvariantError(f"{held - shared} held + {num_free} free blocks")
     if any(extent.owners for extent in content) or any(map(owners.__contains__, content)):
         raise InvariantError("an extent is held and free")

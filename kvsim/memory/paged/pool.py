@@ -28,6 +28,7 @@ from kvsim.memory.paged.eviction.policy import Eviction
 from kvsim.memory.paged.free_queue import BlankBlocks, FreeQueue, RankedQueue
 from kvsim.memory.paged.session_hint import SessionHint
 from kvsim.plumbing.errors import InvariantError
+from kvsim.vllm.rules import FIRST_BLOCK
 
 
 class Listener(Protocol):
@@ -49,14 +50,14 @@ class BlockPool:
     """A pool of `num_blocks` blocks for groups of layers; one of them is the null block. The
     content of a block is an integer key (see content_keys.py): equal keys mean equal content.
 
-    tracked: blocks have numbers from 1 on; else blocks are counted, and every list of numbers is
-    empty. singly: every extent is one block. blank_first: blank blocks return to the front.
-    eviction: policy that chooses the cached block to evict; None: least recently used. listener: is
-    notified of tracked blocks. on_evict: is called with the key of each evicted block. kept: number
-    of free cached blocks by the reason for which they are cached; PROMPT is not counted. version:
-    changes when the result of a lookup could change. front, back: the free blocks without and,
-    unless a policy ranks them, with content. num_shared: owners beyond the first, summed over all
-    blocks.
+    tracked: blocks have numbers, from FIRST_BLOCK on; else blocks are counted, and every list of
+    numbers is empty. singly: every extent is one block. blank_first: blank blocks return to the
+    front. eviction: policy that chooses the cached block to evict; None: least recently used.
+    listener: is notified of tracked blocks. on_evict: is called with the key of each evicted block.
+    kept: number of free cached blocks by the reason for which they are cached; PROMPT is not
+    counted. version: changes when the result of a lookup could change. front, back: the free blocks
+    without and, unless a policy ranks them, with content. num_shared: owners beyond the first,
+    summed over all blocks.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class BlockPool:
         self.version = 0
         self._known = [KnownContent(g) for g in range(num_groups)]
         self.tracked, self.singly = tracked, singly
-        self.num_blocks, self.num_free = num_blocks, num_blocks - 1
+        self.num_blocks, self.num_free = num_blocks, num_blocks - FIRST_BLOCK
         self.num_cached_free = self.num_evicted = self.num_shared = 0
         self.kept = [0, 0, 0, 0]
         self.on_evict: Callable[[int], None] | None = None

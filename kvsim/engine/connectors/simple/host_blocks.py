@@ -2,20 +2,22 @@
 
 from collections import OrderedDict
 
+from kvsim.vllm.rules import FIRST_BLOCK
+
 
 class HostBlocks:
-    """Numbers from 1 on: block 0 is nobody's.
+    """Numbers from FIRST_BLOCK on.
 
     A block is found by its content's key once its store has ended. Free blocks are evicted from the
     front; those with content are appended at the end.
     """
 
     def __init__(self, num_blocks: int) -> None:
-        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_blocks))
+        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(FIRST_BLOCK, num_blocks))
         self._owners = [0] * num_blocks
         self._key = [-1] * num_blocks
         self._known: dict[int, dict[int, None]] = {}  # blocks by content, oldest first
-        self.num_usable = num_blocks - 1
+        self.num_usable = num_blocks - FIRST_BLOCK
 
     @property
     def num_free(self) -> int:

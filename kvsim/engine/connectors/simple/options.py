@@ -14,6 +14,7 @@ from kvsim.engine.connectors.tiers import (
 )
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB, ceil_div
+from kvsim.vllm.rules import FIRST_BLOCK
 
 
 class VllmSimpleOffloading(HostTierOptions):
@@ -41,12 +42,12 @@ class VllmSimpleOffloading(HostTierOptions):
                 remedy='kind = "vllm-offloading"',
             )
         blocks = int(self.kv_offloading_size * GIB) // (site.block_bytes * site.ranks)
-        if blocks < 2:
+        if blocks <= FIRST_BLOCK:
             raise InputError(
                 "host memory holds no block but the null block",
                 where="tier.0.kv_offloading_size",
                 value=f"{self.kv_offloading_size:g} GiB",
-                limit=f"at least {2 * site.block_bytes * site.ranks:,} bytes",
+                limit=f"at least {(FIRST_BLOCK + 1) * site.block_bytes * site.ranks:,} bytes",
                 remedy="raise it",
             )
         size = site.groups[0].block_tokens
