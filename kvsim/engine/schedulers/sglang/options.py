@@ -9,6 +9,7 @@ from kvsim.engine.hicache.hicache import Hicache
 from kvsim.engine.plan import UNBOUNDED
 from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.preemption import Recompute
+from kvsim.engine.policies.queue import WaitingQueue
 from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.schedulers.scheduler import Scheduler
@@ -130,16 +131,31 @@ class Sglang(SchedulerOptions):
 
     def build(self, allocator: Allocator, max_model_len: int) -> Scheduler:
         queue = self.queue()
+        hicache = hicache_over(allocator)
+        return self.over(allocator, max_model_len, queue, queue, EngineSide(), hicache)
+
+    def over(
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        waiting: WaitingQueue,
+        prompts: SglangQueue,
+        side: EngineSide,
+        hicache: HicachePart,
+    ) -> SglangScheduler:
+        """The scheduler of these parts. waiting: all that wait; prompts: those of them that wait to
+        be computed here.
+        """
         parts = SglangParts(
             allocator,
             max_model_len,
-            Policies(queue, Latest(), Recompute()),
-            queue,
+            Policies(waiting, Latest(), Recompute()),
+            prompts,
             self.knobs(allocator),
             self.max_running_requests,
             self.schedule_conservativeness,
-            EngineSide(),
-            hicache_over(allocator),
+            side,
+            hicache,
         )
         return SglangScheduler(parts)
 

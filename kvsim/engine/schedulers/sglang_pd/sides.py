@@ -4,15 +4,12 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from kvsim.engine.policies.policies import Policies
-from kvsim.engine.policies.preemption import Recompute
 from kvsim.engine.policies.queue import WaitingQueue
-from kvsim.engine.policies.victims.latest import Latest
 from kvsim.engine.schedulers.scheduler import Scheduler
 from kvsim.engine.schedulers.sglang.options import Sglang, hicache_over
 from kvsim.engine.schedulers.sglang.parts import NO_HICACHE, EngineSide, HicachePart
 from kvsim.engine.schedulers.sglang.queue import SglangQueue
-from kvsim.engine.schedulers.sglang.scheduler import SglangParts, SglangScheduler
+from kvsim.engine.schedulers.sglang.scheduler import SglangScheduler
 from kvsim.engine.schedulers.sglang_pd.decode import DecodeSide
 from kvsim.engine.schedulers.sglang_pd.prefill import PrefillSide
 from kvsim.engine.schedulers.sglang_pd.queue import DecodeQueue
@@ -51,18 +48,7 @@ def _scheduler(
     hicache: HicachePart = NO_HICACHE,
 ) -> SglangScheduler:
     """The scheduler of one side. waiting: all that wait there. prompts: those to be computed."""
-    parts = SglangParts(
-        pages,
-        max_model_len,
-        Policies(waiting, Latest(), Recompute()),
-        prompts,
-        options.knobs(pages),
-        options.max_running_requests,
-        options.schedule_conservativeness,
-        side,
-        hicache,
-    )
-    scheduler = SglangScheduler(parts)
+    scheduler = options.over(pages, max_model_len, waiting, prompts, side, hicache)
     side.attach(scheduler)
     return scheduler
 
