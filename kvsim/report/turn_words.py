@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from kvsim.engine.connectors import TIERS
 from kvsim.report import numbers
 from kvsim.report.names import called
 from kvsim.results.result import Result, Run
@@ -9,8 +10,6 @@ from kvsim.results.turns import hits_by_turn, mean_conversation_tokens
 
 MOST_TURNS = 16  # that a line has room for
 _SPLIT = ("pipeline_parallel_size", "decode_context_parallel_size")
-ALL_RANKS = ("vllm-offloading", "vllm-simple-offloading")  # one size for all ranks together
-EACH_RANK = ("lmcache",)
 
 
 def turn_lines(result: Result) -> Iterator[str]:
@@ -51,10 +50,11 @@ def _tokens(result: Result, run: Run, kind: str, capacity_bytes: int | None) -> 
     ranks = int(model.get("tensor_parallel_size") or 1)
     if any((model.get(key) or 1) > 1 for key in _SPLIT):
         return None  # a GPU's pool is of some layers or tokens alone
-    if kind not in ALL_RANKS + EACH_RANK or not capacity_bytes or not memory.capacity_tokens:
+    shared = TIERS.get(kind).ranks_share if kind in TIERS else None
+    if shared is None or not capacity_bytes or not memory.capacity_tokens:
         return None
     token_bytes = memory.capacity_bytes // memory.capacity_tokens
-    return capacity_bytes // (token_bytes * (ranks if kind in ALL_RANKS else 1))
+    return capacity_bytes // (token_bytes * (ranks if shared else 1))
 
 
 def _held(run: Run, tokens: int) -> str:

@@ -64,10 +64,12 @@ class ConnectorPlan(NamedTuple):
 class TierOptions(Options):
     """Options of one kind of tier; its fields are the keys of `[[tier]]` other than `kind`.
 
-    serves: the other parts that it runs with, of `kvsim.support`.
+    serves: the other parts that it runs with, of `kvsim.support`. ranks_share: its size is of all
+    ranks together (True) or of each (False); None: it has none, or of more than tokens.
     """
 
     serves: ClassVar[frozenset[str]] = frozenset()
+    ranks_share: ClassVar[bool | None] = None
 
     def connector(self, site: TierSite, behind: Sequence["TierOptions"]) -> ConnectorPlan:
         """The connector of an engine with this as first tier and `behind` as the next ones;
@@ -140,6 +142,8 @@ class HostTierOptions(LinkOptions):
 
     kv_offloading_size: GiB of host memory, of all ranks together.
     """
+
+    ranks_share: ClassVar[bool | None] = True
 
     kv_offloading_size: float = Field(gt=0)
 

@@ -1,6 +1,7 @@
 """The options of LMCache's connector as a tier, as it copied in versions 0.3."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -31,6 +32,8 @@ class LMCacheTier(LinkOptions):
         second; not given: the device's to its host.
     latency_us: before each copy.
     """
+
+    ranks_share: ClassVar[bool | None] = False
 
     max_local_cpu_size: float = Field(gt=0)
     chunk_size: int = Field(256, ge=1)
