@@ -31,7 +31,7 @@ from kvsim.request import Request, Stream
 from kvsim.results.recorder import Recorder
 from kvsim.speculation import Speculation
 from kvsim.step_time.form import StepTime
-from kvsim.support.parts import EVERY_PART, ServerParts
+from kvsim.support.parts import DRAFTS, EVERY_PART, ServerParts
 from kvsim.support.table import check
 from kvsim.vllm.grouping import Grouping
 
@@ -123,7 +123,7 @@ class ReplicaSpec:
             hicache=self.allocator.hierarchical,
             unplanned=unplanned,
             drafts=self.speculation is not None and self.acceptance is not None,
-            no_slots=not self.allocator.speculates,
+            no_slots=DRAFTS not in self.allocator.serves,
             schedules=self.scheduler.serves,
         )
 

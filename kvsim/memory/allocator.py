@@ -219,7 +219,7 @@ class Allocator:
 
         returned_tokens: slots of steps that have returned. known_tokens: known tokens of `seq`.
         valid_tokens: slots that will be valid when the step has returned. Only called if the
-        options of the allocator have `speculates`.
+        options of the allocator have drafts in `serves`.
         """
         raise InvariantError(f"{type(self).__name__} has no slots for drafts")
 

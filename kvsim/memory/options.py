@@ -100,9 +100,9 @@ class AllocatorOptions(Options):
         return None
 
     @property
-    def speculates(self) -> bool:
-        """Whether the allocator supports speculative decoding."""
-        return False
+    def serves(self) -> frozenset[str]:
+        """The parts that only some allocators run with, of `kvsim.support`: this one with these."""
+        return frozenset()
 
     @property
     def hinted(self) -> bool:

@@ -14,6 +14,8 @@ from typing import Self
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 from kvsim.vllm.grouping import BlockGroup
 from kvsim.vllm.rules import BlockRules
 from kvsim.vllm.versions import NEWEST
@@ -97,21 +99,11 @@ def _refuse(groups: Sequence[BlockGroup], rules: BlockRules, match: int, *, fail
     """InputError for sizes with which the version fails. fails: hits could end inside blocks of
     states at places where no block of some window ends.
     """
-    if fails and not rules.parts_inside:
-        raise InputError(
-            f"{rules.name} matches prefixes inside blocks of states, and fails if windows have"
-            " other blocks",
-            where="allocator.prefix_match_unit",
-            value=match,
-            remedy="leave it out, or take another version",
-        )
     full = {group.block_size for group in groups if group.kind in ("full", "mla")}
-    if len(full) > 1 and not rules.trims_every_kind:
-        raise InputError(
-            f"{rules.name} takes over more of the second kind of full attention than it has hit,"
-            " and writes over it: that is not simulated",
-            where="allocator.enable_prefix_caching",
-            value=True,
-            limit=f"not with blocks of {' and '.join(map(str, sorted(full)))} tokens",
-            remedy="set it to false, or take another version",
-        )
+    parts = ServerParts(
+        rules=rules.name,
+        options=(("prefix_match_unit", match),),
+        parted=fails and not rules.parts_inside,
+        full_blocks=() if rules.trims_every_kind else tuple(sorted(full)),
+    )
+    check(parts)

@@ -4,6 +4,8 @@ from typing import Protocol
 
 from kvsim.engine.speculation.verifier import Verifier
 from kvsim.plumbing.errors import InputError
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 from kvsim.vllm.versions import Semantics, scheduled_as
 
 
@@ -26,34 +28,17 @@ class DraftedOptions(Protocol):
 def check_drafts(options: DraftedOptions, verifier: Verifier) -> None:
     """InputError for options under which no drafts are simulated."""
     version, rules = scheduled_as(options.semantics), verifier.rules
-    if not version.scheduling.speculates:
-        raise InputError(
-            "it drafts tokens by other rules, which are not simulated",
-            where="scheduler.semantics",
-            value=options.semantics,
-            remedy="vllm-0.27 or vllm-0.33, or leave speculative_config out",
-        )
-    if rules.block_queries and version is not scheduled_as("vllm-0.33"):
-        raise InputError(
-            "a drafter that drafts all tokens in one pass is simulated as vLLM 0.33 has it",
-            where="scheduler.semantics",
-            value=options.semantics,
-            remedy="vllm-0.33, or draft by another method",
-        )
-    if options.preemption_mode == "swap":
-        raise InputError(
-            "sequences with tokens drafted ahead are recomputed, not swapped",
-            where="scheduler.preemption_mode",
-            value=options.preemption_mode,
-            remedy="recompute",
-        )
-    if options.async_scheduling and rules.looks_up:
-        raise InputError(
-            "drafts found in the text itself are known too late for the next step",
-            where="scheduler.async_scheduling",
-            value=True,
-            remedy="false, or another method",
-        )
+    older = version is not scheduled_as("vllm-0.33")
+    parts = ServerParts(
+        drafts=True,
+        one_pass=rules.block_queries,
+        looks_up=rules.looks_up,
+        unlike=not version.scheduling.speculates,
+        semantics=options.semantics if older else "",
+        swaps=options.preemption_mode == "swap",
+        ahead=options.async_scheduling,
+    )
+    check(parts)
     least = max(verifier.input_slots, verifier.queries_per_seq)
     if options.max_num_batched_tokens <= least:
         raise InputError(

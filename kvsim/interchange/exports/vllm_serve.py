@@ -19,6 +19,8 @@ from kvsim.interchange.vllm_tiers import flags_of, without_flag_of
 from kvsim.model.catalogue import first_id
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.options import Options
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 from kvsim.vllm.parallel import parallel_flags
 from kvsim.vllm.serve_flags import (
     drafter_missing,
@@ -92,11 +94,7 @@ def _check(server: ServedScenario) -> None:
             if named not in (None, usual):
                 raise InputError("vLLM has no flag for it", where=f"{where}.{key}", value=named)
     if tables.get("disaggregation"):
-        raise InputError(
-            "prefill and decode replicas are started by commands of their own",
-            where="disaggregation",
-            remedy="leave the table out",
-        )
+        check(ServerParts(transfers="vllm", export="vllm-serve"))
 
 
 def _before(server: ServedScenario) -> Iterator[str]:

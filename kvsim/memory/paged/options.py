@@ -16,6 +16,7 @@ from kvsim.memory.paged.eviction.policy import EvictionPolicy
 from kvsim.memory.paged.refusals import Asked, check
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.units import GIB
+from kvsim.support.parts import DRAFTS
 from kvsim.vllm.grouping import Grouping, group_layers, is_uniform, one_table
 from kvsim.vllm.rules import BlockRules
 from kvsim.vllm.versions import NEWEST
@@ -91,8 +92,8 @@ class Paged(AllocatorOptions):
         return "blocks" if self.host_cache_gib is None else None
 
     @property
-    def speculates(self) -> bool:
-        return True
+    def serves(self) -> frozenset[str]:
+        return frozenset((DRAFTS,))
 
     @property
     def exports_states(self) -> bool:

@@ -19,6 +19,8 @@ from kvsim.memory.radix.hicache.options import (
 from kvsim.memory.radix_hybrid.build import StateFlags, WindowFlags, state_pools, window_pools
 from kvsim.memory.radix_hybrid.strategy import StrategyFlag, resolved
 from kvsim.plumbing.errors import InputError
+from kvsim.support.parts import ServerParts
+from kvsim.support.table import check
 
 # Kind of layers, what the keys of their pool have in their names, and what users call the layers.
 _SECOND_POOLS = (
@@ -154,20 +156,13 @@ class Radix(AllocatorOptions):
         kinds = {group.kind for group in memory.layout.groups}
         odd = kinds - {"full", "mla"}
         self._check_used(kinds)
-        if self.enable_hierarchical_cache and (self.disable_radix_cache or odd):
-            raise InputError(
-                "a hierarchical cache extends the radix cache of full attention",
-                where="allocator.enable_hierarchical_cache",
-                value="true, without that cache",
-                remedy="leave it out",
-            )
-        if "sliding" in kinds and "recurrent" in kinds:
-            raise InputError(
-                "the radix tree has one pool in addition to the pages",
-                where="allocator.kind",
-                value="radix, with windows and recurrent states",
-                remedy="use paged",
-            )
+        parts = ServerParts(
+            allocator="radix",
+            hicache=self.enable_hierarchical_cache,
+            caches=not self.disable_radix_cache,
+            layers=frozenset("windows" if kind == "sliding" else "states" for kind in odd),
+        )
+        check(parts)
         if "sliding" in kinds:
             return self._over_windows(memory)
         beside = self.disable_radix_cache and memory.states is not None

@@ -10,9 +10,8 @@ from kvsim.engine.connectors.tiers import StageSite, TierSite
 from kvsim.engine.replica import ReplicaSpec
 from kvsim.memory import ALLOCATORS
 from kvsim.memory.paged.options import Paged
-from kvsim.plumbing.errors import InputError
 from kvsim.scenario import Scenario
-from kvsim.support.parts import INSIDE_BLOCKS, ServerParts
+from kvsim.support.parts import ServerParts
 from kvsim.support.table import check
 from kvsim.vllm.grouping import BlockGroup, Grouping, is_uniform
 
@@ -30,7 +29,7 @@ def with_tiers(
     if len(parts) > 1:
         check(_parts(scenario)._replace(stages=len(parts)))
         sites = [_site(*each) for each in zip(parts, [scenario] * len(parts), devices, strict=True)]
-        site = _on_stages(site, sites)
+        site = _on_stages(site, sites, _parts(scenario))
     plan = first.connector(site, behind)
     return replace(spec, connector=plan._replace(serves=_served(scenario)))
 
@@ -46,20 +45,12 @@ def _parts(scenario: Scenario) -> ServerParts:
     return ServerParts(tiers=tiers, serves=_served(scenario))
 
 
-def _on_stages(first: TierSite, sites: Sequence[TierSite]) -> TierSite:
+def _on_stages(first: TierSite, sites: Sequence[TierSite], tiers: ServerParts) -> TierSite:
     """The site of a whole pipeline. vLLM 0.33 counts the chunks of host memory by the bytes of the
     first stage, and each stage lays them out by its own (v1/kv_offload/cpu/spec.py). InputError
     where these differ, for the stages would overwrite each other there.
     """
-    sizes = [site.block_bytes for site in sites]
-    if len(set(sizes)) > 1:
-        raise InputError(
-            "vLLM 0.33 shares host memory out by the bytes of a block on each stage, which differ",
-            where="model.pipeline_parallel_size",
-            value=", ".join(f"{each:,}" for each in sizes) + " bytes",
-            limit="equal stages",
-            remedy="set pp_layer_partition, take another number of stages, or leave [[tier]] out",
-        )
+    check(tiers._replace(stage_bytes=tuple(site.block_bytes for site in sites)))
     stages = tuple(
         StageSite(tuple(group.block_bytes for group in site.groups), site.host_bytes_per_s)
         for site in sites
@@ -70,12 +61,10 @@ def _on_stages(first: TierSite, sites: Sequence[TierSite]) -> TierSite:
 def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
     options = spec.allocator
     tiers = _parts(scenario)
-    check(tiers._replace(allocator=ALLOCATORS.name_of(options)))
+    given = tuple((key, value) for key, value in options if value is not None)
+    tiers = tiers._replace(allocator=ALLOCATORS.name_of(options), options=given)
+    check(tiers)
     assert isinstance(options, Paged)
-    if options.host_cache_gib is not None:
-        check(tiers._replace(key="host_cache_gib", value="host_cache_gib"))
-    if options.sharing == "copy-on-write":
-        check(tiers._replace(key="sharing", value="copy-on-write"))
     groups, block_bytes = _groups(spec, options, tiers)
     config = scenario.speculative_config
     if config is not None:
@@ -128,12 +117,8 @@ def _offloaded(group: BlockGroup) -> OffloadedGroup:
 def _check_states(grouping: Grouping, options: Paged, tiers: ServerParts) -> None:
     """Raise InputError for recurrent states that no chunk could hold, or for hits inside blocks."""
     states = [group.state_bytes > 0 for group in grouping.groups]
-    set_keys = options.model_fields_set
-    cached = options.enable_prefix_caching
+    caches = options.enable_prefix_caching
     if all(states):  # by default vLLM keeps none of them
-        cached = cached and "enable_prefix_caching" in set_keys
-    if any(states) and not cached:
-        check(tiers._replace(key="enable_prefix_caching", value=False))
-    for key in INSIDE_BLOCKS:
-        if getattr(options, key) is not None:
-            check(tiers._replace(key=key, value=getattr(options, key)))
+        caches = caches and "enable_prefix_caching" in options.model_fields_set
+    layers = frozenset(("states",) if any(states) else ())
+    check(tiers._replace(layers=layers, caches=caches, grouped=True))
