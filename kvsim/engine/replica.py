@@ -144,21 +144,21 @@ class ReplicaSpec:
         check(self.parts)
         verifier = self._verifier()
         allocator = self.allocator.build(self.memory_spec())
-        if self.connector is not None:
-            connector = self.connector.build(self.shared or Shared())
-            return self.scheduler.connected(
-                allocator, self.max_model_len, connector, verifier, self.stages
+        if self.connector is not None or verifier is not None or self.stages > 1:
+            made = self.connector and self.connector.build(self.shared or Shared())
+            return self.scheduler.holding(
+                allocator,
+                self.max_model_len,
+                connector=made,
+                verifier=verifier,
+                stages=self.stages,
             )
-        if self.stages > 1:
-            return self.scheduler.staged(allocator, self.max_model_len, self.stages, verifier)
-        if verifier is None:
-            scheduler = self.scheduler.build(allocator, self.max_model_len)
-            if self.allocator.hierarchical:
-                from kvsim.engine.hicache.hierarchy import check_hierarchy
+        scheduler = self.scheduler.build(allocator, self.max_model_len)
+        if self.allocator.hierarchical:
+            from kvsim.engine.hicache.hierarchy import check_hierarchy
 
-                check_hierarchy(scheduler)
-            return scheduler
-        return self.scheduler.speculating(allocator, self.max_model_len, verifier)
+            check_hierarchy(scheduler)
+        return scheduler
 
     def host_link(self) -> Link:
         """The link to host memory for swapped and offloaded content."""

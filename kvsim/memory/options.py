@@ -117,9 +117,9 @@ class AllocatorOptions(Options):
         return False
 
     @property
-    def shares_storage(self) -> bool:
-        """Whether the replicas of a fleet share the L3 storage after its host memory."""
-        return False
+    def shared_key(self) -> str:
+        """The key by which the replicas of a fleet have content in common; "": each has its own."""
+        return ""
 
     def removals(self) -> Iterator[Removal]:
         """The cumulative steps that remove one class of waste after another, in the order of WASTE,

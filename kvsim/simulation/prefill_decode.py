@@ -54,7 +54,7 @@ def side_scenario(scenario: Scenario, side: str) -> Scenario:
 def _check_tiers(scenario: Scenario) -> None:
     """Raise InputError for tiers that prefill replicas cannot have."""
     for place, tier in enumerate(scenario.tier):
-        shared = f"tier.{place}.shared" if tier.is_shared else ""
+        shared = f"tier.{place}.{tier.shared_key}" if tier.shared_key else ""
         asked = ServerParts(
             tiers=(TIERS.name_of(tier),), place=place, serves=tier.serves, shared=shared
         )

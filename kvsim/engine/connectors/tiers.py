@@ -82,9 +82,9 @@ class TierOptions(Options):
         )
 
     @property
-    def is_shared(self) -> bool:
-        """Whether the replicas of a fleet have this tier in common."""
-        return False
+    def shared_key(self) -> str:
+        """The key by which replicas of a fleet have the tier in common; "": each has its own."""
+        return ""
 
     def behind_host(
         self, chunk_bytes: int, chunk_tokens: tuple[int, ...], shared: "Shared"

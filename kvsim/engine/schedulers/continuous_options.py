@@ -1,10 +1,11 @@
 """The options of continuous batching, by vLLM's names."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
+from kvsim.engine.connectors.connector import NO_CONNECTOR, Connector
 from kvsim.engine.limits.adapter_slots import AdapterSlots
 from kvsim.engine.limits.encoder_cache import EncoderCache
 from kvsim.engine.limits.special import SpecialLimits
@@ -12,10 +13,7 @@ from kvsim.engine.policies.policies import Policies
 from kvsim.engine.policies.queue import Order
 from kvsim.engine.schedulers.continuous import ContinuousScheduler
 from kvsim.engine.schedulers.continuous_parts import ContinuousParts
-from kvsim.engine.schedulers.draft_rules import (
-    check_drafts,
-    most_drafted_seqs,
-)
+from kvsim.engine.schedulers.draft_rules import check_drafts, most_drafted_seqs
 from kvsim.engine.schedulers.knobs import Knobs
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.engine.speculation.verifier import Verifier
@@ -27,9 +25,6 @@ from kvsim.support.parts import CONNECTORS, DRAFTS, SPECIAL, STAGES, ServerParts
 from kvsim.support.table import check
 from kvsim.vllm.rules import BlockRules, SchedulingRules
 from kvsim.vllm.versions import Semantics, VllmVersion, scheduled_as
-
-if TYPE_CHECKING:
-    from kvsim.engine.connectors.connector import Connector
 
 
 class Continuous(SchedulerOptions):
@@ -163,35 +158,29 @@ class Continuous(SchedulerOptions):
                 remedy="leave it out",
             )
 
-    def speculating(
-        self, allocator: Allocator, max_model_len: int, verifier: Verifier
-    ) -> ContinuousScheduler:
-        return ContinuousScheduler(self._drafted_parts(allocator, max_model_len, verifier))
-
-    def _drafted_parts(
-        self, allocator: Allocator, max_model_len: int, verifier: Verifier
-    ) -> ContinuousParts:
-        """The parts of a scheduler with drafts; InputError where none are simulated."""
-        check_drafts(self, verifier)
-        parts = self._parts(allocator, max_model_len, self._policies(allocator))
-        most = most_drafted_seqs(self.max_num_seqs, self.max_num_batched_tokens, verifier)
-        knobs = replace(parts.knobs, max_num_seqs=most)
-        return parts._replace(knobs=knobs, drafter=verifier)
-
     def make(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> ContinuousScheduler:
         return self._limited(self._parts(allocator, max_model_len, policies))
 
-    def staged(
-        self, allocator: Allocator, max_model_len: int, stages: int, verifier: Verifier | None
+    def holding(
+        self,
+        allocator: Allocator,
+        max_model_len: int,
+        *,
+        connector: Connector | None = None,
+        verifier: Verifier | None = None,
+        stages: int = 1,
     ) -> ContinuousScheduler:
-        self._check_parts(stages=stages, drafts=verifier is not None)
-        if verifier is not None:
-            drafted = self._drafted_parts(allocator, max_model_len, verifier)
-            return ContinuousScheduler(drafted._replace(stages=stages))
+        drafts, connects = verifier is not None, connector is not None
+        self._check_parts(stages=stages, drafts=drafts, connector=connects)
         parts = self._parts(allocator, max_model_len, self._policies(allocator))
-        return self._limited(parts._replace(stages=stages))
+        if verifier is not None:
+            check_drafts(self, verifier)
+            most = most_drafted_seqs(self.max_num_seqs, self.max_num_batched_tokens, verifier)
+            knobs = replace(parts.knobs, max_num_seqs=most)
+            parts = parts._replace(knobs=knobs, drafter=verifier)
+        return self._limited(parts._replace(connector=connector or NO_CONNECTOR, stages=stages))
 
     def _limited(self, parts: ContinuousParts) -> ContinuousScheduler:
         """A scheduler with its limits on images and adapters."""
@@ -212,7 +201,7 @@ class Continuous(SchedulerOptions):
             token_ps=round(self.encoder_us_per_token * PS_PER_US),
         )
 
-    def _check_parts(self, *, stages: int, drafts: bool, connector: bool = False) -> None:
+    def _check_parts(self, *, stages: int, drafts: bool, connector: bool) -> None:
         """InputError where this scheduler does not run with the other parts."""
         check(
             ServerParts(
@@ -224,20 +213,6 @@ class Continuous(SchedulerOptions):
                 semantics="" if SPECIAL in self.serves else self.semantics,
             )
         )
-
-    def connected(
-        self,
-        allocator: Allocator,
-        max_model_len: int,
-        connector: "Connector",
-        verifier: Verifier | None = None,
-        stages: int = 1,
-    ) -> ContinuousScheduler:
-        self._check_parts(stages=stages, drafts=verifier is not None, connector=True)
-        parts = self._parts(allocator, max_model_len, self._policies(allocator))
-        if verifier is not None:
-            parts = self._drafted_parts(allocator, max_model_len, verifier)
-        return self._limited(parts._replace(connector=connector, stages=stages))
 
     def _parts(
         self, allocator: Allocator, max_model_len: int, policies: Policies

@@ -118,28 +118,19 @@ class SchedulerOptions(Options):
         """
         return self.make(allocator, max_model_len, self._policies(allocator))
 
-    def speculating(
-        self, allocator: Allocator, max_model_len: int, verifier: Verifier
-    ) -> Scheduler:
-        """The same where tokens are drafted ahead, and `verifier` says what becomes of them."""
-        raise NotImplementedError(type(self).__name__)  # one that serves it overrides this
-
-    def connected(
+    def holding(
         self,
         allocator: Allocator,
         max_model_len: int,
-        connector: "Connector",
+        *,
+        connector: "Connector | None" = None,
         verifier: Verifier | None = None,
         stages: int = 1,
     ) -> Scheduler:
-        """The same with a KV connector, over the stages of a pipeline."""
-        raise NotImplementedError(type(self).__name__)  # one that serves it overrides this
-
-    def staged(
-        self, allocator: Allocator, max_model_len: int, stages: int, verifier: Verifier | None
-    ) -> Scheduler:
-        """The same over the stages of a pipeline, perhaps with tokens drafted ahead."""
-        raise NotImplementedError(type(self).__name__)  # one that serves it overrides this
+        """The same with further parts: a KV connector, tokens drafted ahead, of which `verifier`
+        says what becomes, and the stages of a pipeline. InputError where they do not run together.
+        """
+        raise NotImplementedError(type(self).__name__)  # one that serves any overrides this
 
     def make(self, allocator: Allocator, max_model_len: int, policies: Policies) -> Scheduler:
         """The scheduler of this kind, with these policies."""

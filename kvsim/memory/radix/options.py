@@ -142,8 +142,8 @@ class Radix(AllocatorOptions):
         return self.enable_hierarchical_cache
 
     @property
-    def shares_storage(self) -> bool:
-        return self.hicache_storage_shared
+    def shared_key(self) -> str:
+        return "hicache_storage_shared" if self.hicache_storage_shared else ""
 
     @property
     def write_threshold(self) -> int | None:

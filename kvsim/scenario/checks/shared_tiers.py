@@ -8,10 +8,11 @@ from kvsim.support.table import check
 def shared_by(scenario: Scenario) -> str | None:
     """The key by which the replicas of a fleet share a tier; None: they share none."""
     for place, tier in enumerate(scenario.tier):
-        if tier.is_shared:
-            return f"tier.{place}.shared"
-    if any(each.shares_storage for each in scenario.allocator):
-        return "allocator.hicache_storage_shared"
+        if tier.shared_key:
+            return f"tier.{place}.{tier.shared_key}"
+    for each in scenario.allocator:
+        if each.shared_key:
+            return f"allocator.{each.shared_key}"
     return None
 
 

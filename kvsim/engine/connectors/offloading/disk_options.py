@@ -40,8 +40,8 @@ class FileSystemTier(TierOptions):
     link_gb_per_s: float | None = Field(None, gt=0)
 
     @property
-    def is_shared(self) -> bool:
-        return self.shared
+    def shared_key(self) -> str:
+        return "shared" if self.shared else ""
 
     def behind_host(self, chunk_bytes: int, chunk_tokens: tuple[int, ...], shared: Shared) -> Disk:
         folder = self._folder(chunk_bytes, chunk_tokens, shared)
