@@ -33,14 +33,14 @@ class ServerParts(NamedTuple):
     None: not known. unplanned: layers have windows or states, and no plan of blocks. layers: kinds
     of layers beyond full attention, of "windows", "states", "own blocks" and "chunks". grouped:
     they are in groups of blocks. tables: number of block tables. stage_bytes: of a block, on each
-    stage. full_blocks: tokens of a block of each kind of full attention; parted: hits could end
+    stage. full_blocks: tokens of a block of each kind of full attention. parted: hits could end
     inside blocks of states where no block of some window ends. rules: the version of vLLM by name,
     where it fails with one of both.
 
     tiers: kinds of `[[tier]]`; place: of the one asked about. serves: parts that they run with.
     connector: there is one, maybe of no tier. shared: the key of a tier that replicas share.
-    drafts: tokens are drafted; one_pass: by one pass of the drafter; looks_up: they are found in
-    the text; unlike: the version schedules drafts by other rules. transfers: engine of prefill and
+    drafts: tokens are drafted; one_pass: by one pass of the drafter. looks_up: they are found in
+    the text. unlike: the version schedules drafts by other rules. transfers: engine of prefill and
     decode replicas, "other" if it has none; schedulers: of both sides. export: a format that starts
     the server. special: "items" or "an
     adapter", where a request asks for it. asker: its id. schedules: parts that

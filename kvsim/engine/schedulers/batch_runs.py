@@ -1,5 +1,6 @@
-"""Running sequences as a batch in closed form, where that equals vLLM's loop over them: only those
-that take blocks are visited, and a run of steps is taken at once.
+"""Running sequences as a batch in closed form, where that equals vLLM's loop over them.
+
+Only those that take blocks are visited, and a run of steps is taken at once.
 """
 
 from kvsim.engine.plan import Plan

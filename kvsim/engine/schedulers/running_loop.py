@@ -1,5 +1,5 @@
 """The loop over running sequences (vLLM, v1/core/sched/scheduler.py): one after the other, in order
-of admission; who finds no room preempts others or, at last, itself.
+of admission. A sequence without room preempts others or, at last, itself.
 """
 
 from collections.abc import Callable, Iterable

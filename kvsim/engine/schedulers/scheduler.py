@@ -247,7 +247,7 @@ class Scheduler:
         return self.quiet_steps(plan, limit)
 
     def quiet_steps(self, plan: Plan, limit: int) -> int:
-        """As `repeatable`, of the batch, the memory and the queue alone."""
+        """The steps that `repeatable` counts, by the batch, the memory and the queue alone."""
         if plan.chunks or plan.passed_over or plan.preempted or plan.finishing or plan.stalls:
             return 0
         if not self.limits.stay() or (self.limits.bind and self.prefilling):

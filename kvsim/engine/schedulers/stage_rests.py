@@ -1,6 +1,8 @@
-"""Decoding over the stages of a pipeline: a sequence with a token in flight is not in the decode
-batch until it may get the next one. While one step holds all running sequences they may stay in it
-for a run of steps, as on one stage: the steps between are empty.
+"""Decoding over the stages of a pipeline. A sequence with a token in flight leaves the decode batch
+until it may get the next one.
+
+One step may hold all running sequences. They stay in it for a run of steps then, as on one stage,
+and the steps between are empty.
 """
 
 from collections.abc import Iterable
