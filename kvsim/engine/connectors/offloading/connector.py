@@ -33,8 +33,7 @@ from kvsim.engine.connectors.offloading.lookup import (
 from kvsim.engine.connectors.offloading.lru import LeastRecentlyUsed
 from kvsim.engine.connectors.offloading.settings import OffloadSettings
 from kvsim.engine.connectors.offloading.stores import Stores
-from kvsim.engine.connectors.offloading.worker import Worker
-from kvsim.engine.connectors.offloading.workers import Workers
+from kvsim.engine.connectors.offloading.worker import Worker, Workers
 from kvsim.engine.connectors.totals import FROM_HOST, TO_HOST, TierTotals
 from kvsim.plumbing.units import ceil_div
 from kvsim.sequence import Sequence
