@@ -1,1 +1,1 @@
-"""Fleets: replicas on one clock, with a router."""
+"""Fleets: several replicas on one simulated clock, with a router."""

@@ -1,4 +1,4 @@
-"""Cells: parts of a fleet that know nothing of each other, each with a router of its own."""
+"""Cells: independent parts of a fleet, each with its own router and its own requests."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +12,9 @@ from kvsim.support.table import check
 
 
 class FleetCell(NamedTuple):
-    """numbers: of its replicas in the fleet. stream: the requests that come to it."""
+    """One independent part of a fleet. numbers: indices of its replicas in the fleet. stream: the
+    requests that are sent to it.
+    """
 
     numbers: tuple[int, ...]
     stream: Stream
@@ -21,11 +23,13 @@ class FleetCell(NamedTuple):
 def cells_of(
     options: FleetOptions, num_replicas: int, stream: Stream, *, shares: bool = False
 ) -> list[FleetCell]:
-    """The cells of a fleet with their requests. shares: whether its replicas share a tier.
+    """The cells of a fleet with their requests. shares: whether the replicas of a cell share a
+    tier.
 
-    Replicas and requests are dealt to the cells in turn; requests of one session, and those that
-    follow each other, go to one cell. Under round robin no replica's state is read. So each is
-    served alone, with the same bits: a cell of its own with every N-th request.
+    Replicas and requests are assigned to the cells round robin; requests of one session, and those
+    that follow each other, go to one cell. The round-robin router reads no replica's state. So
+    under this router each replica becomes a cell of its own, with every N-th request and identical
+    results.
     """
     shared = "fleet" if shares else ""
     check(ServerParts(cells=options.cells, clients=bool(stream.max_concurrency), shared=shared))
@@ -48,7 +52,7 @@ def _part(stream: Stream, requests: Sequence[Request]) -> Stream:
 
 
 def _dealt(requests: Sequence[Request], count: int) -> Iterator[list[Request]]:
-    """The requests of each cell."""
+    """The requests of each of `count` cells, in order of the cells."""
     if count == 1:
         return
     shares: list[list[Request]] = [[] for _ in range(count)]
@@ -72,7 +76,9 @@ def _dealt(requests: Sequence[Request], count: int) -> Iterator[list[Request]]:
 
 
 def _in_turn(options: FleetOptions, stream: Stream) -> bool:
-    """Whether it is known beforehand which replica gets which request."""
+    """Whether the assignment of requests to replicas is known before the run, as under plain round
+    robin.
+    """
     return (
         isinstance(options.router, RoundRobin)
         and options.router_processes == 1

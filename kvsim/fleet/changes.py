@@ -1,4 +1,4 @@
-"""Replicas that die, start and are removed while a fleet serves."""
+"""Replicas that fail, start and are removed while a fleet serves."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -21,12 +21,13 @@ NOBODY = "no replica is left to serve it, and none will start"
 
 
 class FleetChanges:
-    """Applies failures and an autoscaler to the members of a pool.
+    """Applies failures and an autoscaler to the members of a fleet.
 
-    A replica that dies does so with the current step. Its requests start again elsewhere, in the
-    order in which they came to it. One that is removed takes no more requests and ends with its
-    last. like: the number of the part that new replicas are made of. num_lost: requests of each
-    member that started again elsewhere. num_refused: requests that found no replica.
+    A replica that fails does so at the end of the current step. Its unfinished requests are sent to
+    other replicas, in their original order. A replica that is removed gets no more requests and
+    ends with its last one. like: index of the part that new replicas are built from. num_lost:
+    number of requests of each member that were sent again elsewhere. num_refused: number of
+    requests that found no replica.
     """
 
     def __init__(
@@ -61,11 +62,13 @@ class FleetChanges:
 
     @property
     def lives(self) -> list[Lifetime]:
-        """Lifetimes of all members by number, and of replicas with a cancelled start."""
+        """Lifetimes of all members by number, then of replicas removed before they had started."""
         return [*self._lives, *self._given_up]
 
     def took(self, request: Request) -> bool:
-        """Whether `request`, which comes now, cannot be routed, and is kept or refused here."""
+        """Whether no replica is alive for the arriving `request`, which is then queued for one that
+        starts, or refused.
+        """
         if self._router.alive:
             return False
         self._keep(request, int(self._env.now))
@@ -111,8 +114,8 @@ class FleetChanges:
         return fail
 
     def _died(self, number: int, _: object) -> None:
-        """The last step is over: send the unserved requests to other members, once all steps that
-        end now have ended.
+        """After a failed replica's last step: send its unfinished requests to other members, once
+        all steps that end now have ended.
         """
         self._lives[number] = self._lives[number]._replace(end_ps=int(self._env.now))
         call_at(self._env, int(self._env.now), ROUTED_ARRIVALS, lambda _: self._move(number))
@@ -133,7 +136,7 @@ class FleetChanges:
             self._again(self._requests[moved], self._came[moved])
 
     def _again(self, request: Request, came_ps: int) -> None:
-        """`request`, which came before, is routed now."""
+        """Route an unfinished `request` of a failed replica again; it arrived at came_ps."""
         if not self._router.alive:
             self._keep(request, came_ps)
             return
@@ -158,7 +161,9 @@ class FleetChanges:
     # --- autoscaling ----------------------------------------------------------------------------
 
     def _look(self, _: object) -> None:
-        """Look at the load, start or remove replicas, and come again."""
+        """One evaluation of the autoscaler: read the load, start or remove replicas, and schedule
+        the next evaluation.
+        """
         scaling = self._scaling
         assert scaling is not None
         if not self._arrivals.missing:
@@ -184,7 +189,9 @@ class FleetChanges:
         ]
 
     def _remove(self) -> None:
-        """The newest goes: one that still starts up, else the one with the highest number."""
+        """Remove the newest replica: one that is still starting, else the one with the highest
+        number.
+        """
         if self._starting:
             start = self._starting.pop()
             now_ps = int(self._env.now)
@@ -196,7 +203,7 @@ class FleetChanges:
         self.left()
 
     def left(self) -> None:
-        """Requests may have left: replicas that are removed end with their last."""
+        """Requests may have left: end the removed replicas that have no requests any more."""
         for number in [each for each in self._removing if not self._router.open[each]]:
             self._removing.remove(number)
             self._end(number, "removed")

@@ -1,4 +1,4 @@
-"""Numbers of a fleet that do not fit, and parts that do not run together there."""
+"""Checks of fleet options: wrong numbers, and features that cannot be combined."""
 
 from kvsim.fleet.options import FleetOptions
 from kvsim.plumbing.errors import InputError
@@ -7,8 +7,9 @@ from kvsim.support.table import check
 
 
 def check_changes(options: FleetOptions, apart: list[bool], replicas_of_groups: list[int]) -> None:
-    """Raise InputError for failures, an autoscaler, cells or steps in common that do not fit the
-    replicas. apart: whether each consists of prefill and decode replicas.
+    """Raise InputError for failures, an autoscaler, cells or lockstep that do not fit the replicas.
+    apart: whether each replica is a deployment of prefill and decode replicas. replicas_of_groups:
+    number of replicas in each group.
     """
     for number, failure in enumerate(options.failure):
         where = f"fleet.failure.{number}.replica"

@@ -19,11 +19,11 @@ GB = 10**9
 
 
 class SideOptions(Options):
-    """Replicas of one kind.
+    """Settings of the prefill replicas or of the decode replicas.
 
-    model, device, memory, allocator, scheduler, step_time: keys of the scenario's tables that
-    differ for them. A table that gives its kind or name, and memory always, replaces the
-    scenario's; others change single keys.
+    model, device, memory, allocator, scheduler, step_time: tables with the keys that differ from
+    the scenario's. A table with a kind or name, and memory always, replaces the scenario's table;
+    other tables change single keys.
     """
 
     replicas: int = Field(1, ge=1, le=10_000)
@@ -35,7 +35,7 @@ class SideOptions(Options):
     step_time: Table | None = None
 
     def tables(self) -> dict[str, Table]:
-        """The tables that differ, by name."""
+        """The scenario tables that differ on this side, by name."""
         names = ("model", "device", "memory", "allocator", "scheduler", "step_time")
         return {name: table for name in names if (table := getattr(self, name)) is not None}
 
@@ -93,16 +93,18 @@ class DisaggregationOptions(Options):
 
     @property
     def link_bytes_per_s(self) -> int:
-        """Bandwidth of a port."""
+        """Bandwidth of a GPU's port in bytes/s, one way."""
         return max(1, round(self.link_gb_per_s * GB))
 
     @property
     def lease_ps(self) -> int:
-        """How long an unread prompt is kept; 30 s unless given, as vLLM."""
+        """How long in ps a prefill replica holds an unread prompt; 30 s unless given, as in
+        vLLM.
+        """
         return round((self.kv_lease_duration or 30.0) * PS_PER_S)
 
     def of(self, engine: str) -> tuple[str, ...]:
-        """The keys that only another engine's deployment has, and that are given."""
+        """The given keys that apply only to the deployment of another engine than `engine`."""
         theirs = {
             "vllm": (
                 *("notice_us", "notify_us", "num_reserved_decode_tokens"),
@@ -114,9 +116,9 @@ class DisaggregationOptions(Options):
         return tuple(key for key in theirs if getattr(self, key) is not None)
 
     def timeout_ps(self, key: str) -> int:
-        """The timeout under a key in s; 300 s unless given, as SGLang."""
+        """The timeout under `key` in ps; 300 s unless given, as in SGLang."""
         return round((getattr(self, key) or 300.0) * PS_PER_S)
 
     def ps(self, key: str) -> int:
-        """The time under a key in us, 0 where it is not given."""
+        """The time under `key`, given in us, in ps; 0 if it is not given."""
         return round((getattr(self, key) or 0.0) * PS_PER_US)

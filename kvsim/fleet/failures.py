@@ -8,9 +8,9 @@ from kvsim.plumbing.options import Options
 class FleetFailure(Options):
     """A replica dies at a time: its cache is lost, and its requests start again elsewhere.
 
-    at_s: in seconds from the start. replica: its number, of those at the start. restart_s: seconds
-    until a replica like it takes requests in its place, with an empty cache; where it is left out,
-    none does.
+    at_s: time of the failure in seconds from the start. replica: number of the replica, among those
+    at the start. restart_s: seconds until a new replica with an empty cache replaces it; if not
+    given, none does.
     """
 
     at_s: float = Field(ge=0, le=1e7)

@@ -1,8 +1,8 @@
-"""A fleet: members on one clock, and the router that requests come to.
+"""A fleet: members (replicas or deployments) on one clock, and the router that sends them requests.
 
-At one instant steps end first, replica by replica: memory is free again, the router's counts fall,
-loads are reported. Then requests come, in the order of the stream, each routed by what the router
-knows by then. Then replicas plan.
+At one instant steps end first, replica by replica: memory is freed, the router's counts fall, loads
+are reported. Then requests arrive, in the order of the stream; the router decides by what it knows
+at that time. Then replicas schedule their next steps.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +28,8 @@ class Fleet:
     """Members with a router, and the requests of a stream.
 
     reports, regret, observer_of, texts: see `RoutedPool`. refuse, report_interval_ps: see
-    `MemberHooks`. failures, scaling, like: see `FleetChanges`. sync_steps: see `Waves`; None: each
-    steps alone.
+    `MemberHooks`. failures, scaling, like: see `FleetChanges`. sync_steps: see `Waves`; None: no
+    lockstep between replicas.
     """
 
     def __init__(
@@ -89,19 +89,19 @@ class Fleet:
         return self._pool.routed
 
     def run(self) -> None:
-        """Serve all requests; afterwards everyone has left and the pools of all but dead replicas
-        are empty.
+        """Serve all requests. Afterwards all requests have left, and the pools of all but failed
+        replicas are empty.
         """
         serve_all(self.env, self.arrivals, self._alive())
 
     def _alive(self) -> Iterator[Replica]:
-        """The replicas alive at the time of each step of the iteration."""
+        """Yield the replicas that are alive, whenever the iteration takes a step."""
         for replica in self.replicas:
             if not replica.engine.stopped:
                 yield replica
 
     def submit(self, request: Request) -> None:
-        """`request` comes to the router now, and goes to a member."""
+        """Route `request`, which arrives now, to a member."""
         if self.changes is None or not self.changes.took(request):
             self.members[self._pool.choose(request)].submit(request)
 

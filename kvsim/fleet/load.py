@@ -4,10 +4,8 @@ from typing import NamedTuple
 
 
 class Load(NamedTuple):
-    """A replica's report: requests waiting and running, the share of its pool in use, KV tokens in
-    use with those of waiting prompts.
-
-    Also the time it was written (ps).
+    """A replica's load report: requests waiting and running, share of the pool in use, and KV
+    tokens in use plus those of waiting prompts. It has the time in ps when it was written.
     """
 
     waiting: int = 0

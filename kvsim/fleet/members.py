@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class MemberHooks(NamedTuple):
-    """Callbacks that the sender of requests installs in a member.
+    """Callbacks and shared parts that a fleet installs in a member.
 
     left: called with each request that has left. prefilled, heard: called with first tokens and
     with changed loads (see `ReplicaWatch`); None: not called. refuse, report_interval_ps: see
     `EngineParts`; report_interval_ps = 0: steps are taken one by one. observer: a further observer.
-    waves: waves of its engine; None: it steps alone. shared: tiers in common with other members.
+    waves: DP lockstep of its engine; None: without. shared: tiers shared with other members.
     """
 
     left: Callable[[Request], None]
@@ -51,7 +51,7 @@ class MemberHooks(NamedTuple):
 
 
 class FleetMember(Protocol):
-    """One choice of a router. replicas: all that serve its requests."""
+    """A member that the router can choose. replicas: all replicas that serve its requests."""
 
     @property
     def replicas(self) -> Sequence[Replica]: ...
@@ -61,29 +61,31 @@ class FleetMember(Protocol):
         ...
 
     def cached_tokens(self, probe: KVSequence) -> int:
-        """Leading tokens of the prompt of `probe` that need not be computed here."""
+        """Leading prompt tokens of `probe` that are in the member's prefix cache."""
         ...
 
 
 class AnyPart(Protocol):
-    """A member as it is to be built. capacity, layout and blocks are those of `spec`."""
+    """A specification from which a member is built. capacity, layout and blocks are those of
+    `spec`.
+    """
 
     @property
     def spec(self) -> ReplicaSpec: ...
 
     def build(self, env: EngineClock, hooks: MemberHooks) -> FleetMember:
-        """The member on this clock; InputError for what cannot be built."""
+        """Build the member on this clock; InputError if it cannot be built."""
         ...
 
 
 class FleetPart(NamedTuple):
-    """One replica as it is to be built."""
+    """A specification of one replica."""
 
     spec: ReplicaSpec
     step_time: StepTime
 
     def build(self, env: EngineClock, hooks: MemberHooks) -> "SingleReplica":
-        """The replica on this clock."""
+        """Build the replica on this clock."""
         watch = hooks.watch()
         spec = replace(self.spec, unwatched=watch is None, shared=hooks.shared)
         if hooks.report_interval_ps == 0 or hooks.waves is not None:
@@ -105,7 +107,9 @@ class FleetPart(NamedTuple):
 
 
 class SingleReplica:
-    """A replica that serves prompts and outputs, or one kind of both."""
+    """A member of one replica, which serves prompts and outputs, or in a disaggregated deployment
+    only one of the two.
+    """
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -113,5 +117,5 @@ class SingleReplica:
         self.submit = replica.engine.submit
 
     def cached_tokens(self, probe: KVSequence) -> int:
-        """Leading tokens of the prompt of `probe` that its prefix cache has."""
+        """Leading prompt tokens of `probe` that are in the replica's prefix cache."""
         return self.replica.scheduler.allocator.cached_tokens(probe)

@@ -22,8 +22,9 @@ MOST_REPLICAS = 4096
 
 
 class FleetGroup(Options):
-    """Replicas that differ from the scenario's. The keys of `model` replace the scenario's one by
-    one. Any other table here replaces the scenario's whole table, and `allocator` all of them.
+    """A group of replicas with options of their own. Keys of `model` replace single keys of the
+    scenario's. Any other table here replaces the scenario's whole table, and `allocator` all of
+    them.
     """
 
     replicas: int = Field(1, ge=1, le=MOST_REPLICAS)
@@ -37,20 +38,21 @@ class FleetGroup(Options):
 
 
 class FleetOptions(Options):
-    """replicas: number of replicas with one router, all as the scenario says; or, instead, groups
-    of them.
+    """A fleet of replicas with a router. replicas: number of replicas, all as the scenario says;
+    or, instead, groups of replicas.
 
-    With [disaggregation], each is a deployment of prefill and decode replicas. With an autoscaler
-    that is how many there are at the start. failure: replicas that die.
+    With [disaggregation], each replica is a deployment of prefill and decode replicas. With an
+    autoscaler, `replicas` is their number at the start. failure: replicas that fail, and when.
 
-    cells: independent parts, each with a router and every cells-th replica; requests come to them
-    in turn, those of a session to one. `kvsim run --backend` runs them on several machines.
+    cells: number of independent parts, each with a router and every cells-th replica. Requests are
+    assigned round robin, those of a session to one cell. `kvsim run --backend` runs cells on
+    several machines.
 
-    router_processes: routers of this kind side by side, to which requests come in turn; each has
-    counters and guesses of its own. characters_per_token: of a prompt's text, for routers that
-    count characters. regret: ask every replica, for every request, what it has cached of the
-    prompt; it costs time with many replicas. price_per_gpu_hour: in any currency. objectives:
-    limits in seconds that a request must keep to count as goodput.
+    router_processes: number of router processes, to which requests are assigned round robin; each
+    sees only its own requests. characters_per_token: of a prompt's text, for routers that count
+    characters. regret: ask every replica, for every request, what it has cached of the prompt; it
+    costs time with many replicas. price_per_gpu_hour: in any currency. objectives: limits in
+    seconds that a request must keep to count as goodput.
     """
 
     replicas: int | None = Field(None, ge=1, le=MOST_REPLICAS)
@@ -66,7 +68,7 @@ class FleetOptions(Options):
     objectives: dict[Objective, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
 
     def build_router(self, view: FleetView) -> Router:
-        """The router, or several processes of it, that have seen nothing."""
+        """A new router without any history, or several processes of it."""
         if self.router_processes == 1:
             return self.router.build(view)
         from kvsim.fleet.routers.several import SeveralRouters  # few scenarios need it

@@ -1,4 +1,6 @@
-"""Members on one clock and the router that chooses among them: the only place where they meet."""
+"""The members on one clock and the router that chooses among them; no other module connects the
+two.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -18,7 +20,9 @@ BLOCK_SIZE = 16  # where an allocator has no blocks: vLLM's default
 
 
 def view_of(part: AnyPart, count: int, seed: int = 0, characters: float = 4.0) -> FleetView:
-    """The view of a router over `count` such parts."""
+    """The `FleetView` with which a router is built, for `count` replicas built from `part`. seed:
+    of the router's draws. characters: text characters for each content unit.
+    """
     spec = part.spec
     block_size = getattr(spec.allocator, "block_size", None) or BLOCK_SIZE
     block_bytes = block_size * spec.layout.bytes_per_token
@@ -29,10 +33,10 @@ def view_of(part: AnyPart, count: int, seed: int = 0, characters: float = 4.0) -
 class RoutedPool:
     """Members with a router. routed: the router's decisions, request by request.
 
-    reports: what members report to it, and when that arrives. regret: ask every member what it has
-    cached of each prompt. texts: prompts by request id as a router of text reads them, an id a
-    character. Without one it reads token ids, which `regret` needs. hooks: of each member; the
-    router receives their first tokens and loads. observer_of: the observer of a member, by number.
+    reports: the load reports of members, and when they reach the router. regret: ask every member
+    what it has cached of each prompt. texts: prompts by request id for a router that compares text,
+    one id for each character. A prompt without a text is compared by token ids, which `regret`
+    needs. hooks: callbacks of each member. observer_of: the observer of a member, by number.
     """
 
     def __init__(
@@ -63,7 +67,9 @@ class RoutedPool:
             router.cached_tokens = self.cached_tokens
 
     def add(self, part: AnyPart) -> None:
-        """One member more, which the router may choose from now on."""
+        """Build a member from `part` and let the router choose it from now on; returns its
+        number.
+        """
         if self._reports is not None:
             self._reports.joined()
         self.router.joined(self._build(part))
@@ -96,7 +102,9 @@ class RoutedPool:
         return both
 
     def choose(self, request: Request) -> int:
-        """The member for `request`, which goes there now."""
+        """Choose the member for `request`, which arrives now, and update the router's counters;
+        returns its number.
+        """
         now_ps, router = int(self.env.now), self.router
         if self._reports is not None:
             loads = self._reports.due(now_ps)
@@ -114,7 +122,9 @@ class RoutedPool:
         return member
 
     def _asked(self, request: Request) -> RoutedRequest:
-        """The request as the router sees it: content that nobody else has is of ids of its own."""
+        """The request as the router sees it: a private prompt gets token ids that no other request
+        has.
+        """
         text = self._texts.get(request.id)
         if text is not None:
             length = sum(count for _, count in text)
@@ -126,7 +136,9 @@ class RoutedPool:
         return RoutedRequest(request.id, request.prompt_tokens, runs, request.session)
 
     def cached_tokens(self, member: int, asked: RoutedRequest) -> int:
-        """Leading tokens of a prompt that a member has cached, the last one included."""
+        """Leading tokens of a prompt that a member has cached, including the prompt's last
+        token.
+        """
         if asked.content[0][0] >= PRIVATE:
             return 0
         if self._probed is None or self._probed.id != asked.id:

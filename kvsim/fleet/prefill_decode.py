@@ -1,4 +1,4 @@
-"""Prefill replicas and decode replicas, each kind with a router of its own."""
+"""P/D disaggregation: prefill replicas and decode replicas, each side with its own router."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from kvsim.step_time.form import StepTime
 
 
 class DeploymentSide(NamedTuple):
-    """The replicas of one kind, and their router."""
+    """The replicas of one side (prefill or decode), and their router."""
 
     spec: ReplicaSpec
     step_time: StepTime
@@ -25,8 +25,8 @@ class DeploymentSide(NamedTuple):
 
 
 class PrefillDecodePart(NamedTuple):
-    """Replicas of both kinds as they are to be built. prepare: sets the flags of a hand-off. seed:
-    of the routers' draws.
+    """A specification of both sides of a deployment. prepare: sets each request's flags for the KV
+    transfer. seed: of the routers' draws.
     """
 
     kind: type[Handoff]
@@ -38,7 +38,7 @@ class PrefillDecodePart(NamedTuple):
 
     @property
     def spec(self) -> ReplicaSpec:
-        """The spec of the replicas with prefix caches that save computation."""
+        """The specification of the side with the prefix caches that save computation."""
         return self.prefill.spec
 
     def build(self, env: EngineClock, hooks: MemberHooks) -> "PrefillDecode":
@@ -47,9 +47,10 @@ class PrefillDecodePart(NamedTuple):
 
 
 class PrefillDecode:
-    """All replicas, ready to run. prefill, decode: those of each kind.
+    """A deployment of prefill and decode replicas, as one member of a fleet. prefill, decode: the
+    replicas of each side.
 
-    A router over several of these hears the load of both kinds together, and of a first token when
+    A router over several deployments receives the sum of both sides' loads, and a first token when
     a prompt is computed.
     """
 
@@ -91,11 +92,15 @@ class PrefillDecode:
         )
 
     def cached_tokens(self, probe: KVSequence) -> int:
-        """The most that one of the prefill replicas has."""
+        """Leading prompt tokens of `probe` in the prefill replica's prefix cache that has the
+        most.
+        """
         return max(each.cached_tokens(probe) for each in self._prompts.members)
 
     def submit(self, request: Request) -> None:
-        """`request` comes now: its replicas are chosen, and one of them may turn it away."""
+        """Choose a prefill and a decode replica for `request`, which arrives now; either may reject
+        it.
+        """
         prefill, decode = self._prompts.choose(request), self._outputs.choose(request)
         receiver = self.decode[decode].engine
         prompt = prompt_of(request)
@@ -116,8 +121,8 @@ class PrefillDecode:
 
 
 class _Heard(NamedTuple):
-    """A replica of one kind, with loads that are also summed with those of all others in
-    `loads`.
+    """A replica of one side that reports its load to that side's router and, summed over `loads`,
+    to the fleet's router.
     """
 
     part: FleetPart

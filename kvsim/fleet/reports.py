@@ -1,7 +1,7 @@
-"""How what replicas report reaches a router: when, and how late.
+"""How load reports of replicas reach a router: when, and how late.
 
-Replicas say what they hold when it changes (`heard`); a router asks, with each request, for what
-has come in the meantime (`due`).
+A replica reports its load when it changes (`heard`). The router asks, with each request, for the
+reports that have arrived since (`due`).
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,9 @@ from kvsim.fleet.views.coordinator import Coordinator, Publication
 
 
 class Reports(ABC):
-    """The loads of all replicas, as they are on their way. needs_tokens: KV tokens are reported."""
+    """Load reports of all replicas on their way to a router. needs_tokens: reports include KV
+    tokens.
+    """
 
     needs_tokens = False
 
@@ -30,7 +32,7 @@ class Reports(ABC):
 
 
 class Written(Reports):
-    """Reports that replicas have written by now, for a router that reads them at any time."""
+    """The current load of each replica, for a router that may read it at any time."""
 
     needs_tokens = True
 
@@ -49,12 +51,14 @@ class Written(Reports):
         self._loads.append(Load())
 
     def loads(self) -> list[Load]:
-        """The newest load of each replica."""
+        """The newest load report of each replica."""
         return list(self._loads)
 
 
 class Scraped(Reports):
-    """State of replicas at the last scrape, every interval_ps; it is constant in between."""
+    """Loads of replicas at the last scrape of their metrics, every interval_ps; constant between
+    two scrapes.
+    """
 
     needs_tokens = True
 
@@ -83,10 +87,10 @@ class Scraped(Reports):
 
 
 class Published(Reports):
-    """Counts published by vLLM's coordinator by now. publications: all of them, for the record.
+    """Load counts published by vLLM's DP coordinator. publications: all of them, for the record.
 
     unread_lost: a publication that is not read before the next report is lost, as in the recordings
-    of whole fleets. A real front end finds it.
+    of whole fleets. A real front end reads it.
     """
 
     unread_lost = False

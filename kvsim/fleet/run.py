@@ -1,4 +1,4 @@
-"""A scenario's fleet under one allocator: built, run, and put into numbers."""
+"""Serve a scenario's fleet with one allocator, and summarize the results."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +17,9 @@ from kvsim.results.routing import RoutingSummary, WavesSummary
 
 
 class ServedFleet(NamedTuple):
-    """A fleet that has served its requests. num_requests: sent to each replica."""
+    """A fleet that has served its requests. num_requests: number of requests sent to each
+    replica.
+    """
 
     fleet: Fleet
     num_requests: list[int]
@@ -35,7 +37,7 @@ def serve_fleet(
     like: int = 0,
     progress: Left | None = None,
 ) -> ServedFleet:
-    """Serve `stream` by replicas of these parts; arguments as `Fleet` has them."""
+    """Serve `stream` with replicas built from `parts`; other arguments as in `Fleet`."""
     began_s = time.perf_counter()
     view = view_of(parts[0], len(parts), seed, options.characters_per_token)
     fleet = Fleet(

@@ -13,11 +13,11 @@ Heard = Callable[[Load, int], None]
 
 
 class ReplicaWatch(Observer):
-    """Reports first tokens (prefilled) and changed loads (heard): the state after a step, and
-    arrivals in the queue before the next.
+    """Reports a replica's first tokens (`prefilled`) and changed loads (`heard`): the state after
+    each step, and arrivals before the next.
 
-    What arrives while a step computes is not seen before its end. needs_tokens: loads have KV
-    tokens, and are reported when these change. also: another observer.
+    Requests that arrive while a step computes are reported at its end. needs_tokens: loads include
+    KV tokens, and are reported when these change. also: another observer to call.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class ReplicaWatch(Observer):
             self._heard(Load(*told, written_ps=now_ps), now_ps)
 
     def _tokens(self, scheduler: Scheduler) -> int:
-        """KV tokens in use, and those of prompts that wait."""
+        """Number of KV tokens in use plus the tokens of waiting prompts."""
         allocator = scheduler.allocator
         used = allocator.usage(None, busy=True).used // max(1, allocator.token_bytes)
         return used + (self._waiting_tokens if len(scheduler.waiting) else 0)
 
     def _waits(self, id: str, tokens: int) -> None:
-        """Count a queued request with `tokens` tokens from now on."""
+        """Count a queued request of `tokens` tokens from now on."""
         if self._needs_tokens:
             self._waiting_tokens += tokens - self._waiting.pop(id, 0)
             if tokens:

@@ -1,4 +1,4 @@
-"""Workloads: one file a kind, and its line here."""
+"""Workloads: one module a kind, registered here by one line each."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.workload.options import WorkloadOptions

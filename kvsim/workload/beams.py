@@ -1,11 +1,12 @@
 """Beam search as vLLM serves it (0.33: entrypoints/generate/beam_search/online.py).
 
-In front of the engine, it is a request of one token for each beam and each step, over the prefix
-cache.
+vLLM runs beam search outside the engine. Each beam sends one request of one token for each step;
+the prefix cache shares their prompts.
 
-The first step has one request, each later one `beam_width`; their prompts are the prompt and a
-beam's tokens so far. A step's requests come together, when all of the step before have their token.
-The engine does not know that they belong together: of a beam's tokens whole blocks alone are found.
+The first step has one request, each later step `beam_width` requests with the prompt and a beam's
+tokens so far. The requests of a step arrive together, when all of the previous step have their
+token. The engine does not know that they belong together, so only whole blocks of a beam's tokens
+are hit.
 """
 
 from collections.abc import Iterator
@@ -22,9 +23,9 @@ from kvsim.workload.expanded import Expanded
 class Beams(Expanded):
     """`kind = "beams"`: the workload `of`, with outputs searched by beam_width beams.
 
-    No beam ends before output_tokens. The best beam is known from the start here: its tokens are
-    the answer that a later turn goes on from. Each other beam goes on from one of the step before,
-    drawn at random.
+    No beam ends before output_tokens. The best beam is fixed from the start: its tokens are the
+    answer that a later turn continues. Each other beam continues a random beam of the previous
+    step.
     """
 
     beam_width: Annotated[int, Field(ge=1, le=1024)]
@@ -35,7 +36,9 @@ class Beams(Expanded):
     def expanded(
         self, request: Request, rng: np.random.Generator, ids: TokenIds
     ) -> Iterator[Request]:
-        """One request, then beam_width at a time."""
+        """The requests of one beam search: one for the first step, then beam_width for each
+        step.
+        """
         steps = max(1, request.output_tokens)
         prompt = request.prompt_runs
         if prompt is None:

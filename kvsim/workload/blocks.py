@@ -1,4 +1,4 @@
-"""The same prompts in hashed blocks of another size."""
+"""Convert the hash ids of prompts to blocks of another size."""
 
 from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import ceil_div
@@ -8,11 +8,11 @@ from kvsim.workload.traces.record import LARGEST_ID, HashIds, TraceRow
 def rehash(
     rows: list[TraceRow], block_tokens: int, wanted: int, *, complete_only: bool = False
 ) -> list[TraceRow]:
-    """Rows with hash ids of blocks of `wanted` tokens.
+    """Convert the rows' hash ids to ids of blocks of `wanted` tokens.
 
     Smaller blocks divide the old ids. Larger ones get an id for each distinct chain of old blocks,
     so sharing that ends inside a larger block is lost. Sizes that do not divide are an InputError.
-    The last, cut-short block gets an id too, unless complete_only.
+    The last, partial block gets an id too, unless complete_only.
     """
     if block_tokens % wanted and wanted % block_tokens:
         raise InputError(
@@ -43,7 +43,7 @@ def rehash(
 
 
 def _numbered(rows: list[TraceRow], factor: int) -> list[TraceRow]:
-    """The rows with ids counted from 0 on, where `factor` times their ids would be too large."""
+    """The rows with hash ids renumbered from 0, if `factor` times their ids would be too large."""
     most = max((max(row.hash_ids) for row in rows if row.hash_ids), default=-1)
     if most < LARGEST_ID // (2 * factor):
         return rows
@@ -59,7 +59,7 @@ def _numbered(rows: list[TraceRow], factor: int) -> list[TraceRow]:
 
 
 def _merged(ids: HashIds, factor: int, chains: dict[tuple[int, ...], int]) -> HashIds:
-    """An id for each `factor` blocks, the same for the same blocks after the same ones."""
+    """An id for each group of `factor` blocks; equal groups after equal prefixes get equal ids."""
     merged: list[int] = []
     for first in range(0, len(ids), factor):
         chain = (merged[-1] if merged else -1, *ids[first : first + factor])
@@ -68,7 +68,7 @@ def _merged(ids: HashIds, factor: int, chains: dict[tuple[int, ...], int]) -> Ha
 
 
 class _Fresh:
-    """Unused block ids, for ends of prompts in formats that hash complete blocks only."""
+    """Supplies unused block ids, for ends of prompts in formats that hash only complete blocks."""
 
     def __init__(self, rows: list[TraceRow], block_tokens: int, wanted: int) -> None:
         if wanted > block_tokens:

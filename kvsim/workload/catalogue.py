@@ -1,7 +1,8 @@
 """The catalogue of public traces: where each is, its licence, its sha256.
 
-Files lie in one folder (KVSIM_DATA_DIR, or the user's cache folder) under their original names. A
-file already there is used without any network; one that is not is downloaded when asked for.
+Files are in one folder (KVSIM_DATA_DIR, or the user's cache folder) under their original names. A
+file that exists is used without any network; a missing one is downloaded when a scenario or command
+names it.
 """
 
 import os
@@ -63,7 +64,7 @@ def entries() -> dict[str, TraceEntry]:
 
 
 def entry(name: str) -> TraceEntry:
-    """The entry of that name; InputError lists the names."""
+    """The entry of that name; the InputError for an unknown name lists all names."""
     if name not in entries():
         raise InputError(
             "no such trace in the catalogue",
@@ -74,7 +75,7 @@ def entry(name: str) -> TraceEntry:
 
 
 def locate(name: str) -> Path:
-    """The file of a catalogued trace, checked by sha256; downloaded first if it is not there."""
+    """The file of a catalogued trace, checked by sha256; downloaded first if it is missing."""
     wanted = entry(name)
     path = wanted.path
     if not path.exists():
@@ -92,7 +93,7 @@ def locate(name: str) -> Path:
 
 
 def find(file_or_name: str) -> Path:
-    """The file at a path if there is one, else the catalogued trace of that name."""
+    """The file at a path if it exists, else the catalogued trace of that name."""
     path = Path(file_or_name)
     if path.exists():
         return path
@@ -106,7 +107,9 @@ def find(file_or_name: str) -> Path:
 
 
 def _download(wanted: TraceEntry) -> None:
-    """Fetch into the data folder: under a temporary name, moved once its sha256 is right."""
+    """Download a trace to the data folder: under a temporary name, renamed once its sha256 is
+    verified.
+    """
     need("pooch", where=wanted.name, otherwise=f"put the file at {wanted.path}")
     import pooch  # brings the network libraries along: only where they are needed
     import requests

@@ -7,7 +7,7 @@ from kvsim.workload.random import generator
 
 
 class Clients:
-    """The choices of one workload's clients for `count` requests.
+    """Client-side parameters of a workload's `count` requests.
 
     priorities, adapters: of each request (or conversation); adapter None: the base model.
     """
@@ -22,7 +22,9 @@ class Clients:
         self.cut = 0
 
     def output(self, output_tokens: int) -> tuple[int, int | None]:
-        """(output, declared max_tokens): a limit below the output ends it; `cut` counts these."""
+        """(output tokens, declared max_tokens). A declared limit below the output cuts the output;
+        `cut` counts such requests.
+        """
         if not output_tokens:  # the prompt alone
             return 0, None
         declared = self._policy.declared(output_tokens)
@@ -32,7 +34,7 @@ class Clients:
         return output_tokens, declared
 
     def notes(self, count: int) -> list[str]:
-        """Notes on changed output lengths."""
+        """Notes for the user about outputs that were cut."""
         return [f"max_tokens ended {self.cut:,} of {count:,} outputs"] if self.cut else []
 
 

@@ -1,7 +1,7 @@
-"""Token ids, by which prompts share content. See `kvsim.request` for runs.
+"""Token ids, by which prompts share content. See `kvsim.request` for runs of ids.
 
-Recorded blocks: hash id h of blocks of B tokens is the ids h * B, h * B + 1, ..., so that
-consecutive ids make one run.
+A recorded block with hash id h and B tokens becomes the token ids from h * B on. So consecutive
+hash ids make one run.
 """
 
 from typing import TYPE_CHECKING
@@ -13,25 +13,27 @@ if TYPE_CHECKING:
 
 
 class TokenIds:
-    """Hands out ranges of token ids, none twice."""
+    """Allocates ranges of token ids, each only once."""
 
     def __init__(self, first: int = 0) -> None:
         self._next = first
 
     def take(self, count: int) -> int:
-        """The first of `count` fresh ids."""
+        """Reserve `count` unused ids; returns the first."""
         start = self._next
         self._next += count
         return start
 
 
 def length_of(runs: TokenRuns) -> int:
-    """Tokens in all runs together."""
+    """Total number of tokens in these runs."""
     return sum(length for _, length in runs)
 
 
 def placed(contents: TokenRuns, start_tokens: int) -> tuple[PromptItem, ...]:
-    """Consecutive items after start_tokens of a prompt."""
+    """Items (images, sounds, videos) placed one after the other, starting after start_tokens tokens
+    of a prompt.
+    """
     items: list[PromptItem] = []
     for content, tokens in contents:
         items.append(PromptItem(start_tokens, tokens, content))
@@ -40,12 +42,14 @@ def placed(contents: TokenRuns, start_tokens: int) -> tuple[PromptItem, ...]:
 
 
 def kept(items: tuple[PromptItem, ...], prompt_tokens: int) -> tuple[PromptItem, ...]:
-    """The items that lie whole in a prompt of this length: what is cut short is not encoded."""
+    """The items that are completely inside a prompt of this length; a partial item is not
+    encoded.
+    """
     return tuple(item for item in items if item.end_tokens <= prompt_tokens)
 
 
 def filled(head: TokenRuns, total: int, ids: TokenIds) -> TokenRuns:
-    """`total` tokens that begin with `head` (cut short if need be) and go on with fresh ids."""
+    """Runs of `total` tokens that begin with `head` (cut if longer) and continue with fresh ids."""
     runs: list[tuple[int, int]] = []
     for start, length in head:
         if not total:
@@ -58,9 +62,9 @@ def filled(head: TokenRuns, total: int, ids: TokenIds) -> TokenRuns:
 def runs_of_blocks(
     hash_ids: "HashIds", block_tokens: int, prompt_tokens: int, private: TokenIds
 ) -> TokenRuns:
-    """The prompt's ids from its blocks' hash ids, in as few runs as possible.
+    """A prompt's token ids, derived from the hash ids of its blocks, in as few runs as possible.
 
-    The last block may be cut short by the prompt's end; tokens past the last block get fresh ids.
+    The last block may be partial; tokens past the last block get fresh ids.
     """
     runs: list[tuple[int, int]] = []
     index, count = 0, min(len(hash_ids), -(-prompt_tokens // block_tokens))

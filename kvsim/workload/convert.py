@@ -1,4 +1,4 @@
-"""Conversion of a trace to another format; what that cannot hold is refused or noted."""
+"""Convert a trace to another format; content that the format cannot hold is refused or noted."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ from kvsim.workload.traces.record import Trace
 def convert(
     trace: Trace, format: str, hash_block_tokens: int | None = None
 ) -> tuple[list[str], list[str]]:
-    """(lines of the file, the information they have lost).
+    """Convert a trace; returns (lines of the file, notes on information lost).
 
     hash_block_tokens: the block size to write. Default: the trace's own if it is written in its own
     format, else the usual one of the new format. InputError if the new format needs a value that is

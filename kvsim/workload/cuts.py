@@ -1,4 +1,4 @@
-"""Cutting and rescaling a trace. Each cut says how many rows it touched."""
+"""Cut and rescale a trace; every function also returns a note on the number of rows changed."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -10,9 +10,10 @@ from kvsim.workload.traces.record import Trace, TraceRow
 
 
 def window(trace: Trace, start_s: float | None, end_s: float | None) -> tuple[list[TraceRow], str]:
-    """Rows that came in [start_s, end_s) of the trace, and a note.
+    """Rows that arrived in [start_s, end_s) of the trace, and a note.
 
-    Time counts from the trace's first row. A row that follows another stays if that one does.
+    Time counts from the trace's first row. A row that follows another row is included if that row
+    is.
     """
     if not trace.timed:
         raise InputError("a file of lengths alone has no window", where=trace.name)
@@ -50,7 +51,7 @@ def first(rows: list[TraceRow], limit: int) -> tuple[list[TraceRow], str]:
 
 
 def rate_of(rows: list[TraceRow]) -> float:
-    """Requests per second between the first and the last; InputError if that is no time."""
+    """Mean requests per second between the first and the last row; InputError if no time passes."""
     times = [row.arrival_ps for row in rows if row.arrival_ps is not None]
     span = times[-1] - times[0] if times else 0
     if not span:
@@ -59,7 +60,9 @@ def rate_of(rows: list[TraceRow]) -> float:
 
 
 def speed_up(rows: list[TraceRow], factor: float) -> tuple[list[TraceRow], str]:
-    """Arrivals `factor` times as fast, exactly (delays of followers stay), and a note."""
+    """Rows with arrivals `factor` times as fast, computed exactly (delays of followers do not
+    change), and a note.
+    """
     by = Fraction(Decimal(repr(factor)))
     fast = [
         row
@@ -72,8 +75,8 @@ def speed_up(rows: list[TraceRow], factor: float) -> tuple[list[TraceRow], str]:
 
 
 def clip(rows: list[TraceRow], limit: int) -> tuple[list[TraceRow], str | None]:
-    """Prompt + output at most `limit`: the prompt keeps its head and leaves room for one output
-    token, the output gets what is left. And a note, where a row was longer.
+    """Cut rows to at most `limit` tokens of prompt + output, and a note if a row was longer. The
+    prompt loses its end but leaves room for one output token; the output gets the rest.
     """
     clipped = [clipped_row(row, limit) for row in rows]
     touched = sum(row is not old for row, old in zip(clipped, rows, strict=True))
@@ -82,7 +85,7 @@ def clip(rows: list[TraceRow], limit: int) -> tuple[list[TraceRow], str | None]:
 
 
 def clipped_row(row: TraceRow, limit: int) -> TraceRow:
-    """The row itself if it fits."""
+    """The row cut to `limit` tokens of prompt + output; the row itself if it fits."""
     prompt, output = clipped_lengths(row.prompt_tokens, row.output_tokens, limit)
     if (prompt, output) == (row.prompt_tokens, row.output_tokens):
         return row
@@ -90,7 +93,9 @@ def clipped_row(row: TraceRow, limit: int) -> TraceRow:
 
 
 def drop_longer(rows: list[TraceRow], limit: int) -> tuple[list[TraceRow], str]:
-    """Rows with prompt + output at most `limit`, and what hangs on them; and a note."""
+    """Rows with prompt + output of at most `limit` tokens, without longer rows and rows that follow
+    these; and a note.
+    """
     kept: list[TraceRow] = []
     gone: set[str | None] = set()
     for row in rows:

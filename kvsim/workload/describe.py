@@ -11,9 +11,10 @@ LRU_BLOCKS = (1_000, 10_000, 30_000, 50_000)
 
 
 def describe(trace: Trace, lru_blocks: Sequence[int] = LRU_BLOCKS) -> dict[str, Any]:
-    """Rows, arrivals, lengths, sessions and prefix reuse; None for what the trace does not tell.
+    """A trace's rows, arrivals, lengths, sessions and prefix reuse as a table; None for values that
+    the trace does not have.
 
-    lru_blocks: cache sizes, in the trace's own hash blocks.
+    lru_blocks: cache sizes for which to compute hit ratios, in the trace's own hash blocks.
     """
     arrivals = arrival_statistics(trace)
     sessions = {row.session for row in trace.rows if row.session is not None}

@@ -1,4 +1,4 @@
-"""Workloads of which each request reaches the engine as several."""
+"""Workloads in which each request is sent to the engine as several requests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,18 +19,22 @@ FIRST_ID = 1 << 61  # beyond the ids that workloads hand out
 
 
 class Expanded(WorkloadOptions):
-    """The workload `of`, each request of which is `count_of` requests of one token or none."""
+    """The workload `of`, in which each request is sent as `count_of` requests of at most one output
+    token.
+    """
 
     of: Annotated[WorkloadOptions, OneOf(WORKLOADS, "workload.of")]
 
     def count_of(self, request: Request) -> int:
-        """How many requests it becomes."""
+        """Number of engine requests that `request` becomes."""
         raise NotImplementedError(type(self).__name__)  # every kind that expands overrides this
 
     def expanded(
         self, request: Request, rng: np.random.Generator, ids: TokenIds
     ) -> Iterator[Request]:
-        """The expanded requests; follow-ups of it follow the last of them, which has its id."""
+        """The engine requests for one request. The last has its id, so a follow-up waits for the
+        last.
+        """
         raise NotImplementedError(type(self).__name__)  # as above
 
     @model_validator(mode="after")
@@ -47,7 +51,7 @@ class Expanded(WorkloadOptions):
         return self
 
     def generate(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
-        """The requests that the engine sees, those of each request together."""
+        """The engine requests of the whole workload, in the order of the original requests."""
         whole = self.of.generate(seed, base=base, max_model_len=max_model_len)
         total = sum(map(self.count_of, whole.requests))
         if total > MOST_REQUESTS:

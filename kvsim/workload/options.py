@@ -20,16 +20,17 @@ TokenLimit = PositiveInt | Literal["max_model_len"]
 
 
 class PriorityClass(Options):
-    """A share of the requests and the priority they bear; lower runs first."""
+    """A share of the requests and their priority; a lower priority runs first."""
 
     priority: int
     share: NonNegativeFloat
 
 
 class AdapterPool(Options):
-    """`count` LoRA adapters; `share` of the requests (or conversations) are computed by one.
+    """`count` LoRA adapters; `share` of the requests (or conversations) use one of them.
 
-    zipf: the k-th most popular adapter is taken in proportion to k ** -zipf; 0: all equally.
+    zipf: the k-th most popular adapter is chosen with probability proportional to k ** -zipf; 0:
+    uniform.
     """
 
     count: Annotated[int, Field(ge=1, le=1_000_000)]
@@ -37,7 +38,7 @@ class AdapterPool(Options):
     zipf: NonNegativeFloat = 0.0
 
     def draw(self, count: int, rng: np.random.Generator) -> list[int | None]:
-        """An adapter, or none, for each of `count` requests."""
+        """A random adapter, or None for the base model, for each of `count` requests."""
         popularity = np.arange(1, self.count + 1) ** -self.zipf
         taken = rng.choice(self.count, size=count, p=popularity / popularity.sum()).tolist()
         with_one = rng.random(count) < self.share
@@ -47,10 +48,11 @@ class AdapterPool(Options):
 class WorkloadOptions(Options):
     """Options of one workload kind; its fields are the keys of `[workload]` other than `kind`.
 
-    n: parallel samples per prompt. priorities: classes drawn at random by share (none: all 0).
-    max_tokens: the output length that clients declare. adapters: which LoRA adapters they ask for.
-    max_concurrency: most requests in flight. One that is due beyond them waits at its client, as
-    under `vllm bench serve --max-concurrency`, and its latency counts from when it is sent.
+    n: number of parallel samples per prompt. priorities: classes drawn at random by share (none:
+    all 0). max_tokens: the output length that clients declare. adapters: LoRA adapters that
+    requests use. max_concurrency: most requests in flight. A request beyond this limit waits at its
+    client, as under `vllm bench serve --max-concurrency`, and its latency counts from when it is
+    sent.
     """
 
     n: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -62,22 +64,21 @@ class WorkloadOptions(Options):
     adapters: AdapterPool | None = None
 
     def stream(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
-        """The requests and their clients' limit; see `generate`."""
+        """The requests and the clients' concurrency limit; see `generate`."""
         made = self.generate(seed, base=base, max_model_len=max_model_len)
         return replace(made, max_concurrency=self.max_concurrency)
 
     def generate(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
-        """The requests, the same bits for the same seed.
+        """Generate the requests, identical for the same seed.
 
-        base: the folder that relative paths start from (the scenario file's).
-        max_model_len: what `"max_model_len"` means in limits; None: nothing is known about it.
-        Raises InputError for files that cannot be used.
+        base: folder for relative paths (the scenario file's). max_model_len: value of
+        `"max_model_len"` in limits; None: unknown. Raises InputError for files that cannot be used.
         """
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
 
 def resolve_limit(limit: TokenLimit | None, max_model_len: int | None, where: str) -> int | None:
-    """A limit in tokens, at least 2 (one of prompt, one of output)."""
+    """A length limit as a number of tokens, at least 2 (one of prompt, one of output)."""
     if limit == "max_model_len":
         if max_model_len is None:
             raise InputError(

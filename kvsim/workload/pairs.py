@@ -1,4 +1,4 @@
-"""Prompt and output lengths, drawn together."""
+"""Pairs of prompt and output lengths."""
 
 from pathlib import Path
 from typing import Literal, Protocol
@@ -13,7 +13,7 @@ from kvsim.workload.source import TraceSource
 
 
 class Pairs(Protocol):
-    """Draws pairs of lengths; each call goes on where the one before ended."""
+    """Draws pairs of lengths; each call continues after the last pair drawn."""
 
     def draw(self, count: int) -> tuple[Lengths, Lengths]:
         """(prompts, outputs), `count` each."""
@@ -21,15 +21,15 @@ class Pairs(Protocol):
 
 
 class RecordedPairs(TraceSource):
-    """Pairs of a trace or a file of lengths, which keep whatever ties prompt to output.
+    """Pairs of a trace or a file of lengths, which preserve the correlation of prompt and output.
 
-    order: drawn with replacement ("resample"), or the file's own, round and round ("file").
+    order: drawn with replacement ("resample"), or in file order, repeated ("file").
     """
 
     order: Literal["resample", "file"] = "resample"
 
     def open(self, seed: int, base: Path) -> Pairs:
-        """Reads the file once."""
+        """Read the file once; returns a source of pairs."""
         rows = self.read(self.file(base)).rows
         prompts = np.array([row.prompt_tokens for row in rows], dtype=np.int64)
         outputs = np.array([row.output_tokens for row in rows], dtype=np.int64)
@@ -52,7 +52,7 @@ class _Recorded:
 
 
 class DistributedPairs:
-    """Each side from its own distribution, paired by a normal copula.
+    """Prompt and output lengths, each from its own distribution, correlated by a normal copula.
 
     correlation: of the copula's normals; the rank correlation is 6 / pi * asin(correlation / 2).
     Each side is drawn on its own and only reordered, so any distribution will do.
@@ -85,7 +85,7 @@ class DistributedPairs:
 
 
 def _ranked(values: Lengths, by: NDArray[np.float64]) -> Lengths:
-    """`values` reordered so that they rank as `by` does."""
+    """`values` reordered to have the same rank order as `by`."""
     placed = np.empty_like(values)
     placed[np.argsort(by, kind="stable")] = np.sort(values)
     return placed

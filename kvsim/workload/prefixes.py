@@ -1,7 +1,7 @@
-"""Shared beginnings of prompts (system prompts, tool definitions, documents), and items in them.
+"""Shared prefixes of prompts (system prompts, tool definitions, documents), and multimodal items.
 
-A pool holds `count` texts. Each request (or conversation) takes one of them, or none, and pools
-follow one another in the order they are written.
+A pool holds `count` texts. Each request (or conversation) begins with one text of each pool, or
+none, in the order of the pools in the scenario.
 """
 
 from pathlib import Path
@@ -25,9 +25,11 @@ Count = Annotated[int, Field(ge=1, le=MOST_TEXTS)]
 
 
 class PrefixPool(Options):
-    """`count` texts with lengths of their own; `share` of the prompts take one.
+    """`count` shared prefixes with lengths drawn by `tokens`; `share` of the prompts begin with
+    one.
 
-    zipf: the k-th most popular text is taken in proportion to k ** -zipf; 0: all equally.
+    zipf: the k-th most popular text is chosen with probability proportional to k ** -zipf; 0:
+    uniform.
     """
 
     tokens: Annotated[LengthOptions, OneOrMore("workload.prefixes.tokens")]
@@ -37,10 +39,11 @@ class PrefixPool(Options):
 
 
 class ItemPool(Options):
-    """`count` images, sounds or videos, of which `share` of the prompts take `per_prompt`.
+    """`count` images, sounds or videos; `share` of the prompts contain `per_prompt` of these.
 
-    tokens: placeholders of each, which are prompt tokens. count: not given, no two are the same.
-    zipf: the k-th most popular item is taken in proportion to k ** -zipf; 0: all equally.
+    tokens: placeholder tokens of each, which are prompt tokens. count: if not given, every item is
+    different. zipf: the k-th most popular item is chosen with probability proportional to k **
+    -zipf; 0: uniform.
     """
 
     tokens: Annotated[LengthOptions, OneOrMore("workload.items.tokens")]
@@ -61,7 +64,9 @@ class ItemPool(Options):
 def draw_items(
     pools: tuple[ItemPool, ...], count: int, seed: int, base: Path, ids: TokenIds
 ) -> list[TokenRuns]:
-    """For each of `count` prompts its items in order, as (content, tokens); seeded by pool."""
+    """The items of each of `count` prompts, in order, as (content, tokens); each pool has its own
+    random generator.
+    """
     items: list[TokenRuns] = [()] * count
     for place, pool in enumerate(pools):
         rng = generator(seed, f"items {place}")
@@ -88,13 +93,13 @@ def draw_items(
 def _texts(
     tokens: LengthOptions, count: int, rng: np.random.Generator, base: Path, ids: TokenIds
 ) -> TokenRuns:
-    """Fresh ids for each of `count` texts."""
+    """Token ids for each of `count` texts: (first id, tokens)."""
     lengths = tokens.draw(count, rng, base).tolist() if count else []
     return tuple((ids.take(length), length) for length in lengths)
 
 
 def _choices(kinds: int, zipf: float, count: int, rng: np.random.Generator) -> list[int]:
-    """`count` of `kinds` texts by their popularity."""
+    """`count` random indices of `kinds` texts, by popularity."""
     popularity = np.arange(1, kinds + 1) ** -zipf
     chosen: list[int] = rng.choice(kinds, size=count, p=popularity / popularity.sum()).tolist()
     return chosen
@@ -103,7 +108,9 @@ def _choices(kinds: int, zipf: float, count: int, rng: np.random.Generator) -> l
 def draw_prefixes(
     pools: tuple[PrefixPool, ...], count: int, seed: int, base: Path, ids: TokenIds
 ) -> list[TokenRuns]:
-    """For each of `count` prompts the runs it begins with, () for none; seeded by pool."""
+    """The shared prefix of each of `count` prompts as runs, () for none; each pool has its own
+    random generator.
+    """
     prefixes: list[TokenRuns] = [()] * count
     for place, pool in enumerate(pools):
         rng = generator(seed, f"prefixes {place}")

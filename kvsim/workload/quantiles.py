@@ -1,6 +1,5 @@
-"""Inverse distribution functions: a quantile grid, and a mixture of lognormals.
-
-Shared by token lengths and by durations.
+"""Inverse distribution functions for token lengths and durations: a quantile grid, and a mixture of
+lognormals.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,8 @@ from kvsim.workload.options import shares
 
 
 class Grid(Options):
-    """Quantiles, linear in between: `quantiles` at `probabilities`, or a shipped grid by `name`.
+    """A distribution by quantiles with linear interpolation: `quantiles` at `probabilities`, or a
+    shipped grid by `name`.
 
     probabilities rise from 0 to 1; without them the quantiles are evenly spaced.
     """
@@ -48,7 +48,7 @@ class Grid(Options):
         return self.probabilities or even, self.quantiles
 
     def invert(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """`count` values by inversion of uniform numbers."""
+        """`count` random values, by inverting the distribution function."""
         points, values = self.points()
         return np.interp(rng.random(count), points, values)
 

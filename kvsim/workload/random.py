@@ -1,6 +1,7 @@
 """Seeded random generators, one for each purpose.
 
-So a change in how lengths are drawn leaves the arrival times of the same seed as they were.
+With separate generators, a change in how lengths are drawn does not change the arrival times of the
+same seed.
 """
 
 from zlib import crc32

@@ -1,8 +1,9 @@
-"""How much of a trace's prompts a prefix cache could serve, by the trace's own hashed blocks.
+"""Prefix reuse of a trace: the share of prompt tokens that a prefix cache could hit, by the trace's
+own hashed blocks.
 
 The convention: a request's hit is min(matched leading blocks * block tokens, prompt). Its blocks
-are in the cache from its arrival on, the cut-short last one included. A bounded cache is LRU and
-touches a request's blocks from the tail, so that the head stays newest.
+are cached from its arrival on, including the last partial block. A bounded cache is LRU and touches
+a request's blocks from the tail, so that the first block is the newest.
 """
 
 from collections import OrderedDict
@@ -14,7 +15,7 @@ from kvsim.workload.traces.record import HashIds, Trace
 
 
 class Reuse(NamedTuple):
-    """Blocks of a whole trace, and the ratio of hits with a cache that never evicts."""
+    """Distinct and total blocks of a trace, and its hit ratio with a cache that never evicts."""
 
     unique_blocks: int
     block_references: int
@@ -23,7 +24,7 @@ class Reuse(NamedTuple):
 
 
 def reuse(trace: Trace) -> Reuse:
-    """InputError if the trace has no hash ids."""
+    """The prefix reuse of a trace; InputError if the trace has no hash ids."""
     _block_tokens(trace)
     unique = {block for row in trace.rows for block in row.hash_ids or ()}
     references = sum(len(row.hash_ids or ()) for row in trace.rows)
@@ -36,7 +37,7 @@ def reuse(trace: Trace) -> Reuse:
 
 
 def lru_token_hit_ratio(trace: Trace, capacity_blocks: int) -> float:
-    """Tokens hit over tokens of all prompts with a cache of `capacity_blocks` blocks."""
+    """Share of all prompt tokens hit with an LRU cache of `capacity_blocks` blocks."""
     block_tokens = _block_tokens(trace)
     cache: OrderedDict[int, None] = OrderedDict()
     hit_tokens = 0
@@ -52,7 +53,7 @@ def lru_token_hit_ratio(trace: Trace, capacity_blocks: int) -> float:
 
 
 def lru_curve(trace: Trace, capacities: Sequence[int]) -> dict[int, float]:
-    """Token hit ratio by cache size in blocks."""
+    """Token hit ratio for each cache size in blocks."""
     return {blocks: lru_token_hit_ratio(trace, blocks) for blocks in capacities}
 
 

@@ -1,7 +1,7 @@
-"""Conversations: each prompt holds the history, the next one comes after the answer and a pause.
+"""Conversations: each prompt contains the history, and follows the last answer after a pause.
 
-The content of a conversation is one range of token ids in the order it is said. So a later prompt
-is its shared prefix and one run that ends with the user's newest words.
+The content of a conversation is one range of token ids, in order. So a later prompt is its shared
+prefix and one run that ends with the user's newest words.
 """
 
 from pathlib import Path
@@ -33,12 +33,13 @@ from kvsim.workload.random import generator
 class Sessions(WorkloadOptions):
     """`kind = "sessions"`: num_sessions conversations that start by `arrivals`.
 
-    turns: requests in a conversation. first_prompt: the user's first words (default: as `prompt`);
-    prompt: those of each later turn, on top of all that was said. output: each answer.
-    think: from an answer to the next request. prefixes: what the conversation begins with. items:
-    images, sounds and videos, which stand before the words of the turns that take them.
-    max_context: a conversation ends before the turn that would not fit, prompt and output.
-    In a closed loop a user starts the next conversation after the last answer of the one before.
+    turns: number of requests in a conversation. first_prompt: tokens of the user's first message
+    (default: as `prompt`); prompt: tokens of each later message, added to the history. output:
+    tokens of each answer. think: seconds from an answer to the next request. prefixes: shared
+    prefixes that the conversation begins with. items: images, sounds and videos, placed before the
+    user's message. max_context: a conversation ends before the turn that would not fit, prompt and
+    output. In a closed loop a user starts the next conversation after the last answer of the one
+    before.
     """
 
     num_sessions: RequestCount
@@ -53,7 +54,7 @@ class Sessions(WorkloadOptions):
     max_context: TokenLimit | None = None
 
     def generate(self, seed: int, *, base: Path, max_model_len: int | None) -> Stream:
-        """Requests conversation by conversation, in order of the conversations' starts."""
+        """The requests, conversation by conversation, in the order in which conversations start."""
         count = self.num_sessions
         limit = resolve_limit(self.max_context, max_model_len, "workload.max_context")
         turns = self.turns.draw(count, generator(seed, "turns"), base)
@@ -124,7 +125,9 @@ class _Start(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """New words and items of a prompt, the tokens of its answer, and the pause after it."""
+    """One turn: tokens of the new message and its items, tokens of the answer, and the pause after
+    it.
+    """
 
     prompt: int
     output: int

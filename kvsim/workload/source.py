@@ -1,4 +1,4 @@
-"""A file of requests: by path, or by its name in the catalogue."""
+"""A file of requests: a path, or a name in the catalogue of traces."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 class TraceSource(Options):
     """The trace's file, and how to read it.
 
-    path: relative to the scenario; name: in the catalogue (downloaded on demand). format: found
-    by content if not named. hash_block_tokens: the trace's own block size, if not its format's
-    usual one. drop_failed: leave out rows without prompt or output. sort: put rows in order of
-    time. prompts_alone: keep rows without output, as prompts that are computed alone.
+    path: of the file, relative to the scenario; name: of a catalogued trace (downloaded on demand).
+    format: detected from the content if not given. hash_block_tokens: the trace's own block size,
+    if not its format's usual one. drop_failed: leave out rows without prompt or output. sort: put
+    rows in order of time. prompts_alone: keep rows without output, as prompts that are computed
+    alone.
     """
 
     path: Path | None = None
@@ -44,7 +45,7 @@ class TraceSource(Options):
         return locate(self.name)
 
     def read(self, file: Path) -> "Trace":
-        """The rows of that file, checked."""
+        """The checked rows of that file, as a trace."""
         from kvsim.workload.traces.reader import read_trace  # as above
 
         return read_trace(

@@ -11,7 +11,9 @@ PEAK_WINDOW_PS = 10 * 10**12
 
 
 class LengthStatistics(NamedTuple):
-    """Tokens: mean and percentiles (linear between order statistics)."""
+    """Mean and percentiles of lengths in tokens (percentiles are linear between order
+    statistics).
+    """
 
     mean: float
     p50: float
@@ -21,8 +23,9 @@ class LengthStatistics(NamedTuple):
 
 
 class ArrivalStatistics(NamedTuple):
-    """rate_per_s: rows over the time from first to last. peak_10s_per_s: the most rows in any 10
-    seconds, over 10. gap_cv: deviation of the gaps over their mean. None where no time passes.
+    """Arrival rates. rate_per_s: rows over the time from first to last. peak_10s_per_s: the most
+    rows in any 10 seconds, over 10. gap_cv: coefficient of variation of the gaps. None if no time
+    passes.
     """
 
     duration_s: float
@@ -39,7 +42,7 @@ def length_statistics(tokens: list[int]) -> LengthStatistics:
 
 
 def arrival_statistics(trace: Trace) -> ArrivalStatistics | None:
-    """Statistics of the rows that have a time of their own; None if fewer than two have."""
+    """Arrival statistics of the rows with a recorded time; None if fewer than two rows have one."""
     times = _times(trace)
     if len(times) < 2:
         return None

@@ -1,4 +1,6 @@
-"""Requests drawn from distributions, each on its own; conversations are in `sessions`."""
+"""Synthetic single requests with lengths drawn from distributions; for conversations see
+`sessions`.
+"""
 
 from pathlib import Path
 from typing import Annotated, Self
@@ -32,9 +34,9 @@ class Synthetic(WorkloadOptions):
     """`kind = "synthetic"`: num_requests, lengths from `prompt` and `output` or from `lengths`.
 
     correlation: between prompt and output (of a normal copula). prefixes come before the drawn
-    prompt and add to its length. So do items (images, sounds and videos), which stand between the
-    two. Prompts without either are private. redraw_over: requests with a longer sum of lengths
-    (prefix and all) are drawn again; clip_to: they are cut.
+    prompt and add to its length. Items (images, sounds and videos) come between the two and also
+    add to it. Prompts without either are private. redraw_over: requests with more tokens in all
+    (prefix included) are drawn again; clip_to: such requests are cut.
     """
 
     num_requests: RequestCount
@@ -123,7 +125,9 @@ class Synthetic(WorkloadOptions):
     def _lengths(
         self, before: Lengths, seed: int, base: Path, max_model_len: int | None, notes: list[str]
     ) -> tuple[Lengths, Lengths]:
-        """(prompts, outputs); prompts include the prefixes of lengths `before`."""
+        """(prompt lengths, output lengths) of all requests. before: lengths of the shared prefixes,
+        which prompts include.
+        """
         pairs = self._pairs(seed, base)
         prompts, outputs = pairs.draw(len(before))
         prompts = prompts + before

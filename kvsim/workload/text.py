@@ -1,4 +1,6 @@
-"""Numbers and objects of recorded requests: every fault is one line that names file and row."""
+"""Parse numbers and JSON objects of recorded requests; every error is one line with file and
+row.
+"""
 
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -11,7 +13,7 @@ MOST_SECONDS = 9 * 10**9  # the year 2255: beyond it a time is a mistake
 
 
 def whole_number(value: object, name: str, line: int, column: str, least: int) -> int:
-    """An integer >= least out of a CSV field or a JSON value."""
+    """An integer >= least, parsed from a CSV field or a JSON value."""
     try:
         if type(value) is int:
             number = value
@@ -30,7 +32,7 @@ def whole_number(value: object, name: str, line: int, column: str, least: int) -
 
 
 def tokens(value: object, name: str, line: int, column: str) -> int:
-    """A length in tokens, at least 1."""
+    """A length in tokens, at least 1, parsed from a field."""
     return whole_number(value, name, line, column, 1)
 
 

@@ -1,4 +1,4 @@
-"""A recorded trace, replayed: as it was, cut to a part, rescaled, or under other arrivals."""
+"""Replay a recorded trace: as recorded, cut to a part, rescaled, or with other arrivals."""
 
 from dataclasses import replace
 from hashlib import sha256
@@ -23,7 +23,8 @@ from kvsim.workload.traces.record import Trace, TraceRow
 
 
 class TraceReplay(TraceSource, WorkloadOptions):
-    """`kind = "trace"`. What is done to the rows is done in this order, and noted.
+    """`kind = "trace"`: replays a recorded trace. The keys below apply in this order, each with a
+    note.
 
     start_s, end_s: the window [start_s, end_s) since the trace's first row. limit: its first rows.
     drop_over, clip_to: longest prompt + output, in tokens or "max_model_len". rate_scale: factor on
@@ -63,7 +64,7 @@ class TraceReplay(TraceSource, WorkloadOptions):
         )
 
     def cut(self, trace: Trace, max_model_len: int | None) -> Trace:
-        """The part of a trace that the options ask for, at the rate they ask for, with notes."""
+        """The part of a trace that the options select, at their rate, with notes."""
         rows, notes = trace.rows, list(trace.notes)
         if self.start_s is not None or self.end_s is not None:
             rows, note = cuts.window(trace, self.start_s, self.end_s)
@@ -88,7 +89,7 @@ class TraceReplay(TraceSource, WorkloadOptions):
         return replace(trace, rows=rows, notes=tuple(notes))
 
     def _schedule(self, trace: Trace, seed: int) -> tuple[Schedule | None, list[str]]:
-        """The process that starts the rows, if it is not the trace's own clock."""
+        """The arrival process that replaces the trace's clock; None without one."""
         if self.arrivals is not None:
             count = sum(row.follows is None for row in trace.rows)
             note = f"{count:,} of {len(trace.rows):,} arrival times replaced"
@@ -162,9 +163,9 @@ def _requests(trace: Trace, schedule: Schedule | None, clients: Clients) -> list
 
 
 class _Starts:
-    """Starts of the rows that follow no other: as recorded, or by a schedule.
+    """Start times of the rows that follow no other row: as recorded, or by a schedule.
 
-    In a closed loop a row starts when the whole conversation before it has ended.
+    In a closed loop a row starts when the whole previous conversation has ended.
     """
 
     def __init__(self, schedule: Schedule | None, zero_ps: int) -> None:
@@ -176,7 +177,7 @@ class _Starts:
         self.latest_ps = 0
 
     def next(self, row: TraceRow, name: str) -> tuple[int, str | None, int]:
-        """(arrival, after, think) of the next start."""
+        """(arrival, request to wait for, think time) of the next start."""
         index, self._count = self._count, self._count + 1
         if self._schedule is None:
             assert row.arrival_ps is not None
@@ -191,7 +192,7 @@ class _Starts:
         return self.latest_ps, after, int(self._schedule.think_ps[index])
 
     def ended(self, row: TraceRow, name: str) -> None:
-        """`name` is now the newest of its conversation."""
+        """Record that the request `name` is now the newest of its conversation."""
         if self._schedule is None:
             return
         chain = self._chain_of.get(row.follows or "", self._count - 1)

@@ -1,4 +1,6 @@
-"""Any workload on a server without a KV cache: every token computes all before it."""
+"""Any workload on a server without a KV cache: every output token recomputes all tokens before
+it.
+"""
 
 from collections.abc import Iterator
 
@@ -12,8 +14,9 @@ from kvsim.workload.expanded import Expanded
 class Uncached(Expanded):
     """`kind = "uncached"`: the workload `of`, where every output token is a request of its own.
 
-    Its prompt is the first prompt and all output tokens before it. It arrives as soon as the token
-    before it is finished. Requests share no tokens, so a prefix cache hits nothing.
+    The prompt of such a request is the original prompt and all output tokens before it. It arrives
+    as soon as the previous token is finished. Requests share no tokens, so a prefix cache hits
+    nothing.
     """
 
     def count_of(self, request: Request) -> int:
@@ -22,7 +25,7 @@ class Uncached(Expanded):
     def expanded(
         self, request: Request, rng: np.random.Generator, ids: TokenIds
     ) -> Iterator[Request]:
-        """A request a token, one after the other."""
+        """One request for each output token, each after the previous one."""
         before = request.after
         count = self.count_of(request)
         for index in range(count):

@@ -1,4 +1,4 @@
-"""The routers, a file and a line each."""
+"""Routers of a fleet: one module each, registered here by one line each."""
 
 from kvsim.fleet.routers.options import RouterOptions
 from kvsim.plumbing.registry import Registry

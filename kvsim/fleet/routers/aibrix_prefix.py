@@ -1,4 +1,4 @@
-"""AIBrix's prefix-cache: the longest match with a pod that is not busier than the others."""
+"""AIBrix's prefix-cache routing: the longest prefix match, among pods that are not overloaded."""
 
 from statistics import fmean, pstdev
 
@@ -10,11 +10,12 @@ from kvsim.fleet.views.content import ChainedBlocks
 
 
 class AibrixPrefix(TyingOptions):
-    """imbalance: with a larger difference of running requests only the pods with the fewest are
-    candidates.
+    """AIBrix's prefix-cache policy (AIBrix, 2026-08-22). imbalance: if running requests of pods
+    differ by more, only the pods with the fewest are candidates.
 
-    block_characters: of the text. standard_deviations: above the mean of running requests, beyond
-    which a pod with a match is skipped (AIBrix, 2026-08-22). ties: at random where left out.
+    block_characters: characters of text in a block. standard_deviations: a pod with a match is
+    skipped if its running requests exceed the mean by more than this many. ties: at random if not
+    given.
     """
 
     imbalance: int = Field(8, ge=0)
@@ -26,7 +27,7 @@ class AibrixPrefix(TyingOptions):
 
 
 class AibrixPrefixRouter(Router):
-    """Running requests are the router's own open ones."""
+    """AIBrix's prefix-cache router; counts its own open requests as running."""
 
     def __init__(self, options: AibrixPrefix, view: FleetView) -> None:
         super().__init__(view.num_replicas, options.ties or "random", view.seed)
@@ -50,7 +51,9 @@ class AibrixPrefixRouter(Router):
         return Decision(self.pick(least), "load", scores, least)
 
     def _matches(self, request: RoutedRequest, candidates: set[int]) -> dict[int, int]:
-        """Leading blocks of the prompt that each candidate was sent before, where it has any."""
+        """Number of leading prompt blocks that were sent to each candidate before, without
+        candidates that have none.
+        """
         found: dict[int, int] = {}
         left = candidates
         for block in self._names.of(request.content):

@@ -1,4 +1,6 @@
-"""SGLang's bucket: prompts of similar length go to one worker, unless their characters differ."""
+"""SGLang's bucket policy: prompts of similar length go to one worker, unless the load is
+imbalanced.
+"""
 
 from bisect import bisect_left
 from collections import deque
@@ -14,14 +16,15 @@ FIRST_CHARACTERS = 4096  # up to which the first boundaries divide lengths evenl
 
 
 class Bucket(TyingOptions):
-    """sgl-model-gateway (`policies/bucket.rs`), which has it for prefill workers.
+    """SGLang's bucket policy for prefill workers (sgl-model-gateway, `policies/bucket.rs`).
 
     Each worker takes the prompts of a range of lengths, in characters. bucket_adjust_interval_secs:
-    how often ranges are looked at, and how long a prompt counts. They change where the characters
-    per worker have doubled or halved, to those that would have given each worker as many.
-    balance_abs_threshold, balance_rel_threshold: characters of the busiest worker, beyond those of
-    the least busy and times as many: then that one is chosen. ties: the lowest number where left
-    out. Where a replica starts or ends, lengths are divided again as at the start.
+    how often ranges are checked, and how long a prompt counts. If the characters per worker have
+    doubled or halved, ranges are set so that each worker would have got the same number of recent
+    characters. balance_abs_threshold, balance_rel_threshold: limits to the difference and the ratio
+    of characters between the busiest and the least busy worker. Beyond both, the least busy worker
+    is chosen. ties: the lowest number if not given. When a replica starts or ends, lengths are
+    divided again as at the start.
     """
 
     balance_abs_threshold: int = Field(64, ge=0)
@@ -33,7 +36,9 @@ class Bucket(TyingOptions):
 
 
 class BucketRouter(Router):
-    """ends: the longest prompt, in characters, of each replica alive, in their order."""
+    """SGLang's bucket router. ends: the longest prompt in characters for each replica alive, in
+    order.
+    """
 
     def __init__(self, options: Bucket, view: FleetView, ties: Ties) -> None:
         super().__init__(view.num_replicas, ties, view.seed)
@@ -46,7 +51,7 @@ class BucketRouter(Router):
         self._divide()
 
     def _divide(self) -> None:
-        """Ranges of one width; the last has no end."""
+        """Set ranges of prompt lengths of equal width; the last range has no end."""
         width = FIRST_CHARACTERS // max(1, len(self.alive))
         self.ends: list[float] = [width * (at + 1) - 1 for at in range(len(self.alive))]
         if self.ends:
@@ -91,7 +96,9 @@ class BucketRouter(Router):
         return round(request.length * self._characters)
 
     def _adjust(self) -> None:
-        """Ranges that would have given each replica as many characters of the recent prompts."""
+        """Set the ranges so that each replica would have got the same number of characters of the
+        recent prompts.
+        """
         lengths = sorted(length for _, _, length in self._recent)
         if not lengths:
             return

@@ -1,4 +1,6 @@
-"""SGLang's cache_aware: the worker that first brought a prefix, unless open requests differ."""
+"""SGLang's cache_aware policy: the worker with the longest matching prefix, unless the load is
+imbalanced.
+"""
 
 from struct import pack, unpack
 
@@ -11,13 +13,15 @@ from kvsim.plumbing.units import PS_PER_S
 
 
 class CacheAware(TyingOptions):
-    """sglang-router 0.3.2 and sgl-model-gateway (`policies/cache_aware.rs`).
+    """SGLang's cache_aware policy (sglang-router 0.3.2 and sgl-model-gateway,
+    `policies/cache_aware.rs`).
 
     cache_threshold: share of the text that must match, beyond which the matched worker is chosen.
     balance_abs_threshold, balance_rel_threshold: limits to the difference and the ratio of open
     requests between two workers. Beyond both, the least loaded worker is chosen.
     eviction_interval_secs, max_tree_size: eviction of the tree, in characters for each worker.
-    ties: the lowest number where left out (the real order is the registry's, new at each start).
+    ties: the lowest number if not given (the real order is the registry's, which changes at each
+    start).
     """
 
     cache_threshold: float = Field(0.3, ge=0, le=1)
@@ -31,12 +35,12 @@ class CacheAware(TyingOptions):
 
 
 def single(value: float) -> float:
-    """The value in 32 bits."""
+    """`value` rounded to a 32-bit float, as the router computes."""
     return float(unpack("f", pack("f", value))[0])
 
 
 class CacheAwareRouter(Router):
-    """One tree of texts, and open requests as load."""
+    """SGLang's cache_aware router: one radix tree of texts, and open requests as load."""
 
     def __init__(self, options: CacheAware, view: FleetView, ties: Ties) -> None:
         super().__init__(view.num_replicas, ties, view.seed)
@@ -74,7 +78,9 @@ class CacheAwareRouter(Router):
         self.tree.forget(replica)
 
     def _evict(self, now_ps: int) -> None:
-        """Catch up with evictions that were due: of those between two requests one is enough."""
+        """Run the eviction that was due before now_ps; several due between two requests have the
+        effect of one.
+        """
         due = now_ps // self._interval_ps
         if due > self._evictions:
             self._evictions = due

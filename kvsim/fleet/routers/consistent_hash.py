@@ -1,4 +1,4 @@
-"""Consistent hashing: equal keys go to the same replica, and few keys move when one joins."""
+"""Consistent hashing: equal keys go to the same replica, and few keys move when a replica joins."""
 
 from bisect import bisect
 from hashlib import blake2b
@@ -12,8 +12,9 @@ from kvsim.fleet.views.content import cut
 
 
 class ConsistentHash(RouterOptions):
-    """key: the conversation (a request of none goes by its prefix), or the prompt's first
-    prefix_tokens tokens. points: places of each replica on the ring.
+    """Consistent hashing of conversations or prefixes. key: the conversation (a request without one
+    uses its prefix), or the prompt's first prefix_tokens tokens. points: number of points of each
+    replica on the hash ring.
     """
 
     key: Literal["session", "prefix"] = "session"
@@ -29,7 +30,7 @@ def _place(key: str) -> int:
 
 
 class ConsistentHashRouter(Router):
-    """A ring of places, each a replica's; a key belongs to the next place."""
+    """A hash ring with points of each replica; a key belongs to the replica of the next point."""
 
     def __init__(self, options: ConsistentHash, num_replicas: int) -> None:
         super().__init__(num_replicas)

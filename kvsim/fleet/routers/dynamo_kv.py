@@ -1,4 +1,4 @@
-"""Dynamo's KV router: what a prompt costs each worker, in blocks to prefill and to hold."""
+"""Dynamo's KV router: minimizes a cost of each worker, in blocks to prefill and to hold."""
 
 from collections.abc import Iterable, Sequence
 from math import ceil, exp
@@ -19,14 +19,15 @@ GUESS_S = 120.0  # how long a guess lasts where workers send no events
 class DynamoKv(TyingOptions):
     """The default selector of ai-dynamo-runtime 1.6.1.
 
-    overlap_score_credit: of a block that the worker has, against one to prefill;
-    overlap_score_credit_decay: how fast it falls as the worker's prefill backlog exceeds the least.
-    prefill_load_scale: weight of blocks to prefill. decode_active_request_weight: blocks that each
-    open request costs. router_temperature: above 0, chances by cost instead of the lowest.
-    use_kv_events: workers say what they have; else a guess lasts 120 s. router_predicted_ttl_secs:
-    lifetime of a guess in addition to the events. router_assume_kv_reuse: open requests share equal
+    overlap_score_credit: credit for a block that the worker has cached, in blocks to prefill.
+    overlap_score_credit_decay: how fast the credit falls as the worker's prefill backlog exceeds
+    the smallest. prefill_load_scale: weight of blocks to prefill. decode_active_request_weight:
+    blocks that each open request costs. router_temperature: above 0, workers are drawn with chances
+    by cost (softmax) instead of the lowest cost. use_kv_events: workers report cached blocks; else
+    blocks sent to a worker are assumed cached for 120 s. router_predicted_ttl_secs: lifetime of
+    such an assumption in addition to the events. router_assume_kv_reuse: open requests share equal
     blocks. kv_event_lag_ms: how long after a prompt's first token the router hears of its new
-    blocks; of removed blocks it hears at once. ties: at random where left out.
+    blocks; removed blocks are known at once. ties: at random if not given.
     """
 
     overlap_score_credit: float = Field(1.0, ge=0)
@@ -50,7 +51,7 @@ class DynamoKv(TyingOptions):
 
 
 class _Booked(NamedTuple):
-    """An open request at its worker."""
+    """An open request that the router counts on its worker."""
 
     replica: int
     blocks: list[int]
@@ -58,9 +59,10 @@ class _Booked(NamedTuple):
 
 
 class DynamoKvRouter(Router):
-    """Counters of prefill tokens and distinct blocks of each worker, and an index of their caches.
+    """Dynamo's KV router: counts prefill tokens and distinct blocks of each worker, and indexes the
+    workers' caches.
 
-    Its own blocks are counted as distinct numbers with the references that open requests hold.
+    Blocks of open requests are reference-counted by hash, so that equal blocks count once.
     """
 
     needs_first_tokens = True
@@ -99,7 +101,7 @@ class DynamoKvRouter(Router):
         self._index.clear(replica)
 
     def blocks(self, request: RoutedRequest) -> list[int]:
-        """The names of the full blocks of a prompt."""
+        """The hashes of the full blocks of a prompt."""
         if self._named is None or self._named[0] != request.id:
             self._named = request.id, self.names.of(request.content)
         return self._named[1]
@@ -121,7 +123,7 @@ class DynamoKvRouter(Router):
         return Decision(chosen, "draw", tuple(costs), tied, tuple(seen))
 
     def chances(self, costs: Sequence[float]) -> list[float]:
-        """The chance of each worker under the temperature."""
+        """The probability of each worker under router_temperature."""
         low, high = min(costs), max(costs)
         if low == high:
             return [1 / len(costs)] * len(costs)
@@ -132,8 +134,8 @@ class DynamoKvRouter(Router):
     def costs(
         self, request: RoutedRequest, now_ps: int
     ) -> tuple[list[float], list[tuple[int, int, int, int]]]:
-        """The cost of each worker alive, and what it comes from: blocks it has, tokens to prefill,
-        distinct blocks to hold, open requests.
+        """The cost of each worker alive, and its terms: cached blocks, tokens to prefill, distinct
+        blocks to hold, open requests.
         """
         options, block = self._options, self._block
         blocks = self.blocks(request)
@@ -158,7 +160,9 @@ class DynamoKvRouter(Router):
         return costs, seen
 
     def _overlap(self, worker: int, request: RoutedRequest, blocks: list[int], now_ps: int) -> int:
-        """Leading full blocks that the worker is known to have, or guessed."""
+        """Number of leading full blocks of the prompt that the worker is known or assumed to have
+        cached.
+        """
         found = self._index.overlap(worker, blocks, now_ps)
         if self.cached_tokens is None:
             return found
@@ -168,7 +172,7 @@ class DynamoKvRouter(Router):
         return max(found, cached)
 
     def _new_blocks(self, worker: int, blocks: list[int]) -> int:
-        """How many of these blocks no open request of the worker holds."""
+        """Number of these blocks that no open request of the worker holds."""
         if not self._options.router_assume_kv_reuse:
             return len(blocks)
         held = self._held[worker]

@@ -5,9 +5,10 @@ from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 
 
 class LeastRequests(TyingOptions):
-    """Join the shortest queue, by the router's own counts: exact at once, but of its own traffic.
+    """Join the shortest queue, by the router's own counts: exact at once, but only for its own
+    traffic.
 
-    ties: at random where left out.
+    ties: at random if not given.
     """
 
     def build(self, view: FleetView) -> "LeastRequestsRouter":

@@ -26,10 +26,10 @@ class LlmdEpp(TyingOptions):
     most prompt blocks sent there before. `active_request` prefers the fewest open requests of the
     picker. `load_aware` gives 0.5 with an empty queue.
 
-    picker: the highest total, a draw, or a draw by total. block_size: tokens of a block of four
-    characters each, num_blocks: blocks that each server is taken to hold; where left out, as the
-    servers report. scrape_interval_ms: between two looks at the servers' metrics.
-    ties: at random where left out.
+    picker: the highest total score, a random server, or a random server weighted by score.
+    block_size: tokens in a block, of four characters each; num_blocks: blocks that each server is
+    assumed to hold; if not given, as the servers report. scrape_interval_ms: time between two
+    scrapes of the servers' metrics. ties: at random if not given.
     """
 
     queue: float = Field(2.0, ge=0)
@@ -54,7 +54,9 @@ class LlmdEpp(TyingOptions):
 
 
 class LlmdEppRouter(Router):
-    """Scores each server by the metrics scraped last and by what it sent where."""
+    """llm-d's endpoint picker: scores each server by the metrics scraped last and by prompts sent
+    before.
+    """
 
     def __init__(self, options: LlmdEpp, view: FleetView) -> None:
         super().__init__(view.num_replicas, options.ties or "random", view.seed)

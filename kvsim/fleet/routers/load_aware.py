@@ -1,4 +1,6 @@
-"""production-stack's loadaware: cached share of the prompt, less load above the mean."""
+"""production-stack's loadaware: cached share of the prompt, minus a penalty for load above the
+mean.
+"""
 
 from collections.abc import Iterable
 
@@ -12,10 +14,10 @@ from kvsim.fleet.views.content import ChainedBlocks
 
 class LoadAware(TyingOptions):
     """argmax of `matched / prompt - beta * (load - mean) / max(1, mean)` (production-stack#1035,
-    2026-08): matched are the tokens that the replica's prefix cache has, load its open requests.
+    2026-08): `matched` are the prompt tokens in the replica's prefix cache, `load` its open
+    requests.
 
-    beta: how much load a cached prompt is worth; 0 follows the cache alone. ties: the lowest
-    number where left out.
+    beta: weight of the load; 0 considers only the cache. ties: the lowest number if not given.
     """
 
     beta: float = Field(1.0, ge=0)

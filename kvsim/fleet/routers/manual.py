@@ -1,4 +1,4 @@
-"""SGLang's manual policy: a conversation stays with the replica that it was first given."""
+"""SGLang's manual policy: a conversation stays with the replica of its first request."""
 
 from typing import Literal
 
@@ -7,12 +7,13 @@ from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 
 
 class Manual(TyingOptions):
-    """assignment: of the first request of a conversation: at random, to the fewest open requests
-    (`min_load`), or to the fewest conversations (`min_group`).
+    """SGLang's manual policy (sglang-router's `manual`). assignment: replica for the first request
+    of a conversation: at random, to the fewest open requests (`min_load`), or to the fewest
+    conversations (`min_group`).
 
-    Requests of no conversation go at random. A conversation on a lost replica is assigned to
-    another one (sglang-router's `manual`, keyed by a header; kvsim takes the conversation). ties:
-    at random where left out.
+    Requests without a conversation are sent to a random replica. A conversation on a failed replica
+    is assigned to another one. The real policy is keyed by a header; kvsim uses the conversation.
+    ties: at random if not given.
     """
 
     assignment: Literal["random", "min_load", "min_group"] = "random"
@@ -22,7 +23,9 @@ class Manual(TyingOptions):
 
 
 class ManualRouter(Router):
-    """Remembers every conversation. groups: conversations of each replica."""
+    """Remembers the replica of every conversation. groups: number of conversations of each
+    replica.
+    """
 
     def __init__(self, options: Manual, view: FleetView) -> None:
         super().__init__(view.num_replicas, options.ties or "random", view.seed)

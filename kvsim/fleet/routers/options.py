@@ -1,4 +1,4 @@
-"""Options of every kind of router."""
+"""Options common to every kind of router."""
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class FleetView(NamedTuple):
-    """The view for which a router is built.
+    """The facts about a fleet with which a router is built.
 
-    num_replicas: at the start. seed: of its draws. block_size, num_blocks: of the replicas' prefix
-    caches, in tokens and blocks. characters: text characters for each unit of a request's content:
-    1 where contents are texts.
+    num_replicas: number of replicas at the start. seed: of the router's draws. block_size,
+    num_blocks: tokens in a block and number of blocks of the replicas' prefix caches. characters:
+    text characters for each unit of a request's content; 1 if contents are texts.
     """
 
     num_replicas: int
@@ -25,38 +25,42 @@ class FleetView(NamedTuple):
 
 
 class RouterOptions(Options):
-    """The keys of a kind other than `kind`, and the reports that the router needs of its
-    replicas.
+    """Options of one router kind; the fields are the keys other than `kind`. Also says which load
+    reports the router needs.
     """
 
     def reports(self, view: FleetView) -> "Reports | None":
-        """How what replicas report reaches the router; None: it asks for nothing."""
+        """How load reports reach the router; None: it needs none."""
         return None
 
     @property
     def report_interval_ps(self) -> int | None:
-        """Interval in ps at which it reads the replicas' memory; 0: after any step."""
+        """Interval in ps at which the router reads the replicas' memory use; 0: after any step."""
         return None
 
     @property
     def sync_steps(self) -> int | None:
-        """Steps between two agreements of replicas that step together; None: each steps alone."""
+        """Number of steps between two synchronizations of replicas in DP lockstep; None: no
+        lockstep.
+        """
         return None
 
     def process(self, index: int, count: int) -> Self:
-        """The options of one of several router processes before the same replicas."""
+        """The options of router process number `index` of `count`, all in front of the same
+        replicas.
+        """
         return self
 
     def build(self, view: FleetView) -> Router:
-        """A router that has seen nothing."""
+        """A new router without any history."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
 
 class TyingOptions(RouterOptions):
-    """ties: which of equally good replicas is chosen: the lowest number, one at random, or each in
-    turn.
+    """Options of a router that breaks ties. ties: which of equally good replicas is chosen: the
+    lowest number, one at random, or round robin.
 
-    Left out: as the real router does.
+    Not given: as the real router does.
     """
 
     ties: Ties | None = None

@@ -14,10 +14,10 @@ from kvsim.plumbing.units import PS_PER_MS
 
 
 class PowerOfTwo(RouterOptions):
-    """load: what is compared. `reported` token loads, as sglang-router 0.3.2 polls them: without a
-    report open requests are compared, of which that policy counts none, so that chance decides;
-    `open`: the router's own open requests. The first drawn wins a tie.
-    report_interval_ms: between two polls.
+    """Power of two choices. load: the measure to compare. `reported`: token loads as sglang-router
+    0.3.2 polls them. Without a report it compares open requests, which that policy always counts as
+    0, so that chance decides. `open`: the router's own open requests. The first drawn wins a tie.
+    report_interval_ms: time between two polls.
     """
 
     load: Literal["reported", "open"] = "reported"
@@ -62,7 +62,7 @@ class PowerOfTwoRouter(Router):
         self._tokens.append(None)
 
     def lower(self, first: int, second: int) -> int:
-        """The one of two drawn replicas that is chosen."""
+        """The less loaded of two drawn replicas."""
         if not self._reported:
             return second if self.open[second] < self.open[first] else first
         one, other = self._tokens[first], self._tokens[second]
@@ -71,7 +71,7 @@ class PowerOfTwoRouter(Router):
         return second if other < one else first
 
     def probabilities(self) -> list[float]:
-        """The chance of each replica alive to be chosen now."""
+        """The probability of each replica alive to be chosen now."""
         alive = self.alive
         chances = dict.fromkeys(alive, 0.0)
         for one in alive:

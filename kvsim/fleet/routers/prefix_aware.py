@@ -1,4 +1,4 @@
-"""production-stack's prefixaware: a trie of text chunks that never forgets, and no load."""
+"""production-stack's prefixaware: a trie of text chunks that is never evicted; load is ignored."""
 
 from pydantic import Field
 
@@ -10,9 +10,9 @@ CHUNK_CHARACTERS = 128
 
 
 class PrefixAware(TyingOptions):
-    """prefix_min_match_length: characters below which the replica with the fewest open requests is
-    chosen (the real one counts requests a second) (production-stack router, 2026-08-05).
-    ties: at random where left out.
+    """production-stack's prefixaware (router of 2026-08-05). prefix_min_match_length: with a
+    shorter match, in characters, the replica with the fewest open requests is chosen. The real
+    router counts requests a second instead. ties: at random if not given.
     """
 
     prefix_min_match_length: int = Field(0, ge=0)
@@ -22,8 +22,8 @@ class PrefixAware(TyingOptions):
 
 
 class PrefixAwareRouter(Router):
-    """One of those that were sent the longest known prefix, at random; a cold prompt goes
-    anywhere.
+    """Chooses at random among the replicas that were sent the longest matching prefix; any replica
+    for a prompt without a match.
     """
 
     def __init__(self, options: PrefixAware, view: FleetView) -> None:

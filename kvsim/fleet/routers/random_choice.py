@@ -1,4 +1,4 @@
-"""Random: any replica, all with the same chance."""
+"""Random routing: every replica with the same probability."""
 
 from kvsim.fleet.routers.options import FleetView, RouterOptions
 from kvsim.fleet.routers.router import Decision, RoutedRequest, Router

@@ -1,18 +1,18 @@
-"""Round robin: each replica in turn, whatever its load."""
+"""Round robin: each replica in order, whatever its load."""
 
 from kvsim.fleet.routers.options import FleetView, RouterOptions
 from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 
 
 class RoundRobin(RouterOptions):
-    """Each replica in turn (sglang-router 0.3.2 `round_robin`, production-stack `roundrobin`)."""
+    """Each replica in order (sglang-router 0.3.2 `round_robin`, production-stack `roundrobin`)."""
 
     def build(self, view: FleetView) -> "RoundRobinRouter":
         return RoundRobinRouter(view.num_replicas)
 
 
 class RoundRobinRouter(Router):
-    """A counter over the replicas that are alive."""
+    """Round robin over the replicas that are alive."""
 
     _count = 0
 

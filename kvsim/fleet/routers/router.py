@@ -1,8 +1,9 @@
-"""The interface of every router: choose a replica for each request, from the information it has by
-then.
+"""The interface of every router: choose a replica for each request, from what the router knows at
+that time.
 
-A router sees requests come (`decide`, `sent`), get their first token (`prefilled`) and leave
-(`left`). What engines report reaches it later, by `report` and by events of their prefix caches.
+A router is called when a request arrives (`decide`, `sent`), gets its first token (`prefilled`) and
+leaves (`left`). Load reports of engines arrive later, by `report`, and changes of their prefix
+caches by `stored` and `removed`.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +21,7 @@ class RoutedRequest(NamedTuple):
     """A request as a router sees it.
 
     length: units of its prompt (tokens, or characters where a recording has text). content: the
-    prompt as runs of ids, one id a unit. rank: the replica that the request names itself.
+    prompt as runs of ids, one id a unit. rank: the replica that the client requested, if any.
     """
 
     id: str
@@ -31,10 +32,10 @@ class RoutedRequest(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The choice of one request.
+    """A router's choice for one request.
 
-    why: the rule that decided. scores: of each candidate replica, in the router's own measure.
-    tied: candidates as good as the chosen. seen: what the scores were computed from, a row a
+    why: the rule that decided. scores: score of each candidate replica, in the router's own
+    measure. tied: candidates with an equal score. seen: the inputs of the scores, one row for each
     candidate.
     """
 
@@ -46,11 +47,12 @@ class Decision(NamedTuple):
 
 
 class Router(ABC):
-    """One router process. Replicas are numbers from 0 on; `alive` are those that may be chosen.
+    """One router process. Replicas are numbered from 0; `alive` are the replicas that may be
+    chosen.
 
-    open: requests sent to each replica that have not left. needs_first_tokens: `prefilled` is of
-    use to it. needs_cache_events: it goes by what prefix caches hold, which it learns by their
-    events or, where there is one to ask, by cached_tokens.
+    open: number of requests sent to each replica that have not left. needs_first_tokens: the router
+    uses `prefilled`. needs_cache_events: the router uses the contents of prefix caches, from their
+    events or, if available, by `cached_tokens`.
     """
 
     needs_first_tokens = False
@@ -67,31 +69,33 @@ class Router(ABC):
 
     @abstractmethod
     def decide(self, request: RoutedRequest, now_ps: int) -> Decision:
-        """The replica for `request`, which is not booked before `sent`."""
+        """The replica for `request`; counters change only with `sent`."""
 
     def sent(self, request: RoutedRequest, replica: int, now_ps: int) -> None:
-        """`request` goes to `replica`: the router's own counters and guesses change."""
+        """Count `request` as sent to `replica`, and record its prompt there if the router tracks
+        prompts.
+        """
         self._replica_of[request.id] = replica
         self.open[replica] += 1
 
     def prefilled(self, id: str, now_ps: int) -> None:
-        """The first token of a request has come back."""
+        """Notify: the first token of a request has been returned."""
         return
 
     def left(self, id: str, now_ps: int) -> None:
-        """A request has all its tokens, was refused, or its replica died."""
+        """Notify: a request is finished, was refused, or its replica failed."""
         self.open[self._replica_of.pop(id)] -= 1
 
     def report(self, loads: Sequence[Load], now_ps: int) -> None:
-        """The loads of all replicas as the router learns them now."""
+        """Receive the newest load report of all replicas."""
         return
 
     def stored(self, replica: int, blocks: Iterable[Any], now_ps: int) -> None:
-        """The prefix cache of a replica has these blocks from now on."""
+        """Notify: `blocks` are now in the prefix cache of a replica."""
         return
 
     def removed(self, replica: int, blocks: Iterable[Any], now_ps: int) -> None:
-        """The prefix cache of a replica has lost these blocks."""
+        """Notify: `blocks` are no longer in the prefix cache of a replica."""
         return
 
     def joined(self, replica: int) -> None:
@@ -102,15 +106,15 @@ class Router(ABC):
             self.alive = sorted([*self.alive, replica])
 
     def gone(self, replica: int) -> None:
-        """`replica` may not be chosen any more; what it had cached is lost."""
+        """`replica` may not be chosen any more; its cached blocks are lost."""
         self.alive = [each for each in self.alive if each != replica]
 
     def _grow(self) -> None:
-        """Counters for one replica more."""
+        """Add counters for one more replica."""
         self.open.append(0)
 
     def pick(self, tied: Sequence[int]) -> int:
-        """One of equals, by the rule of ties."""
+        """Choose one of equally good replicas, by the option `ties`."""
         if len(tied) == 1 or self._ties == "lowest":
             return tied[0]
         if self._ties == "random":

@@ -1,4 +1,4 @@
-"""Several router processes before the same replicas, each with its own requests alone in view."""
+"""Several router processes in front of the same replicas; each sees only its own requests."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 
 
 class SeveralRouters(Router):
-    """Router processes that requests come to in turn. What replicas report reaches all of them."""
+    """Router processes that get requests round robin. Reports of replicas reach all of them."""
 
     def __init__(self, options: RouterOptions, view: FleetView, count: int) -> None:
         super().__init__(view.num_replicas)
@@ -25,7 +25,9 @@ class SeveralRouters(Router):
 
     @property
     def cached_tokens(self) -> Callable[[int, RoutedRequest], int] | None:
-        """Cached tokens of a prompt on each replica, for all routers to ask."""
+        """A function that gives the cached tokens of a prompt on each replica, shared by all router
+        processes.
+        """
         return self.routers[0].cached_tokens
 
     @cached_tokens.setter

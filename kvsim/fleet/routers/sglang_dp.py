@@ -12,10 +12,10 @@ from kvsim.fleet.routers.router import Decision, RoutedRequest, Router
 
 
 class SglangDp(RouterOptions):
-    """method: in turn, the fewest requests, or the fewest KV tokens (then requests). The controller
-    looks at what ranks have written when a request comes, at most once in 20 ms (SGLang 0.5.23).
-    lockstep: ranks of data-parallel attention (enable_dp_attention), which step together while one
-    of them has work.
+    """Balances data-parallel ranks as SGLang 0.5.23. method: round robin, the fewest requests, or
+    the fewest KV tokens (then requests). The controller reads the ranks' reports when a request
+    arrives, at most once in 20 ms. lockstep: the ranks use data-parallel attention
+    (enable_dp_attention), and all step together while one has work.
     """
 
     method: Literal["auto", "round_robin", "total_requests", "total_tokens"] = "auto"
@@ -38,7 +38,9 @@ class SglangDp(RouterOptions):
 
 
 class SglangDpRouter(Router):
-    """requests, tokens: of each rank, as last looked at, with what was sent since."""
+    """SGLang's data-parallel controller. requests, tokens: load of each rank at the last read, plus
+    requests sent since.
+    """
 
     def __init__(self, method: str, look_ps: int, num_replicas: int) -> None:
         super().__init__(num_replicas)
@@ -52,7 +54,7 @@ class SglangDpRouter(Router):
         self._looked_ps = -look_ps
 
     def report(self, loads: Sequence[Load], now_ps: int) -> None:
-        """Store the ranks' present reports; they are read later."""
+        """Store the ranks' current reports; the next read uses them."""
         self._written = loads
 
     def _grow(self) -> None:

@@ -15,11 +15,11 @@ Counts = list[float]
 
 
 class VllmDp(RouterOptions):
-    """rule: of 0.33, which counts its own open requests and rotates ties, or the older `waiting * 4
-    + running` (0.14, 0.19). client_count, client_index: front ends, and which of them this one is.
-    lockstep: ranks of a mixture of experts, which step together, ranks without work too; they
-    agree on the end of a wave every dp_sync_interval steps. stats_update_interval_ms: between
-    two publications of the coordinator.
+    """Balances data-parallel ranks as vLLM. rule: of 0.33, which counts its own open requests and
+    rotates ties, or the older `waiting * 4 + running` (0.14, 0.19). client_count, client_index:
+    number of front ends, and index of this one. lockstep: ranks of a mixture of experts step
+    together, also ranks without work; they agree on the end of a wave every dp_sync_interval steps.
+    stats_update_interval_ms: time between two publications of the coordinator.
     """
 
     rule: Literal["0.33", "0.19"] = "0.33"
@@ -44,7 +44,7 @@ class VllmDp(RouterOptions):
         return self.dp_sync_interval if self.lockstep else None
 
     def process(self, index: int, count: int) -> "VllmDp":
-        """One front end of several, where client_count does not say how many there are."""
+        """The options of one front end of several, if client_count is not given."""
         if self.client_count > 1:
             return self
         return self.model_copy(update={"client_count": count, "client_index": index})
@@ -54,8 +54,8 @@ class VllmDp(RouterOptions):
 
 
 class VllmDpRouter(Router):
-    """One front end. view: [waiting, running, usage] of each rank as last published, with what it
-    has sent since; start: where its scan begins.
+    """One front end of vLLM's data-parallel balancer. view: [waiting, running, usage] of each rank
+    as last published, plus requests sent since; start: rank where its scan begins.
     """
 
     def __init__(self, options: VllmDp, num_replicas: int) -> None:

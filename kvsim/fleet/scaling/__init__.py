@@ -1,4 +1,4 @@
-"""The autoscalers, a file and a line each."""
+"""Autoscalers of a fleet: one module each, registered here by one line each."""
 
 from kvsim.fleet.scaling.options import AutoscalerOptions
 from kvsim.plumbing.registry import Registry

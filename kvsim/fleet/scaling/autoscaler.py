@@ -1,4 +1,6 @@
-"""How many replicas an autoscaler wants, look by look (Kubernetes' HorizontalPodAutoscaler v2)."""
+"""Number of replicas that an autoscaler wants, evaluation by evaluation (Kubernetes'
+HorizontalPodAutoscaler v2).
+"""
 
 from collections import deque
 from math import ceil
@@ -10,7 +12,9 @@ MOST_ADDED = 4  # at a look, or as many as there are
 
 
 class Autoscaler:
-    """Remembers what it wanted before. replicas: at the start, which counts as wanted."""
+    """A horizontal autoscaler with memory of earlier results. replicas: number at the start, which
+    counts as an earlier result.
+    """
 
     def __init__(self, options: AutoscalerOptions, replicas: int) -> None:
         self._options = options
@@ -18,7 +22,7 @@ class Autoscaler:
         self._wanted: deque[tuple[int, int]] = deque([(0, replicas)])
 
     def wanted(self, state: FleetState, replicas: int, now_ps: int) -> int:
-        """The replicas wanted now, where there are `replicas`, those that start up included."""
+        """Number of replicas wanted now. replicas: present number, including those starting up."""
         options, wanted = self._options, self._wanted
         needed = options.total(state) / options.target
         near = abs(needed - replicas) <= options.tolerance * replicas

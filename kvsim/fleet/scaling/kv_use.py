@@ -8,7 +8,9 @@ from kvsim.fleet.scaling.options import AutoscalerOptions, FleetState
 
 
 class KvUse(AutoscalerOptions):
-    """kv_usage: share of a replica's pool in use (`vllm:kv_cache_usage_perc`), 0 to 1."""
+    """Scale by KV cache usage. kv_usage: target share of a replica's pool in use
+    (`vllm:kv_cache_usage_perc`), 0 to 1.
+    """
 
     needs_kv_usage: ClassVar[bool] = True
 

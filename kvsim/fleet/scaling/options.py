@@ -10,10 +10,10 @@ from kvsim.plumbing.options import Options
 
 
 class FleetState(NamedTuple):
-    """Input of an autoscaler.
+    """The load that an autoscaler reads.
 
-    loads: of the replicas that take requests. num_arrivals: requests that came to the router in the
-    interval_s seconds before.
+    loads: reports of the replicas that take requests. num_arrivals: number of requests that reached
+    the router in the last interval_s seconds.
     """
 
     loads: Sequence[Load]
@@ -22,15 +22,15 @@ class FleetState(NamedTuple):
 
 
 class AutoscalerOptions(Options):
-    """The replicas wanted are the load of all over the target of one, rounded up, as Kubernetes'
-    HorizontalPodAutoscaler does it.
+    """Wanted replicas = total load / target load of one replica, rounded up, as Kubernetes'
+    HorizontalPodAutoscaler computes it.
 
-    min_replicas, max_replicas: limits. interval_s: between two looks. tolerance: how far from the
-    target, as a share, the load may be before anything changes. scale_down_after_s: replicas are
-    removed down to the largest number wanted in this many seconds. A look at most doubles the
-    replicas, or adds 4. start_up_s: from the start of a replica until it takes requests, with an
-    empty cache; its GPUs count from the start. group: number of the [[fleet.group]] that new
-    replicas belong to.
+    min_replicas, max_replicas: limits. interval_s: seconds between two evaluations. tolerance:
+    relative distance from the target within which nothing changes. scale_down_after_s: replicas are
+    removed down to the largest number wanted in this many seconds. An evaluation at most doubles
+    the replicas, or adds 4 if that is more. start_up_s: from the start of a replica until it takes
+    requests, with an empty cache; its GPUs count from the start. group: number of the
+    [[fleet.group]] that new replicas belong to.
     """
 
     needs_kv_usage: ClassVar[bool] = False
@@ -50,10 +50,10 @@ class AutoscalerOptions(Options):
         return self
 
     def total(self, state: FleetState) -> float:
-        """The load of all replicas, in the unit of `target`."""
+        """The summed load of all replicas, in the unit of `target`."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
     @property
     def target(self) -> float:
-        """The load that one replica is meant to have."""
+        """The target load of one replica."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this

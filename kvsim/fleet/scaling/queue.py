@@ -1,4 +1,4 @@
-"""Scaling by the queue: requests that wait."""
+"""Scaling by queue length: the number of waiting requests."""
 
 from pydantic import Field
 
@@ -6,7 +6,9 @@ from kvsim.fleet.scaling.options import AutoscalerOptions, FleetState
 
 
 class QueueLength(AutoscalerOptions):
-    """waiting: requests in the queue (`vllm:num_requests_waiting`) for each replica."""
+    """Scale by queue length. waiting: target number of queued requests
+    (`vllm:num_requests_waiting`) for each replica.
+    """
 
     waiting: float = Field(5.0, gt=0)
 

@@ -1,4 +1,4 @@
-"""Scaling by the rate of requests."""
+"""Scaling by the arrival rate of requests."""
 
 from pydantic import Field
 
@@ -6,7 +6,9 @@ from kvsim.fleet.scaling.options import AutoscalerOptions, FleetState
 
 
 class ArrivalRate(AutoscalerOptions):
-    """rate_per_s: requests per second for each replica, over the time since the last look."""
+    """Scale by arrivals. rate_per_s: target requests per second for each replica, measured since
+    the last evaluation.
+    """
 
     rate_per_s: float = Field(gt=0)
 

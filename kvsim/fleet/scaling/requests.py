@@ -1,4 +1,4 @@
-"""Scaling by requests in hand: those that wait and those that run."""
+"""Scaling by ongoing requests, waiting and running."""
 
 from pydantic import Field
 
@@ -6,7 +6,9 @@ from kvsim.fleet.scaling.options import AutoscalerOptions, FleetState
 
 
 class OngoingRequests(AutoscalerOptions):
-    """ongoing: requests that wait or run, for each replica (`target_ongoing_requests` of Ray)."""
+    """Scale by ongoing requests. ongoing: target number of waiting and running requests for each
+    replica (`target_ongoing_requests` of Ray).
+    """
 
     ongoing: float = Field(gt=0)
 

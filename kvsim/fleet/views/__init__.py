@@ -1,1 +1,3 @@
-"""Knowledge of routers: texts sent before, blocks reported, counts published."""
+"""Views that routers have of replicas: texts sent before, reported cache blocks, published
+counts.
+"""

@@ -1,13 +1,13 @@
-"""Index of the blocks that each replica is known, or assumed, to have."""
+"""Index of the cache blocks that each replica has reported, or is assumed to have."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 
 class BlockIndex:
-    """Blocks of each replica by name; a name stands for a block and all before it.
+    """Blocks of each replica by hash; a hash stands for a block and all before it.
 
-    ttl_ps: how long a guess lasts.
+    ttl_ps: how long an assumed block lasts.
     """
 
     def __init__(self, num_replicas: int, ttl_ps: int | None = None) -> None:
@@ -30,11 +30,11 @@ class BlockIndex:
         self._held[replica].update(blocks)
 
     def removed(self, replica: int, blocks: Iterable[int]) -> None:
-        """A replica has them no more."""
+        """Record that a replica no longer has these blocks."""
         self._held[replica].difference_update(blocks)
 
     def guess(self, replica: int, blocks: Iterable[int], now_ps: int) -> None:
-        """A replica was sent these, and is taken to have them for a while."""
+        """Assume for ttl_ps that a replica has these blocks, which were sent there."""
         if self._ttl_ps is None:
             return
         guessed = self._guessed[replica]
@@ -45,7 +45,7 @@ class BlockIndex:
             del guessed[oldest]
 
     def overlap(self, replica: int, blocks: Sequence[int], now_ps: int) -> int:
-        """How many leading blocks a replica has."""
+        """Number of leading blocks that a replica has, reported or assumed."""
         held, guessed = self._held[replica], self._guessed[replica]
         for count, block in enumerate(blocks):
             if block not in held and guessed.get(block, -1) < now_ps:
@@ -54,7 +54,7 @@ class BlockIndex:
 
 
 class LruIndex:
-    """The approximate index of llm-d: what was sent to each server, the oldest blocks forgotten.
+    """llm-d's approximate index: blocks sent to each server, in an LRU list of limited capacity.
 
     If a prompt is longer than the capacity, blocks evicted while it is added remain in the map for
     good. A server is then assumed to have blocks it has lost.
@@ -70,13 +70,13 @@ class LruIndex:
         self._newest.append(OrderedDict())
 
     def clear(self, server: int) -> None:
-        """A server has lost all."""
+        """Remove all blocks of a server."""
         self._newest[server].clear()
         for servers in self._servers.values():
             servers.discard(server)
 
     def add(self, server: int, blocks: Sequence[int]) -> None:
-        """All blocks of a prompt go to `server`."""
+        """Record that all blocks of a prompt were sent to `server`."""
         newest = self._newest[server]
         for block in blocks:
             newest[block] = None
@@ -94,7 +94,7 @@ class LruIndex:
                 del self._servers[block]
 
     def matched(self, blocks: Sequence[int]) -> dict[int, int]:
-        """How many blocks each server has, gaps or not, up to the first that none has."""
+        """Number of these blocks that each server has, up to the first block that no server has."""
         found: dict[int, int] = {}
         for block in blocks:
             servers = self._servers.get(block)

@@ -8,7 +8,7 @@ from kvsim.request import TokenRuns
 
 
 def common_length(one: TokenRuns, other: TokenRuns) -> int:
-    """How many leading units two contents share."""
+    """Number of leading units that two contents share."""
     at = same = 0
     place = used = 0
     while at < len(one) and place < len(other):
@@ -28,7 +28,7 @@ def common_length(one: TokenRuns, other: TokenRuns) -> int:
 
 
 def cut(content: TokenRuns, units: int) -> tuple[TokenRuns, TokenRuns]:
-    """The first `units` units of a content, and the rest."""
+    """Split a content in two: its first `units` units, and the rest."""
     for at, (start, length) in enumerate(content):
         if units < length:
             head = (*content[:at], (start, units)) if units else content[:at]
@@ -38,7 +38,9 @@ def cut(content: TokenRuns, units: int) -> tuple[TokenRuns, TokenRuns]:
 
 
 def blocks_of(content: TokenRuns, block: int, *, partial: bool = False) -> Iterator[TokenRuns]:
-    """The content in blocks of `block` units. partial: the last one even if it is not full."""
+    """Divide the content into blocks of `block` units. partial: include the last block even if it
+    is not full.
+    """
     held: list[tuple[int, int]] = []
     room = block
     for start, length in content:
@@ -61,9 +63,10 @@ def blocks_of(content: TokenRuns, block: int, *, partial: bool = False) -> Itera
 
 
 class ChainedBlocks:
-    """One number for each block with all content before it: equal numbers, equal contents.
+    """Hashes of blocks, chained so that each depends on all content before it: equal hashes mean
+    equal prefixes.
 
-    A number is 128 bits of hashes, as engines name blocks. Earlier contents are not stored, since a
+    A hash has 128 bits, like the block hashes of engines. Earlier contents are not stored, since a
     fleet sees millions.
     """
 
@@ -73,7 +76,7 @@ class ChainedBlocks:
         self._most = most
 
     def of(self, content: TokenRuns) -> list[int]:
-        """The names of the blocks of a content, in order."""
+        """The hashes of the blocks of a content, in order."""
         before = 0
         found: list[int] = []
         for piece in blocks_of(content, self._block, partial=self._partial):

@@ -1,4 +1,4 @@
-"""vLLM's coordinator of data-parallel ranks: which of their reports it publishes, and when.
+"""vLLM's data-parallel coordinator: which load reports of ranks it publishes, and when.
 
 It stores the last report of each rank and publishes after a wait. A report that comes meanwhile is
 taken and the wait starts again (`DPCoordinatorProc`, vLLM 0.33.0).
@@ -22,10 +22,10 @@ class Publication(NamedTuple):
 
 
 class Coordinator:
-    """publications: those made so far, since `drain` was called last.
+    """Decides when load counts are published. publications: those made since the last `drain`.
 
-    interval_ps: between two where something changed. lockstep: ranks step together, and a report of
-    a newer step publishes the counts of the step before it.
+    interval_ps: time between two publications, made only if something changed. lockstep: ranks step
+    together, and a report of a newer step publishes the counts of the step before.
     """
 
     def __init__(self, ranks: int, interval_ps: int, *, lockstep: bool, start_ps: int = 0) -> None:
@@ -64,7 +64,7 @@ class Coordinator:
         return self._waits_since_ps + max(least_ps, wait_ps - elapsed_ps)
 
     def advance(self, now_ps: int, *, before: bool = False) -> None:
-        """Publish what is due by now; before: what was due before now alone."""
+        """Publish everything due by now_ps; before: only what was due strictly before now_ps."""
         while (due_ps := self._due_ps) < now_ps or (due_ps == now_ps and not before):
             if self._kept is not None:
                 counts, self._kept = self._kept, None
@@ -74,7 +74,9 @@ class Coordinator:
             self._published_ps = self._waits_since_ps = due_ps
 
     def drain(self, now_ps: int | None) -> list[Publication]:
-        """The publications up to now (None: those made so far) that were not asked for before."""
+        """Return the publications up to now_ps (None: all made so far) that were not returned
+        before.
+        """
         if now_ps is not None:
             self.advance(now_ps)
         made, self._made = self._made, []

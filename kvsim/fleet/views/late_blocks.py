@@ -1,11 +1,13 @@
-"""Blocks that replicas have stored and that a router has not heard of yet."""
+"""Blocks that replicas have cached but that the router has not been notified of yet."""
 
 from collections import deque
 from collections.abc import Sequence
 
 
 class LateBlocks:
-    """Names of blocks that are being made, or were made less than lag_ps ago, by replica."""
+    """Hashes of blocks that are being computed, or were computed less than lag_ps ago, by
+    replica.
+    """
 
     def __init__(self, num_replicas: int, lag_ps: int) -> None:
         self._lag_ps = lag_ps
@@ -18,19 +20,21 @@ class LateBlocks:
         self._unheard.append({})
 
     def sent(self, id: str, replica: int, blocks: Sequence[int]) -> None:
-        """A request will make these blocks, which the replica does not have."""
+        """Record that a request will compute these blocks, which the replica does not have."""
         self._making[id] = replica, blocks
         unheard = self._unheard[replica]
         for block in blocks:
             unheard[block] = unheard.get(block, 0) + 1
 
     def stored(self, id: str, now_ps: int) -> None:
-        """The blocks of a request are there: its first token is, or it has left."""
+        """Record that the blocks of a request are cached: it has its first token, or has left."""
         if id in self._making:
             self._due.append((now_ps + self._lag_ps, *self._making.pop(id)))
 
     def seen(self, replica: int, blocks: Sequence[int], now_ps: int) -> int:
-        """How many of these leading blocks, which the replica has, the router has heard of."""
+        """Number of these leading blocks, cached on the replica, that the router has been notified
+        of.
+        """
         while self._due and self._due[0][0] <= now_ps:
             _, maker, made = self._due.popleft()
             for block in made:

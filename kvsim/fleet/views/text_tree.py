@@ -1,5 +1,4 @@
-"""The radix tree of sglang-router 0.3.2 (`policies/tree.rs`): the texts that were sent to each
-worker.
+"""The radix tree of sglang-router 0.3.2 (`policies/tree.rs`): the prompt texts sent to each worker.
 
 One tree for all workers. A match returns the worker recorded at the deepest node, the one that
 created it. A worker over its limit loses its oldest leaves.
@@ -14,7 +13,9 @@ EVERY_MATCHES = 8  # a match refreshes its worker's time when the counter is a m
 
 
 class TextNode:
-    """A segment of text. times: of each worker that has it. owner: the remembered one."""
+    """A node: a segment of text. times: last use by each worker that has it. owner: the worker that
+    created it.
+    """
 
     __slots__ = ("children", "length", "order", "owner", "parent", "text", "times")
 
@@ -29,7 +30,7 @@ class TextNode:
 
 
 class TextTree:
-    """sizes: units of text that each worker has in the tree."""
+    """The radix tree of texts. sizes: units of text that each worker has in the tree."""
 
     def __init__(self) -> None:
         self._root = TextNode((), 0, None, -1)
@@ -42,7 +43,9 @@ class TextTree:
         return self._clock - 1
 
     def match(self, text: TokenRuns) -> tuple[int, int]:
-        """(units matched, the worker remembered there); (0, -1) where nothing was."""
+        """(units matched, worker recorded at the deepest matching node); (0, -1) without a
+        match.
+        """
         node, matched = self._root, 0
         while text:
             child = node.children.get(text[0][0])
@@ -65,7 +68,7 @@ class TextTree:
         return matched, node.owner
 
     def insert(self, text: TokenRuns, worker: int) -> None:
-        """`worker` was sent this text."""
+        """Record that `worker` was sent this text."""
         if not text:
             return
         node = self._root
@@ -94,7 +97,7 @@ class TextTree:
         return node
 
     def _split(self, node: TextNode, units: int) -> TextNode:
-        """Cut a node after `units` units; returns the upper half, which inherits its workers."""
+        """Split a node after `units` units; returns the upper half, with the same workers."""
         parent = node.parent
         assert parent is not None
         head, tail = cut(node.text, units)
@@ -109,7 +112,7 @@ class TextTree:
         self.sizes[worker] = self.sizes.get(worker, 0) + units
 
     def evict(self, limit: int) -> None:
-        """Each worker with more than `limit` units loses its oldest leaves."""
+        """Evict the oldest leaves of each worker that has more than `limit` units."""
         for worker, size in self.sizes.items():
             if size > limit:
                 self._evict(worker, limit)
@@ -131,7 +134,7 @@ class TextTree:
             del node.parent.children[node.text[0][0]]
 
     def forget(self, worker: int) -> None:
-        """A worker is gone: nothing of it stays."""
+        """Remove all texts of a worker that is gone."""
         if worker in self.sizes:
             self._evict(worker, 0)
 

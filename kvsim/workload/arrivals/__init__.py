@@ -1,4 +1,6 @@
-"""Arrival processes of requests or conversations: one file each, and its line here."""
+"""Arrival processes of requests or conversations: one module each, registered here by one line
+each.
+"""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.workload.arrivals.process import ArrivalOptions, Schedule

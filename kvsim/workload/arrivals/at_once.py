@@ -1,4 +1,4 @@
-"""A batch job: everything is there at the start."""
+"""A batch job: all requests arrive at the start."""
 
 import numpy as np
 
@@ -9,5 +9,5 @@ class AtOnce(ArrivalOptions):
     """All requests arrive at time 0."""
 
     def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
-        """A schedule of zeros; draws nothing."""
+        """A schedule in which everything arrives at time 0; uses no random numbers."""
         return Schedule(np.zeros(count, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""A fixed number of users, each waiting for the answer before asking again."""
+"""A closed loop: a fixed number of users; each waits for the answer before the next request."""
 
 from typing import Annotated
 
@@ -11,7 +11,8 @@ from kvsim.workload.durations import DURATIONS, DurationOptions
 
 
 class ClosedLoop(ArrivalOptions):
-    """num_users users ask one after the other; each thinks for `think`, then asks again.
+    """A closed loop of num_users users. Each sends a request, waits for the answer, thinks for
+    `think`, and sends the next.
 
     ramp_s: seconds over which the users' first requests are spread evenly.
     """
@@ -21,7 +22,9 @@ class ClosedLoop(ArrivalOptions):
     ramp_s: NonNegativeFloat = 0.0
 
     def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
-        """Start k follows start k - num_users; the first num_users follow none."""
+        """Each start waits for the answer to the one num_users earlier; the first num_users starts
+        wait for none.
+        """
         index = np.arange(count)
         first = np.minimum(index, self.num_users - 1)
         think_ps = ps(self.think.draw_s(count, rng))
@@ -33,7 +36,7 @@ class ClosedLoop(ArrivalOptions):
         )
 
     def notes(self, count: int) -> list[str]:
-        """Users beyond the starts never ask: then more users change nothing."""
+        """A note if there are more users than starts, since the extra users have no effect."""
         if self.num_users < count:
             return []
         idle = self.num_users - count

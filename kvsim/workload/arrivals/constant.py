@@ -1,4 +1,4 @@
-"""A metronome."""
+"""Arrivals at equal intervals."""
 
 import numpy as np
 from pydantic import PositiveFloat
@@ -7,10 +7,12 @@ from kvsim.workload.arrivals.process import ArrivalOptions, Schedule, ps
 
 
 class Constant(ArrivalOptions):
-    """One every 1 / rate_per_s, from 0 on."""
+    """One arrival every 1 / rate_per_s seconds, from time 0 on."""
 
     rate_per_s: PositiveFloat
 
     def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
-        """Start k at k / rate_per_s, rounded on its own (errors do not add up); draws nothing."""
+        """Arrival number k at k / rate_per_s, each rounded by itself so that errors do not add up;
+        uses no random numbers.
+        """
         return Schedule(ps(np.arange(count) / self.rate_per_s))

@@ -1,4 +1,6 @@
-"""Gaps more or less even than Poisson's, by their coefficient of variation."""
+"""Gamma-distributed gaps, burstier or more regular than Poisson's by their coefficient of
+variation.
+"""
 
 import numpy as np
 from pydantic import PositiveFloat
@@ -7,7 +9,7 @@ from kvsim.workload.arrivals.process import ArrivalOptions, Schedule, renewal
 
 
 class Gamma(ArrivalOptions):
-    """Gamma gaps of mean 1 / rate_per_s; cv > 1 comes in bursts, cv < 1 is smooth, 1 is Poisson."""
+    """Gamma gaps of mean 1 / rate_per_s; cv > 1 is bursty, cv < 1 is regular, cv = 1 is Poisson."""
 
     rate_per_s: PositiveFloat
     cv: PositiveFloat = 1.0

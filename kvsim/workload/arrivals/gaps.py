@@ -1,4 +1,4 @@
-"""Independent gaps of any distribution, such as a measured grid."""
+"""Independent gaps between arrivals from any distribution, such as a measured grid."""
 
 from typing import Annotated
 
@@ -17,5 +17,5 @@ class DurationGaps(ArrivalOptions):
     speedup: PositiveFloat = 1.0
 
     def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
-        """A renewal process of these gaps."""
+        """A schedule in which the gaps between arrivals are independent draws."""
         return renewal(self.gap.draw_s(count, rng) / self.speedup)

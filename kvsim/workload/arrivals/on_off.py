@@ -1,4 +1,4 @@
-"""Bursts: busy and quiet periods in turn, Poisson arrivals in each."""
+"""Bursts: alternating busy and quiet periods, with Poisson arrivals in each."""
 
 from typing import Annotated
 
@@ -12,7 +12,9 @@ from kvsim.workload.durations import DURATIONS, DurationOptions
 
 
 class OnOff(ArrivalOptions):
-    """rate_per_s during `on` periods (the first starts at 0), off_rate_per_s during `off` ones."""
+    """Poisson arrivals at rate_per_s during `on` periods (the first starts at 0), and at
+    off_rate_per_s during `off` periods.
+    """
 
     rate_per_s: PositiveFloat
     off_rate_per_s: NonNegativeFloat = 0.0
@@ -20,7 +22,7 @@ class OnOff(ArrivalOptions):
     off: Annotated[DurationOptions, OneOf(DURATIONS, "workload.arrivals.off")]
 
     def schedule(self, count: int, rng: np.random.Generator) -> Schedule:
-        """Periods are drawn until `count` arrivals have come."""
+        """Draw alternating periods until there are `count` arrivals."""
         seeds = rng.bit_generator.random_raw(2)
         unit = np.random.Generator(np.random.PCG64(seeds[0]))
         periods = np.random.Generator(np.random.PCG64(seeds[1]))

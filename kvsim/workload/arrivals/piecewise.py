@@ -18,7 +18,9 @@ class RatePiece(Options):
 
 
 class Piecewise(ArrivalOptions):
-    """Poisson with the rates of `pieces`, one after the other, round and round."""
+    """Poisson arrivals with the rates of `pieces` one after the other, repeated from the start
+    after the last.
+    """
 
     pieces: Annotated[tuple[RatePiece, ...], Field(min_length=1)]
 

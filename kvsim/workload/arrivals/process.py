@@ -14,11 +14,12 @@ LONGEST_S = 9.0e6  # about 104 days of picoseconds fit 64 bits
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Starts of `count` things in order.
+    """The start times of `count` requests or conversations, in order.
 
-    arrival_ps: when each starts, never falling; for a follower the earliest it could.
-    after: for each the index of the one it waits for, -1 for none; None: no request waits.
-    think_ps: how long after that one has left it starts; None with `after`.
+    arrival_ps: start time of each in ps, never falling; for one that waits for an answer, the
+    earliest possible time. after: for each, the index of the one that must be answered first, -1
+    for none; None: none waits. think_ps: time in ps from that answer to the start; None with
+    `after`.
     """
 
     arrival_ps: NDArray[np.int64]
@@ -27,7 +28,7 @@ class Schedule:
 
 
 class ArrivalOptions(Options):
-    """Options of one arrival process; its fields are the keys of `[workload.arrivals]` other than
+    """Options of one arrival process; the fields are the keys of `[workload.arrivals]` other than
     `kind`.
     """
 
@@ -36,12 +37,12 @@ class ArrivalOptions(Options):
         raise NotImplementedError(type(self).__name__)  # every registered process overrides this
 
     def notes(self, count: int) -> list[str]:
-        """Notes for the user on the schedule of `count` starts."""
+        """Notes for the user about the schedule of `count` starts."""
         return []
 
 
 def ps(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Whole picoseconds of times in seconds; InputError if they do not fit 64 bits."""
+    """Times in seconds as whole picoseconds; InputError if they do not fit 64 bits."""
     if len(seconds) and not seconds.max() <= LONGEST_S:
         raise InputError(
             "the workload lasts too long",
@@ -54,7 +55,9 @@ def ps(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def renewal(gaps_s: NDArray[np.float64]) -> Schedule:
-    """The first starts at 0, each next one gaps_s[k] after the one before (the last is unused)."""
+    """Start times in seconds from gaps: the first at 0, each next one gaps_s[k] after the previous
+    (the last gap is unused).
+    """
     ps(gaps_s.sum(keepdims=True))
     starts = np.zeros(len(gaps_s), dtype=np.int64)
     np.cumsum(ps(gaps_s[:-1]), out=starts[1:])

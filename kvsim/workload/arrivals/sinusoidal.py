@@ -1,4 +1,4 @@
-"""A rate that swings about its mean: day and night."""
+"""A rate that oscillates about its mean, such as day and night."""
 
 from typing import Annotated
 
@@ -28,9 +28,11 @@ class Sinusoidal(ArrivalOptions):
         return Schedule(ps(np.maximum.accumulate(high)))
 
     def _swing(self) -> float:
-        """The most by which the integral of the rate exceeds the integral of its mean."""
+        """The largest excess of the integrated rate over that of the constant mean rate."""
         return self.amplitude * self.period_s / np.pi
 
     def _mean_time(self, at_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The integral of the rate up to each time, over its mean."""
+        """The integral of the rate up to each time, divided by the mean rate: seconds in which the
+        mean rate gives as many arrivals.
+        """
         return at_s + self._swing() / 2 * (1 - np.cos(2 * np.pi * at_s / self.period_s))

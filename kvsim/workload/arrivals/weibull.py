@@ -1,4 +1,4 @@
-"""Gaps with a stretched tail."""
+"""Weibull-distributed gaps between arrivals."""
 
 import math
 
@@ -9,7 +9,7 @@ from kvsim.workload.arrivals.process import ArrivalOptions, Schedule, renewal
 
 
 class Weibull(ArrivalOptions):
-    """Weibull gaps of mean 1 / rate_per_s; shape < 1 comes in bursts, 1 is Poisson."""
+    """Weibull gaps of mean 1 / rate_per_s; shape < 1 is bursty, 1 is Poisson."""
 
     rate_per_s: PositiveFloat
     shape: PositiveFloat

@@ -1,4 +1,6 @@
-"""Gaps and think times: one file a distribution, and its line here."""
+"""Distributions of durations (gaps, think times): one module each, registered here by one line
+each.
+"""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.workload.durations.distribution import DurationOptions

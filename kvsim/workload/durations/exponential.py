@@ -1,4 +1,4 @@
-"""Durations without memory."""
+"""Exponentially distributed durations."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""The same duration every time."""
+"""A constant duration."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,10 +8,10 @@ from kvsim.workload.durations.distribution import DurationOptions
 
 
 class FixedDuration(DurationOptions):
-    """Durations of always `seconds`."""
+    """The constant duration `seconds`."""
 
     seconds: NonNegativeFloat
 
     def draw_s(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """`count` times the same; draws nothing."""
+        """`count` times the same duration; uses no random numbers."""
         return np.full(count, self.seconds)

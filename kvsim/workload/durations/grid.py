@@ -1,4 +1,4 @@
-"""Durations as measured: a quantile grid."""
+"""Durations drawn from measured quantiles."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +8,8 @@ from kvsim.workload.quantiles import Grid
 
 
 class GridDuration(Grid, DurationOptions):
-    """Quantiles in seconds, given or shipped."""
+    """Durations by quantiles in seconds, given in the scenario or shipped with kvsim."""
 
     def draw_s(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """`count` durations by inversion."""
+        """`count` durations, drawn by inverting the distribution function."""
         return self.invert(count, rng)

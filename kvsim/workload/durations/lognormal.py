@@ -1,4 +1,4 @@
-"""Durations with a long tail: a mixture of lognormals."""
+"""Long-tailed durations: a mixture of lognormals."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,6 +1,6 @@
 """Quantile grids measured on public traces, shipped as figures: one JSON file a data set.
 
-A file holds `source`, `percent` (rising from 0 to 100) and columns of quantiles at these:
+A file has `source`, `percent` (rising from 0 to 100) and columns of quantiles at these percentages:
 `prompt_tokens`, `output_tokens`, `gap_s`, `think_s`. A column is named `file.column`.
 """
 
@@ -12,7 +12,7 @@ from kvsim.plumbing.reading.json_text import loads
 
 
 def names() -> list[str]:
-    """Every `file.column` there is."""
+    """The names of all columns, as `file.column`."""
     return [
         f"{name}.{column}"
         for name in _file_names()
@@ -22,7 +22,9 @@ def names() -> list[str]:
 
 
 def named(name: str, where: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """(probabilities 0..1, quantiles) of `file.column`; InputError lists what there is."""
+    """(probabilities 0..1, quantiles) of `file.column`; the InputError for an unknown name lists
+    all.
+    """
     file, _, column = name.partition(".")
     if name not in names():
         raise InputError(
@@ -33,7 +35,7 @@ def named(name: str, where: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def source(name: str) -> str:
-    """The source of the measured figures of `file.column`."""
+    """The data set and method by which the figures of `file.column` were measured."""
     return str(_load(name.partition(".")[0])["source"])
 
 

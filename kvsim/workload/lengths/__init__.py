@@ -1,4 +1,4 @@
-"""Lengths and other counts: one file a distribution, and its line here."""
+"""Distributions of lengths and other counts: one module each, registered here by one line each."""
 
 from kvsim.plumbing.choice import OneOf
 from kvsim.plumbing.errors import InputError
@@ -23,13 +23,13 @@ LENGTHS: Registry[LengthOptions] = Registry(
 
 
 class OneOrMore(OneOf):
-    """A distribution of what cannot be zero: all but outputs."""
+    """A scenario field for a distribution that must not give zero, such as prompt lengths."""
 
     def __init__(self, where: str) -> None:
         super().__init__(LENGTHS, where)
 
     def read(self, value: object) -> object:
-        """The distribution of a table; InputError for one that draws zeros."""
+        """The distribution in a scenario's table; InputError for one that gives zeros."""
         lengths = super().read(value)
         assert isinstance(lengths, LengthOptions)
         if lengths.least < 1:

@@ -1,4 +1,4 @@
-"""Turns of a conversation, by the chance that it goes on."""
+"""Number of turns of a conversation, from the probability of a further turn."""
 
 from pathlib import Path
 from typing import Annotated, Self
@@ -10,7 +10,9 @@ from kvsim.workload.lengths.distribution import LengthOptions, Lengths
 
 
 class Continuation(LengthOptions):
-    """probabilities[k]: the chance of another turn after turn k + 1; the last one holds on."""
+    """probabilities[k]: probability of another turn after turn k + 1; the last value applies to all
+    later turns.
+    """
 
     probabilities: tuple[Annotated[float, Field(ge=0, le=1)], ...]
     max_turns: PositiveInt = 1000
@@ -22,7 +24,7 @@ class Continuation(LengthOptions):
         return self
 
     def draw(self, count: int, rng: np.random.Generator, base: Path) -> Lengths:
-        """`count` numbers of turns, at most max_turns."""
+        """`count` random numbers of turns, at most max_turns."""
         turns = np.ones(count, dtype=np.int64)
         going = np.arange(count)
         for turn in range(1, self.max_turns):

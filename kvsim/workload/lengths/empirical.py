@@ -1,4 +1,4 @@
-"""Lengths as recorded: resampled from a column of a file."""
+"""Recorded lengths: resampled from a column of a file."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ class EmpiricalLength(LengthOptions):
     column: str
 
     def draw(self, count: int, rng: np.random.Generator, base: Path) -> Lengths:
-        """`count` lengths, each one of the file's."""
+        """`count` lengths drawn from the file's."""
         path = base / self.path
         recorded = _recorded(path, self.column, path.stat().st_mtime_ns if path.exists() else 0)
         return recorded[rng.integers(len(recorded), size=count)]
@@ -27,7 +27,7 @@ class EmpiricalLength(LengthOptions):
 
 @lru_cache(maxsize=4)
 def _recorded(path: Path, column: str, changed_ns: int) -> Lengths:
-    """The column's lengths, read once as long as the file does not change."""
+    """The column's lengths, cached until the file changes."""
     text = read_text(path)
     header = header_of(text.lines[0])
     if column not in header:

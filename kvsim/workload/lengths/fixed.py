@@ -1,4 +1,4 @@
-"""The same length every time."""
+"""A constant length."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from kvsim.workload.lengths.distribution import LengthOptions, Lengths
 
 
 class FixedLength(LengthOptions):
-    """Lengths of always `tokens`."""
+    """The constant length `tokens`."""
 
     tokens: PositiveInt
 
     def draw(self, count: int, rng: np.random.Generator, base: Path) -> Lengths:
-        """`count` times the same; draws nothing."""
+        """`count` times the same length; uses no random numbers."""
         return np.full(count, self.tokens, dtype=np.int64)

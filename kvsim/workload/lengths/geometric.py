@@ -1,4 +1,4 @@
-"""Counts without memory: after each one, going on is as likely as before."""
+"""Geometrically distributed counts: after each one, the probability of another is the same."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from kvsim.workload.lengths.distribution import MOST, LengthOptions, Lengths
 
 
 class GeometricLength(LengthOptions):
-    """Geometric on 1, 2, ... with mean `mean`."""
+    """Geometric distribution on 1, 2, ... with mean `mean`."""
 
     mean: Annotated[float, Field(ge=1, le=MOST)]
 

@@ -1,4 +1,4 @@
-"""Lengths as measured: a quantile grid."""
+"""Lengths drawn from measured quantiles."""
 
 from pathlib import Path
 
@@ -9,8 +9,10 @@ from kvsim.workload.quantiles import Grid
 
 
 class GridLength(Grid, LengthOptions):
-    """Quantiles in tokens, given or shipped; values in between are rounded."""
+    """Lengths by quantiles in tokens, given in the scenario or shipped with kvsim; interpolated
+    values are rounded.
+    """
 
     def draw(self, count: int, rng: np.random.Generator, base: Path) -> Lengths:
-        """`count` lengths by inversion."""
+        """`count` lengths, drawn by inverting the distribution function."""
         return whole(self.invert(count, rng), 1, None)

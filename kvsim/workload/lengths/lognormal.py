@@ -1,4 +1,4 @@
-"""Lengths as fitted: a mixture of lognormals."""
+"""Fitted lengths: a mixture of lognormals."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from kvsim.workload.quantiles import Mixture, draw_mixture
 
 
 class LognormalLength(LengthOptions):
-    """A mixture of lognormals, rounded to whole tokens, held within min_tokens .. max_tokens."""
+    """A mixture of lognormals, rounded to whole tokens and clipped to min_tokens .. max_tokens."""
 
     components: Mixture
     min_tokens: PositiveInt = 1

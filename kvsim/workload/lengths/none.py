@@ -1,4 +1,4 @@
-"""No output: the prompt alone is computed, as for an embedding, a score or a cache to warm."""
+"""No output: only the prompt is computed, as for an embedding, a score or warming a cache."""
 
 from pathlib import Path
 
@@ -8,10 +8,10 @@ from kvsim.workload.lengths.distribution import LengthOptions, Lengths
 
 
 class NoOutput(LengthOptions):
-    """No tokens. It belongs to outputs."""
+    """Zero tokens; only allowed for outputs."""
 
     least = 0
 
     def draw(self, count: int, rng: np.random.Generator, base: Path) -> Lengths:
-        """`count` zeros; draws nothing."""
+        """`count` zeros; uses no random numbers."""
         return np.zeros(count, dtype=np.int64)

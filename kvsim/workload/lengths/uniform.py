@@ -1,4 +1,4 @@
-"""Every length of a range as likely as any other."""
+"""Uniformly distributed lengths."""
 
 from pathlib import Path
 from typing import Self

@@ -1,4 +1,4 @@
-"""The output length a client declares: one file a policy, and its line here."""
+"""The max_tokens that clients declare: one module a policy, registered here by one line each."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.workload.max_tokens.policy import MaxTokensOptions

@@ -1,10 +1,10 @@
-"""Clients that know exactly how much they will get: an oracle."""
+"""Clients that know the output length exactly: an oracle."""
 
 from kvsim.workload.max_tokens.policy import MaxTokensOptions
 
 
 class Exact(MaxTokensOptions):
-    """Policy: max_tokens equals the output's length."""
+    """max_tokens equals the output's length."""
 
     def declared(self, output_tokens: int) -> int:
         """The output's own length, as max_tokens."""

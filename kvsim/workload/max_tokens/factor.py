@@ -1,4 +1,4 @@
-"""Clients that guess with a margin."""
+"""Clients that declare the output length plus a margin."""
 
 import math
 from typing import Annotated

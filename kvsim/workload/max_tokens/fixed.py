@@ -6,10 +6,10 @@ from kvsim.workload.max_tokens.policy import MaxTokensOptions
 
 
 class Fixed(MaxTokensOptions):
-    """max_tokens is `tokens`; it ends longer outputs, as an engine would."""
+    """max_tokens is `tokens`; longer outputs are cut, as an engine would."""
 
     tokens: PositiveInt
 
     def declared(self, output_tokens: int) -> int:
-        """The same for all; an output longer than this is cut to it."""
+        """The same max_tokens for every request; an output longer than this is cut."""
         return self.tokens

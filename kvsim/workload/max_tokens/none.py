@@ -1,4 +1,4 @@
-"""Clients declare nothing: the engine must reckon with the model's maximum."""
+"""Clients declare no max_tokens: the engine must assume the model's maximum length."""
 
 from kvsim.workload.max_tokens.policy import MaxTokensOptions
 
@@ -7,5 +7,5 @@ class Undeclared(MaxTokensOptions):
     """No max_tokens in the request."""
 
     def declared(self, output_tokens: int) -> None:
-        """No max_tokens, always None."""
+        """Always None: no max_tokens."""
         return

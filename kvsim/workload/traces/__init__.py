@@ -1,4 +1,6 @@
-"""Recorded traces: one file a format, and its line here (in the order they are tried)."""
+"""Formats of recorded traces: one module each, registered here by one line each, in the order in
+which detection tries them.
+"""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.workload.traces.format import TraceFormat

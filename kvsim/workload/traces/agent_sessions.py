@@ -1,10 +1,10 @@
-"""Coding-agent sessions (github.com/callanjfox/kv-cache-tester): one JSON object a session, one a
-line or a single one in the file.
+"""Coding-agent sessions (github.com/callanjfox/kv-cache-tester): one JSON object for each session,
+one on each line or a single one in the file.
 
-Each request follows the answer to the session's one before, after its `think_time`, or else after
-t minus the earlier t and its `api_time`. Nested requests of sub-agents follow the request that
-started them, and the session goes on when the one that ended last is done. A session starts at its
-first t; `[workload.arrivals]` sets when sessions start instead.
+Each request follows the answer to the session's previous request, after its `think_time`. Without
+that key, the delay is the difference of both `t` minus the earlier `api_time`. Nested requests of
+sub-agents follow the request that started them. The session continues when the last of them is
+done. A session starts at its first `t`; `[workload.arrivals]` sets other start times.
 """
 
 import json
@@ -24,9 +24,9 @@ from kvsim.workload.traces.units import decimal_text
 
 
 class AgentSessions(HashedFormat):
-    """hash_block_tokens: tokens per hash id where a session does not tell its block_size.
+    """hash_block_tokens: tokens per hash id if a session has no block_size.
 
-    Ids are of complete blocks alone, and local to their session unless its hash_id_scope is
+    Only complete blocks have ids. Ids are local to their session unless its hash_id_scope is
     "global".
     """
 
@@ -39,7 +39,7 @@ class AgentSessions(HashedFormat):
 
     @classmethod
     def sniff(cls, lines: list[str]) -> bool:
-        """Recognised by an object that holds requests."""
+        """Recognised by a JSON object that has requests."""
         head = "".join(lines[:20])
         return (
             lines[0].lstrip().startswith("{") and '"requests"' in head and '"in"' in "".join(lines)
@@ -50,7 +50,7 @@ class AgentSessions(HashedFormat):
         return UncheckedRows(self._rows(text))
 
     def write(self, trace: Trace) -> Iterator[str]:
-        """A line for each session, in order of their first rows."""
+        """One line for each session, in the order of their first rows."""
         sessions: dict[str, list[TraceRow]] = {}
         for index, row in enumerate(trace.rows):
             name = f"{trace.name}/{index}" if row.session is None else row.session
@@ -74,7 +74,7 @@ class AgentSessions(HashedFormat):
 
 
 class _Done(NamedTuple):
-    """The request that the next one follows: its id, its t and how long its answer took."""
+    """The last request of a session so far: its id, its `t` and the duration of its answer."""
 
     id: str
     at_ps: int
@@ -92,7 +92,7 @@ class _Session:
         self.last: _Done | None = None
 
     def rows(self, requests: object, before: _Done | None) -> Iterator[TraceRow]:
-        """The rows of a list of requests, the first after `before`; sets `last`."""
+        """The rows of a list of requests, the first following `before`; sets `last`."""
         if not isinstance(requests, list):
             raise self._line.error("requests is not a list", requests)
         for request in requests:
@@ -149,7 +149,7 @@ class _Session:
 
 
 def _sessions(text: Text) -> Iterator[Line]:
-    """Each session: one a line, or the whole file one object."""
+    """The sessions of a file: one on each line, or the whole file as one object."""
     if len(text.lines) > 1 and not _complete(text.lines[0]):
         yield Line(json_object("\n".join(text.lines), text.name, 1), text.name, 1)
     else:
@@ -165,7 +165,7 @@ def _complete(line: str) -> bool:
 
 
 def _requests(rows: list[TraceRow]) -> Iterator[str]:
-    """A session's requests as JSON objects; a later row's time becomes a think time."""
+    """A session's rows as JSON objects; the delay of a later row is written as its think time."""
     at = 0
     for index, row in enumerate(rows):
         delay = row.delay_ps

@@ -43,7 +43,9 @@ class AIPerfTrace(HashedFormat):
         return UncheckedRows(_rows(text, self.hash_block_tokens))
 
     def write(self, trace: Trace) -> Iterator[str]:
-        """A row that follows must come after the row it follows, the last of its session."""
+        """One line for each row. InputError unless a row that follows another comes after the last
+        row of its session.
+        """
         newest: dict[str, str | None] = {}
         for row in trace.rows:
             parts = []

@@ -23,7 +23,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Azure(TraceFormat):
-    """Wall clock, prompt and output tokens."""
+    """Azure's trace: wall clock, prompt and output tokens."""
 
     example = ",".join(COLUMNS)
 
@@ -33,7 +33,7 @@ class Azure(TraceFormat):
         return has_columns(lines[0], COLUMNS)
 
     def read(self, text: Text) -> UncheckedRows:
-        """Times count from the first row."""
+        """The rows, with times counted from the first row."""
         clock = _Clock()
         first = next(csv_lines(text, COLUMNS), None)
         zero = 0 if first is None else clock.ps(first)
@@ -58,7 +58,7 @@ def _rows(text: Text, clock: "_Clock", zero: int) -> Iterator[TraceRow]:
 
 
 class _Clock:
-    """Reads wall clocks; each day and offset is worked out once."""
+    """Parses wall-clock times; each day and offset is parsed only once."""
 
     def __init__(self) -> None:
         self._days: dict[tuple[str, str | None], int] = {}

@@ -15,7 +15,9 @@ UNKNOWN = ("unknown", "API log", "")
 
 
 class BurstGPT(CsvFormat):
-    """Columns are found by name; failed requests have no response (see drop_failed)."""
+    """BurstGPT's CSV, with columns found by name; failed requests have no response (see
+    drop_failed).
+    """
 
     carries = frozenset({SESSIONS})
     columns, optional = COLUMNS, (SESSION, ELAPSED)
@@ -23,7 +25,7 @@ class BurstGPT(CsvFormat):
     example = ",".join(COLUMNS)
 
     def row(self, line: Line) -> TraceRow:
-        """labels: model, log type, elapsed time."""
+        """The request of a line. labels: model, log type, elapsed time."""
         return TraceRow(
             line.number,
             line.time(COLUMNS[0], PS_PER_S),

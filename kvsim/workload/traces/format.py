@@ -1,6 +1,6 @@
 """The interface of a trace format: detection, reading and writing of rows.
 
-The checks that hold for all formats are in `reader`; a format knows its own columns alone.
+The checks common to all formats are in `reader`; a format only parses its own columns.
 """
 
 from abc import abstractmethod
@@ -25,11 +25,11 @@ class UncheckedRows(NamedTuple):
 
 
 class TraceFormat(Options):
-    """A trace format; its fields are the options that reading or writing it takes.
+    """A trace format; the fields are its options for reading and writing.
 
-    needs: what a trace must hold to be written so. carries: what else the format can hold.
-    chains_sessions: every row of a session follows the one before.
-    example: its header or keys, for messages.
+    needs: data that a trace must have to be written in this format. carries: further data that the
+    format can store. chains_sessions: every row of a session follows the one before. example: its
+    header or keys, for messages.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({TIMES})
@@ -40,23 +40,26 @@ class TraceFormat(Options):
     @classmethod
     @abstractmethod
     def sniff(cls, lines: list[str]) -> bool:
-        """Whether a file of these lines (at least one) is of this format. Never raises."""
+        """Whether a file that begins with these lines (at least one) is in this format. Never
+        raises.
+        """
 
     @abstractmethod
     def read(self, text: Text) -> UncheckedRows:
-        """The rows in file order; InputError for a line that is not as the format has it."""
+        """The rows in file order; InputError for a line that breaks the format."""
 
     @abstractmethod
     def write(self, trace: Trace) -> Iterator[str]:
-        """Yield the lines of a file with the same rows, for a trace that has the `needs`.
+        """Yield the lines of a file with the same rows; the trace must have the data that `needs`
+        lists.
 
         InputError for a row that the format cannot hold.
         """
 
 
 class CsvFormat(TraceFormat):
-    """A format of one row a request. columns: those that a file must have; signs: those by which it
-    is known (default: all of them); optional: those that it may have.
+    """A CSV format with one row for each request. columns: required columns; signs: columns that
+    identify the format (default: all required ones); optional: further columns.
     """
 
     columns: ClassVar[tuple[str, ...]]

@@ -1,4 +1,6 @@
-"""One record of a trace and its place: a CSV row by its columns, or the JSON object on a line."""
+"""One record of a trace and its position: a CSV row by its columns, or the JSON object on a
+line.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,8 +16,8 @@ LOOK_AT = 50  # lines; one short prompt alone does not tell the block size
 
 
 class Line:
-    """values: the record by its columns or keys; what is not text is JSON. name, number: the file,
-    and the line in it, from 1 on.
+    """One record. values: the fields by column or key; values that are not text are JSON. name: the
+    file; number: the line in it, from 1 on.
     """
 
     __slots__ = ("name", "number", "values")
@@ -32,32 +34,36 @@ class Line:
         return row_error(self.name, self.number, what, value, limit, remedy)
 
     def get(self, key: str) -> Any:
-        """The value as it is; None where it is missing."""
+        """The value of a key; None if it is missing."""
         return self.values.get(key)
 
     def required(self, key: str) -> Any:
-        """The value of a key that must be there."""
+        """The value of a required key; InputError if it is missing."""
         if self.values.get(key) is None:
             raise self.error(f"{key} is missing", f"keys {', '.join(self.values)}")
         return self.values[key]
 
     def tokens(self, key: str) -> int:
-        """A count that must be there, 0 allowed here."""
+        """A required token count, >= 0."""
         return whole_number(self.required(key), self.name, self.number, key, 0)
 
     def time(self, key: str, unit_ps: int) -> int:
-        """A time that must be there, in ps; the file counts in units of `unit_ps`."""
+        """A required time in ps; the file counts in units of `unit_ps`."""
         return scaled_time(self.required(key), unit_ps, self.name, self.number, key)
 
     def number_of(self, key: str, otherwise: object = None) -> int:
-        """A whole number of either sign. otherwise: the value of a missing one; None: an error."""
+        """An integer of either sign. otherwise: the value if the key is missing; None: a missing
+        key is an error.
+        """
         value = self.required(key) if otherwise is None else self.values.get(key, otherwise)
         if type(value) is not int:
             raise self.error(f"{key} is not a whole number", value)
         return value
 
     def items(self, prompt_tokens: int) -> TraceItems:
-        """`items`, placeholders within the prompt that do not overlap; () where there are none."""
+        """`items`: placeholders of images, sounds and videos inside the prompt, without overlap; ()
+        if there are none.
+        """
         items: list[tuple[int, int, str]] = []
         end = 0
         for each in self.values.get("items") or ():
@@ -73,16 +79,16 @@ class Line:
         return tuple(items)
 
     def adapter(self) -> str | None:
-        """`adapter`, the name of a LoRA adapter; None where there is none."""
+        """`adapter`: the name of a LoRA adapter; None if there is none."""
         name = self.values.get("adapter")
         if name is not None and type(name) is not str:
             raise self.error("adapter is not a name", name)
         return name
 
     def hash_ids(self, prompt_tokens: int, block_tokens: int) -> HashIds | None:
-        """The ids of a prompt's blocks; the last one may be cut short, or missing if it would be.
+        """The hash ids of a prompt's blocks; a partial last block may have an id or not.
 
-        None where the record has none.
+        None if the record has no ids.
         """
         ids = self.values.get("hash_ids")
         if ids is None:
@@ -104,7 +110,7 @@ class Line:
 
 
 def csv_lines(text: Text, names: Sequence[str], optional: Sequence[str] = ()) -> Iterator[Line]:
-    """Each row below the header, of the named columns alone; InputError for one that is missing,
+    """Yield each row below the header with only the named columns; InputError for a missing column,
     unless it is optional.
     """
     header = header_of(text.lines[0])
@@ -115,7 +121,7 @@ def csv_lines(text: Text, names: Sequence[str], optional: Sequence[str] = ()) ->
 
 
 def json_lines(text: Text) -> Iterator[Line]:
-    """The object on each line."""
+    """Yield the JSON object on each line."""
     for number, content in enumerate(text.lines, 1):
         yield Line(json_object(content, text.name, number), text.name, number)
 
@@ -129,7 +135,7 @@ def first_objects(lines: list[str]) -> list[dict[str, Any]]:
 
 
 def fits(records: Iterable[dict[str, Any]], block_tokens: int) -> bool:
-    """Whether all records' hash_ids are as many as their input_length takes."""
+    """Whether every record has as many hash_ids as its input_length has blocks of block_tokens."""
     for record in records:
         ids, prompt = record.get("hash_ids"), record.get("input_length")
         if not isinstance(ids, list) or type(prompt) is not int:

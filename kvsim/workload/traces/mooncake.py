@@ -12,5 +12,7 @@ class Mooncake(MooncakeFields):
 
     @classmethod
     def sniff(cls, lines: list[str]) -> bool:
-        """Recognised by its keys, whatever the block size: a wrong one is then found by its row."""
+        """Recognised by its keys, whatever the block size; a wrong block size is then an error that
+        names the row.
+        """
         return bool(looks_like(lines))

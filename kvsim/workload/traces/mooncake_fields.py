@@ -19,7 +19,7 @@ KEYS = '{"timestamp": ms, "input_length": tokens, "output_length": tokens, "hash
 
 
 class MooncakeFields(HashedFormat):
-    """hash_block_tokens: tokens per hash id. One record a line, each with its timestamp."""
+    """One JSON record on each line, with its timestamp. hash_block_tokens: tokens per hash id."""
 
     carries = frozenset({HASHES, ITEMS, ADAPTERS})
     example = KEYS
@@ -67,6 +67,8 @@ def fields(row: TraceRow) -> str:
 
 
 def _special(row: TraceRow) -> str:
-    """The items and the adapter of a row, if it has any, as text after its fields."""
+    """The items and the adapter of a row as JSON text, to be written after its other fields; "" if
+    it has none.
+    """
     items = f', "items": {json.dumps(row.items)}' if row.items else ""
     return items if row.adapter is None else f'{items}, "adapter": {json.dumps(row.adapter)}'

@@ -1,5 +1,5 @@
 """Qwen-Bailian (github.com/alibaba-edu/qwen-bailian-usagetraces-anon): conversations in seconds,
-ids of 16-token blocks. Each record covers its whole prompt, at the time it really came.
+ids of 16-token blocks. Each record has its whole prompt and its real arrival time.
 """
 
 import json
@@ -35,11 +35,13 @@ class QwenBailian(HashedFormat):
         return bool(records) and all(set(KEYS) <= set(record) for record in records)
 
     def read(self, text: Text) -> UncheckedRows:
-        """session: the chat a conversation began with. labels: parent, type, turn."""
+        """The rows. session: the first chat of the conversation. labels: parent, type, turn."""
         return UncheckedRows(_rows(text, self.hash_block_tokens))
 
     def write(self, trace: Trace) -> Iterator[str]:
-        """Rows of other formats are numbered; a session's row has the one before as its parent."""
+        """One line for each row. Rows from other formats are numbered; each row of a session has
+        the previous one as its parent.
+        """
         newest: dict[str, tuple[int, int]] = {}
         for index, row in enumerate(trace.rows):
             assert row.arrival_ps is not None

@@ -1,4 +1,4 @@
-"""Reading a trace: the format found or named, and the checks that hold for all formats."""
+"""Read a trace: detect its format, unless it is named, and run the checks common to all formats."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,8 +23,8 @@ def read_trace(
 ) -> Trace:
     """The checked rows of a file.
 
-    format: a name in TRACE_FORMATS; None: found by content. hash_block_tokens: the trace's own
-    block size, if not the format's usual one. drop_failed: leave out rows without prompt or
+    format: a name in TRACE_FORMATS; None: detected from the content. hash_block_tokens: the trace's
+    own block size, if not the format's usual one. drop_failed: leave out rows without prompt or
     output; sort: put rows in order of time; prompts_alone: keep rows without output. Otherwise such
     rows are an InputError, which names the line; so is a file that is empty or not UTF-8.
     """
@@ -68,8 +68,8 @@ def _within_times(rows: Sequence[TraceRow], name: str) -> None:
 
 
 def detect(text: Text) -> str:
-    """The name of the first format that knows the file, or else its first line, so that the line
-    at fault is named; InputError lists all formats.
+    """The name of the first format that recognises the file, or else its first line, so that an
+    error can name a faulty line. InputError lists all formats.
     """
     for lines in (text.lines, text.lines[:1]):
         for name in TRACE_FORMATS:
@@ -98,8 +98,8 @@ def _reader(
 def _answered(
     rows: Iterable[TraceRow], name: str, drop_failed: bool, notes: list[str], least: int
 ) -> list[TraceRow]:
-    """The rows with a prompt and at least `least` tokens of output; a follower of a dropped row
-    takes its place.
+    """The rows with a prompt and at least `least` tokens of output. A row that followed a dropped
+    row follows its predecessor instead.
     """
     kept: list[TraceRow] = []
     dropped: dict[str, TraceRow] = {}
@@ -144,7 +144,9 @@ def _all_or_none_timed(rows: list[TraceRow], name: str) -> None:
 
 
 def _in_order(rows: list[TraceRow], name: str, sort: bool, notes: list[str]) -> list[TraceRow]:
-    """The rows by time; a follower directly after the row it follows counts as of its time."""
+    """The rows sorted by time. A row without a time of its own sorts by the time of the row that it
+    follows.
+    """
     newest, moved = 0, 0
     for row in rows:
         if row.arrival_ps is None:

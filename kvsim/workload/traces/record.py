@@ -1,4 +1,4 @@
-"""The nouns of recorded traces, whatever the file format."""
+"""Data classes of recorded traces, common to all file formats."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -39,11 +39,11 @@ class TraceRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A file's rows, checked.
+    """The checked rows of a file.
 
     format: the name of its format. hash_block_tokens: tokens per hash id (None: no hashes).
-    origin_ps: the wall clock at time 0, in ps since 1970 (UTC), where the file has it.
-    notes: what was done to the rows on reading.
+    origin_ps: the wall clock at time 0, in ps since 1970 (UTC), if the file has one. notes: changes
+    made to the rows on reading.
     """
 
     name: str

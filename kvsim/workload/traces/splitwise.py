@@ -22,13 +22,13 @@ GENERATIVE, APPLICATION = "2", "0"  # what splitwise-sim's own traces hold
 
 
 class Splitwise(CsvFormat):
-    """Single requests alone: a batch size other than 1 is refused."""
+    """splitwise-sim's CSV, only for single requests: a batch size other than 1 is refused."""
 
     columns = COLUMNS
     example = ",".join(COLUMNS)
 
     def row(self, line: Line) -> TraceRow:
-        """labels: request type, application."""
+        """The request of a line. labels: request type, application."""
         if line.tokens("batch_size") != 1:
             raise line.error("a batch of requests", line.values["batch_size"], "batch_size 1")
         return TraceRow(
@@ -41,7 +41,7 @@ class Splitwise(CsvFormat):
         )
 
     def write(self, trace: Trace) -> Iterator[str]:
-        """Requests are numbered where the trace has no ids of its own."""
+        """One line for each row; rows are numbered if the trace has no request ids."""
         yield ",".join(COLUMNS)
         for index, row in enumerate(trace.rows):
             assert row.arrival_ps is not None

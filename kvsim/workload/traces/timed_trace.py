@@ -13,7 +13,7 @@ class TimedTrace(MooncakeFields):
 
     @classmethod
     def sniff(cls, lines: list[str]) -> bool:
-        """Recognised by its keys, and a number of ids that fits blocks of 16 and not blocks
+        """Recognised by its keys, and by a number of ids that matches blocks of 16 tokens and not
         of 512.
         """
         records = looks_like(lines)

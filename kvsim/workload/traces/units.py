@@ -1,4 +1,4 @@
-"""Times as text, exactly: no digit is rounded away, none is added."""
+"""Format times as decimal text exactly: no digit is rounded away, none is added."""
 
 
 def decimal_text(ps: int, unit_ps: int, least_digits: int = 0) -> str:

@@ -23,12 +23,12 @@ class Vidur(CsvFormat):
     example = ",".join((TIME, *LENGTHS))
 
     def row(self, line: Line) -> TraceRow:
-        """Lengths, and the arrival if the header names its column."""
+        """The request of a line; it has an arrival if the header names that column."""
         arrival = line.time(TIME, PS_PER_S) if TIME in line.values else None
         return TraceRow(line.number, arrival, line.tokens(LENGTHS[0]), line.tokens(LENGTHS[1]))
 
     def write(self, trace: Trace) -> Iterator[str]:
-        """A trace without times becomes a file of lengths."""
+        """One line for each row; a trace without times becomes a file of lengths only."""
         yield ",".join((TIME, *LENGTHS) if trace.timed else LENGTHS)
         for row in trace.rows:
             lengths = f"{row.prompt_tokens},{row.output_tokens}"
