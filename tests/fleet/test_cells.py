@@ -45,7 +45,9 @@ def numbers(result: Result) -> tuple[Any, ...]:
     )
 
 
-def test_a_fleet_in_turn_is_served_replica_by_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_round_robin_fleet_equals_separate_runs_of_its_replicas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """With the same bits as on one clock, also where cells deal the requests out before."""
     apart = numbers(simulate(scenario()))
     in_cells = numbers(simulate(scenario(cells=2)))
@@ -58,7 +60,7 @@ def test_a_fleet_in_turn_is_served_replica_by_replica(monkeypatch: pytest.Monkey
     "fleet",
     [{"router": "least-requests"}, {"regret": True}, {"failure": [{"at_s": 1, "replica": 0}]}],
 )
-def test_replicas_that_a_router_reads_share_a_clock(fleet: dict[str, Any]) -> None:
+def test_router_that_reads_replicas_prevents_separate_runs(fleet: dict[str, Any]) -> None:
     """Replicas are served one by one only where nobody looks at them and none follows another."""
     simulation = Simulation(Scenario.from_table(scenario(CHATS, **fleet)))
     assert simulation.fleet is not None
@@ -84,7 +86,7 @@ def test_conversations_stay_in_their_cell() -> None:
 
 
 @pytest.mark.parametrize("kind", ["processes", "dask", "ray"])
-def test_every_backend_gives_the_same_numbers(kind: str) -> None:
+def test_every_backend_gives_the_same_fleet_results(kind: str) -> None:
     if kind != "processes":
         pytest.importorskip("distributed" if kind == "dask" else kind)
     table = scenario(CHATS, cells=2, router="cache-aware")

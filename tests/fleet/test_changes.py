@@ -90,7 +90,7 @@ def test_requests_wait_for_a_replica_that_starts() -> None:
 
 
 @pytest.mark.parametrize("kind", AUTOSCALERS.own)
-def test_autoscaler_at_its_limits_changes_nothing(kind: str) -> None:
+def test_autoscaler_between_equal_limits_gives_the_plain_fleet(kind: str) -> None:
     scaling = {"kind": kind, **KINDS[kind], "min_replicas": 2, "max_replicas": 2, "interval_s": 1}
     fixed, scaled = result({"replicas": 2}), result({"replicas": 2, "autoscaler": scaling})
     for one, other in zip(fixed.runs, scaled.runs, strict=True):
@@ -156,7 +156,7 @@ def test_replicas_wanted_are_the_load_over_the_target(
     assert found == min(wanted, limit)
 
 
-def test_scaling_down_waits_for_the_most_that_was_wanted() -> None:
+def test_scaling_down_goes_to_the_largest_recent_wanted_number() -> None:
     options = AUTOSCALERS.parse({"kind": "queue", "waiting": 1, "scale_down_after_s": 30}, "a")
     scaler = Autoscaler(options, 4)
     found = [scaler.wanted(state([1] * num), 4, at * PS_PER_S) for at, num in ((20, 2), (40, 1))]
@@ -180,7 +180,7 @@ def test_invalid_fleet_changes_are_refused_by_name(fleet: dict[str, Any], said: 
         result(fleet)
 
 
-def test_a_failure_after_the_last_request_changes_nothing() -> None:
+def test_replica_failure_after_the_last_request_changes_nothing() -> None:
     plain = result({"replicas": 2})
     late = result({"replicas": 2, "failure": [{"at_s": 1e6, "replica": 0}]})
     assert late.fleets[0].requests.rejected == 0

@@ -82,7 +82,7 @@ def test_every_router_routes_among_and_within_deployments(
     assert "transfers moved" in " ".join(paragraphs(found))
 
 
-def test_a_router_by_load_hears_of_prompts_that_are_being_computed(tables: Any) -> None:
+def test_load_router_over_deployments_counts_prompts_in_prefill(tables: Any) -> None:
     """Round robin sends two of four short prompts behind the long one; vLLM's balancer none."""
     requests = [Request("long", 0, 1500, 2)]
     requests += [Request(f"r{i}", (150 + 150 * i) * PS_PER_MS, 40, 2) for i in range(4)]
@@ -106,7 +106,7 @@ def test_a_router_by_load_hears_of_prompts_that_are_being_computed(tables: Any) 
     assert firsts == {"round-robin": [3, 2], "vllm-dp": [1, 4]}
 
 
-def test_a_fleet_is_compared_as_a_whole_with_a_deployment(tables: Any, tmp_path: Path) -> None:
+def test_disaggregated_fleet_is_compared_with_a_fleet_without(tables: Any, tmp_path: Path) -> None:
     whole = made(tables, fleet={"replicas": 2})
     del whole["disaggregation"]
     summaries = []
@@ -119,7 +119,7 @@ def test_a_fleet_is_compared_as_a_whole_with_a_deployment(tables: Any, tmp_path:
     assert finished.values == (20, 20)
 
 
-def test_groups_change_both_kinds(tables: Any) -> None:
+def test_group_options_apply_to_prefill_and_decode_replicas(tables: Any) -> None:
     groups = [{"replicas": 1}, {"replicas": 1, "memory": {"kv_cache_tokens": 8192}}]
     found = kvsim.simulate(made(tables, fleet={"group": groups}), some(20))
     sizes = [run.summary.memory.capacity_tokens for run in found.runs]
@@ -127,7 +127,9 @@ def test_groups_change_both_kinds(tables: Any) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_outputs_that_end_at_prefill_are_served_all_the_same(tables: Any, engine: str) -> None:
+def test_one_token_outputs_finish_on_the_prefill_replica_of_a_fleet(
+    tables: Any, engine: str
+) -> None:
     """No step runs on a decode replica; the row of the deployment has their rate."""
     requests = [Request(f"r{at}", at * 9 * PS_PER_MS, 300, 1) for at in range(12)]
     (run,) = kvsim.simulate(made(tables, engine), requests).runs[:1]

@@ -57,7 +57,9 @@ def fleet_of(
 
 @pytest.mark.parametrize("changes", ENGINES, ids=lambda each: ",".join(map(str, each)) or "paged")
 @pytest.mark.parametrize("kind", ["round-robin", "llm-d-epp", "dynamo-kv", "sglang-dp"])
-def test_one_replica_in_a_fleet_is_the_replica_alone(changes: dict[str, Any], kind: str) -> None:
+def test_one_replica_in_a_fleet_equals_the_replica_alone(
+    changes: dict[str, Any], kind: str
+) -> None:
     simulation = prepared(**changes)
     spec = simulation.replica_spec(simulation.scenario.allocator[0])
     alone = assemble(replace(spec, unwatched=True), simulation.stream, simulation.step_time)
@@ -71,7 +73,7 @@ def test_one_replica_in_a_fleet_is_the_replica_alone(changes: dict[str, Any], ki
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_replicas_in_turn_are_runs_of_their_shares(count: int) -> None:
+def test_round_robin_replicas_equal_runs_of_their_requests_alone(count: int) -> None:
     """Requests of a stream whose followers come by the clock: no replica waits for another."""
     simulation = prepared()
     runs = [request for request in simulation.stream.requests if request.after is None]
@@ -96,7 +98,7 @@ def test_replicas_in_turn_are_runs_of_their_shares(count: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ROUTERS.own)
-def test_every_router_serves_everyone(kind: str) -> None:
+def test_every_router_serves_all_requests(kind: str) -> None:
     simulation = prepared()
     fleet = fleet_of(simulation, simulation.stream, 3, kind, regret=True)
     finished = sum(len(replica.recorder.finish_ps) for replica in fleet.replicas)

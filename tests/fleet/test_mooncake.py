@@ -68,7 +68,7 @@ def test_router_credit_and_scale_change_reuse_as_in_dynamos_replay(
     assert ttft_ms is None or mean_ms == pytest.approx(ttft_ms, rel=0.10)
 
 
-def test_round_robin_evicts_as_dynamos_replay() -> None:
+def test_round_robin_evictions_equal_dynamos_replay() -> None:
     reuse, ttft_ms = replayed("round-robin", 8192)
     assert reuse == pytest.approx(0.1508, abs=0.05)
     assert ttft_ms == pytest.approx(470.57, rel=0.10)
@@ -77,7 +77,7 @@ def test_round_robin_evicts_as_dynamos_replay() -> None:
 @pytest.mark.parametrize(
     ("blocks", "reuse", "ttft_ms"), [(2048, 0.1368, 461.2), (8192, 0.2525, 387.5)]
 )
-def test_dynamos_router_finds_as_much_as_its_own_replay(
+def test_dynamo_router_hit_ratio_equals_dynamos_own_replay(
     blocks: int, reuse: float, ttft_ms: float
 ) -> None:
     found, mean_ms = replayed("dynamo-kv", blocks)
@@ -85,7 +85,7 @@ def test_dynamos_router_finds_as_much_as_its_own_replay(
     assert mean_ms == pytest.approx(ttft_ms, rel=0.10)
 
 
-def test_events_that_come_a_minute_late_cost_as_much_as_there() -> None:
+def test_cache_events_a_minute_late_cost_as_many_hits_as_in_dynamo() -> None:
     """kv_event_lag_ms = 60,000: from 0.1368 down to 0.1210."""
     found, mean_ms = replayed({"kind": "dynamo-kv", "kv_event_lag_ms": 60_000}, 2048)
     assert found == pytest.approx(0.1210, abs=0.01)

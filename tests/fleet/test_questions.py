@@ -73,7 +73,7 @@ def test_each_router_replica_sees_only_its_own_requests(processes: int) -> None:
     assert before == 65 * processes
 
 
-def test_waves_of_requests_by_own_counts_and_by_scraped_metrics() -> None:
+def test_bursts_are_spread_by_own_counts_but_not_by_scraped_metrics() -> None:
     """llm-d-router#298: 800 at once over 8 replicas. Own counts give each 100; what
     is scraped every 50 ms is the same for all of them, so that chance deals them out.
     """
@@ -85,7 +85,7 @@ def test_waves_of_requests_by_own_counts_and_by_scraped_metrics() -> None:
     assert scraped.imbalance.requests > 1.05
 
 
-def test_a_herd_of_routers_overloads_the_best_worker() -> None:
+def test_many_router_processes_overload_the_best_worker() -> None:
     """dynamo#589: 16 routers with counters of their own all send their first to one replica, where
     one router spreads them over 16.
     """
@@ -96,7 +96,7 @@ def test_a_herd_of_routers_overloads_the_best_worker() -> None:
     assert (one, many) == (1.0, 16.0)
 
 
-def test_a_prefix_of_all_stays_on_one_pod_until_it_queues_and_fills() -> None:
+def test_common_prefix_stays_on_one_pod_until_it_queues_and_fills() -> None:
     """llm-d-router#669, #2515: with weights 2, 2 and 3 the pod with the whole prefix is 3 ahead. It
     loses only if it has the longest queue and its pool is fuller by more than a half.
     """
@@ -114,7 +114,7 @@ def test_a_prefix_of_all_stays_on_one_pod_until_it_queues_and_fills() -> None:
     assert [case for case, away in moved.items() if away] == [(5, 0.51), (5, 0.95)]
 
 
-def test_one_prefix_of_all_keeps_a_pod_busy_and_the_others_idle() -> None:
+def test_prefix_common_to_all_requests_keeps_one_pod_busy_others_idle() -> None:
     """llm-d-router#669 over time: one pod gets all, also of a wave that it queues, since its pool
     is not half full.
     """

@@ -61,12 +61,12 @@ def drive(router: Router, seed: int, count: int = 120) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ROUTERS.own)
-def test_the_same_seed_gives_the_same_choices(kind: str) -> None:
+def test_router_with_the_same_seed_makes_the_same_choices(kind: str) -> None:
     assert drive(router_of(kind), 3) == drive(router_of(kind), 3)
 
 
 @pytest.mark.parametrize("kind", ROUTERS.own)
-def test_nothing_goes_to_a_replica_that_is_gone_and_a_new_one_is_used(kind: str) -> None:
+def test_routers_skip_a_removed_replica_and_use_a_new_one(kind: str) -> None:
     router = router_of(kind)
     drive(router, 1)
     router.gone(1)
@@ -78,12 +78,12 @@ def test_nothing_goes_to_a_replica_that_is_gone_and_a_new_one_is_used(kind: str)
 
 
 @pytest.mark.parametrize("kind", ROUTERS.own)
-def test_an_unknown_option_is_refused(kind: str) -> None:
+def test_unknown_router_option_is_refused(kind: str) -> None:
     with pytest.raises(InputError, match="speed"):
         router_of(kind, speed=2)
 
 
-def test_power_of_two_needs_two() -> None:
+def test_power_of_two_with_one_replica_is_refused() -> None:
     with pytest.raises(InputError, match="two replicas"):
         ROUTERS.parse({"kind": "power-of-two"}, "fleet.router").build(FleetView(1))
 
@@ -139,7 +139,7 @@ def test_production_stack_1035_weighs_the_cache_against_load() -> None:
         assert decision.replica == expected
 
 
-def test_a_session_stays_where_it_is_and_few_move_when_one_joins() -> None:
+def test_consistent_hash_moves_few_sessions_when_a_replica_joins() -> None:
     router = router_of("consistent-hash")
     names = [f"s{number}" for number in range(2000)]
     asked = [request(name, (1, 16), session=name) for name in names]
@@ -251,7 +251,7 @@ def test_several_routers_detect_imbalance_later_by_their_number(count: int) -> N
     assert chosen == [0] * 65 * count + [1]
 
 
-def test_the_processes_of_vllms_front_end_share_the_ranks() -> None:
+def test_vllm_front_ends_scan_from_different_ranks() -> None:
     options = ROUTERS.parse({"kind": "vllm-dp"}, "router")
     router = SeveralRouters(options, FleetView(4), 2)
     chosen = []

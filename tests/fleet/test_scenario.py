@@ -40,7 +40,7 @@ def without_time(part: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["max-buffer", "doubling", "paged"])
-def test_one_replica_has_the_numbers_of_the_scenario_without_a_fleet(kind: str) -> None:
+def test_fleet_of_one_replica_equals_the_scenario_without_a_fleet(kind: str) -> None:
     allocator = [{"kind": kind}]
     alone = simulate(table(None, allocator=allocator)).summary()
     one = simulate(table({"replicas": 1}, allocator=allocator)).summary()
@@ -51,7 +51,7 @@ def test_one_replica_has_the_numbers_of_the_scenario_without_a_fleet(kind: str) 
         assert fleet[key] == value, key
 
 
-def test_the_fleet_is_the_sum_of_its_replicas(served: Result) -> None:
+def test_fleet_counts_are_the_sums_over_its_replicas(served: Result) -> None:
     fleet = served.fleets[0]
     runs = [run.summary for run in served.runs]
     assert [run.label for run in runs] == ["paged #0", "paged #1", "paged #2"]
@@ -112,14 +112,14 @@ def test_groups_have_devices_and_engines_of_their_own() -> None:
     assert tpot[2] < min(tpot[:2])
 
 
-def test_a_stored_scenario_runs_again(served: Result) -> None:
+def test_stored_fleet_scenario_runs_again_with_equal_results(served: Result) -> None:
     again = simulate(deepcopy(served.scenario))
     assert [run.summary.simulated() for run in again.runs] == [
         run.summary.simulated() for run in served.runs
     ]
 
 
-def test_a_sweep_sees_the_whole_fleet() -> None:
+def test_sweep_of_a_fleet_reports_fleet_totals() -> None:
     limits = {"ttft_s": 0.1}
     outcome = run_task(make_task(table({"replicas": 2}), Path(), limits))
     assert outcome.error is None

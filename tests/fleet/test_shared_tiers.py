@@ -83,7 +83,7 @@ SETS = {
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_runs_of_steps_give_the_numbers_of_single_steps(name: str) -> None:
+def test_shared_tiers_give_equal_numbers_in_runs_of_steps_and_single_steps(name: str) -> None:
     table = SETS[name]
     assert numbers(served(table)) == numbers(served(table | {"max_steps": 1}))
 
@@ -115,7 +115,7 @@ def test_shared_tier_hits_more_and_equals_a_private_one_for_one_replica(
     assert numbers(served(shared | one)) == numbers(served(own | one))
 
 
-def test_a_group_has_tiers_of_its_own() -> None:
+def test_group_of_replicas_may_replace_the_tiers_of_the_fleet() -> None:
     groups = {"group": [{"replicas": 1}, {"replicas": 1, "tier": []}]}
     with_tier, without = served(tables([HOST], fleet=groups)).runs
     assert with_tier.summary.offloading is not None
@@ -175,7 +175,7 @@ def seq(name: str) -> Sequence:
     return Sequence(Request(name, 0, 10, 1), 0)
 
 
-def test_jobs_of_two_engines_take_turns_on_the_link() -> None:
+def test_transfers_of_two_engines_are_served_one_after_the_other() -> None:
     folder = Folder(None, CHUNK_BYTES * PS_PER_S // LINK_PS)
     first, second = disk(folder), disk(folder)
     first.submit(seq("a"), chunks(1, 2, 3), 0, read=False)  # the link until 15, the thread until 24
@@ -188,7 +188,7 @@ def test_jobs_of_two_engines_take_turns_on_the_link() -> None:
     assert folder.num_files == 7
 
 
-def test_a_later_look_of_one_engine_ends_the_jobs_of_all_in_their_order() -> None:
+def test_poll_by_one_engine_ends_the_transfers_of_all_in_order() -> None:
     folder = Folder(None, CHUNK_BYTES * PS_PER_S // LINK_PS)
     first, second = disk(folder), disk(folder)
     first.submit(seq("a"), chunks(1), 0, read=False)
@@ -200,7 +200,7 @@ def test_a_later_look_of_one_engine_ends_the_jobs_of_all_in_their_order() -> Non
     assert [job.end_ps for job in first.reports(20)] == [8, 10, 16]
 
 
-def test_files_in_write_of_a_dying_engine_are_lost() -> None:
+def test_files_that_a_failing_engine_is_writing_are_lost() -> None:
     folder = Folder()
     dying, other = disk(folder), disk(folder)
     dying.submit(seq("a"), chunks(1, 2), 0, read=False)
@@ -211,7 +211,7 @@ def test_files_in_write_of_a_dying_engine_are_lost() -> None:
     assert not dying.reports(100)
 
 
-def test_shared_files_remain_after_their_writer_dies() -> None:
+def test_shared_files_remain_after_the_writing_replica_fails() -> None:
     """The second replica serves all after the first has died, and finds what that has written."""
     runs = ((0, PROMPT),)
     stream = Stream.of(

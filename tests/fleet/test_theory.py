@@ -44,7 +44,7 @@ def erlang_c_wait_s(servers: int) -> float:
     return waits * service_s / (servers * (1 - LOAD))
 
 
-def test_a_router_that_draws_makes_independent_queues() -> None:
+def test_random_router_waits_equal_independent_queues() -> None:
     """Poisson arrivals dealt out at random are Poisson at each server: M/M/1."""
     assert mean_wait_s("random") == pytest.approx(erlang_c_wait_s(1), rel=0.15)
 

@@ -49,7 +49,7 @@ def test_dp_wave_runs_until_the_ranks_synchronise_without_work() -> None:
     assert waves(result).dummy_steps == 16 + 11
 
 
-def test_ranks_may_agree_after_each_step() -> None:
+def test_dp_ranks_may_synchronise_after_each_step() -> None:
     result, _ = served([Request("a", 0, 10, 5)], 2, {**TOGETHER, "dp_sync_interval": 1})
     assert (waves(result).steps, waves(result).dummy_steps) == (5, 5)
 
@@ -78,7 +78,7 @@ def test_a_long_prompt_on_one_rank_delays_the_tokens_of_all() -> None:
 
 
 @pytest.mark.parametrize("changes", fleets.ENGINES[2:], ids=str)
-def test_one_rank_alone_is_the_replica_without_waves(changes: dict[str, Any]) -> None:
+def test_one_rank_in_lockstep_equals_the_replica_without_lockstep(changes: dict[str, Any]) -> None:
     """It has nobody to wait for, and no dummy steps where it agrees with itself at once."""
     alone: dict[str, Any] = {**fleets.TABLE, **changes}
     if "scheduler" in changes:
@@ -93,7 +93,7 @@ def test_one_rank_alone_is_the_replica_without_waves(changes: dict[str, Any]) ->
     assert found[0] == found[1]
 
 
-def test_conversations_of_all_ranks_are_served_and_take_longer() -> None:
+def test_dp_lockstep_serves_all_conversations_but_takes_longer() -> None:
     fleet = {"replicas": 3, "router": TOGETHER}
     together = simulate({**fleets.TABLE, "fleet": fleet}).fleets[0]
     apart = simulate({**fleets.TABLE, "fleet": {**fleet, "router": "vllm-dp"}}).fleets[0]

@@ -55,7 +55,7 @@ def test_renewal_processes_have_their_rate_and_cv(table: dict[str, Any], cv: flo
     assert gaps.std() / gaps.mean() == pytest.approx(cv, rel=0.05)
 
 
-def test_constant_gaps_do_not_drift() -> None:
+def test_constant_arrivals_do_not_accumulate_rounding_errors() -> None:
     starts = schedule({"kind": "constant", "rate_per_s": 3.0}, 3001).arrival_ps
     assert starts[3000] == 1000 * 10**12
     assert starts[1] == 333_333_333_333
@@ -75,7 +75,7 @@ def test_on_off_has_the_mean_rate_of_its_periods_and_is_bursty() -> None:
     assert on.mean() == pytest.approx(100 / 130, abs=0.01)
 
 
-def test_on_off_that_never_comes_is_refused() -> None:
+def test_on_off_arrivals_with_empty_on_periods_are_refused() -> None:
     table = {
         "kind": "on-off",
         "rate_per_s": 1.0,
@@ -121,7 +121,7 @@ def test_closed_loop_user_sends_after_the_previous_answer() -> None:
     assert ramp.arrival_ps.tolist() == [0, 10**12, 2 * 10**12]
 
 
-def test_a_workload_beyond_the_clock_is_refused() -> None:
+def test_arrivals_that_outlast_the_clock_are_refused() -> None:
     with pytest.raises(InputError, match="lasts too long"):
         schedule({"kind": "poisson", "rate_per_s": 1e-6}, 100)
 

@@ -19,7 +19,9 @@ def draw(table: dict[str, Any], base: Path = Path(), count: int = N, seed: int =
     return LENGTHS.parse(table, "lengths").draw(count, generator(seed, "test"), base)
 
 
-def test_every_length_is_whole_and_repeats(length: dict[str, Any], base: Path) -> None:
+def test_every_length_distribution_draws_integers_and_repeats_by_seed(
+    length: dict[str, Any], base: Path
+) -> None:
     values = draw(length, base, 1000)
     assert values.dtype == np.int64
     assert len(values) == 1000
@@ -27,7 +29,9 @@ def test_every_length_is_whole_and_repeats(length: dict[str, Any], base: Path) -
     assert (values == draw(length, base, 1000)).all()
 
 
-def test_every_duration_is_finite_and_repeats(duration: dict[str, Any]) -> None:
+def test_every_duration_distribution_is_finite_and_repeats_by_seed(
+    duration: dict[str, Any],
+) -> None:
     options = DURATIONS.parse(duration, "think")
     values = options.draw_s(1000, generator(1, "test"))
     assert np.isfinite(values).all()
@@ -35,7 +39,7 @@ def test_every_duration_is_finite_and_repeats(duration: dict[str, Any]) -> None:
     assert (values == options.draw_s(1000, generator(1, "test"))).all()
 
 
-def test_every_declared_limit_is_positive(max_tokens: dict[str, Any]) -> None:
+def test_every_max_tokens_policy_declares_positive_limits(max_tokens: dict[str, Any]) -> None:
     policy = MAX_TOKENS.parse(max_tokens, "max_tokens")
     for output in (1, 2, 3, 64, 1000):
         declared = policy.declared(output)
@@ -61,13 +65,13 @@ def test_a_lognormal_mixture_has_its_closed_form_mean() -> None:
     assert values.mean() == pytest.approx(mean, rel=0.02)
 
 
-def test_a_geometric_has_its_mean_and_deviation() -> None:
+def test_geometric_lengths_have_their_mean_and_deviation() -> None:
     values = draw({"kind": "geometric", "mean": 4.0})
     assert values.mean() == pytest.approx(4, rel=0.01)
     assert values.std() == pytest.approx(math.sqrt(4 * 3), rel=0.02)
 
 
-def test_uniform_takes_both_ends() -> None:
+def test_uniform_lengths_include_both_ends() -> None:
     values = draw({"kind": "uniform", "min_tokens": 3, "max_tokens": 5})
     assert np.unique(values).tolist() == [3, 4, 5]
     assert values.mean() == pytest.approx(4, abs=0.01)
@@ -79,13 +83,13 @@ def test_continuation_has_its_closed_form_mean() -> None:
     assert values.mean() == pytest.approx(1 + 0.5 / (1 - 0.25), abs=0.01)
 
 
-def test_a_grid_is_inverted_linearly() -> None:
+def test_quantile_grid_is_interpolated_linearly() -> None:
     values = draw({"kind": "grid", "quantiles": [10, 20, 100], "probabilities": [0, 0.5, 1]})
     assert values.mean() == pytest.approx(0.5 * 15 + 0.5 * 60, rel=0.01)
     assert np.quantile(values, 0.5) == pytest.approx(20, abs=1)
 
 
-def test_empirical_lengths_are_the_files(base: Path) -> None:
+def test_empirical_lengths_are_drawn_from_the_file(base: Path) -> None:
     table = {"kind": "empirical", "path": "lengths.csv", "column": "tokens"}
     values = draw(table, base)
     assert set(values.tolist()) == {5, 50, 500}
@@ -110,7 +114,7 @@ def test_empirical_lengths_are_the_files(base: Path) -> None:
         ("coding-agents.prompt_tokens", 118296, 0.01),
     ],
 )
-def test_shipped_grids_keep_the_measured_means(column: str, mean: float, tolerance: float) -> None:
+def test_shipped_grids_have_the_measured_means(column: str, mean: float, tolerance: float) -> None:
     points, values = (np.array(side) for side in grids.named(column, "test"))
     area = float((np.diff(points) * (values[1:] + values[:-1]) / 2).sum())
     assert area == pytest.approx(mean, rel=tolerance)

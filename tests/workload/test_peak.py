@@ -9,7 +9,7 @@ from kvsim.workload.traces.record import Trace, TraceRow
 
 
 @given(st.lists(st.floats(0.0, 30.0), min_size=2, max_size=20))
-def test_the_peak_is_at_least_the_mean(seconds: list[float]) -> None:
+def test_peak_arrival_rate_is_at_least_the_mean(seconds: list[float]) -> None:
     rows = [
         TraceRow(line, int(at * PS_PER_S), prompt_tokens=1, output_tokens=1)
         for line, at in enumerate(sorted(seconds), 1)

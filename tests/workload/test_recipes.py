@@ -35,7 +35,7 @@ def test_all_listed_recipes_exist() -> None:
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_a_recipe_asks_a_question_and_makes_its_requests(path: Path) -> None:
+def test_every_recipe_states_its_question_and_generates_requests(path: Path) -> None:
     table = tomllib.loads(path.read_text())
     assert "?" in QuestionOptions.parse(table["question"], "question").text
     options = WORKLOADS.parse(table["workload"], "workload")

@@ -29,7 +29,7 @@ def test_reuse_statistics_equal_a_hand_count() -> None:
     assert found.ideal_block_hit_ratio == 5 / 9
 
 
-def test_lru_keeps_heads() -> None:
+def test_lru_evicts_the_tail_of_a_prompt_before_its_head() -> None:
     rows = [(12, (1, 2, 3)), (12, (1, 2, 3))]
     assert lru_token_hit_ratio(trace(rows), 2) == 8 / 24  # 3 goes first, though it came last
     assert lru_token_hit_ratio(trace(rows), 0) == 0
@@ -37,7 +37,7 @@ def test_lru_keeps_heads() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_lru_equals_a_plain_list(data: st.DataObject) -> None:
+def test_lru_hit_ratio_equals_a_naive_list_model(data: st.DataObject) -> None:
     prompts = data.draw(
         st.lists(st.lists(st.integers(0, 8), max_size=5, unique=True), min_size=1, max_size=20)
     )
@@ -60,7 +60,7 @@ def test_a_trace_without_hashes_has_no_reuse() -> None:
         reuse(replace(trace([(4, (1,))]), hash_block_tokens=None))
 
 
-def test_smaller_blocks_divide_and_larger_ones_chain() -> None:
+def test_rehash_divides_ids_for_smaller_blocks_and_chains_for_larger() -> None:
     rows = trace([(10, (1, 2, 3)), (12, (1, 2, 5)), (10, (1, 2, 3))]).rows
     halves = [row.hash_ids for row in rehash(rows, 4, 2)]
     assert halves == [(2, 3, 4, 5, 6), (2, 3, 4, 5, 10, 11), (2, 3, 4, 5, 6)]
@@ -73,7 +73,7 @@ def test_smaller_blocks_divide_and_larger_ones_chain() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 3)), min_size=1, max_size=12))
-def test_smaller_blocks_lose_no_sharing(prompts: list[tuple[int, int]]) -> None:
+def test_rehash_to_smaller_blocks_preserves_sharing(prompts: list[tuple[int, int]]) -> None:
     rows = []
     for index, (tokens, family) in enumerate(prompts):
         ids = tuple(family * 100 + k for k in range(-(-tokens // 8)))

@@ -33,7 +33,7 @@ def made(**table: Any) -> tuple[Request, ...]:
     return options.generate(3, base=Path(), max_model_len=None).requests
 
 
-def test_prompts_alone_are_the_same_prompts_without_output() -> None:
+def test_prompts_without_output_equal_the_prompts_with_output() -> None:
     with_output = made()
     alone = made(output="none", max_tokens="exact")
     assert [each.prompt_tokens for each in alone] == [each.prompt_tokens for each in with_output]
@@ -46,7 +46,7 @@ def test_empty_prompts_are_refused() -> None:
         made(prompt="none")
 
 
-def test_items_stand_between_prefix_and_text_as_their_content() -> None:
+def test_items_are_placed_between_prefix_and_text() -> None:
     pool = {
         "tokens": {"kind": "uniform", "min_tokens": 5, "max_tokens": 30},
         "count": 20,
@@ -72,7 +72,7 @@ def test_items_stand_between_prefix_and_text_as_their_content() -> None:
     assert {1, 2, 3} < set(numbers)
 
 
-def test_items_are_all_different_unless_a_count_says_how_many_there_are() -> None:
+def test_items_differ_unless_a_count_limits_them() -> None:
     pool: dict[str, Any] = {
         "tokens": {"kind": "uniform", "min_tokens": 5, "max_tokens": 30},
         "per_prompt": {"kind": "fixed", "tokens": 2},
@@ -85,7 +85,7 @@ def test_items_are_all_different_unless_a_count_says_how_many_there_are() -> Non
         made(items=[{**pool, "zipf": 1.0}])
 
 
-def test_adapters_are_drawn_by_popularity_and_have_tokens_of_their_own() -> None:
+def test_adapters_follow_zipf_and_share_no_tokens() -> None:
     prefix = {"tokens": {"kind": "fixed", "tokens": 8}}
     requests = made(adapters={"count": 3, "share": 0.8, "zipf": 1.0}, prefixes=[prefix])
     counts = {k: sum(r.adapter == k for r in requests) for k in (None, 0, 1, 2)}
@@ -96,7 +96,7 @@ def test_adapters_are_drawn_by_popularity_and_have_tokens_of_their_own() -> None
     assert {start // ADAPTER_STRIDE for _, start in starts} == {0, 1, 2, 3}
 
 
-def test_a_conversation_keeps_its_adapter() -> None:
+def test_all_turns_of_a_conversation_use_one_adapter() -> None:
     count = {"kind": "fixed", "tokens": 4}
     table = {
         "kind": "sessions",
@@ -185,14 +185,14 @@ def test_trace_items_and_adapters_survive_writing(tmp_path: Path) -> None:
         ('"adapter": 3', "not a name"),
     ],
 )
-def test_a_field_at_fault_is_named_with_its_line(tmp_path: Path, field: str, named: str) -> None:
+def test_invalid_trace_field_is_named_with_its_line(tmp_path: Path, field: str, named: str) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text(HEAD + "3, " + field + "}\n")
     with pytest.raises(InputError, match=named):
         read_trace(path)
 
 
-def test_a_row_without_output_names_both_ways_out(tmp_path: Path) -> None:
+def test_error_for_a_row_without_output_names_both_remedies(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text("\n".join(RECORDS) + "\n")
     with pytest.raises(InputError, match=r"drop_failed .* or prompts_alone"):

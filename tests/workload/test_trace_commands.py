@@ -78,7 +78,7 @@ def test_the_catalogue_is_complete() -> None:
     assert all(name in words for name in entries)
 
 
-def test_a_file_that_is_there_is_used_without_network(
+def test_existing_trace_file_is_used_without_network(
     mine: Callable[[bytes | None], TraceEntry],
 ) -> None:
     entry = mine(MOON.encode())
@@ -86,7 +86,7 @@ def test_a_file_that_is_there_is_used_without_network(
     assert json.loads(run("traces", "describe", "mine", "--json"))["rows"] == 2
 
 
-def test_a_file_with_another_content_is_refused_and_kept(
+def test_trace_file_with_a_wrong_checksum_is_refused_and_not_deleted(
     mine: Callable[[bytes | None], TraceEntry],
 ) -> None:
     entry = mine(b"something else")
@@ -95,7 +95,9 @@ def test_a_file_with_another_content_is_refused_and_kept(
     assert entry.path.read_bytes() == b"something else"
 
 
-def test_no_network_is_one_clear_line(mine: Callable[[bytes | None], TraceEntry]) -> None:
+def test_trace_download_without_network_is_a_one_line_error(
+    mine: Callable[[bytes | None], TraceEntry],
+) -> None:
     entry = mine(None)
     with pytest.raises(InputError, match=r"cannot download mine.*put the file at") as caught:
         run("traces", "fetch", "mine")
@@ -103,7 +105,7 @@ def test_no_network_is_one_clear_line(mine: Callable[[bytes | None], TraceEntry]
     assert list(entry.path.parent.iterdir()) == []
 
 
-def test_an_unknown_name_lists_the_known() -> None:
+def test_unknown_trace_name_lists_the_catalogue() -> None:
     with pytest.raises(InputError, match=r"azure-conv-2023, azure-code-2023"):
         run("traces", "fetch", "azure")
     with pytest.raises(InputError, match="neither a file nor a trace"):
@@ -129,7 +131,7 @@ def test_describe_prints_the_statistics(moon: Path) -> None:
     assert "0.4267" in words
 
 
-def test_sizes_of_a_cache_are_of_traces_with_hashes(tmp_path: Path) -> None:
+def test_describe_refuses_cache_sizes_for_a_trace_without_hashes(tmp_path: Path) -> None:
     path = tmp_path / "plain.csv"
     path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,374,44\n")
     with pytest.raises(InputError, match="no hash ids"):
@@ -138,7 +140,7 @@ def test_sizes_of_a_cache_are_of_traces_with_hashes(tmp_path: Path) -> None:
         )
 
 
-def test_formats_are_listed() -> None:
+def test_trace_formats_command_lists_every_format() -> None:
     names = [entry["name"] for entry in json.loads(run("traces", "formats", "--json"))["formats"]]
     assert {"azure", "mooncake", "qwen-bailian", "burstgpt", "vidur", "splitwise"} <= set(names)
     assert all(name in run("traces", "formats") for name in names)
@@ -186,7 +188,7 @@ def test_convert_to_an_unwritable_path_is_refused(moon: Path, tmp_path: Path) ->
         run("convert", moon, tmp_path, "--to", "vidur")
 
 
-def test_convert_to_smaller_blocks_keeps_the_sharing(moon: Path, tmp_path: Path) -> None:
+def test_convert_to_smaller_blocks_preserves_prefix_sharing(moon: Path, tmp_path: Path) -> None:
     small = tmp_path / "small.jsonl"
     run("convert", moon, small, "--to", "timed-trace")
     found = json.loads(run("traces", "describe", small, "--json"))

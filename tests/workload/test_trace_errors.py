@@ -63,14 +63,16 @@ def fault(tmp_path: Path, content: str | bytes, **options: object) -> str:
         ("num_prefill_tokens,num_decode_tokens\n5,6\n7,zero\n", 3, "not a whole number"),
     ],
 )
-def test_a_broken_row_is_named(content: str | bytes, line: int, words: str, tmp_path: Path) -> None:
+def test_error_for_a_broken_trace_row_names_the_line(
+    content: str | bytes, line: int, words: str, tmp_path: Path
+) -> None:
     kind = "mooncake" if str(content).startswith("{") else None
     message = fault(tmp_path, content, format=kind)
     assert f"line {line}" in message
     assert words in message
 
 
-def test_a_prompt_may_end_in_tokens_without_an_id(tmp_path: Path) -> None:
+def test_prompt_may_end_with_a_partial_block_without_a_hash_id(tmp_path: Path) -> None:
     path = tmp_path / "trace.txt"
     path.write_text(OK + MOON.format(5, 600, 5, [1]))
     assert read_trace(path, format="mooncake").rows[1].hash_ids == (1,)
@@ -134,7 +136,7 @@ def test_failed_rows_can_be_dropped_and_are_counted(tmp_path: Path) -> None:
     assert trace.notes == ("dropped 2 of 3 rows without prompt or output",)
 
 
-def test_a_follower_takes_the_place_of_a_dropped_row(tmp_path: Path) -> None:
+def test_follower_of_a_dropped_row_follows_its_predecessor(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text(
         '{"session_id": "a", "timestamp": 7, "input_length": 6, "output_length": 0}\n'
@@ -147,7 +149,7 @@ def test_a_follower_takes_the_place_of_a_dropped_row(tmp_path: Path) -> None:
     assert (second.follows, second.delay_ps) == (first.id, 5 * 10**9)
 
 
-def test_sorted_rows_are_counted_in_a_note(tmp_path: Path) -> None:
+def test_sorting_a_trace_notes_the_number_of_rows_moved(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(BURST + "5,m,1,1,2,l\n9,m,2,1,3,l\n6,m,3,1,4,l\n9,m,4,1,5,l\n")
     assert "line 4" in str(fault_of(path))

@@ -149,7 +149,7 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_format_is_known_by_its_content(name: str, tmp_path: Path) -> None:
+def test_trace_format_is_detected_from_the_content(name: str, tmp_path: Path) -> None:
     """As it was published or, of a format without a sample above, as kvsim writes it."""
     path = tmp_path / "trace"
     trace = Trace("t", name, [TraceRow(0, 0, 100, 10), TraceRow(0, 10**12, 7, 3)])
@@ -164,7 +164,7 @@ def rows_of(name: str, tmp_path: Path, **options: Any) -> list[TraceRow]:
     return read_trace(path, **options).rows
 
 
-def test_azure_clocks_are_exact(tmp_path: Path) -> None:
+def test_azure_clock_times_are_read_without_rounding(tmp_path: Path) -> None:
     first, second = rows_of("azure", tmp_path)
     assert (first.line, first.arrival_ps, first.prompt_tokens, first.output_tokens) == (
         2,
@@ -227,7 +227,7 @@ def test_agent_sessions_chain_by_think_time_or_clock(tmp_path: Path) -> None:
     ]
 
 
-def test_agent_ids_are_local_to_their_session(tmp_path: Path) -> None:
+def test_agent_session_hash_ids_are_local_to_the_session(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     session = '{{"id": "{}", {}"requests": [{{"t": 0, "in": 64, "out": 1, "hash_ids": [3]}}]}}\n'
     path.write_text(session.format("a", "") + session.format("b", ""))

@@ -100,7 +100,9 @@ def test_workloads_obey_their_options(kind: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", list(WORKLOADS))
-def test_a_workload_survives_being_written(kind: str, folder: Path) -> None:
+def test_workload_options_written_and_read_again_give_equal_requests(
+    kind: str, folder: Path
+) -> None:
     options = WORKLOADS.parse(example(kind), "workload")
     table = {"kind": kind, **options.model_dump(exclude_none=True)}
     assert WORKLOADS.parse(table, "workload") == options
@@ -108,12 +110,12 @@ def test_a_workload_survives_being_written(kind: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["synthetic", "sessions"])
-def test_another_seed_is_another_stream(kind: str, folder: Path) -> None:
+def test_another_seed_gives_other_requests(kind: str, folder: Path) -> None:
     one, other = stream(example(kind), folder), stream(example(kind), folder, seed=2)
     assert one.requests != other.requests
 
 
-def test_lengths_do_not_move_arrivals(folder: Path) -> None:
+def test_change_of_lengths_leaves_arrival_times_equal(folder: Path) -> None:
     one = stream(example("synthetic"), folder)
     other = stream(example("synthetic", output=FIXED), folder)
     assert [r.arrival_ps for r in one.requests] == [r.arrival_ps for r in other.requests]
@@ -129,7 +131,7 @@ def test_priorities_and_prefixes_are_drawn_by_share(folder: Path) -> None:
     assert all(r.n == 2 and r.max_tokens is not None for r in requests)
 
 
-def test_prefixes_come_on_top_and_private_parts_are_disjoint(folder: Path) -> None:
+def test_prefixes_add_to_prompt_lengths_and_private_ids_are_disjoint(folder: Path) -> None:
     table = example("synthetic", num_requests=50, prompt={"kind": "fixed", "tokens": 7})
     requests = stream(table, folder).requests
     taken: set[int] = set()
@@ -157,7 +159,7 @@ def test_lengths_over_the_limit_are_drawn_again_or_clipped(folder: Path) -> None
         stream(example("synthetic", clip_to=50), folder)
 
 
-def test_a_clipped_prompt_keeps_its_head(folder: Path) -> None:
+def test_clipped_prompt_still_begins_with_its_prefix(folder: Path) -> None:
     table = example("synthetic", prefixes=[{"tokens": FIXED}])
     del table["redraw_over"]
     for request in stream({**table, "clip_to": 60}, folder).requests:
@@ -165,14 +167,14 @@ def test_a_clipped_prompt_keeps_its_head(folder: Path) -> None:
         assert request.output_tokens == 1
 
 
-def test_a_fixed_limit_ends_longer_outputs(folder: Path) -> None:
+def test_fixed_max_tokens_cuts_longer_outputs(folder: Path) -> None:
     made = stream(example("synthetic", max_tokens={"kind": "fixed", "tokens": 50}), folder)
     assert max(r.output_tokens for r in made.requests) == 50
     assert {r.max_tokens for r in made.requests} == {50}
     assert any("max_tokens ended" in note for note in made.notes)
 
 
-def test_prompt_and_output_rank_together_as_asked(folder: Path) -> None:
+def test_prompt_and_output_have_the_requested_rank_correlation(folder: Path) -> None:
     table = example("synthetic", num_requests=20_000, correlation=0.5)
     del table["redraw_over"], table["prefixes"]
     made = stream(table, folder).requests
@@ -184,7 +186,7 @@ def test_prompt_and_output_rank_together_as_asked(folder: Path) -> None:
     assert sorted(r.prompt_tokens for r in plain) == sorted(r.prompt_tokens for r in made)
 
 
-def test_recorded_pairs_stay_together(folder: Path) -> None:
+def test_recorded_length_pairs_are_drawn_as_pairs(folder: Path) -> None:
     table = {
         "kind": "synthetic",
         "num_requests": 100,
@@ -222,7 +224,7 @@ def test_conversation_prompts_contain_all_earlier_turns(folder: Path) -> None:
     assert sum(map(len, own)) == len(set.union(*own))
 
 
-def test_conversations_in_a_closed_loop_wait_for_the_one_before(folder: Path) -> None:
+def test_closed_loop_conversation_starts_after_the_previous_one_ends(folder: Path) -> None:
     loop = {"kind": "closed-loop", "num_users": 2, "think": {"kind": "fixed", "seconds": 3}}
     made = stream(example("sessions", arrivals=loop, num_sessions=6), folder).requests
     last: dict[str, str] = {}
@@ -234,7 +236,7 @@ def test_conversations_in_a_closed_loop_wait_for_the_one_before(folder: Path) ->
         last[str(request.session)] = request.id
 
 
-def test_a_trace_becomes_runs_of_its_blocks(folder: Path) -> None:
+def test_trace_hash_ids_become_runs_of_token_ids(folder: Path) -> None:
     first, second, third, fourth = stream(example("trace"), folder).requests
     assert first.prompt_runs == ((5 * 512, 1300),)
     assert second.prompt_runs == ((5 * 512, 1024), (9 * 512, 376))
@@ -277,7 +279,7 @@ def test_clipping_cuts_the_runs_too(folder: Path) -> None:
     assert (made[1].prompt_tokens, made[1].output_tokens) == (1099, 1)
 
 
-def test_lengths_alone_take_an_arrival_process(folder: Path) -> None:
+def test_trace_of_lengths_only_uses_the_arrival_process(folder: Path) -> None:
     (folder / "lengths_only.csv").write_text("num_prefill_tokens,num_decode_tokens\n3,4\n5,6\n")
     table = {"kind": "trace", "path": "lengths_only.csv"}
     with pytest.raises(InputError, match=r"lengths and no times.*workload.arrivals"):
@@ -335,7 +337,7 @@ def test_invalid_workload_is_a_one_line_error(
     assert "\n" not in str(caught.value)
 
 
-def test_without_a_cache_every_token_computes_all_before_it(folder: Path) -> None:
+def test_uncached_workload_recomputes_all_tokens_for_each_output_token(folder: Path) -> None:
     whole = stream(EXAMPLES["uncached"]["of"], folder)
     single = stream(example("uncached"), folder)
     tokens = {request.id: request for request in single.requests}
