@@ -6,7 +6,7 @@
 # make check  lint, format, types                          make bench  speed, never a test: BENCH="--only 10k"
 # make fuzz   damaged files and scenarios of damaged structure by the thousand, for FUZZ seconds or
 #             up to CASES a reader; what fails is kept in out/fuzz, and the next one goes on there
-# make mutants  one change at a time in memory/ and engine/: MUTANTS of them, and who notices
+# make mutants  one change at a time in memory/, engine/, results/, fleet/: MUTANTS, and who notices
 # make soak   ten million requests and thousands of random scenarios: no drift, no leak; and whole
 #             the products of settings that the suite tests pairwise
 # make lowest the tests of the simulator under the lowest versions that pyproject.toml declares

@@ -75,11 +75,13 @@ def measure_window(recorder: Recorder, options: WindowOptions) -> WindowSummary 
 def _measured(
     recorder: Recorder, done: Departures, found: str, start_ps: int, end_ps: int, origin_ps: int
 ) -> WindowSummary | None:
-    """The numbers between the outermost marks within start_ps <= t <= end_ps, if there are two."""
+    """The numbers between the outermost marks within start_ps <= t <= end_ps, if there are two of
+    different times.
+    """
     times, running = _marks(recorder)
     low = int(np.searchsorted(times, start_ps))
     high = int(np.searchsorted(times, end_ps, side="right")) - 1
-    if high <= low:
+    if high <= low or times[high] == times[low]:
         return None
     start, end = int(times[low]), int(times[high])
     span_ps = end - start

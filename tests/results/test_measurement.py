@@ -7,8 +7,12 @@ from hypothesis import strategies as st
 from support.scenarios import steady
 
 from kvsim import simulate
+from kvsim.memory.ledger import Usage
 from kvsim.plumbing.errors import InputError
+from kvsim.results.measurement import WindowOptions, measure_window
+from kvsim.results.recorder import Recorder
 from kvsim.results.steady import batch_means, find_steady, mser
+from kvsim.results.summary import NoWindow
 from kvsim.scenario import Scenario
 
 SCENARIO = steady(200)
@@ -135,6 +139,17 @@ def test_a_window_that_cannot_be_says_why():
 
 def abouts(run):
     return {note["about"] for note in run.summary["notes"]}
+
+
+def test_a_window_between_marks_of_one_moment_is_empty():
+    """Two moments without time between them: sequences that come and leave in steps of no time."""
+    recorder = Recorder(1 << 20)
+    recorder.arrived(0)
+    usage = Usage(idle=1 << 20)
+    for start_s, seconds, running in ((0, 2, 1), (2, 0, 2), (2, 0, 3), (2, 3, 3)):
+        recorder.interval(start_s * 10**12, 1, seconds * 10**12, 0, usage, None, running, 0)
+    found = measure_window(recorder, WindowOptions(from_s=1.5, to_s=2.5))
+    assert found == NoWindow(reason="nothing came or left between its edges")
 
 
 def test_growing_queue_is_distinguished_from_a_stable_one():

@@ -1,5 +1,4 @@
-"""Mutants: one operator, constant or condition of memory/ and engine/ changed at a time, and the
-tests that should notice: `make mutants`. What lives is told with its place; docs/invariants.md says
+"""Mutants: one operator, constant or condition of PLACES changed at a time, and the tests that should notice: `make mutants`. What lives is told with its place; docs/invariants.md says
 of each known one why it changes nothing.
 """
 
@@ -19,13 +18,15 @@ from random import Random
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("kvsim/memory", "kvsim/engine")
+PLACES = ("kvsim/memory", "kvsim/engine", "kvsim/results", "kvsim/fleet")
 # Quick ones first: most mutants die in the first seconds.
 TESTS = (
     "tests/evidence/schedule",
     "tests/memory",
     "tests/engine",
     "tests/contracts",
+    "tests/results",
+    "tests/fleet",
 )
 COMPARED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
@@ -130,7 +131,7 @@ def fate(mutant: Mutant, tests: tuple[str, ...], seconds: float) -> str:
 def own_tests(path: Path) -> tuple[str, ...]:
     """The tests of the room that a file stands in: they are few, and notice most."""
     place = path.relative_to(ROOT / "kvsim").parent
-    while len(place.parts) > 1:
+    while place.parts:
         if (ROOT / "tests" / place).is_dir():
             return (str(Path("tests") / place),)
         place = place.parent
