@@ -182,7 +182,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "solar_open": A(router_bias=True),
     "laguna": A(qk_norm="head", router_bias=True),
     "afmoe": A(norms=4, qk_norm="head", router_bias=True, output_gate=True),
-    "beam": A(norms=4, qk_norm="head"),
+    "beam": A(norms=4, qk_norm="head", output_gate=True),
     "muse_spark_text": A(norms=4),
     "muse_glimmer_text": A(norms=4, output_gate=True),
     "flint": A(qk_norm="head", attention_sinks=True),
@@ -229,7 +229,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     **dict.fromkeys(("minicpm3", "youtu"), PLAIN),  # see EXPANDED_KINDS
     **dict.fromkeys(("deepseek_v3", "kimi_k2", "kimi_k25", "glm4_moe_lite"), DEEPSEEK),
     **dict.fromkeys(("mistral4", "axk1"), DEEPSEEK),
-    "hy_v4": A({"index_n_heads": 16, "index_head_dim": 128}, router_bias=True),
+    "hy_v4": A(
+        {"index_n_heads": 16, "index_head_dim": 128},
+        output_gate=True,
+        attention_sinks=True,
+        router_bias=True,
+    ),
     # Two of attention and of dense feed-forward a layer, the first with the experts beside it.
     "longcat_flash": A(router_bias=True),
     "deepseek_v32": A(

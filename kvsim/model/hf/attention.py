@@ -109,6 +109,7 @@ def _latent(keys: Keys, picks_tokens: bool) -> LatentAttention:
         keys.count("index_n_heads") if picks_tokens else 0,
         keys.count("index_head_dim") if picks_tokens else 0,
         expanded=keys.kind in EXPANDED_KINDS,
+        output_gate=keys.architecture.output_gate,
     )
 
 

@@ -26,6 +26,7 @@ def layer_extras(keys: Keys, mixer: Mixer, part: FeedForward) -> int:
     total = _norms(keys, mixer, part) * norm_params(keys, hidden)
     if isinstance(mixer, LatentAttention):
         total += (mixer.q_lora_rank or 0) + mixer.kv_lora_rank + 2 * mixer.index_head_dim
+        total += mixer.heads * about.attention_sinks
     if isinstance(mixer, CompressedAttention):
         total += mixer_extras(keys, mixer) + mixer.heads * about.attention_sinks
     if isinstance(mixer, Attention):
@@ -45,7 +46,14 @@ def layer_extras(keys: Keys, mixer: Mixer, part: FeedForward) -> int:
         if keys.kind == "gpt_oss":
             total += part.num_experts * (2 * part.intermediate_size + hidden + 1)
         total += part.num_experts if about.router_bias else 0
-    return total + _side_paths(keys, part)
+    return total + _side_paths(keys, part) + (_mixed_streams(keys) if keys.kind == "hy_v4" else 0)
+
+
+def _mixed_streams(keys: Keys) -> int:
+    """HY-V4's connections before and after both parts of a layer: rows that mix hc_mult streams."""
+    streams = keys.count("hc_mult")
+    rows = 2 * streams
+    return 2 * (rows * (streams * keys.hidden + 1) + 2) if streams else 0
 
 
 def _norms(keys: Keys, mixer: Mixer, part: FeedForward) -> int:
@@ -94,7 +102,7 @@ def model_extras(keys: Keys, layers: int) -> int:
             total += hidden * side * layers + side
     if keys.kind == "gemma3n_text":
         total += 2 * (keys.integer("altup_num_inputs") - 1) * hidden * hidden
-    if keys.architecture.compressed:
+    if keys.architecture.compressed or (keys.kind == "hy_v4" and keys.count("hc_mult")):
         total += head_extras(keys)
     if keys.kind == "zamba2":
         total += shared_blocks(keys)

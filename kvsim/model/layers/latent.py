@@ -13,6 +13,7 @@ class LatentAttention:
     heads. q_lora_rank None: queries are projected in one piece. index_heads, index_head_dim: of the
     indexer that picks the tokens to attend to (DeepSeek-V3.2), which caches one key a token of its
     own; 0: none. expanded: keys and values are cached for each head, values as wide as keys.
+    output_gate: the hidden state gates the output, an element each (HY-V4).
     """
 
     heads: int
@@ -24,6 +25,7 @@ class LatentAttention:
     index_heads: int = 0
     index_head_dim: int = 0
     expanded: bool = False
+    output_gate: bool = False
 
     def weights(self, hidden: int, tp: int) -> Weights:
         """Down- and up-projections of queries, of keys and values, and the output projection; the
@@ -36,7 +38,7 @@ class LatentAttention:
             query = self.q_lora_rank * (hidden + heads * query_dim)
         latent = hidden * (self.kv_lora_rank + self.rope_head_dim)
         up = self.kv_lora_rank * heads * (self.nope_head_dim + self.v_head_dim)
-        output = heads * self.v_head_dim * hidden
+        output = (1 + self.output_gate) * heads * self.v_head_dim * hidden
         index = self.index_heads * ((self.q_lora_rank or hidden) * self.index_head_dim + hidden)
         index += hidden * self.index_head_dim
         return Weights(linear=query + latent + up + output + index)
