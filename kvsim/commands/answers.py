@@ -97,7 +97,7 @@ def answer(
 ) -> None:
     """Print the findings, as JSON or as text. out: a folder where they are written first, as NAME
     with its endings; the page's path is then printed too. verbose: everything, not 24 lines.
-    folder: of a scenario of which seconds are told, which then get their range.
+    folder: of a scenario with seconds, which then get their interval.
     """
     if folder is not None:
         from kvsim.whatif.seconds_range import with_interval
