@@ -1,5 +1,6 @@
-"""Mutants: one operator, constant or condition of PLACES changed at a time, and the tests that should notice: `make mutants`. What lives is told with its place; docs/invariants.md says
-of each known one why it changes nothing.
+"""Mutants: one operator, constant or condition of PLACES changed at a time, and the tests that
+should notice: `make mutants`. What lives is told with its place; docs/invariants.md says of each
+known one why it changes nothing.
 """
 
 import argparse
