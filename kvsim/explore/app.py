@@ -77,6 +77,12 @@ def make_app(context: PageContext, host: str, token: str) -> Flask:
         Output("theme-button", "children"),
         Input("theme-button", "n_clicks"),
     )
+    app.clientside_callback(
+        "window.dash_clientside.explore.veiled",
+        Output("results", "style"),
+        Input("visit", "data"),
+        Input("drawn", "data"),
+    )
     app.clientside_callback(  # at once; the server's answer may take its time
         "window.dash_clientside.explore.pinning",
         Output("pin", "children", allow_duplicate=True),

@@ -20,7 +20,7 @@ def make_layout(context: PageContext) -> Component:
         [
             dcc.Location(id="address", refresh=False),
             dcc.Store(id="tab", data=uuid4().hex),
-            *(dcc.Store(id=name) for name in ("visit", "awaited", "shown", "theme")),
+            *(dcc.Store(id=name) for name in ("visit", "awaited", "shown", "drawn", "theme")),
             dcc.Download(id="download"),
             dcc.Interval(id="tick", interval=TICK_MS, disabled=True),
             dcc.Interval(id="sweep-tick", interval=TICK_MS, disabled=True),

@@ -44,8 +44,8 @@ def drawn(columns: Sequence[ResultColumn], dark: bool, *, preview: bool = False)
         if any(column.held["figures"][name].data is not None for column in columns)
     ]
     return [
-        *_words(columns[-1].held),
         *(_pictures(name, columns, dark) for name in names if name == LEAD),
+        *_words(columns[-1].held),
         *([] if preview else [_classes(dark)]),
         *_story(columns[-1].held, dark),
         *([] if preview else _rest(names, columns, dark)),

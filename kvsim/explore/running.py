@@ -73,7 +73,8 @@ def _register_run(app: Dash, context: PageContext) -> None:
         causes = set(ctx.triggered_prop_ids.values())  # a tick and a change may come together
         if "cancel" in causes:
             context.workers.cancel(tab)
-        elif visit is not None and ("run" in causes or ("visit" in causes and auto)):
+        elif visit is not None and ("run" in causes or (auto and awaited != visit.state.key)):
+            # A change counts until it is asked for: a tick may overtake the answer to it.
             awaited = visit.state.key
             task, pressed = context.run_task(visit.state), "run" in causes
             context.workers.ask(tab, awaited, task, confirmed=pressed)
@@ -84,18 +85,21 @@ def _register_run(app: Dash, context: PageContext) -> None:
         ready = bool(job and (job.answer or job.preview))
         old_key = (shown or {}).get("key")
         now = awaited if ready else old_key
+        base = visit.state.base if visit is not None else None
         new = {
             "key": now,
+            "base": base if ready else (shown or {}).get("base"),
             "preview": bool(job and job.preview),
             "pins": [key for key, other in pinned if other.state == "done" and key != now],
         }
+        stale = bool(old_key and not ready and awaited != old_key)
         waits = any(not other.is_over for _, other in pinned) or (job and not job.is_over)
         return {
             "awaited": awaited,
             "shown": no_update if new == shown else new,
             "progress": progress_text(job),
-            "stale": "stale" if old_key and not ready and awaited != old_key else "",
-            "of": _of(job, stale=bool(old_key and not ready and awaited != old_key)),
+            "stale": "stale" if stale else "",
+            "of": _of(job, stale=stale, elsewhere=new["base"] != base),
             "bar": bar(job),
             "idle": not waits,
             "cancel": not (job and not job.is_over),
@@ -114,8 +118,13 @@ def _pinned(visit: PageVisit | None, context: PageContext, tab: str) -> list[tup
     return found
 
 
-def _of(job: Job | None, *, stale: bool) -> str:
-    """A note on the numbers below, unless they are of the whole run of these settings."""
+def _of(job: Job | None, *, stale: bool, elsewhere: bool) -> str:
+    """A note on the numbers below, unless they are of the whole run of these settings.
+
+    elsewhere: they are of another starting point, and the browser hides them.
+    """
+    if stale and elsewhere:
+        return "The numbers appear here as soon as they are simulated."
     if stale:
         return "Below: the results of the previous settings."
     if job is not None and job.preview:
@@ -149,6 +158,7 @@ def _register_results(app: Dash, context: PageContext) -> None:
         Output("save", "disabled"),
         Output("report", "href"),
         Output("report", "hidden"),
+        Output("drawn", "data"),
         Input("shown", "data"),
         Input("theme", "data"),
         State("visit", "data"),
@@ -158,7 +168,7 @@ def _register_results(app: Dash, context: PageContext) -> None:
         shown: dict[str, Any] | None, theme: str | None, held: dict[str, Any] | None
     ) -> tuple[Any, ...]:
         if not shown or not theme or not held:
-            return no_update, no_update, no_update, no_update
+            return (no_update,) * 5
         visit = PageVisit.restored(held)
         pins = [read_query(pin, context.starting_points, context.default) for pin in visit.pins]
         columns = []
@@ -174,4 +184,4 @@ def _register_results(app: Dash, context: PageContext) -> None:
             columns.append(ResultColumn("now", job.key, held_answer))
         key = job.key if job is not None and job.answer is not None else None
         found = drawn(columns, theme == "dark", preview=key is None)
-        return found, key is None, f"/runs/{key}/report.html", key is None
+        return found, key is None, f"/runs/{key}/report.html", key is None, shown["base"]

@@ -12,6 +12,8 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
     },
     pinning: (clicks) => clicks ? ["Pinned", true] : [
       window.dash_clientside.no_update, window.dash_clientside.no_update],
+    // Numbers of another starting point never stand under its text: at once, whatever is under way.
+    veiled: (visit, drawn) => visit && drawn && visit.base !== drawn ? {visibility: "hidden"} : {},
     // Where the controls stand above the results, not beside them, they are folded at first.
     unfolded: () => innerWidth > 1000,
   },
