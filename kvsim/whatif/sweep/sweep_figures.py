@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from kvsim.report.classes import run_line
 from kvsim.report.figure import plain
 from kvsim.report.measures import MEASURES, Measure
-from kvsim.report.panels import panels
 from kvsim.whatif.crowded import beside, cut_marks, room_for_ends
 from kvsim.whatif.error_bars import error_bars
 from kvsim.whatif.findings import HeatGrid
@@ -76,6 +75,8 @@ def curves(
     much longer than every mean, an arrow names the end. Means that span a wide range have a
     logarithmic axis, on which the small ones differ as visibly as the large ones.
     """
+    from kvsim.report.panels import panels  # a text in a terminal draws none
+
     shown_in = [MEASURES[name] for name in PANELS] if measures is None else measures
     along = axis_key(settings, keys, by)
     if along is None:

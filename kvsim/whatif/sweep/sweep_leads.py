@@ -46,8 +46,8 @@ def lead(
         "A cross marks a saturated setting: its times grow with the length of the run. An arrow "
         "names the end of an interval that is longer than the figure."
     )
-    if (curve := sweep_figures.curves(settings, keys, by, [by])) is not None:
-        return by.title, note, lambda: curve
+    if sweep_figures.axis_key(settings, keys, by) is not None:
+        return by.title, note, lambda: sweep_figures.curves(settings, keys, by, [by])
     ranked = [each.setting for each in best(settings, by, _MOST_DRAWN)]
     rows = []
     for at, each in enumerate(ranked):
