@@ -56,26 +56,24 @@ def imported(run: Path, **named: Any) -> Imported:
 @contextmanager
 def live(stand_in: StandIn) -> Iterator[str]:
     """The server in a thread, in real time."""
-    loop, address, over = asyncio.new_event_loop(), list[str](), asyncio.Event()
+    running: list[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = []
     ready = threading.Event()
 
     async def serve() -> None:
         async with stand_in.serving() as url:
-            address.append(url)
+            running.append((url, asyncio.get_running_loop(), asyncio.Event()))
             ready.set()
-            await over.wait()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
+            await running[0][2].wait()
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))  # which ends all its tasks
     thread.start()
     assert ready.wait(10)
+    url, loop, over = running[0]
     try:
-        yield address[0]
+        yield url
     finally:
         loop.call_soon_threadsafe(over.set)
         thread.join()
-        loop.close()
 
 
 def refused(*words: object) -> str:
