@@ -1,4 +1,4 @@
-"""The KV caches of DeepSeek-V4's attention: blocks of its own sizes, at any block_size.
+"""The KV caches of DeepSeek-V4's attention, with block sizes that do not depend on block_size.
 
 By vLLM 0.33.0 (models/deepseek_v4/attention.py and compressor.py,
 v1/attention/backends/mla/sparse_swa.py). In fp8 a row has 584 bytes (448 unrotated elements, 64
@@ -24,8 +24,9 @@ PLAIN = ("bf16", "bfloat16")
 class CompressedCaches(NamedTuple):
     """The caches of one layer.
 
-    window: of the newest tokens. compressed: of all, several as one; of keys, and of an indexer's;
-    readings: of these. states: of the held_tokens newest, not compressed yet.
+    window: keys of the newest tokens. compressed: caches of all tokens, several as one entry: the
+    keys, and an indexer's keys; readings: how each of these is read. states: of the held_tokens
+    newest tokens, not compressed yet.
     """
 
     window: OwnBlock
@@ -36,7 +37,9 @@ class CompressedCaches(NamedTuple):
 
 
 def compressed_caches(mixer: CompressedAttention, kv_cache_dtype: str) -> CompressedCaches:
-    """The blocks of one layer; InputError for a dtype that no engine serves it in."""
+    """The caches of one layer with their block sizes; InputError for a dtype in which no engine
+    serves them.
+    """
     packed = kv_cache_dtype in PACKED
     if not packed and kv_cache_dtype not in PLAIN:
         raise InputError(

@@ -1,4 +1,4 @@
-"""A model by the name a user writes: built in, fetched, or read off the name of a copy."""
+"""Find a model by name: built in, fetched from a repository, or derived from the name of a copy."""
 
 import re
 from dataclasses import replace
@@ -28,10 +28,10 @@ _MIXED = r"(^|/)qwen3\.[68]-"
 def find_model(name: str, where: str = "model.name", *, offline: bool = False) -> Model:
     """The model of this name.
 
-    A built-in name or id counts first, then the repository's own config.json, from the cache or
-    fetched (`offline`: from the cache alone). Last is the built-in model that the name says it is a
-    copy of, with the quantisation it names. The model's source says which. Raises InputError if
-    none leads anywhere.
+    A built-in name or id is tried first, then the repository's config.json, from the cache or
+    fetched (`offline`: only from the cache). Last is the built-in model of which the name says it
+    is a copy, with the quantisation in the name. The model's `source` says which was used. Raises
+    InputError if none is found.
     """
     if is_built_in(name):
         return named_model(name, where)
@@ -72,14 +72,14 @@ def find_model(name: str, where: str = "model.name", *, offline: bool = False) -
 
 
 def _is(pattern: str, name: str) -> bool:
-    """Whether a name has this in it, in letters of any case."""
+    """Whether the regular expression `pattern` occurs in `name`, ignoring case."""
     return re.search(pattern, name, re.IGNORECASE) is not None
 
 
 def _as_published(model: Model, scheme: str, name: str) -> WeightFormat:
-    """The format of a copy in `scheme`. The NVFP4 recipes of ModelOpt and LLM Compressor, and the
-    FP8 recipe of the latter, leave recurrence in the model's dtype. Qwen's own FP8 converts its
-    projections too: Qwen3.8-27B-FP8 takes 14.28 GiB on each of two GPUs
+    """The weight format of a quantised copy in `scheme`. The NVFP4 recipes of ModelOpt and LLM
+    Compressor, and the FP8 recipe of the latter, leave recurrence in the model's dtype. Qwen's own
+    FP8 converts its projections too: Qwen3.8-27B-FP8 takes 14.28 GiB on each of two GPUs
     (github.com/vllm-project/recipes/pull/810).
 
     ModelOpt's mixed recipe for Qwen3.6 and 3.8 has 4 bits in feed-forward parts and the head, and 8
@@ -103,7 +103,9 @@ def _as_published(model: Model, scheme: str, name: str) -> WeightFormat:
 
 
 def unknown(name: str, where: str, missing: str) -> InputError:
-    """No model of this name. missing: why a repository of it was not fetched; "": it names none."""
+    """The error for an unknown model name. missing: why its repository was not fetched; "" if the
+    name is not a repository's.
+    """
     why = f" ({missing})." if missing else ""
     return InputError(
         "unknown model",
@@ -114,5 +116,5 @@ def unknown(name: str, where: str, missing: str) -> InputError:
 
 
 def is_of_file(name: str) -> bool:
-    """Whether a model's name is the path of a config.json, or of a folder with one."""
+    """Whether a model's name is the path of a config.json, or of a folder that contains one."""
     return Path(name).suffix == ".json" or Path(name).is_dir()

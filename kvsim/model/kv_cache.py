@@ -1,4 +1,4 @@
-"""The KV cache of a model, in bytes: the state of each layer, and the layers by groups.
+"""The KV cache of a model, in bytes: of each layer, and of groups of layers.
 
 A token costs 2 * H_kv * D elements in an attention layer. In an MLA layer it costs one latent plus
 one rotated key, and the latent is replicated on every GPU. The indexer of DeepSeek-V3.2 has a key
@@ -42,12 +42,13 @@ SCALED_ELEMENTS = 128
 class LayerCache(NamedTuple):
     """A cache of one layer on one GPU; most layers have one.
 
-    bytes_per_token: of one token; 0 for a recurrent state, with constant bytes in state_bytes.
-    window_tokens: of a sliding window. index_bytes: of bytes_per_token, those of an indexer's key.
-    drafted_bytes: what a state grows by for each token drafted ahead. own_block: where the engine's
-    block size does not count; bytes_per_token is then its share, rounded up. chunk_tokens: of local
-    attention, where blocks before the current chunk may be freed. kv_heads: that share
-    bytes_per_token; layers with others are not grouped with these. reading: of own blocks.
+    bytes_per_token: bytes of one token; 0 for a recurrent state, which has constant bytes in
+    state_bytes. window_tokens: length of a sliding window. index_bytes: part of bytes_per_token for
+    an indexer's key. drafted_bytes: growth of a state for each draft token. own_block: block of a
+    size that does not depend on the engine's block size; bytes_per_token is then its share, rounded
+    up. chunk_tokens: chunk length of local attention, if blocks before the current chunk may be
+    freed. kv_heads: number of KV heads; only layers with equal heads form a group. reading: how the
+    cache in own blocks is read.
     """
 
     kind: GroupKind
@@ -72,7 +73,7 @@ def layer_caches(
 ) -> tuple[LayerCache, ...]:
     """The caches of every layer, on one of tensor_parallel_size GPUs, in order.
 
-    torch_dtype: of the model. scale_group_size and scale_bytes replace the format's own. Raises
+    torch_dtype: the model's. scale_group_size and scale_bytes override the format's. Raises
     InputError on an unknown dtype or one that does not suit the model.
     """
     if SYNONYMS.get(kv_cache_dtype, kv_cache_dtype) == "fp8" and _is_sparse(layers):
@@ -102,9 +103,9 @@ def grouped(
 ) -> KVLayout:
     """Layers that keep the same kind of state as one group, in the order of their first layer.
 
-    If there are several kinds, or by_page, the layers of a group have the same bytes and heads.
-    With by_page or by_chunk, their chunks of local attention are the same too. drafter: the layers
-    of a drafter, which follow the others.
+    If there are several kinds, or by_page, the layers of a group have equal bytes and heads. With
+    by_page or by_chunk, they also have equal chunks of local attention. drafter: the layers of a
+    drafter, which follow the others.
     """
     every = (*caches, *drafter)
     groups: dict[int, KVGroup] = {}
@@ -127,8 +128,8 @@ def grouped(
 
 
 def _token_shares(groups: Iterable[KVGroup]) -> Iterator[KVGroup]:
-    """The groups, with the bytes of a token in those of own blocks. Groups that one block table
-    serves have together what a token has in the whole blocks of all of them.
+    """The groups with bytes_per_token computed for groups with own blocks. Rounding is such that
+    groups of one block table together have the bytes of a token in their blocks.
     """
     pages: Counter[tuple[object, ...]] = Counter()
     for group in groups:
@@ -144,7 +145,7 @@ def _token_shares(groups: Iterable[KVGroup]) -> Iterator[KVGroup]:
 def buckets(
     every: Sequence[LayerCache], *, by_page: bool = False, by_chunk: bool = False
 ) -> list[int]:
-    """The group of each layer, as `grouped` says."""
+    """The group number of each layer, by the rules of `grouped`."""
     by_chunk |= by_page
     kinds = {
         (cache.kind, cache.window_tokens, cache.own_block, by_chunk and cache.chunk_tokens)
@@ -163,7 +164,7 @@ def buckets(
 
 
 def widened(caches: Sequence[LayerCache], drafted_tokens: int) -> list[LayerCache]:
-    """The caches, with states enlarged for `drafted_tokens` draft tokens."""
+    """The caches with recurrent states enlarged for `drafted_tokens` draft tokens."""
     return [
         cache._replace(state_bytes=cache.state_bytes + drafted_tokens * cache.drafted_bytes)
         for cache in caches
@@ -171,7 +172,7 @@ def widened(caches: Sequence[LayerCache], drafted_tokens: int) -> list[LayerCach
 
 
 def _cache(mixer: Mixer, torch_dtype: str, storage: KVFormat | str, tp: int) -> LayerCache | None:
-    """The cache of one mixer; storage: the name of a format that is MLA's own, or a format."""
+    """The cache of one mixer. storage: a format, or the name of a format that only MLA has."""
     if isinstance(mixer, Absent):
         return None
     if isinstance(mixer, Recurrence):

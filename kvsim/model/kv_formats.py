@@ -7,10 +7,11 @@ from kvsim.plumbing.units import ceil_div
 
 
 class KVFormat(NamedTuple):
-    """A storage format: bits per element, and scale_bytes for every group of group_size elements of
-    a head.
+    """A storage format: bits of an element, plus scale_bytes for every group of group_size elements
+    of a head.
 
-    group_size 0: the whole head; scale_bytes 0: one scale per tensor, which costs nothing.
+    group_size 0: the whole head is one group; scale_bytes 0: one scale per tensor, which is not
+    counted.
     """
 
     bits: int
@@ -18,7 +19,7 @@ class KVFormat(NamedTuple):
     group_size: int = 0
 
     def num_bytes(self, elements: int, heads: int) -> int:
-        """Bytes of `heads` vectors of `elements` elements."""
+        """Bytes of `heads` vectors of `elements` elements each."""
         groups = ceil_div(elements, self.group_size or elements)
         return heads * (ceil_div(elements * self.bits, 8) + groups * self.scale_bytes)
 
@@ -64,7 +65,7 @@ KV_CACHE_DTYPES = ("auto", *FORMATS, *DS_MLA, *SYNONYMS)
 
 
 def kv_format(name: str, model_dtype: str) -> KVFormat | None:
-    """The format of this name ("auto": the model's dtype); None for those of MLA alone."""
+    """The format of this name ("auto": the model's dtype); None for formats that only MLA has."""
     name = SYNONYMS.get(name, name)
     if name == "auto":
         name = SYNONYMS.get(model_dtype, model_dtype)
@@ -83,7 +84,7 @@ def kv_format(name: str, model_dtype: str) -> KVFormat | None:
 def with_scales(
     storage: KVFormat | None, name: str, scale_group_size: int | None, scale_bytes: int | None
 ) -> KVFormat | None:
-    """The format with the user's scales instead of its own."""
+    """The format with scales given by the user instead of its own."""
     if scale_group_size is None and scale_bytes is None:
         return storage
     if storage is None or storage.bits > 8:

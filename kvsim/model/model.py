@@ -32,19 +32,17 @@ class Model:
     """A decoder-only language model.
 
     layers: one entry per layer, in order. max_position_embeddings: longest sequence, in tokens.
-    torch_dtype: of activations and, unless quantised, of weights ("bfloat16", ...).
-    weight_format: bits per stored parameter. tie_word_embeddings: the output head is the embedding.
-    extra_params: final norm, learned positions, biases of the head.
-    source: where the figures come from. kind: the config's model_type ("" if it has none).
-    tower_params: of the towers that see and hear, which the GPUs of a group share. tower: the one
-    that sees, where its working memory is followed; vision: of any that sees.
-    rotary_elements: of the tables that positions are rotated by; 0: positions are none or learned.
-    mrope: positions are of time, height and
-    width, for which vLLM may make longer tables.
-    hidden_streams: residual states a token has (DeepSeek-V4's hyper-connections).
-    kv_cache_dtype: that the checkpoint asks for, "auto" if none (then it is torch_dtype).
-    target_reader: of a drafter that reads hidden states of its target, and has its embedding.
-    stored: the bytes of its checkpoint, by its headers; None: by weight_format.
+    torch_dtype: of activations and, unless quantised, of weights ("bfloat16", ...). weight_format:
+    bits per stored parameter. tie_word_embeddings: the output head is the embedding. extra_params:
+    final norm, learned positions, biases of the head. source: where the figures come from. kind:
+    the config's model_type ("" if it has none). tower_params: parameters of vision and audio
+    towers, which tensor parallel GPUs share. tower: the vision tower, if its working memory is
+    modelled; vision: sizes of any vision tower. rotary_elements: elements of the rotary tables; 0:
+    positions are learned or absent. mrope: positions are of time, height and width, for which vLLM
+    may make longer tables. hidden_streams: residual states of a token (DeepSeek-V4's
+    hyper-connections). kv_cache_dtype: dtype that the checkpoint requests, "auto" if none (then it
+    is torch_dtype). target_reader: how a drafter reads hidden states of its target. stored: bytes
+    of the checkpoint, by its headers; None: computed from weight_format.
     """
 
     name: str
@@ -85,7 +83,9 @@ class Model:
         return found.with_tensors(beside(config))
 
     def with_tensors(self, tensors: "Mapping[str, Tensor]") -> Self:
-        """The model with the weights of a checkpoint of these tensors; itself without any."""
+        """A copy of the model with the weights of a checkpoint; the same model if there are no
+        tensors.
+        """
         if not tensors:
             return self
         from kvsim.model.checkpoint.stored import stored_weights  # as above
@@ -97,7 +97,7 @@ class Model:
 
     @property
     def num_layers(self) -> int:
-        """Decoder layers."""
+        """Number of decoder layers."""
         return len(self.layers)
 
     @property
@@ -106,7 +106,7 @@ class Model:
         return any(isinstance(layer.feed_forward, Experts) for layer in self.layers)
 
     def without_towers(self) -> "Model":
-        """The text decoder alone."""
+        """The model with only its text decoder."""
         stored = self.stored and self.stored.without_towers()
         return replace(self, tower_params=0, tower=None, vision=None, stored=stored)
 
@@ -117,11 +117,13 @@ class Model:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether weights are stored otherwise than in the model's dtype."""
+        """Whether any weights are stored in another format than the model's dtype."""
         return self.weight_format != WeightFormat.plain(self.torch_dtype)
 
     def drafting_bytes(self, tensor_parallel_size: int = 1) -> int | None:
-        """Bytes on one GPU of the module that drafts for it; None where no checkpoint says."""
+        """Bytes on one GPU of the model's own draft module (MTP); None if no checkpoint gives
+        them.
+        """
         return None if self.stored is None else self.stored.drafting_bytes(tensor_parallel_size)
 
     @property
@@ -154,9 +156,10 @@ class Model:
 
     def check_decode_context(self, tp: int, shared: int) -> None:
         """Raise InputError unless `shared` of the `tp` GPUs can share the tokens of a sequence
-        (vLLM 0.33, config/model.py `verify_with_parallel_config`).
+        (decode context parallelism; vLLM 0.33, config/model.py `verify_with_parallel_config`).
 
-        GPUs that would hold the same KV heads can, and latents (MLA) are the same on all.
+        Only GPUs that would hold copies of the same KV heads can share tokens; latents (MLA) are
+        the same on all GPUs.
         """
         mixers = {layer.mixer for layer in self.layers}
         heads = {(mixer.heads, mixer.kv_heads) for mixer in mixers if isinstance(mixer, Attention)}
@@ -190,12 +193,12 @@ class Model:
 
     @property
     def num_params(self) -> int:
-        """All parameters."""
+        """Total number of parameters."""
         return self.weights().total
 
     @property
     def num_active_params(self) -> int:
-        """Parameters one token uses: all but the experts it is not routed to."""
+        """Number of parameters one token uses: all except experts to which it is not routed."""
         all_of_them = self.weights()
         linear = sum(layer.feed_forward.active(self.hidden_size) for layer in self.layers)
         mixers = sum(layer.mixer.weights(self.hidden_size, 1).linear for layer in self.layers)
@@ -215,7 +218,9 @@ class Model:
 
     @property
     def matmul_flops_per_token(self) -> int:
-        """2 * P: FLOPs of one token through all layers' matrices; attention and head aside."""
+        """2 * P: FLOPs of one token in the matrices of all layers, without attention and output
+        head.
+        """
         return 2 * sum(
             layer.mixer.weights(self.hidden_size, 1).linear
             + layer.feed_forward.active(self.hidden_size)

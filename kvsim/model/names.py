@@ -1,8 +1,8 @@
-"""The base model and quantisation scheme that the name of a repository states.
+"""Derive the base model and quantisation scheme from the name of a repository.
 
-Quantised copies carry the scheme at the end of their name (`...-FP8-dynamic`,
-`...-quantized.w8a8`, `...-AWQ`, `...-NVFP4`), tuned ones what they were tuned for
-(`...-Instruct`). The copy's own config.json knows better; this is for where it cannot be had.
+Quantised copies carry the scheme at the end of their name (`...-FP8-dynamic`, `...-quantized.w8a8`,
+`...-AWQ`, `...-NVFP4`), fine-tuned copies a suffix such as `-Instruct`. This is only used if the
+copy's own config.json is not available.
 """
 
 import re
@@ -27,14 +27,16 @@ TUNED = r"unsloth|instruct|it|chat|hf|base|thinking|reasoning|preview|pt|\d{4}"
 
 
 class Named(NamedTuple):
-    """base: a known name; quantization: how its weights are stored, None: as the base's."""
+    """A parsed name. base: a known name; quantization: how weights are stored, None: as in the
+    base.
+    """
 
     base: str
     quantization: str | None
 
 
 def read_name(name: str, known: Container[str]) -> Named | None:
-    """The known model of a repository's name; None if the name leads to none.
+    """The known model that a repository's name refers to; None without one.
 
     known: lower-case names without an organisation.
     """

@@ -67,17 +67,17 @@ class ModelOptions(Options):
     @field_validator("quantization")
     @classmethod
     def _by_its_numbers(cls, name: str | None) -> str | None:
-        """A quantization by vLLM's names of its checkpoints: what they store."""
+        """Translate vLLM's name of a checkpoint format to the quantization that it stores."""
         return STORED_AS.get(name, name) if name else name
 
     @property
     def num_gpus(self) -> int:
-        """GPUs of one replica, which is one data-parallel copy."""
+        """Number of GPUs of one replica (one data-parallel copy)."""
         return self.tensor_parallel_size * self.pipeline_parallel_size
 
     @property
     def stage_layers(self) -> tuple[int, ...] | None:
-        """Layers of each stage of the pipeline; None: as even as the engine makes them."""
+        """Number of layers of each pipeline stage; None: split evenly by the engine."""
         if self.pp_layer_partition is None:
             return None
         return tuple(int(layers) for layers in self.pp_layer_partition.split(","))
@@ -107,7 +107,7 @@ class ModelOptions(Options):
         return self
 
     def build(self, folder: Path | None = None, *, offline: bool = False) -> Model:
-        """The model; a relative hf_config is looked for from `folder` (the scenario's). offline:
+        """Build the model. A relative hf_config starts at `folder` (the scenario's). offline:
         nothing is fetched.
         """
         if self.name is not None:
@@ -127,7 +127,7 @@ class ModelOptions(Options):
         )
 
     def layout(self, model: Model, *, by_chunk: bool = False) -> KVLayout:
-        """The KV layout on one GPU. by_chunk: with chunks of local attention as groups."""
+        """The KV layout on one GPU. by_chunk: group layers by chunks of local attention too."""
         return grouped(self.caches(model), by_chunk=by_chunk)
 
     def model_len(self, model: Model) -> int:
@@ -144,7 +144,7 @@ class ModelOptions(Options):
         return self.max_model_len or longest
 
     def unused(self, model: Model) -> dict[str, str]:
-        """Keys given that change nothing for this model, and why."""
+        """Keys that were given but have no effect for this model, each with the reason."""
         states = model.is_recurrent
         experts = any(isinstance(each.feed_forward, Experts) for each in model.layers)
         found = {}
@@ -155,12 +155,14 @@ class ModelOptions(Options):
         return found
 
     def check_used(self, model: Model) -> None:
-        """InputError for a key that changes nothing for this model."""
+        """Raise InputError for a key that has no effect for this model."""
         for key, because in self.unused(model).items():
             self.refuse_idle("model", [key], because)
 
     def _served(self, model: Model) -> Model:
-        """The parts of the model that are loaded; InputError where none is to be left out."""
+        """The model without parts that are not loaded; InputError for a text-only option on a model
+        without towers.
+        """
         if not self.language_model_only:
             return model
         if not model.tower_params:
@@ -169,7 +171,7 @@ class ModelOptions(Options):
         return model.without_towers()
 
     def _stored(self, model: Model) -> Model:
-        """The model with its weights and states stored as the options say."""
+        """The model with weights and states in the formats that the options give."""
         states = self.mamba_ssm_cache_dtype
         if states not in (None, "auto"):
             dtype = DTYPES.get(states, states)

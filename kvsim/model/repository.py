@@ -1,8 +1,8 @@
-"""The config.json of a repository on Hugging Face, or on another host that speaks as it does.
+"""Fetch the config.json of a repository from Hugging Face, or from a host with the same interface.
 
-huggingface_hub does the fetching (`pip install huggingface_hub`), config.json alone, into its own
-cache, where it is found again without any network. HF_ENDPOINT, HF_HUB_OFFLINE, HF_HOME and the
-user's token work as they do there.
+huggingface_hub (`pip install huggingface_hub`) fetches only config.json into its own cache, from
+which later runs read it without any network. HF_ENDPOINT, HF_HUB_OFFLINE, HF_HOME and the user's
+token work as usual.
 """
 
 import re
@@ -15,12 +15,12 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 def is_repository(name: str) -> bool:
-    """Whether a name has the form of a repository, owner/name."""
+    """Whether a name has the form of a repository: owner/name."""
     return _REPOSITORY.fullmatch(name.strip()) is not None
 
 
 def fetch_config(repository: str, *, offline: bool = False) -> Path:
-    """The path of the cached config.json; offline: only if it is there already.
+    """The path of the cached config.json, fetched if needed. offline: only the cache is searched.
 
     Raises InputError with the reason if there is none: no huggingface_hub, no network, not cached,
     no such repository, no access, no config.json.
@@ -59,7 +59,9 @@ def fetch_config(repository: str, *, offline: bool = False) -> Path:
 
 
 def _reach(endpoint: str) -> None:
-    """Ask once whether the host is there: huggingface_hub asks six times before it gives up."""
+    """Check once whether the host can be reached, since huggingface_hub tries six times before it
+    gives up.
+    """
     import urllib.error
     import urllib.request
 

@@ -19,8 +19,9 @@ EAGLE_3, DFLASH = "eagle3", "dflash"
 
 
 class TargetReader(NamedTuple):
-    """method: eagle3 or dflash. joined_elements: of the hidden states that are joined, together; 0:
-    none are. head_vocab: tokens that its own output head scores; None: it uses the target's head.
+    """Extra weights of such a drafter. method: eagle3 or dflash. joined_elements: total elements of
+    the hidden states that `fc` joins; 0: none. head_vocab: tokens that its own output head scores;
+    None: it uses the target's head.
     """
 
     method: str

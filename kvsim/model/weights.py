@@ -9,12 +9,12 @@ DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "f
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Counts of parameters.
+    """Parameter counts by kind.
 
     linear: matrices every token is multiplied with. expert: the matrices of routed experts. other:
-    embeddings, output head, norms, biases (left in the model's own dtype by quantisers). mixer: of
-    `linear`, those of attention and recurrence, which some quantisers leave alone. head: of
-    `other`, those of an output head of its own, which some quantisers convert.
+    embeddings, output head, norms, biases (left in the model's own dtype by quantisers). mixer: the
+    part of `linear` in attention and recurrence, which some quantisers skip. head: the part of
+    `other` in an untied output head, which some quantisers convert.
     """
 
     linear: int = 0
@@ -44,17 +44,17 @@ class Weights:
 
     @property
     def total(self) -> int:
-        """All parameters."""
+        """Total number of parameters."""
         return self.linear + self.expert + self.other
 
 
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
-    """Bits a stored parameter takes, scales and zero points included, by the kinds of `Weights`.
+    """Bits of a stored parameter, scales and zero points included, for each kind in `Weights`.
 
-    method: the quantisation, a key of QUANTIZATIONS; "" without one, or for one of other bits.
-    mixer_bits: of attention and recurrence, where they are not linear_bits (None). head_bits: of
-    the output head, where they are not other_bits (None).
+    method: the quantisation, a key of QUANTIZATIONS; "" for none of these. mixer_bits: bits in
+    attention and recurrence; None: as linear_bits. head_bits: bits in the output head; None: as
+    other_bits.
     """
 
     linear_bits: float
@@ -65,7 +65,7 @@ class WeightFormat:
     head_bits: float | None = None
 
     def num_bytes(self, weights: Weights) -> int:
-        """Bytes (rounded up) that `weights` take."""
+        """Bytes of `weights` in this format, rounded up."""
         mixer_bits = self.linear_bits if self.mixer_bits is None else self.mixer_bits
         head_bits = self.other_bits if self.head_bits is None else self.head_bits
         bits = (
@@ -79,15 +79,16 @@ class WeightFormat:
 
     @classmethod
     def plain(cls, dtype: str) -> Self:
-        """Every parameter in `dtype`."""
+        """The format with every parameter in `dtype`."""
         bits = 8 * DTYPE_BYTES[dtype]
         return cls(bits, bits, bits)
 
     @classmethod
     def quantized(cls, method: str, dtype: str) -> Self:
-        """Linear layers by `method` (a key of QUANTIZATIONS), the rest in `dtype`.
+        """The format with linear layers by `method` (a key of QUANTIZATIONS) and all else in
+        `dtype`.
 
-        mxfp4 is applied to routed experts alone, as gpt-oss publishes it.
+        mxfp4 applies only to routed experts, as gpt-oss publishes it.
         """
         plain, bits = 8 * DTYPE_BYTES[dtype], QUANTIZATIONS[method]
         return cls(plain if method == "mxfp4" else bits, bits, plain, method)

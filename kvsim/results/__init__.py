@@ -1,1 +1,1 @@
-"""Results of a run as numbers and tables, with one definition of each number."""
+"""Results of a run as numbers and tables; each number is defined in one place."""

@@ -1,4 +1,4 @@
-"""Addresses of every sequence's KV in the pool over time, and counts of events."""
+"""Log of the addresses of every sequence's KV in the pool over time, and of events."""
 
 from array import array
 from collections.abc import Iterable
@@ -27,10 +27,10 @@ HOLE_COLUMNS = ("time_ps", "largest_hole_bytes", "need_bytes")
 
 
 class Addresses:
-    """Flat integers while a run goes on; tables when it is over.
+    """The log: flat integers during a run, tables afterwards.
 
     Addresses are bytes from the pool's start. kind: "held" by a running sequence, or "cached":
-    free, its content still to be hit.
+    free, with content that can still be hit.
     """
 
     def __init__(self) -> None:
@@ -44,18 +44,18 @@ class Addresses:
     def lay(
         self, address: int, num_bytes: int, start_ps: int, end_ps: int, owner: str, kind: int
     ) -> None:
-        """`owner` had these bytes from start_ps to end_ps; no time is no stay."""
+        """Log that `owner` had these bytes from start_ps to end_ps; ignored if no time passes."""
         if end_ps > start_ps:
             row = address, num_bytes, start_ps, end_ps, self.index(owner), kind
             self._stays.extend(row)
 
     def index(self, owner: str) -> int:
-        """The index of `owner` in rows."""
+        """The number of `owner` in the log's rows."""
         return self._ids.setdefault(owner, len(self._ids))
 
     def lay_rows(self, rows: NDArray[np.int64]) -> None:
-        """Stays as rows (n, 6) of ADDRESS_COLUMNS, request and kind as numbers; no time is no
-        stay.
+        """Log stays as rows (n, 6) of ADDRESS_COLUMNS, with request and kind as numbers; ignored if
+        no time passes.
         """
         lasting = rows[:, 3] > rows[:, 2]
         if not lasting.all():
@@ -63,7 +63,7 @@ class Addresses:
         self._stays.frombytes(rows.data.cast("B") if len(rows) else b"")
 
     def owned(self, pieces: Iterable[tuple[int, int]], owner: str) -> "array[int]":
-        """The pieces (address, bytes) of an owner, as rows for `lay_again`."""
+        """The ranges (address, bytes) of an owner, as rows for `lay_again`."""
         index = self.index(owner)
         rows = array("q")
         for address, num_bytes in pieces:
@@ -71,7 +71,7 @@ class Addresses:
         return rows
 
     def lay_again(self, rows: "array[int]", start_ps: int, end_ps: int, kind: int) -> None:
-        """Book a stay from start_ps to end_ps of each of `rows`; none where no time passes."""
+        """Log a stay from start_ps to end_ps for each of `rows`; ignored if no time passes."""
         width = len(ADDRESS_COLUMNS)
         number = len(rows) // width
         if end_ps > start_ps:
@@ -86,31 +86,31 @@ class Addresses:
 
     @property
     def room(self) -> int:
-        """The number of stays that may still be recorded."""
+        """Number of stays that the log can still record."""
         return MOST_STAYS - len(self._stays) // len(ADDRESS_COLUMNS)
 
     def counted(self, now_ps: int, counts: tuple[int, ...]) -> None:
-        """The run's totals so far, by COUNTS."""
+        """Log the run's totals so far, one for each of COUNTS."""
         if counts != self._counts:
             self._counts = counts
             self._events.extend((now_ps, *counts))
 
     def hole(self, now_ps: int, largest_bytes: int, need_bytes: int) -> None:
-        """Book the largest hole, in bytes, while the head of the queue needs need_bytes."""
+        """Log the largest hole in bytes while the head of the queue needs need_bytes."""
         if self._holes[-2:] != array("q", (largest_bytes, need_bytes)):
             self._holes.extend((now_ps, largest_bytes, need_bytes))
 
     def node(self, now_ps: int, event: int, tokens: int, nodes: int, age_ps: int) -> None:
-        """Record an event of the radix tree, age_ps after the node's last use.
+        """Log an event of the radix tree, age_ps after the node's last use.
 
-        A HIT has `tokens` tokens in `nodes` nodes along a path; a node of `tokens` tokens is
-        EVICTED, or LEFT at the end.
+        A HIT has `tokens` tokens in `nodes` nodes on a path; a node of `tokens` tokens is EVICTED,
+        or LEFT at the end.
         """
         if len(self._nodes) < MOST_STAYS * len(NODE_COLUMNS):
             self._nodes.extend((now_ps, event, tokens, nodes, age_ps))
 
     def table(self) -> "pd.DataFrame":
-        """One row a stay, by its start."""
+        """One row for each stay, sorted by its start."""
         import pandas as pd
 
         rows = np.frombuffer(self._stays, dtype=np.int64).reshape(-1, len(ADDRESS_COLUMNS))
@@ -126,7 +126,7 @@ class Addresses:
         return pd.DataFrame(columns, copy=False)  # each column whole, one after the other
 
     def events(self) -> "pd.DataFrame":
-        """The totals so far at each moment at which one of them changed."""
+        """The totals so far, one row for each time at which a total changed."""
         return _frame(self._events, EVENT_COLUMNS)
 
     def holes(self) -> "pd.DataFrame":
@@ -135,7 +135,7 @@ class Addresses:
 
     @property
     def has_nodes(self) -> bool:
-        """Whether events of a radix tree were booked."""
+        """Whether events of a radix tree were logged."""
         return bool(self._nodes)
 
     def nodes(self) -> "pd.DataFrame":
@@ -150,7 +150,7 @@ class Addresses:
 
 
 def _by_start(start_ps: NDArray[np.int64], address: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order of stays by start, and by address within a start; (n,) of n stays each.
+    """Indices (n,) that sort n stays by start, then by address.
 
     Stays are recorded in nearly this order. Two sorts by one key are then faster than one by two.
     """

@@ -1,4 +1,4 @@
-"""Bytes of each class summed over time and over steps, from the rows that a recorder wrote.
+"""Bytes of each ledger class summed over time and over steps, from a recorder's rows.
 
 The sums are exact. Bytes times picoseconds exceed 64 bits, so factors and terms are cut into limbs
 with products and sums that a float64 holds.
@@ -27,14 +27,16 @@ _HALF_BITS, MOST_MOVES = LOW_BITS // 2, 1 << 22
 
 
 class ClassSums(NamedTuple):
-    """Bytes of each class times ps, and times steps."""
+    """Bytes of each ledger class times ps, and times steps."""
 
     ps: list[int]
     steps: list[int]
 
 
 def class_sums(series: Integers, moves: Integers, kinds: Sequence[Moved], before: int) -> ClassSums:
-    """The sums of all rows before the row `before`. kinds: what the moves name by their place."""
+    """The sums over all rows before number `before`. kinds: the meaning of each move's kind
+    number.
+    """
     rows = series[:before]
     sums = ClassSums(*weighted_sums(rows[:, _CLASSES], (rows[:, 1] - rows[:, 0], rows[:, 2])))
     made = moves[: np.searchsorted(moves[:, 0], before)]
@@ -46,8 +48,8 @@ def class_sums(series: Integers, moves: Integers, kinds: Sequence[Moved], before
 
 
 def weighted_sums(values: Integers, weights: Sequence[Integers]) -> list[list[int]]:
-    """Weighted sums of (n, k) values >= 0: for each of the (n,) weights >= 0 the k sums of value *
-    weight.
+    """Sums of (n, k) values >= 0 with (n,) weights >= 0: for each of the k columns, the sum of
+    value * weight, exactly.
     """
     sums = [[0] * values.shape[1] for _ in weights]
     for at in range(0, len(values), MOST_ROWS):
@@ -62,7 +64,7 @@ def weighted_sums(values: Integers, weights: Sequence[Integers]) -> list[list[in
 
 
 def _limbs(values: Integers) -> list[Floats]:
-    """Limbs of the values, from the lowest on, as many as the largest value has."""
+    """The values split into limbs, lowest first, as many as the largest value needs."""
     top = int(values.max(initial=0)).bit_length()
     used = -(-top // LIMB_BITS)
     return [
@@ -71,7 +73,7 @@ def _limbs(values: Integers) -> list[Floats]:
 
 
 def moved_sums(moves: Integers, num_kinds: int) -> tuple[list[int], list[int]]:
-    """Sums of (n, MOVE_COLUMNS) moves: for each kind its units times ps, and times steps."""
+    """Sums over (n, MOVE_COLUMNS) moves: for each kind, its units times ps, and times steps."""
     sums = [0] * num_kinds, [0] * num_kinds
     for at in range(0, len(moves), MOST_MOVES):
         part = moves[at : at + MOST_MOVES]

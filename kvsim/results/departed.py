@@ -1,4 +1,4 @@
-"""Finished sequences in flat columns: their times, without the sequences."""
+"""Finished sequences as flat columns of times, without the sequence objects."""
 
 from array import array
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from kvsim.sequence import Sequence as KVSequence
 
 
 class Departed(NamedTuple):
-    """A sequence that has all its tokens, by the names that `kvsim.sequence.Sequence` gives.
+    """A sequence that has all its tokens, with the names of `kvsim.sequence.Sequence`.
 
     arrival_ps: when its client sent it.
     """
@@ -30,7 +30,7 @@ class Departed(NamedTuple):
 
     @property
     def final_tokens(self) -> int:
-        """KV slots that the sequence held at its end."""
+        """Number of KV slots that the sequence held at its end."""
         return self.prompt_tokens + max(0, self.output_tokens - 1)
 
 
@@ -39,7 +39,7 @@ _row = Struct(f"{len(NUMBERS)}q").pack
 
 
 class Finished(Sequence[Departed]):
-    """The finished sequences in order of their end. requests, ids: one each sequence."""
+    """The finished sequences in the order of their end. requests, ids: request and id of each."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -47,7 +47,7 @@ class Finished(Sequence[Departed]):
         self._numbers = array("q")
 
     def append(self, seq: KVSequence) -> None:
-        """Book a sequence that has all its tokens."""
+        """Add a sequence that has all its tokens."""
         self.requests.append(seq.request)
         self.ids.append(seq.id)
         row = _row(
@@ -63,8 +63,8 @@ class Finished(Sequence[Departed]):
 
     @classmethod
     def together(cls, parts: Sequence["Finished"], order: Sequence[int]) -> "Finished":
-        """The finished requests of several runs; order: their indices in the rows of all parts, as
-        they are to come.
+        """The finished requests of several runs. order: the indices of all parts' rows, in the
+        wanted order.
         """
         found = cls()
         requests = [request for part in parts for request in part.requests]
@@ -77,7 +77,7 @@ class Finished(Sequence[Departed]):
         return found
 
     def column(self, name: str) -> NDArray[np.int64]:
-        """(n,) one of NUMBERS, of all sequences."""
+        """(n,) values of one of NUMBERS, for all sequences."""
         numbers = np.frombuffer(self._numbers, dtype=np.int64).reshape(-1, len(NUMBERS))
         return numbers[:, NUMBERS.index(name)].copy()
 

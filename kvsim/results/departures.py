@@ -1,4 +1,4 @@
-"""The moments of the sequences that finished, as arrays; their latencies, all or some."""
+"""Times of finished sequences as arrays, and their latencies."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ class Departures(NamedTuple):
         )
 
     def only(self, chosen: NDArray[np.bool_]) -> "Departures":
-        """The sequences that `chosen` (n,) marks."""
+        """The sequences for which `chosen` (n,) is true."""
         return Departures(*(column[chosen] for column in self))
 
     def latencies(self) -> "Latencies":
@@ -67,8 +67,8 @@ def _summary(values_ps: NDArray[Any]) -> LatencySummary:
 
 
 def within(done: Departures, limits_s: Mapping[str, float]) -> int:
-    """How many of the finished sequences keep each limit. One that lacks a latency (a prompt alone
-    has no TTFT, one token no TPOT) keeps every limit of it.
+    """Number of finished sequences within each limit. A sequence without a latency (a prompt alone
+    has no TTFT, one token no TPOT) meets every limit of that latency.
     """
     arrival, scheduled, first, finish, outputs = done
     waits_ps: dict[str, NDArray[Any]] = {

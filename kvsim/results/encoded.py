@@ -1,4 +1,4 @@
-"""Multimodal items and adapters of requests, for the summary."""
+"""Summarise multimodal items and adapters of requests."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def encoder_summary(limits: "ChunkLimits") -> "EncoderSummary | None":
-    """The encoder's summary; None if no prompt had items."""
+    """The summary of the multimodal encoder; None if no prompt had items."""
     counts = limits.encoder_counts()
     if counts is None:
         return None
@@ -23,7 +23,7 @@ def encoder_summary(limits: "ChunkLimits") -> "EncoderSummary | None":
 
 
 def adapters_summary(limits: "ChunkLimits", recorder: Recorder) -> "AdaptersSummary | None":
-    """The costs of adapters; None if no request asked for one."""
+    """The summary of LoRA adapter loading; None if no request used an adapter."""
     counts = limits.adapter_counts()
     if counts is None:
         return None

@@ -1,4 +1,4 @@
-"""Nested tables of numbers as one row."""
+"""Flatten nested tables of numbers to one row."""
 
 import json
 from collections.abc import Mapping

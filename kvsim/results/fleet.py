@@ -1,4 +1,4 @@
-"""The numbers of a whole fleet, from those of its replicas and from what its router did."""
+"""The summary of a whole fleet, computed from its replicas and its router."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,10 +29,10 @@ from kvsim.results.summary_part import Count, Measured, Share, SummaryPart
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Imbalance(SummaryPart):
-    """The largest value of a replica over the mean of all.
+    """Load imbalance: the largest value of a replica over the mean of all replicas.
 
-    It is given for requests sent, for tokens (prompts and outputs) of finished requests, and for
-    sequences running on average. 1 is even; None: all are 0.
+    Given for requests sent, for tokens (prompts and outputs) of finished requests, and for the mean
+    number of running sequences. 1 is even; None: all are 0.
     """
 
     requests: Measured | None
@@ -42,16 +42,17 @@ class Imbalance(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FleetSummary(RunSummary):
-    """The numbers of all replicas of one allocator together: those of a run, and further ones.
+    """The summary of all replicas with one allocator: the numbers of a run, and numbers of the
+    fleet.
 
-    replicas: how many; routing; imbalance; gpu_hours: of all replicas, over the fleet's makespan.
-    cost: at a price per GPU-hour. goodput_per_s: requests per second that meet every objective,
-    within: their share of all.
+    replicas: their number; routing; imbalance; gpu_hours: of all replicas, over the fleet's
+    makespan. cost: at a price per GPU-hour. goodput_per_s: requests per second that meet every
+    objective, within: their share of all.
 
-    changes: how replicas started and ended; None: all lasted.
+    changes: how replicas started and ended; None: no replica did during the run.
 
-    Means over time weigh each replica by its pool. A replica that has nothing more to do is idle up
-    to the end of the last. Peaks are those of the replica with the highest. A replica may be a
+    Means over time weigh each replica by its pool. A replica without further requests counts as
+    idle until the last replica ends. Peaks are the highest of any replica. A replica may be a
     deployment of prefill and decode replicas: its memory is that of the decode replicas.
     """
 
@@ -66,10 +67,11 @@ class FleetSummary(RunSummary):
 
 
 class FleetTotals(NamedTuple):
-    """Inputs of a fleet's numbers: one entry a replica in each list.
+    """Inputs of a fleet's summary, with one entry for each replica in each list.
 
-    gpus: of each replica at the start. price_per_gpu_hour, limits_s: of the scenario. lives: of
-    replicas that did not all last; None: they did. num_moved: requests that started again.
+    gpus: of each replica at the start. price_per_gpu_hour, limits_s: of the scenario. lives:
+    lifetimes of replicas, if any started or ended during the run; else None. num_moved: requests
+    that were moved from a failed replica.
     """
 
     label: str
@@ -85,7 +87,7 @@ class FleetTotals(NamedTuple):
 
 
 def summarise_fleet(totals: FleetTotals) -> FleetSummary:
-    """The numbers of a fleet after its replicas have served their requests."""
+    """The summary of a fleet after its replicas have served their requests."""
     summaries, recorders = totals.summaries, totals.recorders
     used = [each for each in recorders if each.steps]
     begin_ps = min((each.first_arrival_ps for each in used), default=0)
@@ -178,7 +180,9 @@ def _gaps(recorders: Sequence[Recorder]) -> LatencySummary:
 def _memory(
     summaries: Sequence[RunSummary], recorders: Sequence[Recorder], lives: list[Lifetime] | None
 ) -> MemorySummary:
-    """The ledger of all pools; a replica without further work is idle up to its end."""
+    """The ledger of all pools together; a replica without further work counts as idle until its
+    end.
+    """
     begin_ps = min((each.first_arrival_ps for each in recorders if each.total_ps), default=0)
     ends = [each.first_arrival_ps + each.total_ps for each in recorders if each.total_ps]
     if lives is not None:
@@ -215,7 +219,7 @@ def _memory(
 
 
 def _over_time(capacities: Sequence[int], shares: Sequence[float]) -> int:
-    """The capacity of all, the mean over time."""
+    """Time-weighted mean of the fleet's capacity."""
     if all(share == 1 for share in shares):
         return sum(capacities)
     return round(sum(each * share for each, share in zip(capacities, shares, strict=True)))

@@ -1,7 +1,8 @@
-"""Inter-token latencies without the tokens: exact order statistics of gaps kept as spans.
+"""Exact quantiles of inter-token latencies, computed from spans of equal gaps without a list of
+tokens.
 
-A span (sequences, steps, first_ps, growth_ps) stands for sequences * steps gaps:
-first_ps + growth_ps * t for t < steps, each `sequences` times.
+A span (sequences, steps, first_ps, growth_ps) stands for sequences * steps gaps: first_ps +
+growth_ps * t for t < steps, each `sequences` times.
 """
 
 from array import array
@@ -15,7 +16,9 @@ _ROWS = 1 << 20  # of so many products of two limbs the sum still fits
 
 
 class TokenGaps:
-    """All gaps of a run. spans: flat rows of four; singles: gaps of their own, in ps."""
+    """All inter-token gaps of a run. spans: flat rows of four; singles: further single gaps, in
+    ps.
+    """
 
     def __init__(self, spans: "array[int]", singles: "array[int]") -> None:
         rows = np.frombuffer(spans, dtype=np.int64).reshape(-1, 4)
@@ -29,14 +32,14 @@ class TokenGaps:
         self.num = int(self._numbers.sum())
 
     def mean_ps(self) -> float:
-        """The mean gap; exact sums, one division."""
+        """The mean gap in ps: exact integer sums, one division."""
         count, steps, first, growth = self._rows
         pairs = steps * (steps - 1) // 2
         total = exact_dot(self._numbers, first) + exact_dot(count * pairs, growth)
         return total / self.num
 
     def quantiles_ps(self, shares: Iterable[float]) -> list[float]:
-        """The quantiles, linear between neighbours as numpy's default."""
+        """The quantiles in ps, linear between neighbours, as numpy's default."""
         # No gap of a span lies further from its middle than half of the longest span, and so
         # no gap in sorted order further from the middle in its place.
         middles = (self._rows[2] + self._last) // 2
@@ -54,11 +57,11 @@ class TokenGaps:
         return found
 
     def _at(self, index: int, low: int, high: int) -> int:
-        """The gap, from `low` to `high`, with `index` gaps before it in sorted order: the least
-        value that more than `index` gaps do not exceed.
+        """The gap with `index` gaps before it in sorted order, found between `low` and `high` by
+        bisection.
 
-        Runs of gaps all below the values in question are counted once, those all above them not at
-        all.
+        Spans with all gaps below the searched range are counted once, spans with all gaps above it
+        not at all.
         """
         over = self._last < low
         below = int(self._numbers[over].sum())
@@ -76,7 +79,7 @@ class TokenGaps:
         return low
 
     def _next(self, gap_ps: int, index: int) -> int:
-        """The gap after the one at `index`, which is `gap_ps`, in sorted order."""
+        """The gap after the one at `index` (which is `gap_ps`) in sorted order."""
         if _not_above(gap_ps, self._rows) > index + 1:
             return gap_ps
         _, _, first, growth = self._rows[:, self._last > gap_ps]
@@ -85,7 +88,7 @@ class TokenGaps:
 
 
 def _not_above(gap_ps: int, rows: NDArray[np.int64]) -> int:
-    """How many gaps of the spans `rows` (4, n) are <= gap_ps."""
+    """Number of gaps <= gap_ps in the spans `rows` (4, n)."""
     count, steps, first, growth = rows
     reached = np.where(
         growth > 0,
@@ -96,7 +99,9 @@ def _not_above(gap_ps: int, rows: NDArray[np.int64]) -> int:
 
 
 def exact_dot(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:
-    """The sum of a * b, (n,) each, where no int64 could hold it: by limbs of 21 bits."""
+    """The sum of a * b over (n,) elements as a Python int, computed in limbs of 21 bits as int64
+    would overflow.
+    """
     total = 0
     for first in range(0, len(a), _ROWS):
         limbs = [

@@ -1,4 +1,6 @@
-"""A part that few summaries have: its class is imported where the part is read."""
+"""Fields for rarely used parts of a summary: the part's class is imported only when the part is
+read.
+"""
 
 from functools import partial
 from typing import Annotated, Any
@@ -9,7 +11,7 @@ from kvsim.plumbing.places import standing_at
 
 
 def late(place: str) -> Any:
-    """The annotation of a field with such a part. place: its class, "module:Class"."""
+    """The type annotation of such a field. place: the part's class as "module:Class"."""
     return Annotated[Any, PlainValidator(partial(_read, place))]
 
 

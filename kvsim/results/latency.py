@@ -1,4 +1,4 @@
-"""The latencies of finished requests: one definition of each.
+"""Definitions of the latencies of finished requests.
 
 Moments are arrays [n] in one unit (ps, or seconds from one origin); so are the latencies.
 
@@ -35,7 +35,7 @@ def tpot(first_token: Moments, last_token: Moments, output_tokens: NDArray[np.in
 
 
 def mean_gap(first_token: Moments, last_token: Moments, output_tokens: NDArray[np.int64]) -> Floats:
-    """The same of all requests; [n], 0 of those with fewer than two tokens."""
+    """`tpot` for all requests: (n,), 0 for requests with fewer than two tokens."""
     several = output_tokens > 1
     gaps: Floats = np.where(several, last_token - first_token, 0) / np.maximum(output_tokens - 1, 1)
     return gaps
@@ -47,14 +47,14 @@ def e2e(arrival: Moments, last_token: Moments) -> Moments:
 
 
 def spread(values: Floats, quantiles: Iterable[str] = QUANTILES) -> dict[str, float]:
-    """The mean, and the quantiles of these names, of at least one value."""
+    """The mean and the named quantiles of at least one value."""
     names = list(quantiles)
     found = quantiles_of(values, [QUANTILES[name] for name in names])
     return {"mean": float(values.mean()), **dict(zip(names, found, strict=True))}
 
 
 def quantiles_of(values: Moments, shares: Iterable[float]) -> list[float]:
-    """The same as numpy.quantile, to the last bit.
+    """The quantiles of values, equal to numpy.quantile to the last bit.
 
     That function imports numpy.ma first, which takes longer than a small run has to sort.
     """

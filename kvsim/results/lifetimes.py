@@ -1,4 +1,4 @@
-"""Lifetimes of a fleet's replicas, and how they start, die and are removed."""
+"""Lifetimes of a fleet's replicas: how they start, fail and are removed."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,9 +8,10 @@ from kvsim.results.summary_part import Count, Measured, SummaryPart
 
 
 class Lifetime(NamedTuple):
-    """One replica. begin_ps: when its start began, from when on its GPUs count. ready_ps: when it
-    took requests first; None: never. end_ps, ended: when and how it ended ("died", "removed");
-    None: not before the last request. like: the number of the replica at the start that it is like.
+    """The lifetime of one replica. begin_ps: when its start began, from which its GPUs count.
+    ready_ps: when it first took requests; None: never. end_ps, ended: when and how it ended
+    ("died", "removed"); None: not before the last request. like: number of the initial replica with
+    the same options.
     """
 
     like: int
@@ -20,7 +21,7 @@ class Lifetime(NamedTuple):
     ended: str | None = None
 
     def ps(self, begin_ps: int, end_ps: int, *, ready: bool = False) -> int:
-        """How long it was there (ready: took requests) between two times."""
+        """Time in ps that the replica existed (ready: took requests) between two times."""
         first = self.ready_ps if ready else self.begin_ps
         if first is None:
             return 0
@@ -42,9 +43,9 @@ class ReplicaLife(SummaryPart):
 class FleetChangesSummary(SummaryPart):
     """How the replicas of a fleet changed.
 
-    replicas_mean, replicas_peak: that took requests, over the fleet's makespan. moved_requests: how
-    often a request started again on another replica because its own died. lives: of all replicas,
-    by number, followed by those with a cancelled start.
+    replicas_mean, replicas_peak: number of replicas that took requests, over the fleet's makespan.
+    moved_requests: how often a request was sent to another replica because its own failed. lives:
+    lifetimes of all replicas by number, followed by replicas with a cancelled start.
     """
 
     replicas_mean: Measured

@@ -1,4 +1,6 @@
-"""The table of the copies over links: between prefill and decode replicas, and of tiers."""
+"""The table of copies over links: KV transfers between prefill and decode replicas, and tier
+copies.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,12 +20,12 @@ NamedLogs = Sequence[tuple[str, "CopyLog"]]
 
 
 def tier_links(totals: "RunTotals | None") -> "list[tuple[str, CopyLog]]":
-    """The links of a replica's tiers, each direction, with what they copied."""
+    """The links of a replica's tiers, one for each direction, with their copies."""
     return [named for tier in (totals.tiers if totals else ()) for named in tier.copies]
 
 
 def link_table(logs: NamedLogs) -> "pd.DataFrame":
-    """One row a copy, by link and in order of submission, times in ps."""
+    """One row for each copy, by link and in order of submission, times in ps."""
     import pandas as pd
 
     columns = {

@@ -1,4 +1,6 @@
-"""Measurements of a server, by the keys of a simulated run, and their differences from it."""
+"""Measurements of a real server, with the keys of a simulated run, and their differences from the
+simulation.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,15 +19,15 @@ _PLAIN = ("makespan_s", "requests_per_s", "output_tokens_per_s", "running_mean",
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MeasuredRequests(SummaryPart):
-    """Numbers of answered and failed requests."""
+    """Numbers of completed and failed requests of a real server."""
 
     finished: Count
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class KVUsage(SummaryPart):
-    """The share of the pool that live requests held: its mean over time and its highest sample;
-    None where only one of them is known.
+    """The share of the pool that live requests held: mean over time and highest sample; None if
+    unknown.
     """
 
     mean: Share | None
@@ -34,10 +36,10 @@ class KVUsage(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MeasuredSummary(SummaryPart):
-    """A real server's run by the keys of `RunSummary`, as far as its sources had the numbers.
+    """A real server's run with the keys of `RunSummary`, for the numbers that its sources contain.
 
-    source: the files it is from, in words. makespan_s: the benchmark's duration. kv_usage: of a
-    simulated run, 1 - cached, free and idle shares (`kv_usage_of`).
+    source: a description of the files it is from. makespan_s: the benchmark's duration. kv_usage:
+    of a simulated run, 1 - cached, free and idle shares (`kv_usage_of`).
     """
 
     source: str
@@ -65,9 +67,9 @@ class MeasuredSummary(SummaryPart):
 
 
 class MeasuredPair(NamedTuple):
-    """One number, measured and simulated. key: its place in summary.json, joined by dots.
-    difference: simulated / measured - 1; of a share (`kv_usage`) simulated - measured. None where
-    one of the two is missing, or nothing was measured that a ratio could be of.
+    """One number, measured and simulated. key: its key in summary.json, joined by dots. difference:
+    simulated / measured - 1; of a share (`kv_usage`) simulated - measured. None if one of the two
+    is missing, or if the measured value is 0.
     """
 
     key: str
@@ -77,13 +79,13 @@ class MeasuredPair(NamedTuple):
 
     @property
     def is_share(self) -> bool:
-        """Whether it is a share of the pool, and its difference in points."""
+        """Whether the number is a share of the pool, with its difference in percentage points."""
         return self.key.startswith("kv_usage")
 
 
 def kv_usage_of(run: Mapping[str, Any]) -> dict[str, float]:
-    """The share of the pool that live requests of a simulated run held: all but what is cached,
-    idle or free and unusable.
+    """The share of the pool that live requests of a simulated run held: all classes but cached,
+    idle, and free but unusable.
     """
     memory = run.get("memory")
     if not isinstance(memory, Mapping):
@@ -94,7 +96,7 @@ def kv_usage_of(run: Mapping[str, Any]) -> dict[str, float]:
 
 
 def compared(measured: MeasuredSummary, run: Mapping[str, Any]) -> Iterator[MeasuredPair]:
-    """Every measured number with that of a run or a fleet, in the order of the keys."""
+    """Every measured number with that of a simulated run or fleet, in the order of the keys."""
     for key in _PLAIN:
         if (value := getattr(measured, key)) is not None:
             yield _pair(key, value, run.get(key))

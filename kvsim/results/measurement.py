@@ -1,4 +1,4 @@
-"""The numbers of a part of a run: a window of time, given or found steady.
+"""Measure a part of a run: a window of time, given by the user or found to be steady.
 
 A run that starts empty and drains at its end has means that depend on how long it was. The numbers
 of a window are added to those of the whole run, and never replace them.
@@ -29,9 +29,9 @@ GROWN_REQUESTS = 10
 
 
 class WindowOptions(Options):
-    """The part of a run that is measured in addition to the whole: seconds from the first arrival.
+    """The window of a run to measure in addition to the whole, in seconds from the first arrival.
 
-    from_s, to_s: its edges; without either, the steady part of each run is looked for.
+    from_s, to_s: its edges; without either, the steady part of each run is searched.
     """
 
     from_s: float | None = Field(default=None, ge=0)
@@ -45,7 +45,7 @@ class WindowOptions(Options):
 
 
 def measure_window(recorder: Recorder, options: WindowOptions) -> WindowSummary | NoWindow:
-    """The numbers of the window of a run, or the reason why there is none.
+    """Measure the window of a run, or give the reason why there is none.
 
     Its edges move inwards to moments at which a sequence came or left, so that its means are exact.
     Of several replicas, the ledger of each goes from the last such moment of its own to another.
@@ -75,8 +75,8 @@ def measure_window(recorder: Recorder, options: WindowOptions) -> WindowSummary 
 def _measured(
     recorder: Recorder, done: Departures, found: str, start_ps: int, end_ps: int, origin_ps: int
 ) -> WindowSummary | None:
-    """The numbers between the outermost marks within start_ps <= t <= end_ps, if there are two of
-    different times.
+    """The numbers between the outermost marks within start_ps <= t <= end_ps; None if there are no
+    two marks at different times.
     """
     times, running = _marks(recorder)
     low = int(np.searchsorted(times, start_ps))
@@ -111,9 +111,7 @@ def _measured(
 
 
 def _marks(recorder: Recorder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Times (n + 1,) of the marks up to the end, and of the end; sequences running between them
-    (n,).
-    """
+    """(times (n + 1,) of the marks and of the end, running sequences between each two (n,))."""
     rows = recorder.rows()
     marked = np.frombuffer(recorder.marks, dtype=np.int64)
     marked = marked[rows[marked, 0] <= recorder.end_ps]
@@ -121,7 +119,7 @@ def _marks(recorder: Recorder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _sums(recorder: Recorder, mark: int) -> tuple[NDArray[np.float64], int]:
-    """(classes,) bytes * ps up to a mark, or up to the end, and bytes of the pool * ps."""
+    """(bytes * ps of each class up to a mark or the end, bytes of the pool * ps)."""
     if mark < len(recorder.marks):
         row = recorder.marks[mark]
         sums, whole = recorder.time_sum_before(row), recorder.pool_sum_before(row)
@@ -131,11 +129,11 @@ def _sums(recorder: Recorder, mark: int) -> tuple[NDArray[np.float64], int]:
 
 
 def queue_grew(recorder: Recorder) -> tuple[int, int] | None:
-    """(requests not started when the last one came, all of them) where the queue grew as long as
-    requests came; None where it did not.
+    """(requests not started when the last one arrived, all requests) if the queue grew until the
+    last arrival; else None.
 
-    The waits of such a run tell how long its stream was. Requests that all come at once are a
-    queue from the start: it does not grow.
+    In such a run the waits depend on the length of the workload. Requests that all arrive at once
+    form a queue from the start, which does not grow.
     """
     done = Departures.of(recorder)
     if not len(done.arrival_ps):
@@ -144,8 +142,8 @@ def queue_grew(recorder: Recorder) -> tuple[int, int] | None:
 
 
 def queue_grew_within(recorder: Recorder, window: WindowSummary) -> tuple[int, int] | None:
-    """(requests that waited at the window's end, requests that came in it) where the queue grew all
-    through it; None where it did not.
+    """(requests waiting at the window's end, requests that arrived in it) if the queue grew
+    throughout the window; else None.
     """
     origin = max(recorder.first_arrival_ps, 0)
     first, last = (origin + round(edge * PS_PER_S) for edge in (window.start_s, window.end_s))
@@ -169,5 +167,5 @@ def _grown(done: Departures, first: int, last: int) -> tuple[int, int] | None:
 
 
 def _area(moments: NDArray[np.int64], low: float, high: float) -> float:
-    """The integral over low <= t <= high of how many moments had passed by t."""
+    """The integral over low <= t <= high of the number of `moments` before t."""
     return float((high - np.clip(moments, low, high)).sum())

@@ -1,4 +1,4 @@
-"""The books of several replicas as one: their pools side by side, their requests together.
+"""Merge the records of several replicas into one: their pools added up, their requests together.
 
 Sums are exact. The series over time is not. A row of a replica has the ledger at its two ends; if
 another replica's row begins in between, the value is interpolated. So nothing of the summary is
@@ -28,8 +28,8 @@ ADDED = ("steps", "outside_steps", "running_sum", "waiting_sum", "saved_sum")
 
 
 class Pool:
-    """One replica's rows from start_ps to end_ps without gaps. Where it booked nothing its pool was
-    empty. numbers: of each row, its own row; -1: nothing was booked.
+    """One replica's rows from start_ps to end_ps without gaps; its pool was empty while it recorded
+    nothing. numbers: index of each row in the replica's records; -1: nothing recorded.
     """
 
     def __init__(self, recorder: Recorder, start_ps: int, end_ps: int) -> None:
@@ -52,7 +52,7 @@ class Pool:
 
     @cached_property
     def unused(self) -> list[int]:
-        """Bytes of each class while no sequence is there."""
+        """Bytes of each class while no sequence is present."""
         own = self.recorder.rows()
         metadata = int(own[0, FIRST + METADATA]) if len(own) else 0
         usage = [0] * len(CLASSES)
@@ -61,7 +61,7 @@ class Pool:
 
     @cached_property
     def moments(self) -> NDArray[np.int64]:
-        """Times of the marks, when sequences came or left."""
+        """Times of the marks, when sequences arrived or left."""
         marks = np.frombuffer(self.recorder.marks, dtype=np.int64)
         found: NDArray[np.int64] = self.recorder.rows()[marks, 0]
         return found
@@ -73,7 +73,7 @@ class Pool:
     def before(self, moment_ps: int) -> tuple[list[int], int]:
         """Bytes * ps of each class, and of all, up to the last mark that is not after moment_ps.
 
-        Before the first and after the last of its rows nothing moves, and any moment is a mark.
+        Before the first and after the last row nothing changes, and every time is a mark.
         """
         own = self.recorder.rows()
         nothing = [0] * len(CLASSES)
@@ -97,8 +97,8 @@ class Pool:
         return [total + each * empty_ps for total, each in zip(booked, self.unused, strict=True)]
 
     def at(self, edges: NDArray[np.int64]) -> Rows:
-        """The rows between each two neighbouring edges, with the ledger at these. Rounded down but
-        for the class idle, so that this is none below zero; steps are those that begin there.
+        """Rows between each two neighbouring edges, with the ledger at these. Bytes are rounded
+        down except in class idle, so that none is negative; steps are those that begin there.
         """
         place = np.searchsorted(self.rows[:, 0], edges[:-1], "right") - 1
         mine = self.rows[place]
@@ -124,7 +124,7 @@ class Pool:
 
 
 class MergedRecorder(Recorder):
-    """The recorder of several replicas. Its peaks are those of the replica with the highest."""
+    """The recorder of several replicas. Peaks are the highest of any replica."""
 
     def __init__(self, recorders: Sequence[Recorder]) -> None:
         super().__init__(sum(each.capacity_bytes for each in recorders))
@@ -153,7 +153,7 @@ class MergedRecorder(Recorder):
         self._depart()
 
     def _show(self) -> None:
-        """The ledger over time, a row from each moment at which some replica has one."""
+        """Merge the ledgers over time: one row from each time at which some replica has one."""
         pools = self._pools
         edges = np.unique(np.concatenate([pool.rows[:, :2].ravel() for pool in pools]))
         series = np.zeros((len(edges) - 1, len(SERIES_COLUMNS)), dtype=np.int64)
@@ -170,7 +170,7 @@ class MergedRecorder(Recorder):
         self.marks.frombytes(np.searchsorted(edges, moments).astype(np.int64).tobytes())
 
     def _depart(self) -> None:
-        """The sequences that finished, in the order of their end."""
+        """Merge the finished sequences in the order of their end."""
         parts = self._parts
         moments = np.concatenate([np.frombuffer(each.finish_ps, dtype=np.int64) for each in parts])
         order = np.argsort(moments, kind="stable")
@@ -195,7 +195,7 @@ class MergedRecorder(Recorder):
         return _sums([each.step_sum for each in self._parts])
 
     def time_sum_before(self, row: int) -> list[int]:
-        """Each replica's up to its own last mark before `row`."""
+        """Bytes * ps of each class, each replica up to its own last mark before `row`."""
         moment_ps = int(self.rows()[row, 0])
         return _sums([pool.before(moment_ps)[0] for pool in self._pools])
 
@@ -209,5 +209,5 @@ def _sums(parts: Sequence[Sequence[int]]) -> list[int]:
 
 
 def merged(recorders: Sequence[Recorder]) -> Recorder:
-    """One recorder for replicas of one clock."""
+    """One recorder for several replicas on one clock."""
     return recorders[0] if len(recorders) == 1 else MergedRecorder(recorders)

@@ -1,4 +1,4 @@
-"""The summary of a run, from what the recorder wrote down and what the scheduler counted."""
+"""Summarise a run from its recorder and its scheduler's counters."""
 
 import time
 from collections.abc import Sequence
@@ -47,12 +47,12 @@ def summarise(
     shareable: bool = False,
     known_before: Sequence[tuple[str, str]] = (),
 ) -> RunSummary:
-    """The numbers of a replica that has served its requests.
+    """The summary of a replica that has served its requests.
 
-    kind: of its allocator. num_requests: those submitted, num_lost: those of them that died with
-    the replica. began_s: `time.perf_counter` when the simulation of the run began. window: the part
-    of the run that is measured in addition to the whole. verified: counts of verified drafts; None
-    if none are drafted. shareable: requests name content that others could hit. known_before: notes
+    kind: of its allocator. num_requests: number submitted; num_lost: number lost when the replica
+    failed. began_s: `time.perf_counter` when the simulation of the run began. window: the part of
+    the run that is measured in addition to the whole. verified: counts of verified drafts; None if
+    none are drafted. shareable: requests name content that others could hit. known_before: notes
     that stand before the run begins, as `notes_on` takes them.
     """
     scheduler, recorder = replica.scheduler, replica.recorder
@@ -189,7 +189,7 @@ def _speculation(recorder: Recorder, verified: Verified) -> SpeculationSummary:
 
 
 def _shares(sums: list[int], whole: int) -> ClassShares:
-    """Each class's share; without any time all is idle, as the pool was."""
+    """Each class's share of the pool; if no time passed, all is idle."""
     if not whole:
         return ClassShares(**{name: float(name == "idle") for name in CLASSES})
     return ClassShares(**{name: total / whole for name, total in zip(CLASSES, sums, strict=True)})

@@ -1,4 +1,4 @@
-"""Notes on a run: what was left out of its numbers, and what the numbers do not hold."""
+"""Notes on a run: limits of its numbers that a reader should know."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Tiers after the device, for the summary."""
+"""Summarise the tiers after the device."""
 
 from kvsim.engine.connectors.totals import RunTotals
 from kvsim.plumbing.units import seconds_from_ps
@@ -6,7 +6,7 @@ from kvsim.results.summary_beyond import TiersSummary, TierSummary
 
 
 def tiers_summary(totals: RunTotals) -> TiersSummary:
-    """Totals of the tiers after the device, and of the waits for them."""
+    """Totals of the tiers after the device, and of the waits for their copies."""
     hits = (totals.hit_tokens - totals.storage_hit_tokens, totals.storage_hit_tokens)
     tiers = [
         TierSummary(

@@ -1,5 +1,5 @@
-"""The tables of several runs as one Parquet file, some rows at a time. What a run has no column
-for stays without a value there.
+"""Write the tables of several runs to one Parquet file, some rows at a time. A column that a run
+does not have is null in its rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,8 +20,8 @@ ROWS_AT_ONCE = 1 << 18
 
 
 def table_writer(rows_of: "Mapping[str, Columns | pd.DataFrame]") -> Callable[[Path], object]:
-    """A writer of all runs' rows, the run's label in front. Columns that are arrays become Arrow's
-    as they are written, so that they take no memory twice.
+    """A writer of all runs' rows, with the run's label as first column. Array columns are converted
+    to Arrow while being written, so that they exist in memory only once.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -92,7 +92,7 @@ def _part(column: Any, rows: slice, form: Any) -> Any:
 
 
 def _whole(numbers: NDArray[Any]) -> "pa.Array":
-    """(n,) whole numbers as Arrow has them."""
+    """(n,) integers as an Arrow array."""
     import pyarrow as pa
 
     values = pa.py_buffer(np.ascontiguousarray(numbers))
@@ -100,7 +100,7 @@ def _whole(numbers: NDArray[Any]) -> "pa.Array":
 
 
 def _text(texts: list[str | None]) -> "pa.Array":
-    """Texts as Arrow has them; of the type null if there is none."""
+    """Texts as an Arrow array; of type null if there is none."""
     import pyarrow as pa
 
     there = np.array([text is not None for text in texts], dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""The recorder of a run: flat integers, nothing per token.
+"""The recorder of a run: flat integers, with no entry for each token.
 
 The ledger is integrated exactly: over time (each step weighs its duration) and over steps (each
 weighs one, as the PagedAttention paper averages).
@@ -34,7 +34,7 @@ LATEST_PS = (1 << 63) - 1  # 106 days of picoseconds, what the tables hold
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Recorder:
-    """Books intervals, tokens and departures of one run.
+    """Records the intervals, tokens and departures of one run.
 
     series, moves: rows of SERIES_COLUMNS and of MOVE_COLUMNS, flat, from which the sums of bytes
     over time and over steps are taken. running_sum, waiting_sum: sequences running and waiting *
@@ -97,8 +97,8 @@ class Recorder:
         """Record `steps` steps from start_ps on, which lasted first_ps, first_ps + growth_ps, ...;
         the ledger was `usage` in the first and changed by `course`.
 
-        steps = 0: first_ps without a step. saved_bytes: by sharing, all the while; parts: of the
-        ledger, in the first.
+        steps = 0: an interval of first_ps without a step. saved_bytes: bytes saved by sharing
+        during the interval; parts: parts of the ledger in the first step.
         """
         check_sum(usage, self.capacity_bytes)
         pairs = steps * (steps - 1) // 2
@@ -157,7 +157,7 @@ class Recorder:
     def _move(
         self, usage: Usage, course: Course, steps: int, first_ps: int, growth_ps: int
     ) -> Usage:
-        """Book what `course` adds to `usage` over the steps; returns the ledger in the last."""
+        """Add what `course` moves during the steps; returns the ledger in the last step."""
         pairs = steps * (steps - 1) // 2
         duration_ps = first_ps * steps + growth_ps * pairs
         weighted_ps = first_ps * pairs + growth_ps * (pairs * (2 * steps - 1) // 3)
@@ -221,7 +221,7 @@ class Recorder:
         return self._sums_before(row).steps
 
     def _whole_sums(self) -> ClassSums:
-        """The sums of all rows so far, taken once."""
+        """The sums over all rows so far, computed once."""
         if self._sums is None or self._sums[0] != self.num_rows:
             self._sums = self.num_rows, self._sums_before(self.num_rows)
         return self._sums[1]
@@ -235,7 +235,7 @@ class Recorder:
         return np.frombuffer(self.series, dtype=np.int64).reshape(-1, len(SERIES_COLUMNS))
 
     def queue(self, now_ps: int, num_waiting: int) -> None:
-        """Book that num_waiting sequences wait from now on."""
+        """Record that num_waiting sequences wait from now on."""
         since_ps, number = self._queue
         self.waiting_sum += number * (now_ps - since_ps)
         self._queue = now_ps, num_waiting
@@ -246,30 +246,32 @@ class Recorder:
         return self.end_ps - self.first_arrival_ps if self.steps else 0
 
     def arrived(self, now_ps: int) -> None:
-        """Book the arrival of a request."""
+        """Record the arrival of a request."""
         if self.first_arrival_ps < 0:
             self.first_arrival_ps = now_ps
 
     def tokens(self, sequences: int, steps: int, first_ps: int, growth_ps: int) -> None:
-        """Book the gaps of sequences that got one token in each of `steps` steps: a gap is as long
-        as its step, first_ps, first_ps + growth_ps, ...
+        """Record the gaps of sequences that got one token in each of `steps` steps: a gap is as
+        long as its step, first_ps, first_ps + growth_ps, ...
         """
         if sequences:
             self.gaps.frombytes(_gap_row(sequences, steps, first_ps, growth_ps))
 
     def gaps_until(self, now_ps: int, since_ps: Iterable[int]) -> None:
-        """Book the gaps of single tokens that came now; the tokens before them came at since_ps."""
+        """Record the gaps of single tokens that arrive now; the previous tokens came at
+        since_ps.
+        """
         self.late_gaps.extend(now_ps - moment for moment in since_ps)
 
     def left(self, seq: Sequence, now_ps: int) -> None:
-        """Book the end of a sequence, which has all its tokens."""
+        """Record the end of a sequence that has all its tokens."""
         self.finished.append(seq)
         self.finish_ps.append(now_ps)
         self.end_ps = max(self.end_ps, now_ps)  # its output was processed after the step
         self._marked_running = -1
 
     def failed(self, seq: Sequence, now_ps: int, reason: str) -> None:
-        """Book a sequence that ended with an error, its request among those that were refused."""
+        """Record a sequence that ended with an error; its request counts as refused."""
         self.failures.append((seq, now_ps))
         self._marked_running = -1
         if seq.request.id not in self._failed_ids:
@@ -277,5 +279,5 @@ class Recorder:
             self.rejected.append((seq.request, now_ps, reason))
 
     def refused(self, request: Request, now_ps: int, reason: str) -> None:
-        """Book a request that was refused on arrival."""
+        """Record a request that was refused on arrival."""
         self.rejected.append((request, now_ps, reason))

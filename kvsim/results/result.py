@@ -1,4 +1,4 @@
-"""A result: one run an allocator, in numbers and tables, simulated just now or read from disk."""
+"""A result: one run for each allocator, in numbers and tables, simulated or read from disk."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,9 +35,9 @@ def _frame(columns: Callable[[Recorder], Columns], recorder: Recorder) -> "pd.Da
 class Run:
     """The run of one allocator.
 
-    kind: of the allocator. summary: the numbers. tables: by name, each made on first use.
-    recorder: the books of the engine; None where the run was read from disk. beside: runs of other
-    pools of the same deployment.
+    kind: of the allocator. summary: the numbers. tables: by name, each computed on first use.
+    recorder: the engine's records; None if the run was read from disk. beside: runs of the other
+    side of the same deployment.
     """
 
     label: str
@@ -49,12 +49,12 @@ class Run:
 
     @classmethod
     def recorded(cls, summary: RunSummary, recorder: Recorder) -> Self:
-        """The run that `recorder` wrote down, with its summary."""
+        """A run with its summary and the recorder that recorded it."""
         tables = {name: partial(_frame, of, recorder) for name, of in COLUMNS.items()}
         return cls(summary.label, summary.allocator, summary, tables, recorder)
 
     def with_addresses(self, addresses: "Addresses") -> Self:
-        """The same run with the tables of addresses, events, holes and nodes."""
+        """A copy with the tables of addresses, events, holes and nodes."""
         tables = {
             "addresses": addresses.table,
             "events": addresses.events,
@@ -65,16 +65,16 @@ class Run:
         return replace(self, tables={**self.tables, **tables})
 
     def with_links(self, logs: NamedLogs) -> Self:
-        """The same run with the table of copies over links, if there are links."""
+        """A copy with the table of copies over links, if there are links."""
         tables = {"links": partial(link_table, logs)} if logs else {}
         return replace(self, tables={**self.tables, **tables})
 
     def columns(self, name: str) -> "Columns | pd.DataFrame":
-        """The rows of one of COLUMNS; without pandas where the run was simulated just now."""
+        """The rows of one of COLUMNS; does not need pandas if the run was just simulated."""
         return self.tables[name]() if self.recorder is None else COLUMNS[name](self.recorder)
 
     def table(self, name: str) -> "pd.DataFrame | None":
-        """The table of this name; None where this run has none."""
+        """The table with this name; None if the run has no such table."""
         made: dict[str, pd.DataFrame] = self.__dict__.setdefault("_made", {})
         if name not in made and name in self.tables:
             made[name] = self.tables[name]()
@@ -82,7 +82,7 @@ class Run:
 
     @cached_property
     def requests(self) -> "pd.DataFrame":
-        """One row a sequence; see `kvsim.results.run_tables.request_columns`."""
+        """One row for each sequence; see `kvsim.results.run_tables.request_columns`."""
         return self.tables["requests"]()
 
     @cached_property
@@ -96,9 +96,9 @@ class Result:
     """All runs of a scenario.
 
     scenario: the tables of the resolved scenario, every default written out, with its provenance.
-    version: of the kvsim that simulated it. fleets: of a scenario with replicas, the numbers of all
-    of them, an allocator each; runs are then those of each replica. measured: what a real server
-    did under this scenario, where that is known. html: shows it in a notebook.
+    version: kvsim's version that simulated it. fleets: for a scenario with replicas, the fleet's
+    summary for each allocator; `runs` then has one run for each replica. measured: measurements of
+    a real server in this scenario, if known. html: renderer for a notebook.
     """
 
     scenario: dict[str, Any]
@@ -128,7 +128,7 @@ class Result:
         )
 
     def _differences(self) -> dict[str, Any] | None:
-        """Simulated against measured, by the label of a run or of a fleet."""
+        """Simulated against measured numbers, by the label of a run or of a fleet."""
         if self.measured is None:
             return None
         from kvsim.results.measured import differences
@@ -146,7 +146,7 @@ class Result:
         return interval_80(served)
 
     def table(self) -> "pd.DataFrame":
-        """One row a run: its label, then every number of its summary by a dotted key.
+        """One row for each run: its label, then every number of its summary by a dotted key.
 
         Units are those of summary.json (seconds, bytes, tokens, shares of the pool).
         """

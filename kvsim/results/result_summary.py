@@ -30,7 +30,7 @@ class _ScenarioTables:
 
 
 def _check_provenance(scenario: dict[str, Any]) -> dict[str, Any]:
-    """The tables as they are, where what a report reads of them has the types it reads."""
+    """`scenario`, after a check that the values which a report reads have the right types."""
     from pydantic import TypeAdapter
 
     TypeAdapter(_ScenarioTables).validate_python(scenario)
@@ -46,11 +46,11 @@ def _time_has_passed(run: RunSummary) -> RunSummary:
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ResultSummary(SummaryPart):
     """A summary.json. kvsim: the version that wrote it. scenario: the tables of the resolved
-    scenario, every default written out, with its provenance. fleets: of a scenario with replicas.
-    measured: of the real server. difference: by label, simulated / measured - 1 of each number that
-    was measured, under the same keys; of `kv_usage` simulated - measured. interval: the range of
-    measured / simulated that 8 of 10 servers of this kind were in, by latency; None where none were
-    compared.
+    scenario, every default written out, with its provenance. fleets: summaries of fleets, for a
+    scenario with replicas. measured: numbers of the real server. difference: by label, simulated /
+    measured - 1 of each number that was measured, under the same keys; of `kv_usage` simulated -
+    measured. interval: the range of measured / simulated that 8 of 10 servers of this kind were in,
+    by latency; None where none were compared.
     """
 
     kvsim: str
@@ -65,8 +65,8 @@ class ResultSummary(SummaryPart):
 
     @classmethod
     def parse(cls, contents: Mapping[str, Any], where: str) -> Self:
-        """The summary in the contents of a summary.json found at `where`; further keys are left
-        out. Raises InputError for a key that is missing or wrong.
+        """The summary in the contents of a summary.json found at `where`; unknown keys are ignored.
+        Raises InputError for a missing or invalid key.
         """
         from pydantic import TypeAdapter
 

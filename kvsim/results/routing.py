@@ -1,4 +1,4 @@
-"""The router's decisions in a fleet, in numbers."""
+"""Summarise the router's decisions in a fleet."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from kvsim.results.summary_part import Count, SummaryPart
 
 
 class RoutedTo(NamedTuple):
-    """One request at the router. best_tokens: what the replica with the longest match of its prompt
-    had cached, chosen_tokens: what the chosen one had; None without a request for it.
+    """One routed request. best_tokens: prompt tokens cached by the replica with the longest match,
+    chosen_tokens: by the chosen replica; None unless regret is measured.
     """
 
     time_ps: int
@@ -23,8 +23,8 @@ class RoutedTo(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WavesSummary(SummaryPart):
-    """Replicas that step together: waves, steps of all, and steps of single replicas that had
-    nothing to compute.
+    """DP lockstep: waves, steps of all replicas together, and dummy steps of replicas without
+    work.
     """
 
     waves: Count
@@ -36,9 +36,9 @@ class WavesSummary(SummaryPart):
 class RoutingSummary(SummaryPart):
     """Numbers of a router's decisions.
 
-    decisions: how many requests each of its rules decided. regret_tokens: prompt tokens that the
-    best replica had cached and the chosen one had not; None where replicas were not asked. waves:
-    of replicas that step together; None: each steps alone.
+    decisions: number of requests decided by each of its rules. regret_tokens: prompt tokens that
+    the best replica had cached and the chosen one had not; None if regret was not measured. waves:
+    of replicas in DP lockstep; None without lockstep.
     """
 
     router: str

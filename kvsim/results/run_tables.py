@@ -28,9 +28,10 @@ Columns = dict[str, Any]  # name -> (n,) array, or list of n
 
 
 def request_columns(recorder: Recorder) -> Columns:
-    """One row a sequence (a request with n samples has n), refused requests included, by arrival.
+    """One row for each sequence (a request with n samples has n), refused requests included, sorted
+    by arrival.
 
-    Times are ps from the stream's start, -1 where the moment never came.
+    Times are ps from the stream's start, -1 for an event that never happened.
     """
     done, refused = recorder.finished, recorder.rejected
     num_done, num_refused = len(done), len(refused)
@@ -63,8 +64,8 @@ def request_columns(recorder: Recorder) -> Columns:
 
 
 def _tier_columns(recorder: Recorder, ids: list[str]) -> Columns:
-    """Columns of the tokens in `cached_tokens` that came from host memory and from the tier after
-    it, and of the times of the loads (`kvsim.results.tier_hits`).
+    """Columns for tokens of `cached_tokens` loaded from host memory and from the tier after it, and
+    for the times of the loads (`kvsim.results.tier_hits`).
 
     None for a run without tiers.
     """
@@ -80,7 +81,7 @@ def _tier_columns(recorder: Recorder, ids: list[str]) -> Columns:
 
 
 def memory_columns(recorder: Recorder) -> Columns:
-    """The ledger over time, one row a run of equal steps.
+    """The ledger over time, one row for each run of equal steps.
 
     It has the ten classes in bytes in the first step (`CLASS_bytes`) and in the last
     (`CLASS_end_bytes`). Parts of them that ever occur are given for the first step (see

@@ -1,10 +1,10 @@
-"""The steady part of a run: after it has filled, and before it drains.
+"""Find the steady part of a run: after the warm-up, and before the drain.
 
-It drains once nothing new begins: no request comes, or only the later requests of running
-conversations. In a closed loop it drains once its users leave. The warm-up is cut where the rest
-has the smallest standard error of the number of running sequences. Source: MSER (White, "An
-effective truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997). A
-series that asks for half of it is too short, as MSER has it.
+The drain begins when no new request arrives, except later requests of running conversations; in a
+closed loop, when its users leave. The warm-up is cut so that the rest has the smallest standard
+error of the number of running sequences. Source: MSER (White, "An effective truncation heuristic
+for bias reduction in simulation output", Simulation 69(6), 1997). If half of a series would be cut,
+it is too short, as in MSER.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _DUST = 1e-12  # of rounding: cuts within it are equal, and the first is taken
 
 
 class SteadyPart(NamedTuple):
-    """start_ps <= t <= end_ps is steady; or reason: why nothing is."""
+    """The interval start_ps <= t <= end_ps that is steady; or reason: why no part is."""
 
     start_ps: int
     end_ps: int
@@ -32,7 +32,7 @@ class SteadyPart(NamedTuple):
 def find_steady(
     times: NDArray[np.int64], running: NDArray[np.int64], first_ps: int, last_ps: int
 ) -> SteadyPart:
-    """The steady part of first_ps <= t <= last_ps, the time in which a run was fed.
+    """The steady part of first_ps <= t <= last_ps, the time in which new requests arrived.
 
     times: (n + 1,) in order; running: (n,) sequences between each two of them.
     """
@@ -46,10 +46,9 @@ def find_steady(
 
 
 def fed_until(finished: Finished, finish_ps: NDArray[np.int64]) -> int:
-    """Time in ps until which a run was fed: the last arrival that is not a later request of a
-    conversation.
+    """Time in ps of the last arrival that is not a later request of a conversation.
 
-    In a closed loop, while nine tenths of the users had requests left.
+    In a closed loop: until a tenth of the users have no requests left.
     """
     if all(request.session is None and request.after is None for request in finished.requests):
         return int(finished.column("arrival_ps").max())
@@ -80,8 +79,8 @@ def _beginnings(finished: Finished) -> list[Departed]:
 
 
 def batch_means(times: NDArray[np.int64], values: NDArray[np.int64], edges: Floats) -> Floats:
-    """Means over time between neighbouring edges (b + 1,) -> (b,) of what was values[i] from
-    times[i] to times[i + 1]; beyond them nothing.
+    """Means over time between neighbouring edges (b + 1,) -> (b,) of a step function. It is
+    values[i] from times[i] to times[i + 1], and 0 elsewhere.
     """
     areas = np.concatenate([[0.0], np.cumsum(np.diff(times) * values.astype(np.float64))])
     means: Floats = np.diff(np.interp(edges, times, areas)) / np.diff(edges)
@@ -89,7 +88,7 @@ def batch_means(times: NDArray[np.int64], values: NDArray[np.int64], edges: Floa
 
 
 def mser(values: Floats) -> int | None:
-    """How many leading values to cut, at most half of them; None if half are not enough."""
+    """Number of leading values to cut, at most half of them; None if half are not enough."""
     n = len(values)
     left = np.arange(n, 0, -1, dtype=np.float64)
     values = values - values.mean()

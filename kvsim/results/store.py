@@ -72,9 +72,9 @@ TRACES: dict[str, dict[str, Kind]] = {
 def write(folder: Path, result: Result, report_html: str | None) -> None:
     """Write `result` and its page, if there is one, into `folder`, made if it does not exist.
 
-    It replaces files of its own names only, after all were written under temporary names. Tables
-    and the page of an older result that this one does not have are removed. Raises InputError if
-    the folder cannot be written.
+    Only files with these names are replaced, after all were written under temporary names. Tables
+    and the page of an older result are removed if the new one has none. Raises InputError if the
+    folder cannot be written.
     """
     summary = json.dumps(result.summary(), indent=2, ensure_ascii=False) + "\n"
     head = f"# Written by kvsim {result.version}\n"
@@ -98,7 +98,7 @@ def write(folder: Path, result: Result, report_html: str | None) -> None:
 
 
 def _trace(result: Result, name: str) -> dict[str, "pd.DataFrame"]:
-    """The tables of this name of the runs that have one."""
+    """The tables with this name of all runs that have one."""
     frames = ((run.label, run.table(name)) for run in result.runs)
     return {label: frame for label, frame in frames if frame is not None}
 
@@ -108,7 +108,7 @@ def _file(name: str) -> str:
 
 
 def read(folder: Path) -> Result:
-    """The result stored in `folder`; raises InputError where it is not one, or a damaged one."""
+    """The result stored in `folder`; raises InputError if there is none, or a damaged one."""
     summary = read_summary(folder)
     labels = [run.label for run in summary.runs]
     tables = {
@@ -143,7 +143,7 @@ def read(folder: Path) -> Result:
 
 
 def read_summary(folder: Path) -> ResultSummary:
-    """The folder's summary.json; raises InputError where the folder holds no result."""
+    """The folder's summary.json; raises InputError if the folder has no result."""
     path = folder / SUMMARY
     if folder.is_file():
         raise InputError("a file, where the folder of a result is meant", where=str(folder))
@@ -167,9 +167,9 @@ def _split(
     optional: Mapping[str, Kind] | None = None,
 ) -> list[Table]:
     """The rows of each run, in order, without the column `run`, and without columns that are empty
-    in it.
+    in that run.
 
-    A column of numbers has one in each row of a run or in none.
+    A numeric column has a value in each row of a run or in none.
     """
     import pandas as pd
 

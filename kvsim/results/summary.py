@@ -41,8 +41,8 @@ class RequestCounts(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LatencySummary(SummaryPart):
-    """Mean and quantiles of one latency over finished requests, in seconds; None where no request
-    defines it. Definitions: `kvsim.results.latency`.
+    """Mean and quantiles of one latency over finished requests, in seconds; None if no request has
+    this latency. Definitions: `kvsim.results.latency`.
     """
 
     mean: Measured | None
@@ -53,7 +53,7 @@ class LatencySummary(SummaryPart):
 
     @classmethod
     def of(cls, found: Mapping[str, float]) -> Self:
-        """The mean and quantiles of these names; None for those that are not there."""
+        """The mean and the named quantiles; None for those not computed."""
         mean, p50, p90, p95, p99 = map(found.get, ("mean", "p50", "p90", "p95", "p99"))
         return cls(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99)
 
@@ -85,13 +85,13 @@ class ClassShares(SummaryPart):
 class MemorySummary(SummaryPart):
     """The ledger of a run.
 
-    capacity_bytes, capacity_tokens: the size of the pool; 0 tokens where layers keep states alone.
+    capacity_bytes, capacity_tokens: the size of the pool; 0 tokens if all layers are recurrent.
     time_mean: mean shares over time, step_mean: over steps, each with weight one. parts: mean
     shares over time of those parts of classes that occurred, by name (`kvsim.memory.parts`,
-    `block_padding`, `cached_prompts`).
-    peak_used: the largest share in class `used`; peak_allocated: the largest share that live
-    requests held; of several replicas, those of the replica with the highest. sharing_savings:
-    1 - physical / logical bytes that sequences held; None where the allocator does not follow it.
+    `block_padding`, `cached_prompts`). peak_used: the largest share in class `used`;
+    peak_allocated: the largest share that live requests held; of several replicas, those of the
+    replica with the highest. sharing_savings: 1 - physical / logical bytes that sequences held;
+    None where the allocator does not follow it.
     """
 
     capacity_bytes: Positive
@@ -104,16 +104,16 @@ class MemorySummary(SummaryPart):
     sharing_savings: Share | None = field(default=None, metadata=NULL)
 
     def part(self, name: str) -> float:
-        """The mean share of one part; 0.0 where it did not occur."""
+        """The mean share of one part; 0.0 if it did not occur."""
         return (self.parts or {}).get(name, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PrefixCacheSummary(SummaryPart):
-    """Prompt tokens looked up in the prefix cache, and those found on the device or on the host
-    (hit_tokens).
+    """Prompt tokens looked up in the prefix cache (query_tokens), and tokens hit on the device or
+    on the host (hit_tokens).
 
-    Of these also those found on the host.
+    host_hit_tokens: the part of hit_tokens that was hit on the host.
     """
 
     query_tokens: Count
@@ -122,7 +122,7 @@ class PrefixCacheSummary(SummaryPart):
 
     @property
     def hit_rate(self) -> float | None:
-        """hit_tokens / query_tokens; None where nothing was looked up."""
+        """hit_tokens / query_tokens; None if nothing was looked up."""
         return self.hit_tokens / self.query_tokens if self.query_tokens else None
 
 
@@ -189,14 +189,14 @@ class WindowSummary(SummaryPart):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class NoWindow(SummaryPart):
-    """Why no part of a run was measured. found: "none"."""
+    """The reason why no part of a run was measured. found: "none"."""
 
     found: str = "none"
     reason: str = ""
 
 
 def _read_window(table: Any) -> WindowSummary | NoWindow:
-    """A window of a stored summary, by what it says was found."""
+    """Parse a window of a stored summary, by its value of `found`."""
     from pydantic import TypeAdapter
 
     none = isinstance(table, dict) and table.get("found") == "none"
@@ -259,5 +259,5 @@ class RunSummary(SummaryPart):
         return {key: value for key, value in self.as_json().items() if key != "wall_s"}
 
     def noted(self, about: str) -> bool:
-        """Whether a note is about this."""
+        """Whether a note has this topic."""
         return any(note.about == about for note in self.notes or ())

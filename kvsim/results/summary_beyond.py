@@ -1,5 +1,5 @@
-"""Parts of a summary that few runs have: tiers after the device, transfers between replicas,
-encoders and adapters.
+"""Summaries that few runs have: tiers after the device, transfers between replicas, encoders and
+adapters.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from kvsim.results.summary_part import NULL, Count, Difference, Measured, Summar
 class TransferSummary(SummaryPart):
     """Transfers from prefill replicas to decode replicas.
 
-    prefill_replicas, decode_replicas: how many there are of each. transfers: sendings, num_bytes:
-    what they carried, on the busiest GPU of each replica. mean_s: of a sending while it lasts,
-    mean_wait_s: before it, for a port. port_busy: share of the makespan for which the ports of the
-    side with fewer replicas were taken. expired: prompts with a lease that ended before they were
-    read.
+    prefill_replicas, decode_replicas: number of each. transfers: number of transfers; num_bytes:
+    bytes sent, on the busiest GPU of each replica. mean_s: mean duration of a transfer;
+    mean_wait_s: mean wait for a port before it. port_busy: share of the makespan for which the
+    ports of the side with fewer replicas were busy. expired: prompts with a lease that ended before
+    they were read.
     """
 
     prefill_replicas: Count
@@ -81,9 +81,9 @@ class TierSummary(SummaryPart):
 
     kind: as in `[[tier]]`. capacity_bytes: null where it has no limit. stored_bytes, loaded_bytes:
     copied into it and out of it, by one rank for host memory; store_busy_s, load_busy_s: how long
-    these copies moved, in sum. failed_stores: offers that found no room. hit_tokens: of
-    `prefix_cache.host_hit_tokens`, those that this tier had; what a request reads from a storage
-    into host memory is a hit of the storage.
+    these copies moved, in sum. failed_stores: stores that found no room. hit_tokens: part of
+    `prefix_cache.host_hit_tokens` hit in this tier; what a request reads from a storage into host
+    memory is a hit of the storage.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""A table of summary.json as a class: numbers by attribute and by key, and their bounds."""
+"""Base class for tables of summary.json: numbers by attribute and by key, and their bounds."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import Field as DataclassField
@@ -32,7 +32,7 @@ def _fields(part: type["SummaryPart"]) -> "dict[str, DataclassField[Any]]":
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SummaryPart(Mapping[str, Any]):
     """A table of summary.json: numbers by attribute (`run.ttft_s.p50`), or by their keys where a
-    key is data (`run["ttft_s"]["p50"]`). Two are equal where all their numbers are.
+    key is data (`run["ttft_s"]["p50"]`). Two tables are equal if all their numbers are.
     """
 
     def __getitem__(self, key: str) -> Any:
@@ -54,7 +54,7 @@ class SummaryPart(Mapping[str, Any]):
         return own.default is not None or "null" in own.metadata or getattr(self, key) is not None
 
     def as_json(self) -> dict[str, Any]:
-        """The table as summary.json holds it: plain values, in its order of keys."""
+        """The table as in summary.json: plain values, in key order."""
         return {key: _plain(value) for key, value in self.items()}
 
 

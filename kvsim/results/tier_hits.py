@@ -6,8 +6,9 @@ from typing import NamedTuple
 class TierHit(NamedTuple):
     """A load of one sequence.
 
-    tokens: found in the tiers and not on the device; storage_tokens: of these, read for this
-    sequence from the tier after host memory. prior_tokens: of the device, before them.
+    tokens: loaded tokens, found in tiers and not on the device; storage_tokens: the part read for
+    this sequence from the tier after host memory. prior_tokens: device hits before the loaded
+    tokens.
     """
 
     prior_tokens: int
@@ -18,8 +19,8 @@ class TierHit(NamedTuple):
 class TierHits:
     """Hits of one sequence: tokens of its first admission that came from host memory.
 
-    These are the tokens in all, less storage_tokens, which came from the tier after host memory.
-    wait_ps: for all its loads. recompute_ps: additional time of its prompts' steps if the tokens of
+    Host tokens are all loaded tokens less storage_tokens, which came from the tier after host
+    memory. wait_ps: total wait for its loads. recompute_ps: additional step time if the tokens of
     all its loads had been computed.
     """
 

@@ -1,4 +1,4 @@
-"""Prompt tokens found by turn of a conversation, from the rows of a run's requests."""
+"""Prefix cache hits by turn of a conversation, computed from the rows of a run's requests."""
 
 from typing import Any, NamedTuple
 
@@ -6,8 +6,9 @@ import numpy as np
 
 
 class TurnHits(NamedTuple):
-    """The turns of the same number in all conversations. turn: from 1. requests: that finished.
-    prompt_tokens, hit_tokens: of all of them, and those that a cache or tier had.
+    """Totals over the turns with one number in all conversations. turn: number of the turn, from 1.
+    requests: number of finished requests. prompt_tokens, hit_tokens: prompt tokens, and those hit
+    in a cache or tier.
     """
 
     turn: int
@@ -17,12 +18,13 @@ class TurnHits(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the prompt tokens that was found."""
+        """Share of the prompt tokens that were hit."""
         return self.hit_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
 
 
 def hits_by_turn(requests: Any) -> list[TurnHits]:
-    """Hits by turn, in order of arrival within each session; none if no session has two turns.
+    """Prefix cache hits by turn, with turns in order of arrival within each session; empty if no
+    session has two turns.
 
     requests: columns or a table, as `kvsim.results.run_tables.request_columns` makes them.
     """

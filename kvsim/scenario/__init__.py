@@ -1,4 +1,6 @@
-"""A scenario: its file and tables, the replica that they describe, and what is checked first."""
+"""Scenarios: reading files and tables, building the replica that they describe, and checks before a
+run.
+"""
 
 from kvsim.scenario.files import find_recipe, find_scenario, load_tables, recipes
 from kvsim.scenario.options import (

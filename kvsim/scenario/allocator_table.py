@@ -1,4 +1,4 @@
-"""One `[[allocator]]` table of a scenario, which may hold a scheduler of its own."""
+"""The type of an `[[allocator]]` table of a scenario, which may contain a scheduler of its own."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +14,13 @@ DEFAULT_SCHEDULER = "continuous"
 
 
 class AllocatorChoice(OneOf):
-    """An allocator's table, which may hold a `scheduler` of its own."""
+    """A scenario field for an allocator, which may contain a `scheduler` table of its own."""
 
     def __init__(self, where: str = "allocator") -> None:
         super().__init__(ALLOCATORS, where)
 
     def read(self, value: object) -> object:
-        """The allocator's options, which hold its scheduler's if it has one of its own."""
+        """Parse a table to the allocator's options, including its own scheduler's if it has one."""
         if not isinstance(value, Mapping) or "scheduler" not in value:
             return self._read_own(value)
         plain = dict(value)
@@ -35,7 +35,7 @@ class AllocatorChoice(OneOf):
         return allocator.under(scheduler)
 
     def _read_own(self, value: object) -> object:
-        """The options; a choice inside names its key below this allocator."""
+        """Parse the options; errors inside name their key below this allocator."""
         try:
             return super().read(value)
         except InputError as error:
@@ -45,7 +45,7 @@ class AllocatorChoice(OneOf):
             raise error.at(f"{self.where}.{where.removeprefix('allocator.')}") from None
 
     def keys_beside(self) -> dict[str, OneOf]:
-        """The scheduler of its own."""
+        """The keys other than the allocator's own options: `scheduler`."""
         return {"scheduler": OneOf(SCHEDULERS, f"{self.where}.scheduler", DEFAULT_SCHEDULER)}
 
     def _write(self, value: Options) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class AllocatorChoice(OneOf):
 
 
 def own_scheduler(options: AllocatorOptions) -> dict[str, Any]:
-    """The table of an allocator's own scheduler, under its key; nothing without one."""
+    """The `scheduler` table of an allocator as {"scheduler": table}; empty without one."""
     scheduler = options.scheduler
     if scheduler is None:
         return {}

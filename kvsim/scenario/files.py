@@ -1,4 +1,4 @@
-"""Sources of a scenario's tables: a TOML file, a folder of a run, or a shipped recipe."""
+"""Load a scenario's tables from a TOML file, the folder of a run, or a shipped recipe."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -12,7 +12,7 @@ from kvsim.plumbing.shipped import shipped_folder
 
 
 def load_tables(source: str | Path, overrides: Iterable[str] = ()) -> tuple[dict[str, Any], Path]:
-    """The tables of a scenario file or recipe, `overrides` put in, and its folder; unchecked."""
+    """(unchecked tables of a scenario file or recipe with `overrides` applied, its folder)."""
     path = find_scenario(source)
     try:
         table = read_table(path)
@@ -27,7 +27,7 @@ def load_tables(source: str | Path, overrides: Iterable[str] = ()) -> tuple[dict
 
 
 def find_scenario(source: str | Path) -> Path:
-    """The file named, or the shipped recipe of that name."""
+    """The path of a scenario file, or of the shipped recipe with that name."""
     path = Path(source)
     if path.is_dir() and str(source) not in recipes():
         if (path / "scenario.toml").is_file():
@@ -45,7 +45,7 @@ def find_scenario(source: str | Path) -> Path:
 
 
 def find_recipe(name: str) -> Path:
-    """The file of a shipped recipe; InputError lists the names."""
+    """The file of a shipped recipe; the InputError for an unknown name lists all."""
     if name in recipes():
         return recipes()[name]
     close = get_close_matches(name, recipes(), n=1)

@@ -1,4 +1,4 @@
-"""The JSON Schema of a scenario file, read off the option classes themselves.
+"""The JSON Schema of a scenario file, derived from the option classes.
 
 Editors that know JSON Schema for TOML (Taplo, Even Better TOML) then complete keys and mark unknown
 ones. A table that names its own kind is a choice among the kinds that its registry has, those of
@@ -30,7 +30,7 @@ def scenario_schema() -> dict[str, Any]:
 
 
 def _table(options: type[Options], definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema of one table. definitions: of the tables it names, by name, added to."""
+    """The schema of one table. definitions: schemas by name; those of nested tables are added."""
     schema = options.model_json_schema()
     for name, inner in schema.pop("$defs", {}).items():
         if name not in definitions:
@@ -41,7 +41,7 @@ def _table(options: type[Options], definitions: dict[str, Any]) -> dict[str, Any
 
 
 def _chosen(node: Any, definitions: dict[str, Any]) -> Any:
-    """`node` with every table that names its own kind replaced by a reference to the choice."""
+    """`node` with every table that has a `kind` replaced by a reference to its choice of kinds."""
     if isinstance(node, list):
         return [_chosen(each, definitions) for each in node]
     if not isinstance(node, Mapping):
@@ -55,7 +55,7 @@ def _chosen(node: Any, definitions: dict[str, Any]) -> Any:
 
 
 def _late(late: LateTable, definitions: dict[str, Any]) -> dict[str, Any]:
-    """A reference to the table of one class."""
+    """A reference to the schema of a class that is imported late."""
     name = late.options.__name__
     if name not in definitions:
         definitions[name] = {}
@@ -64,7 +64,7 @@ def _late(late: LateTable, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _choice(choice: OneOf, definitions: dict[str, Any]) -> dict[str, Any]:
-    """A reference to the kinds of a registry: the name of one, or a table that names it."""
+    """A reference to the kinds of a registry: a kind's name, or a table with that `kind`."""
     registry = choice.registry
     name = registry.what if choice.default is None else f"{registry.what} or {choice.default}"
     if name not in definitions:
@@ -75,7 +75,7 @@ def _choice(choice: OneOf, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kind(choice: OneOf, kind: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    """The table of one kind, under a name of its own among the definitions."""
+    """The schema of one kind's table, under a name of its own among the definitions."""
     name = f"{choice.registry.what} {kind}"
     if name not in definitions:
         definitions[name] = {}

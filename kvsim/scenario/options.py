@@ -98,19 +98,19 @@ class Scenario(Options):
     @field_validator("allocator", mode="before")
     @classmethod
     def _by_index(cls, value: object) -> object:
-        """Each of several allocators, so that a fault says in which of them it is."""
+        """Parse each allocator by itself, so that an error says which one it is in."""
         if not isinstance(value, list | tuple) or len(value) < 2:
             return value
         return [AllocatorChoice(f"allocator.{at}").read(each) for at, each in enumerate(value)]
 
     @property
     def folder(self) -> Path:
-        """The folder to which relative paths of the scenario refer."""
+        """The folder at which relative paths of the scenario start."""
         return self._folder
 
     @property
     def given(self) -> dict[str, Any]:
-        """The tables that the scenario was read from, without any default."""
+        """The tables from which the scenario was read, without defaults."""
         return self._given
 
     @classmethod
@@ -128,9 +128,9 @@ class Scenario(Options):
         return scenario
 
     def _of_its_engine(self) -> Self:
-        """The same with its pool sized as by the scheduler's version of vLLM, if none is given.
+        """A copy with the pool sized by the scheduler's version of vLLM, unless a version is given.
 
-        If allocators have schedulers of their own, the first's counts.
+        If allocators have schedulers of their own, the first allocator's is used.
         """
         memory = self.memory
         if "engine_version" in memory.model_fields_set or not memory.of_vllm:
@@ -142,15 +142,15 @@ class Scenario(Options):
         return self.model_copy(update={"memory": sized})
 
     def scheduler_of(self, allocator: AllocatorOptions) -> SchedulerOptions:
-        """The scheduler over this allocator: its own, or else the scenario's."""
+        """The scheduler for this allocator: its own, else the scenario's."""
         own = allocator.scheduler
         return own if isinstance(own, SchedulerOptions) else self.scheduler
 
     @classmethod
     def load(cls, source: str | Path, overrides: Iterable[str] = ()) -> Self:
-        """The scenario in a TOML file, or of a shipped recipe by its name.
+        """The scenario in a TOML file or shipped recipe.
 
-        overrides: `a.b=value` each, the value as TOML would read it (else a string).
+        overrides: `a.b=value` each, with the value in TOML syntax (else a string).
         """
         overrides = tuple(overrides)
         table, folder = load_tables(source, overrides)
@@ -163,15 +163,13 @@ class Scenario(Options):
         return scenario
 
     def located(self, error: InputError) -> InputError:
-        """An error about a key of this scenario, with the file that it was loaded from and the
-        line.
-        """
+        """A copy of an error about a key of this scenario, with the file and line of the key."""
         if self._source is None or (error.where or "").startswith(str(self._source)):
             return error
         return placed(error, self._source, self._overridden)
 
     def labels(self) -> list[str]:
-        """One name each allocator: its label, or its kind with the options in which it differs
+        """One name for each allocator: its label, or its kind with the options in which it differs
         from other allocators of that kind.
         """
         kinds = [ALLOCATORS.name_of(each) for each in self.allocator]
@@ -216,7 +214,7 @@ def checked_tables(
 ) -> Iterator[tuple[dict[str, Any], Path]]:
     """`load_tables` of a valid scenario, for use in a with block.
 
-    An InputError about one of its keys, there or here, names the file and the line.
+    An InputError about one of its keys, inside the block too, names the file and the line.
     """
     overrides = tuple(overrides)
     scenario = Scenario.load(source, overrides)

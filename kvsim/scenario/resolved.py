@@ -23,7 +23,7 @@ PATH_KEYS = ("path", "hf_config", "file", "tables")
 
 
 class PreparedScenario(Protocol):
-    """A scenario made ready to run, with its requests, model and pool (`kvsim.simulation`)."""
+    """A scenario ready to run, with its requests, model and pool (`kvsim.simulation`)."""
 
     scenario: Scenario
     stream: Stream
@@ -40,10 +40,10 @@ class PreparedScenario(Protocol):
 
 
 def resolved(simulation: PreparedScenario) -> dict[str, Any]:
-    """The tables of a scenario that runs again as this simulation does, and their `provenance`.
+    """The tables of a scenario that repeats this simulation exactly, with a `provenance` table.
 
-    That is kvsim's version, requests, pool, engine's defaults, source of the requests, notes, and
-    measurements of the step time and the cost of drafting.
+    The provenance is kvsim's version, requests, pool, engine's defaults, source of the requests,
+    notes, and measurements of the step time and the cost of drafting.
     """
     scenario, pool = simulation.scenario, simulation.pool
     meant = scenario.model_copy(update={"allocator": tuple(_allocators(simulation))})
@@ -83,7 +83,9 @@ def resolved(simulation: PreparedScenario) -> dict[str, Any]:
 
 
 def _allocators(simulation: PreparedScenario) -> Iterator[AllocatorOptions]:
-    """The allocators with their defaults over their pools, and with the labels of their runs."""
+    """The allocators' tables with defaults filled in for their pools, and with the labels of their
+    runs.
+    """
     allocators = simulation.scenario.allocator
     for label, options in zip(simulation.labels, allocators, strict=True):
         meant = options.resolved(simulation.replica_spec(options).memory_spec())
@@ -91,7 +93,7 @@ def _allocators(simulation: PreparedScenario) -> Iterator[AllocatorOptions]:
 
 
 def _engine_defaults(simulation: PreparedScenario) -> dict[str, Any]:
-    """The engine's default for the size of the pool, where the scenario leaves it open."""
+    """The engine's default pool size, if the scenario does not give a size."""
     memory = simulation.scenario.memory
     if simulation.pool.sized_by != "gpu_memory_utilization" or memory.gpu_memory_utilization:
         return {}
@@ -100,7 +102,7 @@ def _engine_defaults(simulation: PreparedScenario) -> dict[str, Any]:
 
 
 def _drafter_cost(simulation: PreparedScenario) -> dict[str, Any]:
-    """Memory of drafting, as `kvsim memory` prints it."""
+    """Memory taken by drafting, as `kvsim memory` prints it."""
     drafter, options, model = simulation.drafter, simulation.scenario.model, simulation.model
     assert drafter is not None
     dtype = options.kv_cache_dtype
@@ -110,7 +112,7 @@ def _drafter_cost(simulation: PreparedScenario) -> dict[str, Any]:
 
 
 def _assumptions(simulation: PreparedScenario) -> list[str]:
-    """Assumptions on requests without max_tokens."""
+    """Assumptions made for requests without max_tokens."""
     specs = [simulation.replica_spec(each) for each in simulation.scenario.allocator]
     silent = sum(request.max_tokens is None for request in simulation.stream.requests)
     if not silent or not any(spec.scheduler.weighs_max_tokens for spec in specs):

@@ -1,4 +1,6 @@
-"""Scenarios with replicas: each kind of replica is a scenario of its own; all share requests."""
+"""Simulate scenarios with several replicas: each kind of replica is a scenario of its own; all
+serve one stream of requests.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ReplicaKind(Protocol):
-    """A scenario of one member of a fleet, made ready."""
+    """A replica's scenario, ready to run, for one kind of fleet member."""
 
     scenario: Scenario
 
@@ -55,14 +57,14 @@ class ReplicaKind(Protocol):
 
 
 class FleetRuns(NamedTuple):
-    """The runs of all replicas under one allocator, and the numbers of all together."""
+    """The runs of all replicas with one allocator, and the totals of the fleet."""
 
     runs: tuple[Run, ...]
     summary: FleetSummary
 
 
 class CellRuns(NamedTuple):
-    """The runs of the replicas of one cell under one allocator. lives, num_moved: see
+    """The runs of the replicas of one cell with one allocator. lives, num_moved: see
     `FleetTotals`.
     """
 
@@ -76,9 +78,9 @@ Spread = Callable[[str, list[FleetCell], bool], Iterable[CellRuns]]
 
 
 class FleetSimulation:
-    """A scenario with replicas made ready: one scenario of a replica for each group of them.
+    """A fleet scenario, ready to run: one replica scenario for each group of replicas.
 
-    own: of the replicas that no group changes. ready: makes another ready.
+    own: the scenario of replicas that no group changes. ready: prepares the scenario of a group.
     Raises InputError for a scenario that cannot run, before any allocator runs.
     """
 
@@ -103,12 +105,12 @@ class FleetSimulation:
 
     @property
     def kinds(self) -> Sequence[tuple[ReplicaKind, bool]]:
-        """Each replica, and whether its allocator is its own."""
+        """For each replica: its scenario, and whether it has an allocator of its own."""
         return self._kinds
 
     def check(self) -> None:
-        """Raise InputError for a router that this fleet cannot have, and for replicas that cannot
-        share their tiers.
+        """Raise InputError for a router that does not fit this fleet, and for tiers that its
+        replicas cannot share.
         """
         self.options.build_router(FleetView(len(self._kinds)))
         shared, kinds = Shared(), dict.fromkeys(kind for kind, _ in self._kinds)
@@ -127,11 +129,11 @@ class FleetSimulation:
         spread: Spread | None = None,
         observer_of: Callable[[int], Observer] | None = None,
     ) -> FleetRuns:
-        """The fleet under one allocator, over all requests; a group with an allocator of its own
-        keeps it.
+        """Run the fleet with one allocator over all requests; a group with its own allocator uses
+        that one.
 
-        spread: serves the cells elsewhere. observer_of: the observer of a replica, by number;
-        addresses are then not logged.
+        spread: function that serves the cells elsewhere (in parallel). observer_of: gives the
+        observer of a replica, by number; addresses are then not logged.
         """
         began_s = time.perf_counter()
         shares = any(shared_by(kind.scenario) for kind, _ in self._kinds)
@@ -183,7 +185,7 @@ class FleetSimulation:
         addresses: bool = False,
         observer_of: Callable[[int], Observer] | None = None,
     ) -> CellRuns:
-        """One cell under one allocator; see `runs`."""
+        """Run one cell with one allocator; arguments as in `runs`."""
         chosen = [self._kinds[number] for number in cell.numbers]
         own = [kind.scenario.allocator[0] if its else options for kind, its in chosen]
         kinds = [kind for kind, _ in chosen]
@@ -235,13 +237,13 @@ class FleetSimulation:
 def _further(
     progress: Callable[[str, int, int], None], served: list[CellRuns], total: int
 ) -> Callable[[str, int, int], None]:
-    """The same callback for one cell after others."""
+    """A progress callback for one cell that adds the requests of the cells served before."""
     before = sum(run.summary.requests.submitted for each in served for run in each.runs)
     return lambda label, left, _: progress(label, before + left, total)
 
 
 def _kinds(fleet: FleetOptions) -> list[tuple[int, dict[str, Any]]]:
-    """How many replicas of each kind there are, and the tables in which they differ."""
+    """(number of replicas, tables that differ from the scenario) for each kind of replica."""
     if not fleet.group:
         return [(fleet.replicas or 1, {})]
     if fleet.replicas is not None:
@@ -258,7 +260,7 @@ def _kinds(fleet: FleetOptions) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _changed(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
-    """The scenario of one replica with a group's tables over it."""
+    """The scenario of one replica, with a group's tables in place of the scenario's."""
     base = scenario.model_dump(mode="json", exclude_none=True, exclude={"fleet", "workload"})
     over = {**changes, "model": {**base["model"], **changes.get("model", {})}}
     return Scenario.from_table({**base, **over}, scenario.folder)
@@ -266,7 +268,7 @@ def _changed(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
 
 @contextmanager
 def _within_group(number: int) -> Iterator[None]:
-    """Faults name the group that they are of."""
+    """Add the number of the group to the location of any InputError."""
     try:
         yield
     except InputError as error:

@@ -1,4 +1,4 @@
-"""The counts of several replicas as those of one, for the summary of one side of a deployment."""
+"""Sum the counters of several replicas, for the summary of one side of a P/D deployment."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,7 +23,7 @@ class PooledAllocator:
     totals: CacheTotals
 
     def cache_totals(self) -> CacheTotals:
-        """Sums of their prefix caches' counters."""
+        """Sums of the replicas' prefix cache counters."""
         return self.totals
 
 
@@ -41,7 +41,9 @@ class PooledScheduler:
 
 @dataclass
 class Pooled:
-    """Replicas of one side as one. tiers: those of all of their devices."""
+    """The replicas of one side, in the form of a single replica. tiers: tiers of all their
+    devices.
+    """
 
     scheduler: PooledScheduler
     recorder: Recorder
@@ -49,7 +51,7 @@ class Pooled:
 
     @classmethod
     def of(cls, replicas: list[Replica]) -> "Pooled":
-        """The given replicas, which have served their requests."""
+        """Pool the given replicas, which have served their requests."""
         schedulers = [each.scheduler for each in replicas]
         allocators = [scheduler.allocator for scheduler in schedulers]
         first = allocators[0]

@@ -1,5 +1,5 @@
-"""The simulation of a scenario with `[disaggregation]`: both sides from its tables, one deployment
-for each allocator.
+"""Simulate a scenario with `[disaggregation]`: both sides from its tables, one deployment for each
+allocator.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ REPLACED = ("memory",)  # whose keys exclude each other
 
 
 def side_scenario(scenario: Scenario, side: str) -> Scenario:
-    """The scenario of one side's replicas alone; the tiers are those of prefill replicas."""
+    """The scenario of only one side's replicas; only prefill replicas have the tiers."""
     options = scenario.disaggregation
     assert options is not None
     elsewhere = {"disaggregation", "fleet", "workload", "window"}
@@ -52,7 +52,7 @@ def side_scenario(scenario: Scenario, side: str) -> Scenario:
 
 
 def _check_tiers(scenario: Scenario) -> None:
-    """Raise InputError for tiers that prefill replicas cannot have."""
+    """Raise InputError for tiers that prefill replicas do not support."""
     for place, tier in enumerate(scenario.tier):
         shared = f"tier.{place}.{tier.shared_key}" if tier.shared_key else ""
         asked = ServerParts(
@@ -62,7 +62,7 @@ def _check_tiers(scenario: Scenario) -> None:
 
 
 def _overlaid(table: Mapping[str, Any] | str, over: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """`table` with the keys of `over`; `over` alone where that is another thing."""
+    """Merge `over` into `table`; if `over` names another kind or model, it replaces the table."""
     if isinstance(table, str):
         table = {"kind": table}
     other = any(
@@ -72,7 +72,9 @@ def _overlaid(table: Mapping[str, Any] | str, over: Mapping[str, Any], name: str
 
 
 class ReadySide(NamedTuple):
-    """One side under one allocator: its replica, its step time and the notes on its pool."""
+    """One side with one allocator, ready to run: its replica, its step time and notes on its
+    pool.
+    """
 
     spec: ReplicaSpec
     step_time: StepTime
@@ -80,8 +82,8 @@ class ReadySide(NamedTuple):
 
 
 class DisaggregatedRuns:
-    """The runs of a scenario with prefill and decode replicas. sides: what `prepare` makes of each
-    side's scenario for one allocator: its replica, step time and notes.
+    """Simulates prefill and decode replicas. prepare: makes the replica, step time and notes of one
+    side's scenario for one allocator.
     """
 
     def __init__(
@@ -114,7 +116,9 @@ class DisaggregatedRuns:
                 engine.check(side_ready.spec)
 
     def _kind(self, sides: list[ReadySide]) -> str:
-        """The engine of both sides; InputError if there is none, or if keys are another's."""
+        """The engine of both sides; InputError if the sides' engines differ, or for keys of another
+        engine.
+        """
         engines = {each.spec.scheduler.engine for each in sides}
         engine = engines.pop() if len(engines) == 1 else None
         if engine not in HANDOFFS:
@@ -150,17 +154,17 @@ class DisaggregatedRuns:
 
     @property
     def side_gpus(self) -> tuple[int, ...]:
-        """GPUs of a replica of each kind."""
+        """Number of GPUs of one replica of each side."""
         return tuple(side_scenario(self._scenario, side).model.num_gpus for side in SIDES)
 
     @property
     def gpus(self) -> int:
-        """GPUs of all replicas of both kinds."""
+        """Number of GPUs of all replicas on both sides."""
         counts = self._options.prefill.replicas, self._options.decode.replicas
         return sum(gpus * count for gpus, count in zip(self.side_gpus, counts, strict=True))
 
     def part(self, at: int) -> PrefillDecodePart:
-        """The prefill and decode replicas with the allocator at index `at`."""
+        """The specification of the deployment with the allocator at index `at`."""
         options, sides = self._options, self._sides[at]
         prefill, decode = (
             DeploymentSide(
@@ -197,7 +201,7 @@ class DisaggregatedRuns:
         *,
         shareable: bool,
     ) -> Run:
-        """The run of the decode replicas, and that of the prefill replicas."""
+        """The run of the decode replicas, which contains that of the prefill replicas."""
         assert isinstance(deployment, PrefillDecode)
         decode, prefill = Pooled.of(deployment.decode), Pooled.of(deployment.prefill)
         runs = []
@@ -226,9 +230,10 @@ class DisaggregatedRuns:
 
 
 def _with_all_ends(summary: RunSummary, recorder: Recorder) -> RunSummary:
-    """The summary up to the last output.
+    """The summary with the makespan extended to the last output.
 
-    This may come after the last decode step: requests of one token end on a prefill replica.
+    The last output may come after the last decode step: requests of one token end on a prefill
+    replica.
     """
     done = Departures.of(recorder)
     if not len(done.finish_ps) or int(done.finish_ps.max()) <= recorder.end_ps:
@@ -244,7 +249,7 @@ def _with_all_ends(summary: RunSummary, recorder: Recorder) -> RunSummary:
 
 
 def _prepare(options: DisaggregationOptions, seed: int, handoff: Handoff) -> None:
-    """Failures that were asked for, and flags that only one engine's hand-off has."""
+    """Set the requested failures on a hand-off, and the flags that only one engine has."""
     if isinstance(handoff, SglangHandoff):
         reserved = options.num_reserved_decode_tokens
         handoff.num_reserved_decode_tokens = (

@@ -1,4 +1,4 @@
-"""Run a scenario: the same requests through every allocator, one engine each."""
+"""Simulate a scenario: the same requests with every allocator, one engine each."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -41,8 +41,8 @@ def simulate(
 ) -> Result:
     """Simulate `scenario` (a Scenario, its tables, a file or a recipe's name).
 
-    requests: instead of those its workload makes. progress: called with (label, requests that have
-    left, requests in all). Raises InputError for a scenario that cannot run.
+    requests: replace the workload's. progress: called with (label, requests that have left,
+    requests in all). Raises InputError for a scenario that cannot run.
     """
     if isinstance(scenario, str):
         scenario = Scenario.load(scenario)
@@ -52,7 +52,7 @@ def simulate(
 
 
 def _side_ready(scenario: Scenario, at: int) -> "ReadySide":
-    """The replica of one side of a deployment under its allocator at this place."""
+    """One side of a deployment, ready to run with the allocator at index `at`."""
     from kvsim.simulation.prefill_decode import ReadySide  # only these scenarios need its parts
 
     simulation = Simulation(scenario, [])
@@ -61,9 +61,10 @@ def _side_ready(scenario: Scenario, at: int) -> "ReadySide":
 
 
 class Simulation(SizedScenario):
-    """A scenario made ready: its requests, pool and step time, the same for every allocator.
+    """A scenario ready to run: its requests, pool and step time, the same for every allocator.
 
-    in_fleet: of one replica among others. InputError before any allocator runs if it cannot run.
+    in_fleet: the scenario is one replica of a fleet. Raises InputError, before any allocator runs,
+    if it cannot run.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Simulation(SizedScenario):
 
     @cached_property
     def known_before(self) -> tuple[tuple[str, str], ...]:
-        """Notes that stand before any run: on the pool, on keys, on a prefix cache left off."""
+        """Notes known before any run: on the pool, on unused keys, on a disabled prefix cache."""
         asked, parts = self.stream.requests, (self.scenario, self.model, self.devices, self.drafter)
         adapters = not asked or any(each.adapter is not None for each in asked)
         priorities = len({each.priority for each in asked}) > 1
@@ -134,8 +135,8 @@ class Simulation(SizedScenario):
         addresses: bool = False,
         spread: "Spread | None" = None,
     ) -> Result:
-        """The runs of all allocators, of a fleet those of each replica. addresses: whether the
-        addresses of each stay are logged. spread: serves the cells of a fleet elsewhere.
+        """Run all allocators; for a fleet, there is one run for each replica. addresses: log the
+        addresses of KV over time. spread: function that serves the cells of a fleet elsewhere.
         """
         if self.fleet is not None:
             serve = partial(self.fleet.runs, addresses=addresses, spread=spread)
@@ -155,11 +156,11 @@ class Simulation(SizedScenario):
 
     @property
     def num_gpus(self) -> int:
-        """GPUs of what serves the requests, of a fleet those of one member."""
+        """Number of GPUs that serve the requests; for a fleet, of one member."""
         return self.scenario.model.num_gpus if self.apart is None else self.apart.gpus
 
     def part(self, options: AllocatorOptions) -> AnyPart:
-        """The part of a fleet that serves the requests under one allocator."""
+        """The specification of a fleet member with this allocator."""
         if self.apart is not None:
             return self.apart.part(self.scenario.allocator.index(options))
         return FleetPart(self.replica_spec(options), self.step_time)
@@ -167,7 +168,7 @@ class Simulation(SizedScenario):
     def traced(
         self, options: AllocatorOptions, label: str, progress: Progress | None = None
     ) -> Run:
-        """The run of one allocator, with the addresses that each sequence held over time."""
+        """Run one allocator, with a log of the addresses that each sequence held over time."""
         from kvsim.engine.addresses.address_log import AddressLog
 
         log = AddressLog()
@@ -181,7 +182,7 @@ class Simulation(SizedScenario):
         progress: Progress | None = None,
         observer: Observer | None = None,
     ) -> Run:
-        """The run of one allocator over all requests."""
+        """Run one allocator over all requests."""
         began = time.perf_counter()
         stream = self.stream
         if self.apart is not None:
@@ -220,8 +221,8 @@ class Simulation(SizedScenario):
         shareable: bool,
         num_lost: int = 0,
     ) -> Run:
-        """The run of a member that has served `num_requests` requests since `began_s`; num_lost
-        died with it.
+        """The run of a member that has served `num_requests` requests. began_s: time when the
+        simulation began; num_lost: requests lost when the member failed.
         """
         kind = ALLOCATORS.name_of(options)
         if self.apart is not None:
@@ -269,5 +270,7 @@ def _fleet(simulation: Simulation) -> "FleetSimulation":
 
 
 def _replica_ready(scenario: Scenario) -> Simulation:
-    """A replica of a fleet that differs from the others; its requests are the fleet's."""
+    """The scenario of a fleet replica that differs from the others, ready to run; it gets the
+    fleet's requests.
+    """
     return Simulation(scenario, (), in_fleet=True)

@@ -1,7 +1,7 @@
 """The built-in models, by short name or by Hugging Face id.
 
-The tables in this folder, a family each, hold the models by name. Each has its ids and the keys of
-its published config.json that matter here.
+The TOML files in this folder, one for each family, list the models by name. Each entry has the ids
+and the keys of the published config.json that matter here.
 """
 
 import re
@@ -34,7 +34,7 @@ def _tables() -> dict[str, dict[str, Any]]:
 
 @cache
 def _refused() -> dict[str, dict[str, Any]]:
-    """Models that kvsim refuses by name, by id and by id without its organisation."""
+    """Models that kvsim knows but cannot simulate, by id, with and without the organisation."""
     every = _read("refused").values()
     return {name: table for table in every for name in _names(table["ids"])}
 
@@ -59,7 +59,7 @@ def _names(ids: Iterable[str]) -> Iterator[str]:
 
 @cache
 def _by_id() -> dict[str, str]:
-    """Lower-case names and ids (whole, and without their organisation) to names."""
+    """Map from lower-case names and ids (with and without the organisation) to short names."""
     return _index(_tables())
 
 
@@ -74,8 +74,9 @@ def _index(tables: Mapping[str, dict[str, Any]]) -> dict[str, str]:
 
 @cache
 def _named(name: str) -> tuple[str, dict[str, Any]] | None:
-    """The short name and table of a built-in model by any of its names; None: it is none.
-    Only families that mention it are parsed: to parse them all takes longer than a small run.
+    """The short name and table of a built-in model by any of its names; None for an unknown name.
+
+    Only families that mention the name are parsed: parsing all takes longer than a small run.
     """
     wanted = name.strip().lower()
     part = wanted.rpartition("/")[2].replace("_", "-")
@@ -88,7 +89,7 @@ def _named(name: str) -> tuple[str, dict[str, Any]] | None:
 
 
 def is_built_in(name: str) -> bool:
-    """Whether this is the short name or an id of a built-in model, in any case."""
+    """Whether `name` is the short name or an id of a built-in model, in any case."""
     return _named(name) is not None
 
 
@@ -98,7 +99,7 @@ def model_names() -> tuple[str, ...]:
 
 
 def first_id(name: str) -> str:
-    """The Hugging Face id of a built-in model, the name itself of any other."""
+    """The Hugging Face id of a built-in model; any other name is returned unchanged."""
     found = _named(name)
     return name if found is None or "/" in name else str(found[1]["ids"][0])
 
@@ -121,12 +122,14 @@ def _version(name: str) -> str | None:
 
 
 def known_names() -> Mapping[str, str]:
-    """Every name and id, also without its organisation, in lower case, with the name it means."""
+    """Map from every lower-case name and id (with and without organisation) to the short name."""
     return _by_id()
 
 
 def check_understood(name: str, where: str) -> None:
-    """Raise InputError for a model, or a copy of one, that is known to be beyond kvsim."""
+    """Raise InputError for a model, or a copy of one, that kvsim is known to be unable to
+    simulate.
+    """
     copy = read_name(name, _refused())
     if copy is not None:
         table = _refused()[copy.base]
@@ -163,7 +166,7 @@ def _built(short: str) -> Model:
 
 
 def model_like(name: str) -> str:
-    """The built-in names close to this one, as a question, or all of them."""
+    """A suggestion for an error: the built-in names close to `name` as a question, or all names."""
     wanted = name.strip().lower().rpartition("/")[2]
     close = get_close_matches(wanted, _by_id(), n=8, cutoff=0.5)
     near = list(dict.fromkeys(_by_id()[match] for match in close))

@@ -1,4 +1,4 @@
-"""Weights as a checkpoint stores them: headers of safetensors files, and what one GPU gets."""
+"""Checkpoint sizes: read the headers of safetensors files, and compute the bytes on one GPU."""
 
 from kvsim.model.checkpoint.headers import Tensor, folder_tensors
 from kvsim.model.checkpoint.stored import StoredWeights, stored_weights

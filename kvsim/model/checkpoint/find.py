@@ -1,9 +1,9 @@
 """Location of the headers of a checkpoint: in the folder of its config.json, in the hub's cache, or
 on the hub.
 
-The hub is asked for the headers alone, by range requests (huggingface_hub's
-`get_safetensors_metadata`). They are written next to the config.json in its cache, in short form,
-and found there again without any network.
+Only the headers are downloaded, by range requests (huggingface_hub's `get_safetensors_metadata`).
+They are cached in short form next to the cached config.json, and later read from there without any
+network.
 """
 
 import json
@@ -18,7 +18,7 @@ SHORT_FORM = "kvsim-safetensors-headers.json"
 
 
 def beside(config: Path) -> dict[str, Tensor]:
-    """The tensors of the checkpoint in the folder of a config.json; empty where it has none."""
+    """The tensors of the checkpoint in the folder of a config.json; empty without a checkpoint."""
     folder = config if config.is_dir() else config.parent
     short = folder / SHORT_FORM
     if short.is_file():
@@ -32,8 +32,8 @@ def beside(config: Path) -> dict[str, Tensor]:
 
 
 def of_repository(repository: str, config: Path, *, offline: bool) -> tuple[dict[str, Tensor], str]:
-    """The tensors of a repository with this cached config.json, and why there are none ("": there
-    are).
+    """(tensors, reason) for a repository with this cached config.json. reason: why there are no
+    tensors, "" if there are.
     """
     found = beside(config)
     if found or offline:

@@ -24,7 +24,7 @@ BITS = {
 
 
 class Tensor(NamedTuple):
-    """dtype: by the format's names, such as BF16."""
+    """The header of one tensor. dtype: by safetensors' names, such as BF16."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -41,11 +41,11 @@ class Tensor(NamedTuple):
 
 
 def folder_tensors(folder: Path) -> dict[str, Tensor]:
-    """The tensors of the checkpoint in a folder, by name; empty where it has none.
+    """The tensors of the checkpoint in a folder, by name; empty without a checkpoint.
 
-    With an index, those of its files alone: others in the folder hold the same once more.
-    InputError for a file that cannot be read, and for one that the index names and the folder does
-    not have.
+    With an index, only files in the index are read, since other files in the folder repeat the same
+    tensors. InputError for a file that cannot be read, and for one that the index names and the
+    folder does not have.
     """
     index = folder / INDEX
     if index.is_file():
@@ -69,7 +69,7 @@ def folder_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def file_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of one file; InputError where its header is none."""
+    """The tensors of one file; InputError if it has no valid header."""
     where = str(path)
     try:
         with path.open("rb") as file:
@@ -88,7 +88,7 @@ def file_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def tensors_of(header: Mapping[str, Any], where: str) -> dict[str, Tensor]:
-    """The tensors of a header's table."""
+    """Parse the tensors in the JSON table of a header."""
     found = {}
     for name, table in header.items():
         if name == "__metadata__":

@@ -1,4 +1,4 @@
-"""Bytes of a checkpoint on one GPU, by vLLM's treatment of each of its tensors.
+"""Bytes of a checkpoint on one GPU, by how vLLM shards or replicates each tensor.
 
     split        matrices of the layers, over the tensor parallel GPUs
     keys, values a GPU holds the projections of one head at least
@@ -54,7 +54,7 @@ _WHOLE = re.compile(
 
 
 class LayerBytes(NamedTuple):
-    """Bytes of a layer, or of all that a drafter has, by how GPUs share them."""
+    """Bytes of one layer, or of a whole drafter, by how GPUs share them (see the module)."""
 
     split: int = 0
     keys_values: int = 0
@@ -62,15 +62,18 @@ class LayerBytes(NamedTuple):
     whole: int = 0
 
     def on_one(self, tp: int, expert_shards: int, kv_heads: int) -> int:
-        """Bytes on one GPU. kv_heads: of a layer; more GPUs than that hold the same ones."""
+        """Bytes on one GPU. kv_heads: KV heads of the layer; with more GPUs than heads, heads are
+        replicated.
+        """
         shared = self.split // tp + self.keys_values // min(tp, max(kv_heads, 1))
         return shared + self.experts // expert_shards + self.whole
 
 
 @dataclass(frozen=True, slots=True)
 class StoredWeights:
-    """A checkpoint's bytes as served in one dtype. layers: of the decoder, in order, with the KV
-    heads of each. head: 0 where the embedding is it. rest: of no layer, on the last stage.
+    """A checkpoint's bytes as served in one dtype. layers: bytes and KV heads of each decoder
+    layer, in order. head: bytes of the output head, 0 if tied to the embedding. rest: bytes outside
+    layers, on the last pipeline stage.
     """
 
     layers: tuple[LayerBytes, ...]
@@ -91,10 +94,11 @@ class StoredWeights:
         towers: bool = True,
         expert_padding: float = 1.0,
     ) -> int:
-        """Bytes on one GPU of a stage with `count` layers from `start` on (None: all the rest).
+        """Bytes on one GPU of a pipeline stage with `count` layers from `start` on (None: all
+        further layers).
 
-        expert_shards: GPUs that share the experts (None: tp). expert_padding: how many times their
-        bytes the kernels of the experts take.
+        expert_shards: GPUs that share the experts (None: tp). expert_padding: factor by which
+        kernels pad the bytes of experts.
         """
         end = len(self.layers) if count is None else start + count
         first, last = start == 0, end == len(self.layers)
@@ -124,8 +128,8 @@ class StoredWeights:
 def stored_weights(
     tensors: Mapping[str, Tensor], layers: Sequence[Layer], torch_dtype: str, *, tied: bool
 ) -> StoredWeights:
-    """The bytes by kind of a checkpoint of a model with these layers. tied: the embedding is the
-    head, whatever else is stored.
+    """The bytes of a checkpoint by kind, for a model with these layers. tied: the embedding is the
+    output head, whatever else is stored.
     """
     by_layer: dict[int, list[tuple[str, int, Tensor]]] = defaultdict(list)
     towers, drafting = [], []

@@ -1,1 +1,1 @@
-"""Hugging Face's config.json, in the dialects people really have, read into a model's layers."""
+"""Read Hugging Face's config.json, in the variants found in practice, into a model's layers."""

@@ -2,8 +2,8 @@
 
 Defaults that decide sizes are those of the configuration classes of Hugging Face transformers (4.40
 to 5.23). A checkpoint's file leaves out its class's defaults. Norms, biases and windows are those
-of its modelling code. A model_type that has no line here is refused by name: a misread architecture
-would give figures that are wrong in silence.
+of its modelling code. A model_type without a line here is refused by name, since a misread
+architecture would silently give wrong figures.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,8 @@ from kvsim.plumbing.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """defaults: of keys that a file may leave out. gated: the feed-forward part has three matrices.
+    """Facts about one model_type. defaults: values of keys that a file may omit. gated: the
+    feed-forward part has three matrices.
 
     layer_norm: norms have biases. biases: on queries, keys, values and output as the file says
     ("config"), on the first three ("qkv"), or on every projection ("all"). norms: over the hidden

@@ -12,7 +12,7 @@ Attending = Attention | LatentAttention | CompressedAttention
 
 
 def attention(keys: Keys, kind: str, index: int) -> Attending:
-    """The mixer of layer `index`, of kind "full_attention" or "sliding_attention"."""
+    """The attention mixer of layer `index`. kind: "full_attention" or "sliding_attention"."""
     if keys.architecture.compressed:
         return compressed_attention(keys, index)
     if keys.get("kv_lora_rank", default=None) is not None:
@@ -71,7 +71,9 @@ def _indexer(keys: Keys, index: int) -> tuple[int, int]:
 
 
 def _heads(keys: Keys, index: int, *, sliding: bool) -> int:
-    """Query heads of a layer: Laguna lists them, Step's and MiMo's windows may have others."""
+    """Number of query heads of a layer: Laguna has a list, and windows of Step and MiMo may have
+    another number.
+    """
     listed = keys.get("num_attention_heads_per_layer", default=None)
     if isinstance(listed, list) and index < len(listed):
         return int(listed[index])
@@ -84,8 +86,8 @@ def _heads(keys: Keys, index: int, *, sliding: bool) -> int:
 
 
 def _picks_tokens(keys: Keys, index: int) -> bool:
-    """Whether layer `index` has an indexer of its own; the others attend to what an earlier one
-    picked.
+    """Whether layer `index` has its own sparse-attention indexer; other layers reuse the tokens
+    that an earlier layer picked.
     """
     listed: list[str] | None = keys.get("indexer_types", default=None)
     if listed is not None:

@@ -1,4 +1,6 @@
-"""Layers with parts found by a search for each (Nemotron-NAS, DeciLM's block_configs)."""
+"""Configs that describe each layer by itself, as a search found them (Nemotron-NAS, DeciLM's
+block_configs).
+"""
 
 from typing import Any
 
@@ -7,7 +9,7 @@ from kvsim.plumbing.errors import InputError
 
 
 def block_of(keys: Keys, index: int, part: str) -> dict[str, Any]:
-    """The table of a layer's "attention" or "ffn"; InputError where it is none."""
+    """The "attention" or "ffn" table of a layer; InputError if it is not a table."""
     blocks = keys.get("block_configs")
     table = blocks[index].get(part) if index < len(blocks) else None
     if not isinstance(table, dict) or table.get("replace_with_linear"):
@@ -21,7 +23,7 @@ def block_of(keys: Keys, index: int, part: str) -> dict[str, Any]:
 
 
 def has_part(keys: Keys, index: int, part: str) -> bool:
-    """Whether layer `index` has this part."""
+    """Whether layer `index` has the part "attention" or "ffn"."""
     if keys.get("block_configs", default=None) is None:
         return True
     return not block_of(keys, index, part).get("no_op")

@@ -1,4 +1,4 @@
-"""A config.json, or its content, as the fields of a Model."""
+"""Convert a config.json, or its content, to the fields of a Model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -112,7 +112,7 @@ def _weight_format(
 
 
 def _language_part(content: dict[str, Any], where: str) -> Keys:
-    """The keys of the text decoder; a multimodal config keeps them in an inner table."""
+    """The keys of the text decoder, which a multimodal config has in an inner table."""
     table = content
     for inner in INNER_CONFIGS:
         if isinstance(table.get(inner), dict):
@@ -145,7 +145,9 @@ def _language_part(content: dict[str, Any], where: str) -> Keys:
 
 
 def _explicit_nulls(nulls: dict[str, None]) -> dict[str, None]:
-    """Windows and chunks written as null, which switch them off instead of taking the default."""
+    """Windows and chunks that the file sets to null, which disables them instead of using the
+    default.
+    """
     return {key: None for key in nulls if key in ("sliding_window", "attention_chunk_size")}
 
 
@@ -164,7 +166,7 @@ def _dtype(keys: Keys) -> str:
 
 
 def _max_positions(keys: Keys) -> int:
-    """The longest sequence; a rope scaling that is not yet counted in multiplies it."""
+    """The longest sequence in tokens, multiplied by a rope scaling that is not yet included."""
     names = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len")
     unbounded = UNBOUNDED if keys.kind in ("mamba", "mamba2", "falcon_mamba") else None
     plain = keys.integer(*names, "model_max_length", default=unbounded)

@@ -1,4 +1,4 @@
-"""The decoder layers that a config.json describes, in order."""
+"""Build the decoder layers that a config.json describes, in order."""
 
 from kvsim.model.hf.attention import attention
 from kvsim.model.hf.blocks import has_part
@@ -14,7 +14,9 @@ ONE_PART = (*ALONE, "nemotron_h")
 
 
 def decoder_layers(keys: Keys, dtype: str) -> tuple[Layer, ...]:
-    """All layers; `dtype` is the model's. Raises InputError on what is not understood."""
+    """All decoder layers. dtype: the model's. Raises InputError for a config that cannot be
+    understood.
+    """
     layers: list[Layer] = []
     for index, kind in enumerate(layer_kinds(keys)):
         if kind == BOTH:
@@ -43,7 +45,9 @@ def _mixer(keys: Keys, kind: str, dtype: str, index: int) -> Mixer:
 
 
 def _doubled(keys: Keys, index: int) -> tuple[Layer, ...]:
-    """LongCat-Flash: attention and a dense part, twice, with experts parallel to the first."""
+    """The parts of a LongCat-Flash layer: attention and a dense part, twice, with experts parallel
+    to the first dense part.
+    """
     mixer = attention(keys, FULL, index)
     dense, experts = Dense(keys.integer("ffn_hidden_size")), feed_forward(keys, MOE, index)
     return (
@@ -58,9 +62,10 @@ def _mixer_alone(keys: Keys) -> bool:
 
 
 def _side_by_side(keys: Keys, dtype: str, index: int) -> tuple[Layer, Layer]:
-    """Attention and recurrence on one input: two layers here, the first with its mixer alone.
+    """Parallel attention and recurrence on one input, returned as two layers; the first has only
+    its mixer.
 
-    Falcon-H1 follows them with a feed-forward part; Zamba 2's attention is shared (`extras`).
+    In Falcon-H1 a feed-forward part follows; Zamba 2's attention is shared (`extras`).
     """
     mixer, state = attention(keys, "full_attention", index), recurrence(keys, dtype)
     nothing = Absent()

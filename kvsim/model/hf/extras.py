@@ -1,4 +1,6 @@
-"""Norms, biases, learned positions and side embeddings: what no quantiser touches."""
+"""Parameters that quantisers leave unchanged: norms, biases, learned positions and side
+embeddings.
+"""
 
 from kvsim.model.hf.compressed import head_extras, mixer_extras
 from kvsim.model.hf.keys import Keys
@@ -21,7 +23,7 @@ def norm_params(keys: Keys, width: int) -> int:
 
 
 def layer_extras(keys: Keys, mixer: Mixer, part: FeedForward) -> int:
-    """Norms, biases and side paths of one layer."""
+    """Number of parameters in norms, biases and side paths of one layer."""
     hidden, about = keys.hidden, keys.architecture
     total = _norms(keys, mixer, part) * norm_params(keys, hidden)
     if isinstance(mixer, LatentAttention):
@@ -57,7 +59,7 @@ def _mixed_streams(keys: Keys) -> int:
 
 
 def _norms(keys: Keys, mixer: Mixer, part: FeedForward) -> int:
-    """Norms over the hidden state in one layer."""
+    """Number of parameters in norms over the hidden state in one layer."""
     if keys.kind == "falcon":
         two = keys.flag("new_decoder_architecture") or not keys.flag("parallel_attn", default=True)
         return 2 if two else 1
@@ -67,7 +69,9 @@ def _norms(keys: Keys, mixer: Mixer, part: FeedForward) -> int:
 
 
 def _side_paths(keys: Keys, part: FeedForward) -> int:
-    """Gemma 3n's and 4's embeddings a layer, Gemma 3n's low-rank and alternating paths."""
+    """Number of parameters in per-layer embeddings of Gemma 3n and 4, and in Gemma 3n's low-rank
+    and alternating paths.
+    """
     if isinstance(part, Absent) or not keys.kind.startswith(("gemma3n", "gemma4")):
         return 0
     hidden, side = keys.hidden, keys.count("hidden_size_per_layer_input")
@@ -80,7 +84,9 @@ def _side_paths(keys: Keys, part: FeedForward) -> int:
 
 
 def model_extras(keys: Keys, layers: int) -> int:
-    """Final norm, and learned or side embeddings where the architecture has them."""
+    """Number of parameters of the final norm, and of learned or side embeddings if the architecture
+    has them.
+    """
     hidden = keys.hidden
     positions = {
         "opt": 2,  # OPT's table starts with two rows for padding

@@ -1,4 +1,4 @@
-"""The feed-forward part of one layer: dense, or a mixture of experts from some layer on."""
+"""The feed-forward part of one layer: dense, or a mixture of experts."""
 
 from kvsim.model.hf.blocks import block_width
 from kvsim.model.hf.keys import Keys
@@ -17,7 +17,9 @@ SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "n
 
 
 def feed_forward(keys: Keys, kind: str, index: int) -> Dense | Experts:
-    """The part of layer `index`; kind: of the layer, where it decides ("moe", "mlp")."""
+    """The feed-forward part of layer `index`. kind: "moe" or "mlp", if the config gives a kind for
+    each layer.
+    """
     if kind != MLP and keys.count(*EXPERTS, index=index) and (kind == MOE or _sparse(keys, index)):
         return _experts(keys, index)
     names: tuple[str, ...] = WIDTHS
@@ -65,7 +67,9 @@ def _experts(keys: Keys, index: int) -> Experts:
 
 
 def _sparse(keys: Keys, index: int) -> bool:
-    """Whether layer `index` of a mixture of experts has experts (some begin or mix with dense)."""
+    """Whether layer `index` of a mixture-of-experts model has experts (some models also have dense
+    layers).
+    """
     listed = keys.get("mlp_layer_types", default=None)
     if listed is not None:
         return index < len(listed) and bool(listed[index] != "dense")
@@ -89,7 +93,7 @@ def _sparse(keys: Keys, index: int) -> bool:
 
 
 def _adjusted(keys: Keys, width: int) -> int:
-    """LFM2 takes two thirds of the width, times a factor, up to a multiple."""
+    """LFM2's width: two thirds of `width`, times a factor, rounded up to a multiple."""
     width = int(keys.get("block_ffn_dim_multiplier", default=1.0) * (2 * width // 3))
     multiple = keys.integer("block_multiple_of", default=256)
     return multiple * -(-width // multiple)

@@ -11,8 +11,8 @@ REQUIRED = object()
 
 
 class Keys(NamedTuple):
-    """The text decoder's table of a config.json; kind: its model_type, with what is known of it
-    (`architecture`); where: for messages.
+    """The text decoder's table of a config.json. kind: the model_type, with its `Architecture`;
+    where: location for error messages.
     """
 
     table: Mapping[str, Any]
@@ -21,7 +21,9 @@ class Keys(NamedTuple):
     architecture: Architecture
 
     def get(self, *names: str, default: Any = REQUIRED) -> Any:
-        """The first of `names` that has a value; without a default, InputError if none has."""
+        """The value of the first of `names` that has one; without a default, InputError if none
+        has.
+        """
         for name in names:
             if self.table.get(name) is not None:
                 return self.table[name]
@@ -37,8 +39,8 @@ class Keys(NamedTuple):
     def integer(
         self, *names: str, default: int | None = None, index: int | None = None, most: int = MOST
     ) -> int:
-        """The first of `names` as a whole number from 1 to `most`; index: of the layer, where each
-        may have a number of its own.
+        """The value of the first of `names` as an integer from 1 to `most`. index: number of the
+        layer, for values that are lists with one entry for each layer.
         """
         value = _of_layer(self.get(*names, default=REQUIRED if default is None else default), index)
         where = f"{self.where}: {names[0]}"
@@ -49,12 +51,12 @@ class Keys(NamedTuple):
         return value
 
     def count(self, *names: str, index: int | None = None) -> int:
-        """The same, but 0 where none of `names` has a value, or where the value is 0."""
+        """`integer`, but 0 if none of `names` has a value, or if the value is 0."""
         value = _of_layer(self.get(*names, default=0), index)
         return 0 if value in (0, False) else self.integer(*names, index=index)
 
     def flag(self, *names: str, default: bool = False) -> bool:
-        """The first of `names` as a truth value."""
+        """The value of the first of `names` as a boolean."""
         return bool(self.get(*names, default=default))
 
     def inner(self, name: str) -> "Keys":
@@ -65,17 +67,19 @@ class Keys(NamedTuple):
 
     @property
     def hidden(self) -> int:
-        """Elements of the hidden state."""
+        """The hidden size."""
         return self.integer("hidden_size", "n_embd", "d_model", "n_embed")
 
     @property
     def heads(self) -> int:
-        """Query heads."""
+        """Number of query heads."""
         return self.integer("num_attention_heads", "n_head", "n_heads")
 
 
 def _of_layer(value: Any, index: int | None) -> Any:
-    """The number of layer `index`, where the value is a list of one a layer."""
+    """The entry of layer `index` if the value is a list with one entry for each layer; else the
+    value.
+    """
     if index is not None and isinstance(value, list) and index < len(value):
         return value[index]
     return value

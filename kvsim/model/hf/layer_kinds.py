@@ -1,4 +1,4 @@
-"""The kind of each layer: listed in the file, given as a pattern, or placed by a rule."""
+"""The kind of each layer: listed in the file, given as a pattern, or derived from a rule."""
 
 from kvsim.model.hf.keys import Keys
 from kvsim.plumbing.errors import InputError
@@ -23,7 +23,7 @@ PATTERN = {"M": LINEAR, "*": FULL, "-": MLP, "E": MOE}
 
 
 def layer_kinds(keys: Keys) -> list[str]:
-    """For each layer, one of KNOWN_LAYERS."""
+    """The kind of each layer, one of KNOWN_LAYERS."""
     if keys.architecture.compressed:
         return [FULL] * layer_count(keys)
     drawn = keys.get("hybrid_override_pattern", default=None)
@@ -44,7 +44,7 @@ def layer_kinds(keys: Keys) -> list[str]:
 
 
 def layer_count(keys: Keys) -> int:
-    """Decoder layers, as the file counts them."""
+    """Number of decoder layers, as the file counts them."""
     names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
     listed = keys.get("layers_block_type", default=None)
     default = len(listed) if listed else None  # newer files of Nemotron-H list them alone
@@ -52,7 +52,7 @@ def layer_count(keys: Keys) -> int:
 
 
 def window(keys: Keys) -> int | None:
-    """The window in tokens; one as long as the longest sequence is none."""
+    """The sliding window in tokens; None if it is as long as the longest sequence."""
     written = keys.get("sliding_window", default=None)
     longest = keys.get("max_position_embeddings", default=None)
     if written is None or (longest is not None and written >= longest):
@@ -61,9 +61,10 @@ def window(keys: Keys) -> int | None:
 
 
 def chunk(keys: Keys, index: int) -> int | None:
-    """Tokens of a chunk of local attention in layer `index`; None: it sees everything.
+    """Tokens in a chunk of local attention in layer `index`; None: full attention.
 
-    All layers but every fourth are local, those with rotated positions (vLLM's llama4.py).
+    Every fourth layer has full attention without rotated positions; all others are local (vLLM's
+    llama4.py).
     """
     if keys.kind != "llama4_text" or keys.get("attention_chunk_size", default=None) is None:
         return None
@@ -91,8 +92,8 @@ def _known(keys: Keys, written: list[str], where: str) -> list[str]:
 
 
 def _placed(keys: Keys, index: int) -> str:
-    """Jamba places attention by period and offset, Bamba and Kimi by indices, Qwen by an interval;
-    a Mamba has none.
+    """Layer kinds by a rule: Jamba has a period and offset, Bamba and Kimi have indices, Qwen an
+    interval; Mamba has no attention.
     """
     listed = keys.inner("linear_attn_config").get("full_attn_layers", default=None)
     if listed is not None:  # counted from 1

@@ -15,7 +15,7 @@ from kvsim.plumbing.units import ceil_div
 
 
 def recurrence(keys: Keys, dtype: str) -> Recurrence:
-    """The mixer of a "linear_attention" layer; `dtype` is the model's."""
+    """The mixer of a "linear_attention" layer. dtype: the model's."""
     named = keys.get("mamba_ssm_dtype", default=None) is not None
     return replace(_recurrence(keys, dtype), ssm_dtype_named=named)
 
@@ -119,8 +119,8 @@ def _gated_delta(keys: Keys, ssm_dtype: str) -> Recurrence:
 
 
 def _kimi_delta(keys: Keys) -> Recurrence:
-    """Kimi's delta attention: a gate a channel, from a projection through one head's width; its
-    state is kept in float32.
+    """The mixer of Kimi's delta attention: a gate for each channel, from a projection through one
+    head's width; its state is float32.
     """
     hidden, config = keys.hidden, keys.inner("linear_attn_config")
     heads = config.integer("num_heads", "linear_num_heads", default=32)

@@ -11,7 +11,9 @@ UNROTATED = ("opt", "gpt2", "gpt_bigcode", "bloom", "mpt", "jamba", "nemotron_h"
 
 
 def rotary_elements(keys: Keys, longest: int) -> int:
-    """Elements of every table; `longest`: positions of a sequence, scaling counted."""
+    """Total elements of all rotary tables. longest: longest sequence in positions, rope scaling
+    included.
+    """
     rows = longest
     if keys.kind == "gemma3_text":
         factor = keys.inner("rope_scaling").get("factor", default=1)
@@ -20,13 +22,15 @@ def rotary_elements(keys: Keys, longest: int) -> int:
 
 
 def has_mrope(keys: Keys) -> bool:
-    """Whether a position is three numbers: of time, height and width in an image or a video."""
+    """Whether the model uses M-RoPE: a position is three numbers, for time, height and width in an
+    image or a video.
+    """
     tables = (keys.inner("rope_scaling"), keys.inner("rope_parameters"))
     return any(table.get("mrope_section", default=None) is not None for table in tables)
 
 
 def _rotated(keys: Keys) -> int:
-    """Elements of one head that a position rotates."""
+    """Number of elements of one head that are rotated by the position."""
     if keys.kind in UNROTATED or keys.get("num_attention_heads", "n_head", default=None) is None:
         return 0
     if keys.get("qk_rope_head_dim", default=None) is not None:

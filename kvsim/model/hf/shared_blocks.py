@@ -11,7 +11,7 @@ from kvsim.model.hf.layer_kinds import BOTH, layer_kinds
 
 
 def shared_blocks(keys: Keys) -> int:
-    """Parameters of all blocks and of what each hybrid layer adds."""
+    """Number of parameters of all shared blocks, and of what each hybrid layer adds."""
     hidden, wide = keys.hidden, 2 * keys.hidden
     width = keys.integer("intermediate_size", default=4 * hidden)
     head_dim = wide // keys.heads

@@ -1,4 +1,6 @@
-"""The config.json of a drafter that reads hidden states of its target."""
+"""Recognise the config.json of a drafter that reads hidden states of its target (EAGLE-3,
+DFlash).
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +13,7 @@ EAGLE_3_LAYERS = 3
 
 
 def target_reader(content: Mapping[str, Any], keys: Keys) -> TargetReader | None:
-    """The drafter that reads the target's states; None for a config of another kind.
+    """The description of such a drafter; None for a config of another kind.
 
     The config is recognised by its architecture, or by the method that the speculators library
     writes.

@@ -26,7 +26,9 @@ GLM_KINDS = ("glm4v", "glm4v_vision", "glm4v_moe", "glm4v_moe_vision")
 
 
 def tower_params(config: Mapping[str, Any], hidden: int) -> int:
-    """Parameters of every tower that the file describes; `hidden`: of the decoder."""
+    """Number of parameters of each encoder tower in the config. hidden: hidden size of the text
+    decoder.
+    """
     thinker = config.get("thinker_config")
     table = thinker if isinstance(thinker, Mapping) else config
     total = 0
@@ -38,7 +40,7 @@ def tower_params(config: Mapping[str, Any], hidden: int) -> int:
 
 
 def vision(config: Mapping[str, Any]) -> Vision | None:
-    """The tower that sees, by vision_config alone; None without one."""
+    """The vision tower, from vision_config alone; None without one."""
     table = config.get("vision_config")
     if not isinstance(table, Mapping):
         return None
@@ -68,12 +70,12 @@ def qwen_tower(config: Mapping[str, Any], kind: str) -> Tower | None:
 
 
 def _table(config: Mapping[str, Any], names: tuple[str, ...]) -> Mapping[str, Any] | None:
-    """The first table of these names."""
+    """The table under the first of `names` that the config has."""
     return next((config[name] for name in names if isinstance(config.get(name), Mapping)), None)
 
 
 def _widths(tower: Mapping[str, Any]) -> tuple[int, int]:
-    """Elements between layers, and within a feed-forward part."""
+    """(hidden size, feed-forward width) of a tower."""
     width = _first(tower, "hidden_size", "embed_dim", "width")
     if tower.get("embed_dim") is not None:  # Qwen2-VL's hidden_size is the decoder's
         width = _first(tower, "embed_dim")
@@ -85,7 +87,7 @@ def _widths(tower: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _first(tower: Mapping[str, Any], *names: str) -> int:
-    """The first of `names` that is a whole number, or that a list begins with; 0: none."""
+    """The first value of `names` that is an integer, or the first entry of a list; 0: none."""
     for name in names:
         value = tower.get(name)
         value = value[0] if isinstance(value, list) and value else value

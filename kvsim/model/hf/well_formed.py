@@ -25,7 +25,7 @@ NUMBERS = ("factor", "block_ffn_dim_multiplier", "mlp_ratio", "partial_rotary_fa
 
 
 def check_kinds(table: Mapping[str, Any], where: str) -> None:
-    """Raise InputError at the first value of the wrong kind, inner tables included."""
+    """Raise InputError at the first value of a wrong type, in nested tables too."""
     for key, value in table.items():
         if value is None:
             continue

@@ -10,13 +10,13 @@ class Absent:
     """An absent part, without weights, work or cache (Nemotron-H's layers have one part each)."""
 
     def weights(self, hidden: int, tp: int) -> Weights:
-        """No weights."""
+        """The weights of an absent part: none."""
         return Weights()
 
     def active(self, hidden: int) -> int:
-        """No matrix elements."""
+        """Matrix elements of an absent part: 0."""
         return 0
 
     def peak_width(self) -> int:
-        """No intermediate elements."""
+        """Intermediate elements of an absent part: 0."""
         return 0

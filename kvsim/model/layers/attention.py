@@ -1,4 +1,4 @@
-"""Attention that keeps a key and a value a head."""
+"""Attention that caches a key and a value for each KV head."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ class Attention:
     """Multi-head, grouped-query or multi-query attention, perhaps over a sliding window.
 
     window_tokens: number of newest tokens that a query sees, itself included; None: all.
-    output_gate: the query projection also gives a gate for the output. v_head_dim: of values where
-    it is not the keys' (None). shares_cache: the layer reads the cache of an earlier one, keeps
-    none and projects queries alone (Gemma 3n and 4). shares_weights: its projections are counted
-    elsewhere, once for several layers (Zamba 2). chunk_tokens: length of the chunks; a query sees
-    the tokens of its own chunk (Llama 4); None: all. index_heads, index_head_dim: of an indexer
-    that picks blocks of tokens (MiniMax-M3), which caches one key a token of its own; 0: none.
+    output_gate: the query projection also gives a gate for the output. v_head_dim: head size of
+    values; None: as keys. shares_cache: the layer reads the cache of an earlier layer, has none and
+    only projects queries (Gemma 3n and 4). shares_weights: its projections are counted elsewhere,
+    once for several layers (Zamba 2). chunk_tokens: length of the chunks; a query sees the tokens
+    of its own chunk (Llama 4); None: all. index_heads, index_head_dim: of an indexer that picks
+    blocks of tokens (MiniMax-M3), which caches one key a token of its own; 0: none.
     """
 
     heads: int
@@ -32,21 +32,21 @@ class Attention:
 
     @property
     def value_dim(self) -> int:
-        """Elements of one head's value."""
+        """Number of elements of one head's value."""
         return self.head_dim if self.v_head_dim is None else self.v_head_dim
 
     def kv_heads_on(self, tp: int) -> int:
-        """Key and value heads one GPU keeps."""
+        """Number of KV heads on one of `tp` GPUs."""
         return max(1, self.kv_heads // tp)
 
     def width_on(self, tp: int) -> int:
-        """Elements a token has in queries, keys and values on one GPU."""
+        """Number of elements of a token's queries, keys and values on one GPU."""
         kept = self.kv_heads_on(tp)
         queries = (1 + self.output_gate) * self.heads // tp * self.head_dim
         return queries + (0 if self.shares_cache else kept * (self.head_dim + self.value_dim))
 
     def weights(self, hidden: int, tp: int) -> Weights:
-        """Query, key, value and output projections, and those of an indexer."""
+        """Parameters of the query, key, value and output projections on one GPU."""
         if self.shares_weights:
             return Weights()
         # As many query heads of the indexer as key and value heads, and one key.
@@ -59,5 +59,5 @@ class Attention:
         return 2 * self.heads * (self.head_dim + self.value_dim)
 
     def decode_flops_per_pair(self) -> int:
-        """The same, in a decode step."""
+        """FLOPs of one query-key pair in a decode step: equal to prefill."""
         return self.prefill_flops_per_pair()

@@ -1,4 +1,4 @@
-"""Attention over a window of tokens and a compressed rest (DeepSeek-V4)."""
+"""Attention over a window of tokens and compressed older tokens (DeepSeek-V4)."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -14,12 +14,12 @@ class CompressedAttention:
     2.3).
 
     There is one key for each of the newest window_tokens tokens, and one for every compress_ratio
-    older ones together.
+    older tokens.
 
-    compress_ratio: 4 (an indexer of index_heads picks what is attended to), 128, or 0 for the
-    window alone. q_lora_rank: queries come through it. o_groups, o_lora_rank: the output is
-    projected in o_groups groups through o_lora_rank elements each. index_topk: compressed keys that
-    the indexer picks; None: not known, and all are taken as read.
+    compress_ratio: 4 (an indexer of index_heads picks the keys to attend to), 128, or 0 for only
+    the window. q_lora_rank: rank of the query projection. o_groups, o_lora_rank: the output is
+    projected in o_groups groups through o_lora_rank elements each. index_topk: number of compressed
+    keys that the indexer picks; None: unknown, and all count as read.
     """
 
     heads: int
@@ -36,21 +36,21 @@ class CompressedAttention:
 
     @property
     def has_indexer(self) -> bool:
-        """Whether it picks among the compressed."""
+        """Whether an indexer picks among the compressed keys."""
         return self.compress_ratio == OVERLAPPING
 
     @property
     def streams(self) -> int:
-        """Compressions a group of tokens takes part in."""
+        """Number of compressed entries to which each token contributes."""
         return 2 if self.compress_ratio == OVERLAPPING else 1
 
     def without_compression(self) -> Self:
-        """The window alone, as the module that drafts the next tokens has it."""
+        """The same attention with only the window, as in the multi-token prediction module."""
         return replace(self, compress_ratio=0, index_heads=0, index_head_dim=0, index_topk=None)
 
     def weights(self, hidden: int, tp: int) -> Weights:
-        """Queries and output are split over GPUs; keys, compressors and the indexer stand on each.
-        The compressors stay in the model's dtype.
+        """Parameters on one GPU. Queries and output are split over GPUs; keys, compressors and the
+        indexer are replicated. The compressors stay in the model's dtype.
         """
         heads = self.heads // tp
         linear = hidden * (self.q_lora_rank + self.head_dim)
@@ -68,9 +68,9 @@ class CompressedAttention:
         return Weights(linear=linear, other=kept)
 
     def prefill_flops_per_pair(self) -> int:
-        """FLOPs of one query-key pair over all heads, were nothing compressed."""
+        """FLOPs of one query-key pair over all heads, without compression."""
         return 4 * self.heads * self.head_dim
 
     def decode_flops_per_pair(self) -> int:
-        """The same, in a decode step."""
+        """FLOPs of one query-key pair in a decode step: equal to prefill."""
         return self.prefill_flops_per_pair()

@@ -10,10 +10,10 @@ class LatentAttention:
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434).
 
     It caches one latent of kv_lora_rank and one rotated key of rope_head_dim per token, for all
-    heads. q_lora_rank None: queries are projected in one piece. index_heads, index_head_dim: of the
-    indexer that picks the tokens to attend to (DeepSeek-V3.2), which caches one key a token of its
-    own; 0: none. expanded: keys and values are cached for each head, values as wide as keys.
-    output_gate: the hidden state gates the output, an element each (HY-V4).
+    heads. q_lora_rank None: queries have one projection. index_heads, index_head_dim: of the
+    indexer that picks the tokens to attend to (DeepSeek-V3.2), which also caches one key for each
+    token; 0: no indexer. expanded: keys and values are cached for each head, values as wide as
+    keys. output_gate: the hidden state gates the output, one gate for each element (HY-V4).
     """
 
     heads: int
@@ -28,8 +28,8 @@ class LatentAttention:
     output_gate: bool = False
 
     def weights(self, hidden: int, tp: int) -> Weights:
-        """Down- and up-projections of queries, of keys and values, and the output projection; the
-        indexer's stand on every GPU.
+        """Parameters of the down- and up-projections and of the output projection; the indexer's
+        are replicated on every GPU.
         """
         heads, query_dim = self.heads // tp, self.nope_head_dim + self.rope_head_dim
         if self.q_lora_rank is None:

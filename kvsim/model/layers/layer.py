@@ -1,4 +1,4 @@
-"""A mixer and a feed-forward part together."""
+"""A decoder layer: a mixer and a feed-forward part."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,8 @@ FeedForward = Dense | Experts | Absent
 class Layer:
     """One decoder layer. extra_params: norms and biases of the whole layer.
 
-    Two mixers side by side (Falcon-H1) stand as two layers, the first without a feed-forward part.
+    Two parallel mixers (Falcon-H1) are represented as two layers, the first without a feed-forward
+    part.
     """
 
     mixer: Mixer

@@ -24,5 +24,7 @@ class Recurrence:
     ssm_dtype_named: bool = False
 
     def weights(self, hidden: int, tp: int) -> Weights:
-        """In, out and time-step projections; convolution and decay among the others."""
+        """Parameters of the input, output and time-step projections; convolution and decay count as
+        other.
+        """
         return Weights(linear=self.linear_params // tp, other=self.other_params // tp)

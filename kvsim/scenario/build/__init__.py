@@ -1,3 +1,1 @@
-"""Construction of a replica's parts from the tables of a scenario: pool, stages, step
-time, tiers.
-"""
+"""Build a replica's parts from the tables of a scenario: pool, stages, step time, tiers."""

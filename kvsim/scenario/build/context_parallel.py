@@ -11,8 +11,8 @@ BLOCK_SIZE = 16  # where no allocator names one: vLLM's default
 
 
 def shared_layout(scenario: Scenario, layout: KVLayout, *, drafted: bool) -> KVLayout:
-    """The layers of one of the GPUs; InputError for allocators, and for drafts, that are not
-    simulated with them.
+    """The layers on one of the GPUs that share tokens. InputError for allocators and drafts that
+    decode context parallelism does not support here.
     """
     num = scenario.model.decode_context_parallel_size
     others = sorted({ALLOCATORS.name_of(each) for each in scenario.allocator} - {"paged"})
@@ -21,8 +21,8 @@ def shared_layout(scenario: Scenario, layout: KVLayout, *, drafted: bool) -> KVL
 
 
 def over_gpus(options: AllocatorOptions, num: int) -> AllocatorOptions:
-    """The allocator of one of `num` GPUs: a block covers `num` times as many tokens, and each GPU
-    holds its part of them.
+    """The allocator options of one of `num` GPUs: a block covers `num` times as many tokens, and
+    each GPU holds its share of the tokens.
     """
     if num == 1:
         return options

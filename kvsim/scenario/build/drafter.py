@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def drafter_of(config: "SpeculativeConfig | None", folder: Path) -> Drafter | None:
-    """The drafter; relative paths start in `folder`. InputError for one that nobody knows."""
+    """The drafter of a speculative config; relative paths start in `folder`. InputError for an
+    unknown drafter.
+    """
     if config is None:
         return None
     from kvsim.model.find import find_model  # few scenarios have a drafter
@@ -33,7 +35,7 @@ def drafter_of(config: "SpeculativeConfig | None", folder: Path) -> Drafter | No
 
 
 def _check_method(config: "SpeculativeConfig", reader: "TargetReader | None") -> None:
-    """InputError unless the drafter is served by this method: vLLM takes it by the config."""
+    """Raise InputError unless the drafter's config allows this method, as in vLLM."""
     if reader is None and config.speculation.rules.block_queries:
         raise InputError(
             f"the drafter is no model of {config.method}",
@@ -57,8 +59,9 @@ def drafted_time(
     options: StepTimeOptions,
     hardware: Hardware,
 ) -> StepTime:
-    """Steps of `target`, made by `options`, with the drafting after them. The drafter is timed by
-    the roofline, with the efficiencies of the target's where that is one too.
+    """Step times of `target` (made from `options`) with the drafting passes after each step. The
+    drafter is timed by the roofline, with the target's efficiencies if the target uses the roofline
+    too.
     """
     from kvsim.step_time.drafted import BlockPass, DraftingPasses, MeasuredDrafting, drafted
     from kvsim.step_time.linear import Linear

@@ -1,4 +1,4 @@
-"""The KV pool of a scenario, the same for all of its allocators."""
+"""Size the KV pool of a scenario, the same for all of its allocators."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class ScenarioPool(NamedTuple):
-    """The pool of one GPU. stages: of a pipeline, its stages; stage: the one that decides."""
+    """The pool of one GPU. stages: of a pipeline, the pool of each stage; stage: index of the stage
+    that limits the pool.
+    """
 
     pool: SizedPool
     stage: int = 0
@@ -29,8 +31,8 @@ class ScenarioPool(NamedTuple):
 def pool_of(
     scenario: Scenario, model: Model, devices: Sequence[Device], drafter: Drafter | None
 ) -> ScenarioPool:
-    """The pool that the engine of a scenario would make; InputError where it cannot. devices: of
-    each stage of a pipeline.
+    """The pool that the scenario's engine would allocate; InputError if it cannot. devices: device
+    of each pipeline stage.
     """
     scenario.model.check_used(model)
     device = devices[0]
@@ -104,7 +106,7 @@ def pool_of(
 
 
 def _check_states(sized: Sized) -> None:
-    """InputError where vLLM does not start for want of states in the pool that it sizes itself."""
+    """Raise InputError if the pool that vLLM sizes itself has too few states for vLLM to start."""
     log = sized.start_up
     if log.states_short_of is not None and sized.pool.sized_by == "gpu_memory_utilization":
         raise InputError(
@@ -116,7 +118,7 @@ def _check_states(sized: Sized) -> None:
 
 
 def _check_ratio(scenario: Scenario, model: Model, settings: "SglangSettings") -> None:
-    """InputError for a mamba_full_memory_ratio that decides nothing."""
+    """Raise InputError for a mamba_full_memory_ratio without effect."""
     tree, because = "max_mamba_cache_size", None
     if all(group.kind != "recurrent" for group in scenario.model.layout(model).groups):
         because = "the model has no recurrent layers"
@@ -129,7 +131,7 @@ def _check_ratio(scenario: Scenario, model: Model, settings: "SglangSettings") -
 
 
 def _rooted(scenario: Scenario) -> MemoryOptions:
-    """[memory] with a drafter's file looked for from the scenario's folder."""
+    """[memory] with a drafter's path relative to the scenario's folder."""
     drafter = scenario.memory.drafter
     if drafter in (None, MTP) or not is_of_file(path := str(scenario.folder / drafter)):
         return scenario.memory

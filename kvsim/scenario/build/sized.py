@@ -1,4 +1,4 @@
-"""A scenario with its model, its device and its pool: what each of its replicas is built from."""
+"""A scenario with its model, device and pool, from which each of its replicas is built."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,9 @@ from kvsim.vllm.rules import BlockRules
 
 
 def place_of(label: str, labels: Sequence[str]) -> int:
-    """The place of a label that `--allocator` names; InputError where there is none."""
+    """Index of the allocator that `--allocator` names by its label; InputError for an unknown
+    label.
+    """
     if label not in labels:
         raise InputError(
             "no such allocator in the scenario",
@@ -37,9 +39,9 @@ def place_of(label: str, labels: Sequence[str]) -> int:
 class SizedScenario:
     """A scenario with a sized pool, the same for every allocator.
 
-    held: of a pipeline, the layers of the stage that limits the pool; else the model. layout: the
-    KV of it on one GPU. devices: of each stage of a pipeline; device: of the one that decides.
-    stages: of a pipeline. InputError where the pool or a layer cannot be.
+    held: the model, or in a pipeline the layers of the stage that limits the pool. layout: the KV
+    of `held` on one GPU. devices: device of each pipeline stage; device: of the stage that limits
+    the pool. stages: the pipeline stages. Raises InputError if the pool or a layer is impossible.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -67,12 +69,14 @@ class SizedScenario:
         self.labels = scenario.labels()
 
     def chosen(self, label: str | None) -> tuple[AllocatorOptions, str]:
-        """The allocator of this label (None: the first), and its label; InputError without one."""
+        """The allocator with this label (None: the first), and its label; InputError for an unknown
+        label.
+        """
         label = self.labels[0] if label is None else label
         return self.scenario.allocator[place_of(label, self.labels)], label
 
     def replica_spec(self, options: AllocatorOptions) -> ReplicaSpec:
-        """The parts of a replica under one allocator."""
+        """The specification of a replica with one allocator."""
         drafts, scheduler = self.scenario.speculative_config, self.scenario.scheduler_of(options)
         options = over_gpus(options, self.scenario.model.decode_context_parallel_size)
         scheduler = scheduler.with_adapters(self.scenario.memory.max_loras)
@@ -102,7 +106,7 @@ class SizedScenario:
         return with_tiers(spec, self.scenario, self.devices, self._parts(spec))
 
     def _parts(self, spec: ReplicaSpec) -> tuple[ReplicaSpec, ...]:
-        """The replica as each stage of its pipeline holds it."""
+        """The specification of the replica for each stage of its pipeline."""
         options = self.scenario.model
         count = options.pipeline_parallel_size
         if count == 1:
@@ -117,7 +121,7 @@ class SizedScenario:
         return tuple(parts)
 
     def _plan(self, options: AllocatorOptions, stage: int, rules: BlockRules) -> Grouping | None:
-        """The groups and blocks of a stage; see `staged_plan`."""
+        """The layer groups and blocks of a stage; see `staged_plan`."""
         return staged_plan(
             options,
             self.scenario.model,
@@ -130,7 +134,7 @@ class SizedScenario:
 
     @property
     def _by_chunk(self) -> bool:
-        """Whether vLLM's tables give chunks of local attention back."""
+        """Whether vLLM's block tables free chunks of local attention."""
         drafts = self.scenario.speculative_config
         return self.scenario.model.decode_context_parallel_size == 1 and gives_chunks_back(
             frees_chunks=self.scenario.memory.version.sizing.frees_chunks,
@@ -139,12 +143,12 @@ class SizedScenario:
 
     @property
     def _counted_tokens(self) -> int | None:
-        """Tokens that SGLang counts where they take no memory, if they are given."""
+        """Tokens of the pool that SGLang counts for layers without KV bytes, if they are given."""
         tokens = self.scenario.memory.kv_cache_tokens
         return None if self.layout.bytes_per_token else tokens
 
     def _context_under(self, allocator_kind: str) -> int:
-        """The longest sequence that the engine of an allocator of this kind takes."""
+        """The longest sequence in tokens that the engine of this allocator kind accepts."""
         if allocator_kind != "radix":
             return self.max_model_len
         from kvsim.capacity.sglang.sizing import context_of  # of radix alone
@@ -152,8 +156,8 @@ class SizedScenario:
         return context_of(self.model, self.scenario.model)
 
     def _layout_under(self, allocator_kind: str) -> KVLayout:
-        """The layers as an allocator of this kind takes them: vLLM's tables give chunks of local
-        attention back where its version does.
+        """The layers as an allocator of this kind groups them: vLLM's block tables free chunks of
+        local attention in some versions.
         """
         if allocator_kind != "radix":
             by_chunk = allocator_kind == "paged" and self._by_chunk
@@ -163,13 +167,13 @@ class SizedScenario:
         return cached_layout(self.model.kind, self._in_chunks(with_states(self.held)))
 
     def _in_chunks(self, held: Model) -> KVLayout:
-        """The layers of `held`, with chunks of local attention separated."""
+        """The layers of `held`, with chunks of local attention as groups of their own."""
         if self.drafter is not None:
             return self._drafted_layout(self.drafter, by_chunk=True)
         return self.scenario.model.layout(held, by_chunk=True)
 
     def _drafted_layout(self, drafter: Drafter, *, by_chunk: bool = False) -> KVLayout:
-        """The layers with those of the drafter, which is on the last stage of a pipeline."""
+        """The layers including those of the drafter, which is on the last pipeline stage."""
         options = self.scenario.model
         last = self._stage == options.pipeline_parallel_size - 1
         return drafter.layout(self.model, options, self.held, drafts=last, by_chunk=by_chunk)

@@ -1,7 +1,7 @@
-"""The blocks of a pipeline's layers, as the stage that decides the pool holds them.
+"""Layer groups and blocks of a pipeline stage.
 
-The layers of all stages are dealt out to groups together, and each stage has its part of every
-group (vLLM 0.33, v1/core/kv_cache_planning.py).
+The layers of all stages are grouped together, and each stage has its part of every group (vLLM
+0.33, v1/core/kv_cache_planning.py).
 """
 
 from kvsim.capacity.drafter import Drafter
@@ -30,11 +30,11 @@ def staged_plan(
     by_chunk: bool,
     drafter: Drafter | None = None,
 ) -> Grouping | None:
-    """The groups and blocks of this stage; None on one stage, and where one block table does for
-    the layers of all stages.
+    """The groups and blocks of this stage; None without a pipeline, and if the layers of all stages
+    share one block table.
 
-    by_chunk: blocks of local attention's chunks are freed. drafter: its layers are on the last
-    stage. InputError where the stage has no layer of one of the groups.
+    by_chunk: whether chunks of local attention are freed. drafter: its layers are on the last
+    stage. InputError if the stage has no layer of one of the groups.
     """
     if options.pipeline_parallel_size == 1 or not isinstance(allocator, Paged):
         return None

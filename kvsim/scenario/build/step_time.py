@@ -31,8 +31,8 @@ def step_time_of(
     pool: SizedPool,
     drafter: Drafter | None,
 ) -> StepTime:
-    """The time of a step, with the drafter's passes where there is a drafter. devices: of each
-    stage of a pipeline. layout: of the model without the drafter's layers.
+    """The step time model, including the drafter's passes if there is a drafter. devices: device of
+    each pipeline stage. layout: KV of the model without the drafter's layers.
     """
     options = scenario.model
     scheduler = scenario.scheduler_of(scenario.allocator[0])
@@ -60,8 +60,8 @@ def step_time_of(
 def _staged(
     scenario: Scenario, hardware: Hardware, devices: Sequence[Device], drafter: Drafter | None
 ) -> StageTimes:
-    """The times of the stages of a pipeline, each as its own layers take on its own device. A copy
-    goes at the slower link of the two stages. The drafter is on the last stage.
+    """The step times of each pipeline stage, for its own layers on its own device. A transfer takes
+    the slower link of its two stages. The drafter is on the last stage.
     """
     options, model, form = scenario.model, hardware.model, scenario.step_time
     count = options.pipeline_parallel_size

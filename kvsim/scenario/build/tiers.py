@@ -1,4 +1,4 @@
-"""The tiers of each replica of a scenario."""
+"""Build the offload tiers of each replica of a scenario."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,10 +19,10 @@ from kvsim.vllm.grouping import BlockGroup, Grouping, is_uniform
 def with_tiers(
     spec: ReplicaSpec, scenario: Scenario, devices: Sequence[Device], parts: Sequence[ReplicaSpec]
 ) -> ReplicaSpec:
-    """The same replica with the scenario's tiers, of which there is at least one; InputError if it
-    can have none.
+    """A copy of the replica's specification with the scenario's tiers (at least one); InputError if
+    the tiers are not supported.
 
-    devices, parts: of each stage of a pipeline, the parts with its own layers and plan.
+    devices, parts: device and specification of each pipeline stage.
     """
     first, *behind = scenario.tier
     site = _site(parts[0], scenario, devices[0])
@@ -35,20 +35,21 @@ def with_tiers(
 
 
 def _served(scenario: Scenario) -> frozenset[str]:
-    """The other parts that all tiers of the scenario run with."""
+    """Features of the scenario with which all its tiers must be combinable."""
     return frozenset.intersection(*(each.serves for each in scenario.tier))
 
 
 def _parts(scenario: Scenario) -> ServerParts:
-    """The tiers of the scenario, as the table of refusals reads them."""
+    """The tiers of the scenario as rows for the table of refusals."""
     tiers = tuple(TIERS.name_of(each) for each in scenario.tier)
     return ServerParts(tiers=tiers, serves=_served(scenario))
 
 
 def _on_stages(first: TierSite, sites: Sequence[TierSite], tiers: ServerParts) -> TierSite:
-    """The site of a whole pipeline. vLLM 0.33 counts the chunks of host memory by the bytes of the
-    first stage, and each stage lays them out by its own (v1/kv_offload/cpu/spec.py). InputError
-    where these differ, for the stages would overwrite each other there.
+    """The offload context of a whole pipeline. vLLM 0.33 counts the chunks of host memory by the
+    bytes of the first stage, and each stage divides it by its own bytes
+    (v1/kv_offload/cpu/spec.py). InputError if these differ, since stages would overwrite each
+    other.
     """
     check(tiers._replace(stage_bytes=tuple(site.block_bytes for site in sites)))
     stages = tuple(
@@ -86,7 +87,7 @@ def _site(spec: ReplicaSpec, scenario: Scenario, device: Device) -> TierSite:
 def _groups(
     spec: ReplicaSpec, options: Paged, tiers: ServerParts
 ) -> tuple[tuple[OffloadedGroup, ...], int]:
-    """The groups of layers with chunks of one block, and the bytes of a block of the device."""
+    """(layer groups with offload chunks of one block, bytes of a device block)."""
     layout, size = spec.layout, options.block_size
     if is_uniform(layout, windows=not options.disable_hybrid_kv_cache_manager):
         block_bytes = layout.bytes_per_token * size
@@ -100,12 +101,12 @@ def _groups(
 
 
 def _reads_ahead(spec: ReplicaSpec) -> bool:
-    """Whether the KV of a drafter's layers follows from the next token too."""
+    """Whether the KV of a drafter's layers also depends on the next token."""
     return spec.speculation is not None and spec.speculation.rules.keys_read_ahead
 
 
 def _offloaded(group: BlockGroup) -> OffloadedGroup:
-    """A group of layers with chunks of one block."""
+    """One layer group in the form that tiers use, with offload chunks of one block."""
     size = group.block_size
     if group.state_bytes:
         return OffloadedGroup(size, 1, group.state_bytes, 0)
@@ -115,7 +116,9 @@ def _offloaded(group: BlockGroup) -> OffloadedGroup:
 
 
 def _check_states(grouping: Grouping, options: Paged, tiers: ServerParts) -> None:
-    """Raise InputError for recurrent states that no chunk could hold, or for hits inside blocks."""
+    """Raise InputError for recurrent states that no offload chunk can hold, or for hits inside
+    blocks.
+    """
     states = [group.state_bytes > 0 for group in grouping.groups]
     caches = options.enable_prefix_caching
     if all(states):  # by default vLLM keeps none of them

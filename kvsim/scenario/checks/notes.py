@@ -1,4 +1,4 @@
-"""Notes on a scenario's pool that stand before anything runs."""
+"""Notes on a scenario that are known before the run: pool size and keys without effect."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -85,11 +85,11 @@ def known_before(
     adapters: bool,
     priorities: bool,
 ) -> tuple[tuple[str, str], ...]:
-    """Topic and sentence of each note: the device cannot hold the pool, keys change nothing, or
-    change no step times.
+    """(topic, sentence) of each note: the device cannot hold the pool, or keys have no effect on
+    results or step times.
 
-    devices, stages: of a pipeline, of each stage. adapters: requests may ask for some. priorities:
-    those of requests differ.
+    devices, stages: device and pool of each pipeline stage. adapters: requests may use LoRA
+    adapters. priorities: requests differ in priority.
     """
     found = [
         ("pool", each)
@@ -122,7 +122,9 @@ def known_before(
 
 
 def _counted_tokens(scenario: Scenario, model: Model) -> int | None:
-    """Tokens that SGLang counts of a model of recurrent states alone, where none are given."""
+    """A note on the tokens that SGLang counts for a model with only recurrent layers, if they are
+    not given.
+    """
     radix = any(ALLOCATORS.name_of(each) == "radix" for each in scenario.allocator)
     given = scenario.memory.kv_cache_tokens is not None
     if given or not radix or scenario.model.layout(model).bytes_per_token:
@@ -133,7 +135,7 @@ def _counted_tokens(scenario: Scenario, model: Model) -> int | None:
 
 
 def cache_left_off(options: AllocatorOptions, memory: MemorySpec) -> tuple[tuple[str, str], ...]:
-    """The note on a prefix cache that the engine's version leaves off for this model, unasked."""
+    """A note that the engine's version disables the prefix cache for this model by default."""
     key = "enable_prefix_caching"
     if not getattr(options, key, False) or getattr(options.resolved(memory), key):
         return ()
@@ -147,9 +149,9 @@ def cache_left_off(options: AllocatorOptions, memory: MemorySpec) -> tuple[tuple
 def idle_memory_keys(
     scenario: Scenario, model: Model, devices: Sequence[Device], drafter: Drafter | None
 ) -> tuple[str, ...]:
-    """The keys of [memory] that were given and change nothing, and would not with another value.
+    """Keys of [memory] that were given and have no effect, with any value.
 
-    They affect neither the pool nor the version's rules for chunks of local attention.
+    These keys affect neither the pool nor the version's rules for chunks of local attention.
     """
     memory, left_out, shape = scenario.memory, _left_out(scenario), scenario.model
     in_chunks = shape.layout(model, by_chunk=True) != shape.layout(model)
@@ -175,7 +177,7 @@ def idle_memory_keys(
 
 
 def _heeds_priorities(scenario: Scenario) -> bool:
-    """Whether a scheduler or a prefix cache may go by the priorities of requests."""
+    """Whether a scheduler or a prefix cache uses the priorities of requests."""
     groups = scenario.fleet is not None and scenario.fleet.group
     if groups or scenario.disaggregation is not None:
         return True
@@ -195,13 +197,15 @@ def _left_out(scenario: Scenario) -> dict[str, object]:
 
 
 def _without_room(scenario: Scenario) -> int:
-    """Adapters that run at once, of a scenario with no room for any in [memory]."""
+    """The number of concurrent adapters that the schedulers allow, if [memory] reserves no room for
+    adapters; else 0.
+    """
     schedulers = (scenario.scheduler_of(each) for each in scenario.allocator)
     return 0 if scenario.memory.max_loras else max(each.most_adapters for each in schedulers)
 
 
 def _limits_adapters(scenario: Scenario) -> bool:
-    """Whether a scheduler takes its number of adapters from [memory]."""
+    """Whether a scheduler takes its limit of adapters from [memory]."""
     schedulers = [scenario.scheduler_of(each) for each in scenario.allocator]
     count = scenario.memory.max_loras
     return any(each.with_adapters(count) != each for each in schedulers)
@@ -214,7 +218,7 @@ def _pool_under(
     devices: Sequence[Device],
     drafter: Drafter | None,
 ) -> ScenarioPool | None:
-    """The pool of the scenario under another [memory]; None where there is none."""
+    """The pool of the scenario with another [memory] table; None if there is no such pool."""
     try:
         return pool_of(scenario.model_copy(update={"memory": memory}), model, devices, drafter)
     except InputError:

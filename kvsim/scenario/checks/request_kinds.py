@@ -1,4 +1,4 @@
-"""Whether what simulates an engine serves the kinds of requests that come."""
+"""Check that the simulated engine supports the kinds of requests in the workload."""
 
 from collections import Counter
 
@@ -10,8 +10,8 @@ from kvsim.support.table import check
 
 
 def check_served(stream: Stream, spec: ReplicaSpec, *, apart: bool) -> None:
-    """Raise InputError for requests with images or adapters where these are not simulated. apart:
-    prefill and decode run on replicas of their own.
+    """Raise InputError for requests with images or adapters if these are not simulated. apart:
+    prefill and decode are disaggregated.
     """
     special = next((each for each in stream.requests if _is_special(each)), None)
     if special is None:
@@ -40,9 +40,10 @@ def check_served(stream: Stream, spec: ReplicaSpec, *, apart: bool) -> None:
 
 
 def check_follows(stream: Stream) -> None:
-    """Raise InputError for two requests of one id, and for a request after one that never leaves.
+    """Raise InputError for two requests with one id, and for a request that follows one that never
+    leaves.
 
-    That one has an unknown name, or comes after the request itself.
+    Such a predecessor has an unknown name, or comes after the request itself.
     """
     requests = stream.requests
     if len({each.id for each in requests}) < len(requests):

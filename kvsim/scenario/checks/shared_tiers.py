@@ -6,7 +6,7 @@ from kvsim.support.table import check
 
 
 def shared_by(scenario: Scenario) -> str | None:
-    """The key by which the replicas of a fleet share a tier; None: they share none."""
+    """The key by which the replicas of a fleet share a tier; None if they share none."""
     for place, tier in enumerate(scenario.tier):
         if tier.shared_key:
             return f"tier.{place}.{tier.shared_key}"
@@ -17,6 +17,6 @@ def shared_by(scenario: Scenario) -> str | None:
 
 
 def check_shared(scenario: Scenario) -> None:
-    """Raise InputError for a tier that replicas share where there is one replica."""
+    """Raise InputError for a shared tier in a scenario with only one replica."""
     apart = "" if scenario.disaggregation is None else "apart"
     check(ServerParts(shared=shared_by(scenario) or "", transfers=apart, alone=True))

@@ -1,4 +1,4 @@
-"""Keys of a scenario outside [memory] that were given and change nothing."""
+"""Keys outside [memory] that were given but have no effect."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from kvsim.scenario import Scenario
 
 
 def idle_keys(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Each such key, and why it changes nothing."""
+    """Each key without effect, and the reason."""
     model, step_time, fleet = scenario.model, scenario.step_time, scenario.fleet
     if scenario.speculative_config is None and _changed(step_time, "draft_token_us"):
         yield "step_time.draft_token_us", "no tokens are drafted"

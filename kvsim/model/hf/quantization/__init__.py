@@ -1,4 +1,5 @@
-"""The `quantization_config` of a config.json: bits of a stored parameter, and what is left out.
+"""The `quantization_config` of a config.json: bits of a stored parameter, and modules left
+unquantised.
 
     one scheme for all, or one a kind of module   `schemes`, `several`
     modules that are not converted                here
@@ -22,7 +23,9 @@ _LAYER = re.compile(r"layers\.(\d+)\.")
 
 
 def weight_format(config: Mapping[str, Any], dtype: str, layers: int, where: str) -> WeightFormat:
-    """The format of a model of `layers` layers; InputError names a method that is not known."""
+    """The weight format of a model with `layers` layers; InputError for an unknown quantisation
+    method.
+    """
     form = _with_experts(stored(config, dtype, layers, where), config, where)
     plain = 8 * DTYPE_BYTES[dtype]
     share = _share_left_out(config, layers)
@@ -33,7 +36,7 @@ def weight_format(config: Mapping[str, Any], dtype: str, layers: int, where: str
 
 
 def _with_experts(form: WeightFormat, config: Mapping[str, Any], where: str) -> WeightFormat:
-    """The format with routed experts in an `expert_dtype` of their own."""
+    """The format with routed experts in the `expert_dtype` that the config names."""
     written = config.get("expert_dtype")
     if written is None or written == "fp8":
         return form
@@ -48,7 +51,7 @@ def _with_experts(form: WeightFormat, config: Mapping[str, Any], where: str) -> 
 
 
 def _share_left_out(config: Mapping[str, Any], layers: int) -> float:
-    """The share of layers with a mixer that is not converted."""
+    """The share of layers with an unquantised mixer (attention or recurrence)."""
     lists = (config[key] for key in EXCLUDED if isinstance(config.get(key), list))
     listed: list[object] = next(lists, [])
     named = [str(name) for name in listed if is_mixer(str(name))]

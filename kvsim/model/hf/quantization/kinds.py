@@ -12,13 +12,15 @@ _SHARED = re.compile(r"shared_experts?|shared_mlp")
 
 
 def is_mixer(name: str) -> bool:
-    """Whether a module that is named is a mixer, or its outer projections."""
+    """Whether a module name is that of a mixer (attention or recurrence) or of its projections."""
     mixer = _MIXER.search(name)
     return mixer is not None and bool(_WHOLE_MIXER.search(name) or _OUTER.search(name, mixer.end()))
 
 
 def kind_of(name: str) -> str:
-    """The kind: "expert", "mixer", or "linear" for the feed-forward parts and all else."""
+    """The kind of a module by name: "expert", "mixer", or "linear" for feed-forward parts and
+    everything else.
+    """
     if _SHARED.search(name):
         return "linear"
     if _ROUTED.search(name):

@@ -1,4 +1,4 @@
-"""The schemes that checkpoints name, each as the bits of a stored parameter.
+"""Quantisation schemes that checkpoints name, each as bits for a stored parameter.
 
 By the forms of AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes and the
 block formats, as vLLM 0.33 reads them (model_executor/layers/quantization).
@@ -39,7 +39,7 @@ MOST_BITS = 32
 
 
 def stored(config: Mapping[str, Any], dtype: str, layers: int, where: str) -> WeightFormat:
-    """The format of what is converted; `layers`: of the model."""
+    """The weight format of quantised modules. layers: number of layers of the model."""
     method = str(config.get("quant_method", "")).lower()
     method = SYNONYMS.get(method, method)
     at = f"{where}: quantization_config"
@@ -74,7 +74,9 @@ def _all(bits: float, dtype: str) -> WeightFormat:
 
 
 def _grouped(bits: object, group_size: object, at: str) -> float:
-    """A float16 scale and a zero point of `bits` bits for each group along the input."""
+    """Bits for a parameter with a float16 scale and a zero point of `bits` bits for each group
+    along the input.
+    """
     if not isinstance(bits, int | float) or not 1 <= bits <= MOST_BITS:
         raise InputError("not a number of bits", where=at, value=bits, limit=f"1 to {MOST_BITS}")
     size = group_size if isinstance(group_size, int) and group_size > 0 else 0
@@ -135,7 +137,7 @@ def _algorithm(name: str, at: str) -> float:
 
 
 def _quark(config: Mapping[str, Any], at: str) -> float:
-    """AMD's: one table for all, or the first of the layers' where there is none."""
+    """Bits under AMD's Quark: one table for all layers, else the first layer's table."""
     table = config.get("global_quant_config") or {}
     weight = table.get("weight") if isinstance(table, Mapping) else None
     weight = weight[0] if isinstance(weight, list) and weight else weight

@@ -13,7 +13,9 @@ _LAYER = re.compile(r"layers\.(\d+)\.")
 
 
 class Share(NamedTuple):
-    """target: modules by name, pattern or class; bits: of each of their parameters."""
+    """Modules with one scheme. target: modules by name, pattern or class; bits: bits of each
+    parameter.
+    """
 
     target: str
     bits: float
@@ -22,8 +24,8 @@ class Share(NamedTuple):
 def by_kind(
     shares: Sequence[Share], dtype: str, layers: int, at: str, *, listed: bool = False
 ) -> WeightFormat:
-    """The bits of routed experts, of mixers and of the rest. listed: what no share names stays in
-    the model's dtype. Raises InputError where one kind comes in several schemes in one layer.
+    """The bits of routed experts, of mixers and of other modules. listed: modules without a share
+    stay in the model's dtype. Raises InputError if one kind has several schemes in one layer.
     """
     plain = 8 * DTYPE_BYTES[dtype]
     rest = {share.bits for share in shares if share.target.lower() in EVERY}
