@@ -1,4 +1,6 @@
-"""The actions of a page: what a click or a new value does to a visit, one pure function each."""
+"""The actions of the explorer page: how a click or a new value changes a visit, one pure function
+each.
+"""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -18,7 +20,7 @@ from kvsim.plumbing.keys import assignment, put
 
 
 def begin(visit: PageVisit, context: PageContext, base: str) -> PageVisit:
-    """The visit from another starting point.
+    """A visit that starts from another starting point.
 
     Pinned runs remain, except between a stop of the tour and a scenario of one's own.
     """
@@ -31,8 +33,8 @@ def _is_tour(base: str) -> bool:
 
 
 def turn(visit: PageVisit, context: PageContext, values: Mapping[str, Any]) -> PageVisit:
-    """The visit with keys set to the values of their widgets; InputError where they are no
-    scenario.
+    """The visit with scenario keys set to the values of their widgets; InputError if the result is
+    not a valid scenario.
     """
     table = deepcopy(visit.state.table)
     for key, value in values.items():
@@ -41,7 +43,7 @@ def turn(visit: PageVisit, context: PageContext, values: Mapping[str, Any]) -> P
 
 
 def add_allocator(visit: PageVisit, context: PageContext) -> PageVisit:
-    """The visit with one allocator more."""
+    """The visit with one more allocator."""
     table = deepcopy(visit.state.table)
     added(table)
     return _checked(visit, context, table)
@@ -55,7 +57,7 @@ def remove_allocator(visit: PageVisit, context: PageContext, index: int) -> Page
 
 
 def attempt(visit: PageVisit, context: PageContext, index: int) -> PageVisit:
-    """The visit with the keys set that a stop of the tour says to try."""
+    """The visit with the keys set that suggestion number `index` of a tour stop sets."""
     table = deepcopy(visit.state.table)
     for each in find_stop(visit.state.base.removeprefix(TOUR)).tries[index].settings:
         put(table, *assignment(each, "try"), "try")
@@ -63,7 +65,7 @@ def attempt(visit: PageVisit, context: PageContext, index: int) -> PageVisit:
 
 
 def pin(visit: PageVisit, context: PageContext) -> PageVisit:
-    """The visit with its run pinned next to later ones."""
+    """The visit with its run pinned, to be shown next to later runs."""
     query = visit.state.query(context.starting_points)
     if query in visit.pins or len(visit.pins) >= MOST_PINS:
         return visit
@@ -78,7 +80,7 @@ def unpin(visit: PageVisit, index: int) -> PageVisit:
 def sweep(
     visit: PageVisit, context: PageContext, key: str, low: Any, high: Any, count: Any
 ) -> PageVisit:
-    """The visit with a sweep of one key; InputError where the ends are no range."""
+    """The visit with a sweep of one key; InputError if low and high are not a range."""
     log = "log" if isinstance(low, int | float) and low > 0 else ""
     asked = f"{key}={low}:{high}:{count}{log}"
     context.sweep_task(visit.state, asked)
@@ -105,7 +107,7 @@ def shown_values(table: dict[str, Any]) -> dict[str, Any]:
 def differing(
     table: dict[str, Any], ids: list[dict[str, Any]], values: list[Any]
 ) -> dict[str, Any]:
-    """Values of widgets that differ from the tables, by these ids."""
+    """Values of the widgets `ids` that differ from the scenario's tables."""
     shown = shown_values(table)
     return {
         name["key"]: read_value(name["form"], value)

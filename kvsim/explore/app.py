@@ -55,9 +55,9 @@ REFUSED = "open the address that kvsim explore printed in its terminal: it ends 
 def make_app(context: PageContext, host: str, token: str) -> Flask:
     """The server of the page.
 
-    host: the address it listens on. On loopback it answers only requests with that name as host,
+    host: the address it listens on. On loopback it only answers requests with that name as host,
     which a page of another site cannot send. token: last part of the printed address. A browser
-    that has sent it once is recognised by a cookie that no other site's page sends.
+    that has sent the token once is recognised by a cookie that no other site's page sends.
     """
     app = Dash(
         __name__,
@@ -100,7 +100,7 @@ def make_app(context: PageContext, host: str, token: str) -> Flask:
 
     @server.get("/plotly.js")
     def plotly() -> Response:
-        """Dash draws by this, where it has been loaded, and else by a file of 4.8 MB."""
+        """The plotting script: plotly's own if loaded, else Dash's file of 4.8 MB."""
         return Response(plotly_script(), mimetype="text/javascript")
 
     @server.get("/runs/<key>/<page>.html")
@@ -136,8 +136,8 @@ def _guard(server: Flask, host: str, token: str) -> None:
 
     @server.errorhandler(Exception)
     def refuse_malformed(error: Exception) -> Any:
-        """Dash raises whatever its parsing meets. Where no line of ours ran, the request is wrong;
-        else kvsim is, and the terminal shows where.
+        """Answer an exception as a bad request if no code of kvsim was running, since Dash raises
+        anything on bad input. Otherwise it is a fault of kvsim, with a traceback on the terminal.
         """
         if isinstance(error, HTTPException):
             return error

@@ -1,6 +1,7 @@
-"""Limits of what a page may read, start and report.
+"""Limits on what a page may read, start and report.
 
-Paths are inside the base scenario's folder, work is bounded, and errors quote nothing of a file.
+Paths must be inside the base scenario's folder, work is bounded, and errors quote no content of a
+file.
 
 Any visitor of the page changes its settings, and a link changes them too. So none of it may open
 another file of this machine's user, or use all of the machine's time and memory.
@@ -25,8 +26,8 @@ _NO_FILE = ("memory", "allocator", "scheduler")  # tables whose faults come of n
 
 
 def check_paths(table: Mapping[str, Any], base: StartingPoint) -> None:
-    """Raise InputError for a path outside the folder of the base scenario that is not its own; a
-    stop of the tour has no folder.
+    """Raise InputError for a path outside the base scenario's folder, unless the base scenario has
+    it. A tour stop has no folder, so no paths.
     """
     own = set(_paths(base.table))
     folder = base.folder.resolve()
@@ -43,9 +44,10 @@ def check_paths(table: Mapping[str, Any], base: StartingPoint) -> None:
 
 
 def check_amount(table: Mapping[str, Any], points: int = 1) -> None:
-    """Raise InputError, which says what to press, for more requests than the page starts unasked.
+    """Raise InputError, with the button to press, for more requests than the page starts unless the
+    user confirms.
 
-    points: of a sweep, each of which has all requests.
+    points: number of values of a sweep, each of which has all requests.
     """
     asked = points * _requests(table.get("workload"))
     if asked > MOST_REQUESTS:
@@ -57,7 +59,7 @@ def check_amount(table: Mapping[str, Any], points: int = 1) -> None:
 
 
 def said(error: InputError, table: Mapping[str, Any], base_table: Mapping[str, Any]) -> str:
-    """An error of a scenario that ran, without what it quotes of a file."""
+    """An error of a simulated scenario, without parts that quote a file."""
     paths, own = set(_paths(table)), set(_paths(base_table))
     where = error.where or ""
     of_file = [key for key, path in paths if Path(path).name in where]

@@ -1,4 +1,4 @@
-"""A sweep as a curve: one line a run, a point a value."""
+"""Draw a sweep as a curve: one line for each run, one point for each value."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ MOST_TICKS = 12
 
 
 def draw(points: Sequence[CurvePoint], title: str, name: str) -> "go.Figure | None":
-    """The measure of this name over the knob of this title; None where no value ran."""
+    """A figure of the measure `name` over the swept key `title`; None if no value could be run."""
     import plotly.graph_objects as go
 
     measure = MEASURES[name]
@@ -55,5 +55,5 @@ def draw(points: Sequence[CurvePoint], title: str, name: str) -> "go.Figure | No
 
 
 def faults(points: Sequence[CurvePoint]) -> list[str]:
-    """Why there is no point at some values."""
+    """The errors of values that could not be run."""
     return [f"{point.value}: {point.fault}" for point in points if point.fault]

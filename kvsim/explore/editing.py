@@ -1,4 +1,4 @@
-"""The callback that changes a visit: widgets, buttons, and the address."""
+"""Dash callback that changes a visit: by widgets, buttons, and the address."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from kvsim.plumbing.reading.toml_text import value_of
 
 
 def register(app: Dash, context: PageContext) -> None:
-    """Hang the callback on the page."""
+    """Register the callback with the app."""
 
     @app.callback(
         output={
@@ -95,7 +95,9 @@ def register(app: Dash, context: PageContext) -> None:
 
 
 def make_once(context: PageContext) -> None:
-    """Make the widgets of the default: what they need is loaded before a page asks for them."""
+    """Build the default's widgets once, so that the modules that they need are loaded before a page
+    asks.
+    """
     _controls(context.starting_points[context.default].table)
 
 
@@ -115,7 +117,9 @@ def _clicked(visit: PageVisit, context: PageContext, cause: dict[str, Any]) -> P
 def _refused(
     error: InputError, held: dict[str, Any] | None, context: PageContext
 ) -> dict[str, Any]:
-    """The message of a refused change; the page keeps its state, or is reset."""
+    """The page's answer to a refused change: an error message; the page keeps its state, or is
+    reset.
+    """
     if held is None:
         shown = _shown(PageVisit.at("", context), None, context)
         return {**shown, "fault": str(error), "address": no_update}
@@ -131,7 +135,7 @@ def _refused(
 
 
 def _said(key: str | None, fault: str) -> list[str]:
-    """The fault at the widget of this key, and nothing at the others."""
+    """The error text at the widget of this key, and no text at all others."""
     places = [each["id"]["key"] for each in ctx.outputs_grouping["said"]]
     return [fault if place == key else "" for place in places]
 
@@ -185,7 +189,7 @@ def _controls(table: dict[str, Any]) -> list[Component]:
 
 
 def _command(visit: PageVisit, context: PageContext) -> str:
-    """The run of this state as a command."""
+    """The `kvsim run` command for this state."""
     from shlex import quote
 
     base = context.starting_points[visit.state.base]

@@ -1,10 +1,10 @@
-"""Hosts that are this machine alone."""
+"""Recognise host names that only this machine can reach."""
 
 from ipaddress import ip_address
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches it."""
+    """Whether only this machine can reach `host`."""
     if host == "localhost":
         return True
     try:

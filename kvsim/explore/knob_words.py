@@ -1,4 +1,4 @@
-"""Words, units and hints of the knobs: the keys of a scenario as a reader sees them."""
+"""Names, units and hints of scenario keys, as the page shows them."""
 
 import re
 from inspect import cleandoc
@@ -49,8 +49,8 @@ WORDS = {
 
 
 def words_of(name: str) -> str:
-    """A key in words with its unit; the key where it has none. Of a dotted name the last two parts
-    count, or the last.
+    """A key in words with its unit; the key itself if it has no words. For a dotted name, the last
+    two parts are looked up, then the last.
     """
     parts = name.split(".")
     found = (WORDS.get(".".join(parts[-many:])) for many in (2, 1))
@@ -58,7 +58,7 @@ def words_of(name: str) -> str:
 
 
 def hint_of(name: str, doc: str | None) -> str:
-    """The sentence of a class's docstring on one of its keys, without the key."""
+    """The sentence on the key `name` in the docstring of its option class, without the key."""
     text = " ".join(cleandoc(doc or "").split())
     found = re.search(rf"(?<!\S){re.escape(name)}(?:, \w+)*: (.+?\.)(?=\s|$)", text)
     return f"{name}: {found[1]}" if found else name

@@ -1,4 +1,4 @@
-"""The page as it is before anything ran: head, controls at the side, room for results."""
+"""The initial page: heading, controls at the side, and room for results."""
 
 from uuid import uuid4
 
@@ -15,7 +15,7 @@ SWEEP_MEASURES = [name for name, measure in MEASURES.items() if measure.always]
 
 
 def make_layout(context: PageContext) -> Component:
-    """A fresh page; every tab has a name of its own, under which it asks for jobs."""
+    """A new page; every browser tab has a name of its own, under which it requests jobs."""
     return html.Div(
         [
             dcc.Location(id="address", refresh=False),

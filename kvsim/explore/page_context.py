@@ -1,4 +1,4 @@
-"""The context that every callback of the page works with: starting points and worker processes."""
+"""Context of every callback of the page: starting points and worker processes."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,18 +14,20 @@ from kvsim.whatif.sweep.axes import parse_axis
 
 
 class PageContext(NamedTuple):
-    """starting_points: by name. default: the name of the one that an empty address starts from."""
+    """Shared state of all callbacks. starting_points: by name. default: name of the starting point
+    for an empty address.
+    """
 
     starting_points: dict[str, StartingPoint]
     workers: WorkerPool
     default: str
 
     def run_task(self, state: ScenarioState) -> RunTask:
-        """Simulate the state; InputError for a path that is not the page's to read."""
+        """The task that simulates this state; InputError for a path that the page may not read."""
         return RunTask(*self._of(state))
 
     def sweep_task(self, state: ScenarioState, sweep: str) -> SweepTask:
-        """Simulate the state along a sweep such as `a.b=1:8:4`; InputError where that is none."""
+        """The task that simulates a sweep such as `a.b=1:8:4`; InputError if it is not a sweep."""
         key, _ = assignment(sweep, "sweep")
         values = tuple(value for (value,) in parse_axis(sweep, "sweep").rows)
         if len(values) < 2 or not all(type(value) in (int, float) for value in values):

@@ -11,7 +11,7 @@ from kvsim.explore.visit import MOST_PINS, PageVisit
 
 
 def short_name(pin: str) -> str:
-    """A pinned state by where it started and what was set, in words."""
+    """The name of a pinned state: its starting point and the changed keys, in words."""
     (_, base), *settings = parse_qsl(pin)
     return ", ".join([base.removeprefix(TOUR), *(_set_words(value) for _, value in settings)])
 
@@ -24,7 +24,7 @@ def _set_words(setting: str) -> str:
 
 
 def pin_button(visit: PageVisit, query: str) -> tuple[str, bool]:
-    """The button's text for the state of this query, and whether it can be pressed."""
+    """(text of the pin button for the state of this query, whether it is enabled)."""
     if query in visit.pins:
         return "Pinned", False
     if len(visit.pins) >= MOST_PINS:
@@ -33,7 +33,7 @@ def pin_button(visit: PageVisit, query: str) -> tuple[str, bool]:
 
 
 def pin_bar(visit: PageVisit) -> list[Component]:
-    """A button for each pinned run, which removes it."""
+    """A bar with one button for each pinned run, which unpins it."""
     if not visit.pins:
         return []
     buttons = [

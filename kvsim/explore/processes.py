@@ -1,4 +1,4 @@
-"""How worker processes begin: on Linux as copies of one process that has loaded kvsim already."""
+"""How worker processes start: on Linux as forks of one process that has loaded kvsim already."""
 
 import multiprocessing
 import multiprocessing.forkserver
@@ -9,8 +9,8 @@ _LOADED = ["kvsim.explore.worker", "kvsim.report.page", "kvsim.simulation"]
 
 
 def start_loading() -> ForkServerContext | SpawnContext:
-    """Have a process load what workers need, and return at once: where workers come from. A second
-    call changes nothing. Elsewhere than on Linux every worker loads kvsim itself.
+    """Start, in the background, a process that loads what workers need and from which workers are
+    forked. A second call has no effect. On other systems every worker loads kvsim itself.
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")

@@ -1,4 +1,6 @@
-"""Results as components: sentences, cards, numbers side by side, and the report's figures."""
+"""Page components for results: sentences, cards, comparisons of numbers, and the report's
+figures.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,10 +19,10 @@ _FIRST_WORDS = 2  # paragraphs above it
 
 
 class ResultColumn(NamedTuple):
-    """A result in a comparison.
+    """One result in a comparison.
 
-    name: of the run as a whole, such as its settings. key: of its answer. held: the report's
-    `contents` and the `runs`.
+    name: heading, such as its settings. key: key of its job. held: the report's `contents` and the
+    `runs`.
     """
 
     name: str
@@ -29,12 +31,12 @@ class ResultColumn(NamedTuple):
 
 
 def drawn(columns: Sequence[ResultColumn], dark: bool, *, preview: bool = False) -> list[Component]:
-    """All components of the results; the last column is that of the controls, the earlier ones are
-    pinned.
+    """All components of the results. The last column is the present state's result, earlier columns
+    are pinned runs.
 
-    Without columns nothing was run. preview: the last column has the first requests alone. It has
-    no pages of address maps, and shows what the first screen holds: every part that a browser must
-    build keeps the picture waiting.
+    Without columns nothing was run. preview: the last column has only the first requests. It has no
+    pages of address maps, and shows only the first screen, since every further component delays the
+    first picture.
     """
     if not columns:
         return []
@@ -62,7 +64,7 @@ def _rest(names: Sequence[str], columns: Sequence[ResultColumn], dark: bool) -> 
 
 
 def _words(held: dict[str, Any]) -> list[Component]:
-    """The answer to the scenario's question, and what the report says first."""
+    """Sentences: the answer to the scenario's question, and the first statements of the report."""
     said = [*([held["answer"]] if held["answer"] else []), *held["words"]][:_FIRST_WORDS]
     return [html.Div([html.P(paragraph) for paragraph in said], className="words")]
 
@@ -104,7 +106,7 @@ def _card(card: Any, dark: bool) -> Component:
 
 
 def _numbers(columns: Sequence[ResultColumn]) -> Component:
-    """The key numbers of all runs of all columns."""
+    """A table of the key numbers of all runs of all columns."""
     runs = [run for column in columns for run in column.held["runs"]]
     heads = [
         html.Th(
@@ -132,7 +134,7 @@ def _numbers(columns: Sequence[ResultColumn]) -> Component:
 def _row(
     name: str, title: str, note: str, columns: Sequence[ResultColumn], cells: Sequence[Component]
 ) -> Component:
-    """A picture of every column, side by side."""
+    """One figure for each column, next to each other."""
     if len(columns) > 1:
         cells = [
             html.Div([html.H3(html.Bdi(column.name)), cell])

@@ -1,4 +1,4 @@
-"""The callbacks that simulate a visit, show its progress, and show its results."""
+"""Dash callbacks that simulate a visit, show progress, and show the results."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from kvsim.explore.worker_pool import Job
 
 
 def register(app: Dash, context: PageContext) -> None:
-    """Hang the callbacks on the page."""
+    """Register the callbacks with the app."""
     _register_run(app, context)
     _register_results(app, context)
 
@@ -107,7 +107,9 @@ def _register_run(app: Dash, context: PageContext) -> None:
 
 
 def _pinned(visit: PageVisit | None, context: PageContext, tab: str) -> list[tuple[str, Job]]:
-    """The jobs of the pinned runs; those that were never simulated here are."""
+    """The jobs of the pinned runs; a pinned run that was not simulated in this process is
+    started.
+    """
     found = []
     for pin in visit.pins if visit else ():
         state = read_query(pin, context.starting_points, context.default)
@@ -119,10 +121,7 @@ def _pinned(visit: PageVisit | None, context: PageContext, tab: str) -> list[tup
 
 
 def _of(job: Job | None, *, stale: bool, elsewhere: bool) -> str:
-    """A note on the numbers below, unless they are of the whole run of these settings.
-
-    elsewhere: they are of another starting point, and the browser hides them.
-    """
+    """A note above the results, unless they are from the whole run with the current settings."""
     if stale and elsewhere:
         return "The numbers appear here as soon as they are simulated."
     if stale:
@@ -145,7 +144,7 @@ def progress_text(job: Job | None) -> str:
 
 
 def bar(job: Job | None) -> dict[str, str]:
-    """The bar of it, as CSS."""
+    """The job's progress bar, as CSS."""
     if job is None or job.state not in ("running", "waiting"):
         return {"width": "0"}
     _, done, total = job.progress

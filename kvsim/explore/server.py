@@ -1,4 +1,4 @@
-"""Serve the page until somebody ends it."""
+"""Serve the page until it is interrupted."""
 
 import secrets
 import signal
@@ -26,10 +26,10 @@ def serve(
     ready: Callable[[str], None],
     stop: threading.Event | None = None,
 ) -> None:
-    """Listen on host and port (0: any that is free); `ready` hears the address, which holds the
-    token that the page asks for. Returns when it is interrupted, or when another thread sets
-    `stop`. Raises InputError for a scenario or an address that cannot be. The workers start first,
-    and with what an empty address asks for: they are at it while the page is loaded.
+    """Listen on host and port (0: any free port) and serve the page. ready: called with the
+    address, which contains the access token. Returns when interrupted, or when another thread sets
+    `stop`. Raises InputError for an invalid scenario or address. Workers start first, with the
+    default scenario, so that they work while the page loads.
     """
     starting_points = find_starting_points(scenario)
     default = next(iter(starting_points)) if scenario is not None else FIRST
@@ -46,7 +46,7 @@ def serve(
 
 
 def _begin(context: PageContext) -> None:
-    """Have the default simulated; a page that opens within the pool's patience joins the job."""
+    """Start simulating the default scenario; a page that opens soon after joins that job."""
     state = started(context.starting_points[context.default])
     context.workers.ask("start", state.key, context.run_task(state))
 
@@ -65,7 +65,7 @@ def _serve(
 
     class Quiet(WSGIRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """A page that asks four times a second is no news."""
+            """Log no requests, since a page sends four a second."""
 
     port = bound.getsockname()[1]
     token = secrets.token_urlsafe(24)

@@ -10,8 +10,8 @@ TOUR = "tour:"
 
 
 class StartingPoint(NamedTuple):
-    """One starting point. name: in the address. table: a scenario's tables. folder: where its
-    relative paths start. asked: its name for `kvsim run`; None where it has none.
+    """One starting point. name: its name in the address. table: a scenario's tables. folder: where
+    its relative paths start. asked: its name for `kvsim run`; None without one.
     """
 
     name: str
@@ -21,7 +21,7 @@ class StartingPoint(NamedTuple):
 
 
 def normal(table: dict[str, Any]) -> dict[str, Any]:
-    """The tables with the allocators as a list of tables, which may be written in fewer words."""
+    """A copy of the tables with the allocators as a list of tables; short forms are expanded."""
     held = table.get("allocator")
     some = held if isinstance(held, list) else [held]
     plain = [{"kind": each} if isinstance(each, str) else each for each in some]
@@ -29,8 +29,8 @@ def normal(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_starting_points(given: str | None) -> dict[str, StartingPoint]:
-    """All starting points by name, the given one first; InputError where it is no scenario. An
-    address can name these and no other file.
+    """All starting points by name, the given scenario first; InputError if it is not valid. An
+    address can only name these and no other file.
     """
     found = {}
     if given is not None:

@@ -1,4 +1,4 @@
-"""State of the page: a base's tables with changes; and the same as an address."""
+"""The state of the page: a base scenario's tables with changes, also in the form of an address."""
 
 import json
 from collections.abc import Mapping
@@ -18,31 +18,29 @@ FROM, SET = "from", "set"
 
 
 class ScenarioState(NamedTuple):
-    """A scenario as it is edited. base: the name of its starting point. table: its tables as they
-    are now.
-    """
+    """A scenario being edited. base: name of its starting point. table: its current tables."""
 
     base: str
     table: dict[str, Any]
 
     def scenario(self, starting_points: Mapping[str, StartingPoint]) -> Scenario:
-        """Checked; InputError says what of it cannot be."""
+        """The checked scenario; InputError if the tables are not valid."""
         check_paths(self.table, starting_points[self.base])
         return Scenario.from_table(self.table, starting_points[self.base].folder)
 
     def settings(self, starting_points: Mapping[str, StartingPoint]) -> list[str]:
-        """The `--set` arguments that make this of its base."""
+        """The `--set` arguments that turn the base into this state."""
         return list(_settings(starting_points[self.base].table, self.table, ""))
 
     def query(self, starting_points: Mapping[str, StartingPoint]) -> str:
-        """The state as the query part of an address, after the question mark."""
+        """The state as the query part of an address (after the question mark)."""
         pairs = [(FROM, self.base), *((SET, each) for each in self.settings(starting_points))]
         return urlencode(pairs)
 
     @property
     def key(self) -> str:
-        """A name that two states share where they are the same. 3.0 is 3: a browser that holds the
-        state makes no difference between both.
+        """A key that two equal states share. 3.0 equals 3, since a browser that stores the state
+        does not distinguish them.
         """
         text = json.dumps([self.base, _whole_as_int(self.table)], sort_keys=True)
         return sha256(text.encode()).hexdigest()[:20]
@@ -57,7 +55,7 @@ def _whole_as_int(value: Any) -> Any:
 
 
 def started(base: StartingPoint, settings: list[str] | None = None) -> ScenarioState:
-    """The state of a base, some keys of it set; InputError where that is no scenario."""
+    """The state of a base with some keys set; InputError if it is not a valid scenario."""
     table = deepcopy(base.table)
     for each in settings or []:
         put(table, *assignment(each, "address"), "address")
@@ -69,7 +67,7 @@ def started(base: StartingPoint, settings: list[str] | None = None) -> ScenarioS
 def read_query(
     query: str, starting_points: Mapping[str, StartingPoint], default: str
 ) -> ScenarioState:
-    """The state of an address; InputError where it means none."""
+    """Parse the state in an address; InputError for an invalid address."""
     pairs = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
     name = next((value for key, value in pairs if key == FROM), default)
     if name not in starting_points:
@@ -83,7 +81,9 @@ def read_query(
 
 
 def _settings(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> list[str]:
-    """Changes to make, key by key; a table that lost a key, or changed its kind, as a whole."""
+    """The changes from `old` to `new`, key by key; a table that lost a key, or changed its kind, is
+    set as a whole.
+    """
     found = []
     for key, value in new.items():
         name, before = f"{path}{key}", old.get(key)

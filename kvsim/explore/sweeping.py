@@ -1,4 +1,4 @@
-"""The callbacks of the sweep: its controls, its job, its curve."""
+"""Dash callbacks of the sweep: its controls, its job, its curve."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ POINTS = 7
 
 
 def register(app: Dash, context: PageContext) -> None:
-    """Hang the callbacks on the page."""
+    """Register the callbacks with the app."""
     _register_knobs(app)
 
     @app.callback(
@@ -123,7 +123,7 @@ def _register_knobs(app: Dash) -> None:
 
 
 def numbers(table: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """The keys of nested tables that hold numbers above 0."""
+    """The dotted keys of nested tables that have numbers above 0."""
     if isinstance(table, list):
         table = {str(index): each for index, each in enumerate(table)}
     if not isinstance(table, Mapping):
@@ -143,8 +143,8 @@ def _is_no_rate(found: tuple[str, float]) -> bool:
 
 
 def ends(value: float) -> tuple[float, float]:
-    """Ends of a sweep around a value: a quarter of it and four times as much; a share stays below
-    one.
+    """Default (low, high) of a sweep around a value: a quarter and four times the value; a share
+    stays below one.
     """
     if isinstance(value, int):
         return max(1, value // 4), max(2, value * 4)
@@ -154,9 +154,9 @@ def ends(value: float) -> tuple[float, float]:
 
 
 def knob_titles(keys: Iterable[str], table: Mapping[str, Any]) -> dict[str, str]:
-    """Keys in words with their units, and with the label of their allocator.
+    """Titles of swept keys: words with units, and the label of the allocator that a key belongs to.
 
-    If two would read the same, the key follows.
+    If two titles would be equal, the key is appended.
     """
     titles = {key: _title(key, table) for key in keys}
     often = Counter(titles.values())

@@ -1,4 +1,4 @@
-"""Tasks and answers of workers: plain data that can be sent through a pipe."""
+"""Tasks and answers of worker processes: plain data that can be pickled and sent through a pipe."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -20,7 +20,9 @@ Tell = Callable[[str, int, int], None]  # what is being done, how much of it is 
 
 
 class WorkerTask(Protocol):
-    """Raises InputError for what cannot run; `tell` may raise to have it stop."""
+    """A task for a worker. Raises InputError if it cannot run; the callback `tell` may raise to
+    cancel it.
+    """
 
     @property
     def table(self) -> Mapping[str, Any]: ...
@@ -33,8 +35,8 @@ class WorkerTask(Protocol):
 
 
 class RunTask(NamedTuple):
-    """Simulate a scenario, and say and draw what the report does. base_table: what it was edited
-    from.
+    """Simulate a scenario and compute the report's sentences and figures. base_table: tables of its
+    starting point.
     """
 
     table: dict[str, Any]
@@ -47,8 +49,8 @@ class RunTask(NamedTuple):
         return 1
 
     def do(self, tell: Tell, show: Show | None = None) -> dict[str, Any]:
-        """The report's `contents`, and every run's entry of summary.json as `runs`. show: hears the
-        same of the first requests alone, where there are many.
+        """The report's `contents`, and every run's entry of summary.json as `runs`. show: called
+        with a preview (the same for the first requests only) if there are many requests.
         """
         simulation = Simulation(Scenario.from_table(self.table, self.folder))
         requests = simulation.stream.requests
@@ -59,7 +61,7 @@ class RunTask(NamedTuple):
         return self._drawn(simulation, tell)
 
     def _first_screen(self, simulation: Simulation, tell: Tell) -> dict[str, Any]:
-        """The figure that leads alone, and no addresses: a picture as soon as can be."""
+        """Only the leading figure, without addresses, to show a picture as soon as possible."""
         from kvsim.report.page import contents
 
         result = simulation.result(tell)
@@ -74,7 +76,7 @@ class RunTask(NamedTuple):
 
 
 def _first(requests: Sequence[Request]) -> list[Request]:
-    """The first of the requests, and none that follows one that is not among them."""
+    """The first requests, without those that follow a request that is not included."""
     first: dict[str, Request] = {}
     for request in requests[:PREVIEWED]:
         if request.after is None or request.after in first:
@@ -83,7 +85,9 @@ def _first(requests: Sequence[Request]) -> list[Request]:
 
 
 class SweepTask(NamedTuple):
-    """Simulate a scenario once for each value of one key. base_table: what it was edited from."""
+    """Simulate a scenario once for each value of one key. base_table: tables of its starting
+    point.
+    """
 
     table: dict[str, Any]
     folder: Path
@@ -116,7 +120,7 @@ class SweepTask(NamedTuple):
 
 
 class CurvePoint(NamedTuple):
-    """A value and the runs' entries of summary.json there; or why there are none."""
+    """A swept value and the runs' entries of summary.json for it, or the error."""
 
     value: Any
     runs: tuple[RunSummary, ...]

@@ -1,4 +1,4 @@
-"""Light and dark for plotly's figures, by the report's own colours."""
+"""Light and dark themes for plotly figures, in the report's colours."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ _TEXTS = ("name", "text", "customdata")  # a label may look like a colour
 
 
 def themed(figure_json: str, dark: bool) -> dict[str, Any]:
-    """A figure out of its JSON, in the colours of the theme."""
+    """The figure in `figure_json`, in the colours of the theme."""
     figure: dict[str, Any] = json.loads(figure_json)
     if dark:
         figure = _swapped(figure)

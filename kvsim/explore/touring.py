@@ -1,4 +1,4 @@
-"""The tour on the page: its stops in a row, and what the one that is open says."""
+"""The tour on the page: the row of stops, and the text of the open stop."""
 
 from dash import html
 from dash.development.base_component import Component

@@ -1,4 +1,4 @@
-"""The visit: what an open page holds, all of which its address says."""
+"""The state of one open page; its address encodes all of it."""
 
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -20,7 +20,7 @@ class PageVisit(NamedTuple):
     sweep: str = ""
 
     def query(self, context: PageContext) -> str:
-        """The address after the question mark."""
+        """The query part of the address (after the question mark)."""
         more = [(PIN, pin) for pin in self.pins] + ([(SWEEP, self.sweep)] if self.sweep else [])
         parts = [self.state.query(context.starting_points), urlencode(more)]
         return "?" + "&".join(filter(None, parts))
@@ -31,12 +31,12 @@ class PageVisit(NamedTuple):
 
     @classmethod
     def restored(cls, held: dict[str, Any]) -> "PageVisit":
-        """The visit of a stored one."""
+        """The visit in the data that a browser stored."""
         return cls(ScenarioState(held["base"], held["table"]), tuple(held["pins"]), held["sweep"])
 
     @classmethod
     def at(cls, query: str, context: PageContext) -> "PageVisit":
-        """The visit of an address; InputError if the address is invalid."""
+        """The visit in an address; InputError if the address is invalid."""
         pairs = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
         pins = [value for key, value in pairs if key == PIN][:MOST_PINS]
         for pin in pins:

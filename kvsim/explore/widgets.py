@@ -1,5 +1,5 @@
-"""Widgets for the keys of a scenario. A widget's id holds its key's dotted name; whatever is typed
-or chosen means what it would mean in TOML.
+"""Widgets for the keys of a scenario. A widget's id contains the dotted key; its value is parsed as
+TOML.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,12 +23,12 @@ _HIDDEN = ("label",)
 
 
 def identity(key: str, form: str) -> dict[str, str]:
-    """A widget's id; form: how its value is read."""
+    """The id of a widget. form: how its value is parsed."""
     return {"part": KEY, "key": key, "form": form}
 
 
 def read_value(form: str, value: Any) -> Any:
-    """The meaning of a widget's value; None: the key is not given."""
+    """Parse a widget's value; None: the key is not set."""
     if value is None or value == "":
         return None
     if form == "text" or not isinstance(value, str):
@@ -37,9 +37,7 @@ def read_value(form: str, value: Any) -> Any:
 
 
 def labelled(name: str, widget: Component, hint: str = "") -> Component:
-    """A widget under its key's words, with a place for what is wrong with it. hint: appears under
-    the pointer.
-    """
+    """A widget below its key's name, with room for an error message. hint: tooltip."""
     place = getattr(widget, "id", None) or {"key": name}
     said = html.Small(id={"part": SAID, "key": place["key"]}, className="said-wrong", role="alert")
     words = html.Span(words_of(name), title=hint or name)
@@ -47,7 +45,7 @@ def labelled(name: str, widget: Component, hint: str = "") -> Component:
 
 
 def choice(key: str, names: Iterable[str], value: str | None, *, clear: bool = False) -> Component:
-    """A dropdown for one of some names."""
+    """A dropdown of names."""
     known = list(dict.fromkeys([*names, *([value] if value else [])]))
     return dcc.Dropdown(
         id=identity(key, "text"),
@@ -60,7 +58,7 @@ def choice(key: str, names: Iterable[str], value: str | None, *, clear: bool = F
 
 
 def typed(key: str, value: Any, default: Any = None, *, text: bool = False) -> Component:
-    """Something that is written: a number, a word."""
+    """A text field for a number or word."""
     return dcc.Input(
         id=identity(key, "text" if text else "toml"),
         value=_written(value, text=text),
@@ -73,7 +71,7 @@ def typed(key: str, value: Any, default: Any = None, *, text: bool = False) -> C
 
 
 def options_fields(options: type[Options], table: Mapping[str, Any], path: str) -> list[Component]:
-    """Widgets for the keys of a class of options, as far as one line can hold their values."""
+    """Widgets for those keys of an option class that fit in one line."""
     found = []
     for name, field in options.model_fields.items():
         if name in _HIDDEN:
@@ -88,13 +86,13 @@ def options_fields(options: type[Options], table: Mapping[str, Any], path: str) 
 
 
 def explained(options: type[Options]) -> Component:
-    """The descriptions of a class's keys, folded."""
+    """The descriptions of an option class's keys, in a collapsed section."""
     text = cleandoc(options.__doc__ or "")
     return html.Details([html.Summary("what these mean"), html.Pre(text, className="meaning")])
 
 
 def _widget(key: str, annotation: Any, value: Any, default: Any) -> Component | None:
-    """The widget of a field; None for fields with a table of their own."""
+    """The widget of a field; None for a field that is a table of its own."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         kinds = next((each for each in arguments[1:] if isinstance(each, OneOf)), None)
@@ -117,7 +115,7 @@ def _widget(key: str, annotation: Any, value: Any, default: Any) -> Component | 
 
 
 def _among(key: str, values: Mapping[str, Any], value: Any, default: Any) -> Component:
-    """One of some values, by their names."""
+    """A dropdown of the values that a field may have."""
     shown = value if value is not None else default
     return dcc.Dropdown(
         id=identity(key, "toml"),

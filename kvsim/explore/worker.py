@@ -1,4 +1,4 @@
-"""The worker process: it receives a task, sends its progress, and sends the answer."""
+"""The worker process: receives tasks, sends progress and answers."""
 
 import os
 import time
@@ -15,7 +15,7 @@ TELL_EVERY_S = 0.1
 
 def work(line: Connection) -> None:
     """Run tasks until the other end of the pipe is closed. Sends (`progress`, (what, done, total)),
-    (`preview`, an answer of fewer requests), (`answer`, it) and (`fault`, words).
+    (`preview`, answer for the first requests), (`answer`, answer) and (`fault`, message).
     """
     import kvsim.report.page
     import kvsim.simulation  # noqa: F401 - while nobody waits yet
@@ -61,7 +61,7 @@ def _outcome(task: Any, line: Connection) -> tuple[str, Any]:
 
 
 def _limit_memory(more_bytes: int | None) -> None:
-    """Let this process have so much more than now; None: as much as there is."""
+    """Limit this process's memory to more_bytes more than now; None: no limit."""
     try:
         import resource
     except ImportError:  # not on Windows

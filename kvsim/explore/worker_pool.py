@@ -1,4 +1,4 @@
-"""Worker processes and their jobs. A job that is cancelled ends at once, with its process."""
+"""Worker processes and their jobs. A cancelled job ends at once, together with its process."""
 
 import threading
 import time
@@ -25,10 +25,10 @@ OVER = ("done", "failed", "cancelled")
 
 @dataclass
 class Job:
-    """A task in the pool. key: the name of its answer. progress: what is being done, how much of it
-    is done, of how much. preview: an answer of the first requests, before there is one. asked_s:
-    the monotonic clock when a page last asked for it, in seconds. owners: the pages that wait for
-    it. confirmed: somebody pressed Run for it, so that it takes what it takes.
+    """A task in the pool. key: the name of its answer. progress: (what is being done, how much is
+    done, of how much). preview: an answer for the first requests, until the full one exists.
+    asked_s: the monotonic clock when a page last asked for it, in seconds. owners: the pages that
+    wait for it. confirmed: the user pressed Run, so that its size is not limited.
     """
 
     key: str
@@ -44,11 +44,11 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        """Whether the job will change no more."""
+        """Whether the job has ended: by an answer, an error or cancellation."""
         return self.state in OVER
 
     def is_missed_by(self, owner: str) -> bool:
-        """Whether the job was cancelled because no page seemed to wait, while this owner still
+        """Whether the job was cancelled since no page seemed to wait for it, while `owner` still
         does.
         """
         return self.state == "cancelled" and owner in self.owners
@@ -60,8 +60,8 @@ class Job:
 
 
 class WorkerPool:
-    """A pool of `size` processes, which start before their jobs and while the caller goes on. An
-    owner has one job at a time.
+    """A pool of `size` worker processes, started in the background. A page has one job at a
+    time.
     """
 
     def __init__(self, size: int = 2) -> None:
@@ -73,8 +73,8 @@ class WorkerPool:
             self._threads.submit(self._add_worker)
 
     def ask(self, owner: str, key: str, task: WorkerTask, *, confirmed: bool = False) -> Job:
-        """The job of this key, started if it is new, failed or was cancelled; the owner's earlier
-        job is cancelled. One that nobody confirmed and that asks for much fails, and says so.
+        """The job with this key, started if it is new, failed or was cancelled; the page's earlier
+        job is cancelled. An unconfirmed job that is too large fails with a message.
         """
         with self._lock:
             self._leave(owner, key)
@@ -95,7 +95,7 @@ class WorkerPool:
             return job
 
     def look(self, key: str | None) -> Job | None:
-        """The job of this key, or None. A page that looks still waits for it."""
+        """The job with this key, or None; marks it as still wanted by the page."""
         with self._lock:
             job = self._jobs.get(key or "")
             if job is not None:
@@ -160,7 +160,7 @@ class _Worker:
 
 
 def _too_much(task: WorkerTask) -> str:
-    """Why a task is not begun unasked; empty where it is."""
+    """The reason why an unconfirmed task is too large; empty if it is not."""
     try:
         check_amount(task.table, task.num_points)
     except InputError as error:
@@ -169,9 +169,9 @@ def _too_much(task: WorkerTask) -> str:
 
 
 def _followed(job: Job, pipe: Connection) -> bool:
-    """Follow a job to its end; returns whether its process can go on, which it cannot where the
-    job was cancelled or took too long. Its time counts from the first message of the process, which
-    may still be loading kvsim.
+    """Follow a job to its end; returns whether its process can be used again: not after a job that
+    was cancelled or took too long. Time counts from the first message of the process, which may
+    still be loading kvsim.
     """
     began_s: float | None = None
     while True:

@@ -42,8 +42,8 @@ Progress = Callable[[str, str], None]
 
 
 class RunOutcome(NamedTuple):
-    """The work of one run. running: sequences, the mean over time. tokens_per_s: output tokens a
-    second. e2e_s: mean seconds from arrival to last token; None where no request finished.
+    """Results of one run. running: mean number of running sequences. tokens_per_s: output tokens a
+    second. e2e_s: mean seconds from arrival to last token; None if no request finished.
     preemptions: their number.
     """
 
@@ -54,8 +54,9 @@ class RunOutcome(NamedTuple):
 
 
 class WasteCost(NamedTuple):
-    """The gain of removing `classes`, on top of those before. gpus: the gain in tokens a second as
-    a share of what the allocator serves as it is. after: the run without them.
+    """The gain of removing the waste `classes`, in addition to those removed before. gpus: the gain
+    in tokens a second, as a share of what the unchanged allocator serves. after: the run without
+    these classes.
     """
 
     classes: tuple[str, ...]
@@ -67,7 +68,7 @@ class WasteCost(NamedTuple):
 
 @dataclass(frozen=True)
 class Attribution:
-    """One allocator as it is, and the cost of each class of its waste."""
+    """One unchanged allocator, and the cost of each class of its waste."""
 
     allocator: str
     label: str
@@ -76,14 +77,16 @@ class Attribution:
 
     @property
     def ideal(self) -> RunOutcome:
-        """The run without any waste; where there was none to remove, the run as it is."""
+        """The run without any waste; the unchanged run if there was no waste to remove."""
         return self.costs[-1].after if self.costs else self.actual
 
 
 def attribute(
     simulation: Simulation, progress: Progress = lambda label, what: None
 ) -> tuple[Attribution, ...]:
-    """Every allocator of the scenario. progress: called with its label and what is simulated."""
+    """Compute the waste costs of every allocator of the scenario. progress: called with the
+    allocator's label and the run being simulated.
+    """
     scenario = simulation.scenario
     check_alike(scenario, "attribute")
     most = sum(1 + sum(1 for _ in options.removals()) for options in scenario.allocator)
@@ -131,7 +134,7 @@ def _outcome(summary: RunSummary) -> RunOutcome:
 
 
 def attribution_findings(found: tuple[Attribution, ...], scenario: Mapping[str, Any]) -> Findings:
-    """The findings of all allocators, a table each. scenario: the tables that were simulated."""
+    """The findings on all allocators, one table each. scenario: the simulated tables."""
     return Findings(
         "What each class of waste costs",
         [("allocators", str(len(found)))],
@@ -159,7 +162,7 @@ def attribution_findings(found: tuple[Attribution, ...], scenario: Mapping[str, 
 
 
 def _verdict(found: Sequence[Attribution]) -> str:
-    """The allocator that loses most, and to which class."""
+    """The sentence on the allocator that loses most, and to which class of waste."""
     worst = max(found, key=lambda each: sum(cost.gpus for cost in each.costs))
     gpus = sum(cost.gpus for cost in worst.costs)
     if gpus <= 0:
@@ -173,7 +176,9 @@ def _verdict(found: Sequence[Attribution]) -> str:
 
 
 def _costs_figure(found: Sequence[Attribution]) -> "go.Figure | None":
-    """A bar an allocator: the tokens a second that it serves, and the gain without each class."""
+    """A figure with one bar for each allocator: tokens a second served, and the gain without each
+    class of waste.
+    """
     served = [each.actual.tokens_per_s for each in found]
     if not any(served):
         return None
@@ -188,8 +193,8 @@ def _costs_figure(found: Sequence[Attribution]) -> "go.Figure | None":
 
 
 def _gains(found: Sequence[Attribution], look: ClassLook) -> list[float]:
-    """Tokens a second that each allocator serves more without this class, and those removed with
-    it; 0 for a loss.
+    """(gain in tokens a second for each allocator without this class of waste, classes removed with
+    it); 0 for a loss.
     """
     return [
         sum(max(0.0, cost.tokens_per_s) for cost in each.costs if cost.classes[0] == look.name)
@@ -198,7 +203,9 @@ def _gains(found: Sequence[Attribution], look: ClassLook) -> list[float]:
 
 
 def _stretches(look: ClassLook, values: list[float], words: str) -> Stretches:
-    """The parts of one class in all bars. words: before the tokens a second under the pointer."""
+    """The segments of one class of waste in all bars. words: text before the tokens a second in the
+    tooltip.
+    """
     texts = [f"{value:,.0f}" if value else "" for value in values]
     hover = f"{words}%{{customdata[1]}} tokens/s"
     return Stretches(look, values, texts, hover, [[text] for text in texts])

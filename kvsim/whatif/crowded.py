@@ -1,5 +1,5 @@
-"""Intervals of several lines in one panel: side by side where they stand at the same place, and
-marked where they end beyond the panel.
+"""Error bars of several lines in one panel: shifted at equal x values, and marked if they end
+beyond the panel.
 """
 
 import math
@@ -15,7 +15,7 @@ _MOST_PLACES, _MOST_NAMED = 4, 3  # at which, and lines of which, ends are named
 
 
 def beside(places: Sequence[float], line: int, lines: int, *, log: bool) -> list[float]:
-    """Positions of line number `line` of `lines`, shifted so that no interval covers that of
+    """The x values of line number `line` of `lines`, shifted so that no error bar covers that of
     another line.
 
     log: the axis is logarithmic.
@@ -30,7 +30,7 @@ def beside(places: Sequence[float], line: int, lines: int, *, log: bool) -> list
 
 
 def room_for_ends(places: Sequence[float], *, log: bool) -> list[float]:
-    """The range of an axis that has room for a named end to the right of its last place."""
+    """The range of an axis that leaves room for labels to the right of its last value."""
     low, high = (math.log10(each) if log else each for each in (min(places), max(places)))
     span = high - low or 1.0
     return [low - 0.05 * span, high + 0.26 * span]
@@ -43,9 +43,8 @@ def cut_marks(
     form: Callable[[float], str],
     line: int,
 ) -> dict[str, Any] | None:
-    """Options of a trace of arrows at the intervals that end beyond `top`, the panel's upper end,
-    with their ends; None where none does. line: the number of the line among those with such
-    intervals.
+    """Options of a trace of arrows, with values, at error bars that end above the panel's upper end
+    `top`; None if none does. line: number of this line among those with such bars.
     """
     cut = [(x, high) for x, high in zip(xs, highs, strict=True) if high > top]
     if not cut:

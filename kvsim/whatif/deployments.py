@@ -1,4 +1,4 @@
-"""Scenarios with several engines: those that a what-if takes, and their numbers."""
+"""Scenarios with several engines: which of them a what-if tool supports, and their summary."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from kvsim.whatif.watch import QueueWatch
 
 
 def check_alike(scenario: Scenario, command: str) -> None:
-    """InputError unless the scenario is one engine, or replicas of [fleet] that are all equal."""
+    """Raise InputError unless the scenario is one engine, or a [fleet] of equal replicas."""
     if scenario.disaggregation is not None:
         raise scenario.located(
             InputError(
@@ -39,7 +39,7 @@ def check_alike(scenario: Scenario, command: str) -> None:
 
 
 def check_alone(scenario: Scenario, command: str) -> None:
-    """InputError unless the scenario is one engine."""
+    """Raise InputError unless the scenario is one engine."""
     check_alike(scenario, command)
     if scenario.fleet is not None:
         raise scenario.located(
@@ -52,20 +52,22 @@ def check_alone(scenario: Scenario, command: str) -> None:
 
 
 def num_replicas(scenario: Scenario) -> int:
-    """The equal replicas that serve the scenario's requests: 1 without [fleet]."""
+    """Number of equal replicas that serve the scenario's requests: 1 without [fleet]."""
     return 1 if scenario.fleet is None else scenario.fleet.replicas or 1
 
 
 def served(simulation: Simulation, options: AllocatorOptions, label: str) -> RunSummary:
-    """The numbers of all that serve the requests: of the one engine, or of a whole fleet."""
+    """The summary of all engines that serve the requests: of the single engine, or of a whole
+    fleet.
+    """
     if simulation.fleet is None:
         return simulation.run(options, label).summary
     return simulation.fleet.runs(options, label, simulation.stream).summary
 
 
 class WatchedReplica(NamedTuple):
-    """One engine watched. simulation: of it and of the requests that came to it. number: in its
-    fleet, from 0; None: it is alone.
+    """One engine with an observer. simulation: of the engine and the requests sent to it. number:
+    in its fleet, from 0; None for a single engine.
     """
 
     simulation: Simulation
@@ -79,7 +81,7 @@ def busiest(
     label: str,
     watch: Callable[[], QueueWatch],
 ) -> tuple[WatchedReplica, QueueWatch]:
-    """The replica in which requests spent the most time, as its fleet has it, and its watch."""
+    """The replica of a fleet in which requests spent the most time in total, with its observer."""
     if simulation.fleet is None:
         alone = watch()
         run = simulation.run(options, label, observer=alone)

@@ -1,4 +1,4 @@
-"""Controls of the page, in its order: one file each, and its line here."""
+"""Controls of the page, in page order: one module each, registered here by one line each."""
 
 from kvsim.explore.controls.control import Control
 from kvsim.plumbing.registry import Registry

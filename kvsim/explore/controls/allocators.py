@@ -1,4 +1,4 @@
-"""The allocators that meet the stream, with all their options; one more, or one less."""
+"""The control of the allocators: all their options, and buttons to add and remove one."""
 
 from typing import Any, ClassVar
 
@@ -38,7 +38,7 @@ class Allocators(Control):
 
 
 def added(table: dict[str, Any]) -> None:
-    """Put one more allocator into the tables: the first kind that is not there yet."""
+    """Add an allocator to the tables: the first kind that is not there yet."""
     tables = table["allocator"]
     kinds = {each["kind"] for each in tables}
     free = [kind for kind in ALLOCATORS if kind not in kinds]
@@ -46,7 +46,7 @@ def added(table: dict[str, Any]) -> None:
 
 
 def removed(table: dict[str, Any], index: int) -> None:
-    """Take one out of the tables."""
+    """Remove the allocator with this index from the tables."""
     tables = table["allocator"]
     if 0 <= index < len(tables) and len(tables) > 1:
         del tables[index]

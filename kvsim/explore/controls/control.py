@@ -1,4 +1,4 @@
-"""The promise of every control: widgets for some keys of a scenario."""
+"""The interface of every control: widgets for some keys of a scenario."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from kvsim.plumbing.options import Options
 
 
 class Control(Options):
-    """title: over its widgets. is_open: whether they are seen at first."""
+    """A group of widgets. title: heading; is_open: whether the group is expanded at first."""
 
     title: ClassVar[str]
     is_open: ClassVar[bool] = False
@@ -24,7 +24,7 @@ class Control(Options):
         raise NotImplementedError(type(self).__name__)  # every subclass overrides this
 
     def chosen(self, table: dict[str, Any], key: str, value: Any) -> bool:
-        """Do what `key = value` means where setting the key alone would not do; whether it did.
-        Mutates `table`.
+        """Handle `key = value` if more than the key itself must change; returns whether it was
+        handled. Mutates `table`.
         """
         return False

@@ -10,7 +10,7 @@ from kvsim.explore.widgets import choice, labelled
 
 
 class DeviceControl(Control):
-    """A name of the catalogue."""
+    """A dropdown of the GPUs in the catalogue."""
 
     title: ClassVar[str] = "Device"
 

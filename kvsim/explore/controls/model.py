@@ -10,7 +10,7 @@ from kvsim.model import KV_CACHE_DTYPES, model_names
 
 
 class ModelControl(Control):
-    """A name of the catalogue; the keys that size its cache."""
+    """A dropdown of the catalogue's models, and the keys that size the KV cache."""
 
     title: ClassVar[str] = "Model"
 

@@ -21,7 +21,7 @@ _FIRST = {
 
 
 class PoolControl(Control):
-    """One way of giving it, and the number."""
+    """A choice of how to size the pool, and the number."""
 
     title: ClassVar[str] = "Pool"
     is_open: ClassVar[bool] = True

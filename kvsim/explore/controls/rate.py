@@ -1,4 +1,4 @@
-"""The control of the load: the first of the workload's keys that sets it, as a slider."""
+"""The control of the load: a slider for the first workload key that sets the load."""
 
 from collections.abc import Iterator, Mapping
 from math import floor, log10
@@ -15,7 +15,7 @@ _COUNTS = ("num_requests", "num_sessions", "limit")
 
 
 class Rate(Control):
-    """Arrivals a second, users, or how many times as fast a trace is replayed."""
+    """A slider for requests per second, users, or the speed-up of a trace."""
 
     title: ClassVar[str] = "How much comes"
     is_open: ClassVar[bool] = True
@@ -32,7 +32,7 @@ class Rate(Control):
 
 
 def _numbers(table: Any, path: str) -> Iterator[tuple[str, float]]:
-    """The numbers of nested tables; a trace has a speed even where none is written."""
+    """The numeric keys of nested tables; a trace has a speed-up even if none is given."""
     if not isinstance(table, Mapping):
         return
     if table.get("kind") == "trace" and not table.keys() & {"rate_per_s", "arrivals"}:
@@ -45,7 +45,7 @@ def _numbers(table: Any, path: str) -> Iterator[tuple[str, float]]:
 
 
 def _slider(key: str, value: float, *, whole: bool) -> Component:
-    """A slider from nearly zero to several times the value, in steps of a round width."""
+    """A slider from nearly zero to several times the value, in round steps."""
     decade = 10.0 ** floor(log10(value))
     top = 5 * decade if value <= 2 * decade else 20 * decade
     step = max(1.0, decade / 10) if whole else decade / 10

@@ -12,7 +12,7 @@ from kvsim.scenario.allocator_table import DEFAULT_SCHEDULER
 
 
 class SchedulerControl(Control):
-    """The kind, the first of its keys, and the others folded."""
+    """The scheduler's kind and first key, and its other keys in a collapsed section."""
 
     title: ClassVar[str] = "Scheduler"
 

@@ -1,4 +1,4 @@
-"""The control of the workload: that of the starting point, or of any recipe."""
+"""The control of the workload: the starting point's, or any recipe's."""
 
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ _FROM = "workload.of recipe"
 
 
 class WorkloadControl(Control):
-    """A recipe's requests, and the clients' own keys."""
+    """A choice of a recipe's requests, and the client-side keys of the workload."""
 
     title: ClassVar[str] = "Workload"
 
@@ -41,6 +41,6 @@ class WorkloadControl(Control):
 
 
 def _recipes() -> dict[str, dict[str, Any]]:
-    """The recipes that need no file other than their own."""
+    """The recipes that need no further file."""
     held = {name: load_tables(name)[0]["workload"] for name in recipes()}
     return {name: workload for name, workload in held.items() if "path" not in workload}

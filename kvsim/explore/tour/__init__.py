@@ -1,7 +1,8 @@
-"""The tour: why paging won, in seven stops, each a scenario that is simulated when it is opened.
+"""The tour: why paged KV memory won, in seven stops; each is a scenario that is simulated when
+opened.
 
-A stop is a file of its name in this folder, with texts and changes to the tables of `common.toml`,
-and a line here.
+A stop is a TOML file in this folder, with texts and changes to the tables of `common.toml`,
+registered here by one line.
 """
 
 from importlib.resources import files
@@ -21,7 +22,7 @@ STOPS = (
 
 
 class Try(NamedTuple):
-    """Something to try at a stop: the keys it sets."""
+    """A suggestion at a stop: a text and the keys it sets."""
 
     label: str
     settings: tuple[str, ...]
@@ -38,14 +39,14 @@ class TourStop(NamedTuple):
 
 
 def find_stop(name: str) -> TourStop:
-    """The stop of this name."""
+    """The stop with this name."""
     stop = _read(name)["stop"]
     tries = tuple(Try(each["label"], tuple(each["set"])) for each in stop.get("try", ()))
     return TourStop(name, stop["title"], tuple(stop["text"]), stop["look"], tries)
 
 
 def stop_tables(name: str) -> dict[str, Any]:
-    """The stop's scenario: the common tables, some replaced by whole ones of its own."""
+    """The stop's scenario: the common tables, some replaced by the stop's own."""
     own = _read(name)
     del own["stop"]
     return _read("common") | own

@@ -1,1 +1,3 @@
-"""The effect of other settings: counterfactual runs, ranked, as flags of `vllm serve`."""
+"""`kvsim advise`: counterfactual runs with changed settings, ranked, and given as flags of `vllm
+serve`.
+"""

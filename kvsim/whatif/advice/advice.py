@@ -43,7 +43,7 @@ ALSO = ("ttft_s.p99", "tpot_s.p50", "output_tokens_per_s")  # shown beside the g
 
 
 class Advisor:
-    """Runs one allocator of a scenario at other settings."""
+    """Searches better settings for one allocator of a scenario."""
 
     def __init__(
         self, table: Table, folder: Path, goal: Goal, runner: TaskRunner, *, repeat: int = 5
@@ -98,7 +98,9 @@ class Advisor:
         ]
 
     def _check_today(self) -> None:
-        """InputError unless the goal has a value at today's settings: no other can be compared."""
+        """Raise InputError unless the goal has a value with the unchanged settings, with which all
+        others are compared.
+        """
         rows = self.trials.rows(self.table, self.replicates.search)
         if all(row[self.goal.name] is None for row in rows):
             raise InputError(
@@ -110,7 +112,9 @@ class Advisor:
     def _candidates(
         self, simulation: Simulation
     ) -> tuple[list[tuple[Knob, Any, Any]], list[tuple[str, str]]]:
-        """(knob, value, value now) of everything that can be tried, and what cannot, with why."""
+        """(knob, value, current value) of every change to try, and of changes that cannot be tried,
+        each with the reason.
+        """
         tables = simulation.resolved()
         tried, refused = [], []
         for knob in KNOBS:
@@ -132,7 +136,7 @@ class Advisor:
     def _searched(
         self, tried: Sequence[tuple[Knob, Any, Any]]
     ) -> tuple[list[Change], list[tuple[str, str]]]:
-        """Every candidate against today, best first; the runs of all of them side by side."""
+        """Compare every candidate with the unchanged scenario, best first; all run in parallel."""
         on = self.replicates.search
         tables = [
             self.table,
@@ -152,7 +156,7 @@ class Advisor:
         return changes, failed
 
     def _tested(self, changes: Sequence[Change]) -> list[Change]:
-        """The most promising changes tested, one a knob, and put in front where they pass."""
+        """Test the most promising changes, one for each knob; changes that pass come first."""
         promising: dict[str, Change] = {}
         for change in changes:
             if change.gain > LEAST_GAIN and change.refused <= 0:
@@ -184,8 +188,8 @@ class Advisor:
         return sorted(found, key=lambda change: not change.helps)
 
     def _together(self, helpful: Sequence[Change]) -> list[Change]:
-        """Add the changes that help, best first, while each still helps together with the earlier
-        ones, on all the replicates used so far.
+        """Add the helpful changes, best first, as long as each still helps together with the
+        earlier ones, on all replicates used so far.
         """
         taken: list[Change] = []
         table = self.table
@@ -208,14 +212,14 @@ class Advisor:
         return taken
 
     def _gains(self, of: Ratio, least: float) -> bool:
-        """Whether the goal gains, beyond chance and by more than `least`."""
+        """Whether the goal improves by more than `least`, beyond chance."""
         return of.seen and self.goal.gain(of) > least
 
     def _confirmed(
         self, found: Sequence[Change]
     ) -> tuple[list[Change], Table, Ratio | None, dict[str, Ratio]]:
-        """Confirm on unused replicates the first changes that still gain there. Returns these,
-        the tables with them, and their gain.
+        """Confirm on unused replicates the longest leading part of `found` that still gains.
+        Returns these changes, the tables with them, and the gain.
         """
         taken = list(found)
         while taken:
@@ -232,7 +236,9 @@ class Advisor:
     def _ratios(
         self, base: Table, other: Table, on: Sequence[Replicate], level: float = CONFIDENCE
     ) -> tuple[Ratio | None, dict[str, Ratio], int]:
-        """Ratios of the goal and of the other numbers, and how many requests more are refused."""
+        """(ratios of the goal, ratios of other numbers, number of additional refused requests) of
+        two settings.
+        """
         first, second = self.trials.rows(base, on), self.trials.rows(other, on)
         found = ratios(first, second, (self.goal.name, *ALSO), level)
         goal = found.pop(self.goal.name, None)

@@ -35,7 +35,9 @@ MOST_DRAWN = 8
 
 
 def advice_findings(advice: Advice, folder: Path, runs: int) -> Findings:
-    """The findings of the advice. folder: where the scenario's paths start; runs: simulations."""
+    """The findings of an advice. folder: where the scenario's paths start; runs: number of
+    simulations.
+    """
     own = advice.own
     today = serve.command(own, folder)
     best = serve.command(pool_as_given(advice.best, own), folder, own)
@@ -100,7 +102,7 @@ def advice_sentences(advice: Advice) -> list[str]:
 
 
 def _best_sentences(advice: Advice, of: str) -> list[str]:
-    """The verdict. of: what the replicates are."""
+    """Sentences on the best setting. of: name of the replicates, such as seeds."""
     sets, goal = advice.replicates, advice.goal
     lost = [f"{each.knob.key} = {value_text(each.value)}" for each in advice.lost]
     if advice.reported is None:
@@ -126,9 +128,9 @@ def _best_sentences(advice: Advice, of: str) -> list[str]:
 
 
 def _no_change(advice: Advice, lost: list[str], of: str) -> str:
-    """The sentence that nothing is advised, and the change nearest to a gain.
+    """The sentence that no change is advised, with the change that came nearest.
 
-    lost: changes that were not confirmed.
+    lost: changes that fresh replicates did not confirm.
     """
     beyond = f"beyond chance and the model's own error ({100 * advice.goal.own_error:.0f} %)"
     if lost:
@@ -146,7 +148,7 @@ def _no_change(advice: Advice, lost: list[str], of: str) -> str:
 
 
 def _changes_figure(advice: Advice) -> "go.Figure | None":
-    """The changes that change something, best first."""
+    """A figure of the changes with an effect, best first."""
     rows = []
     for each in advice.changes:
         ratio = each.tested or each.ratio
@@ -164,9 +166,9 @@ def _only_harms(goal: Goal, ratio: Ratio) -> bool:
 
 
 def _changes_table(advice: Advice) -> FindingsTable:
-    """A table of every change, best first: its gain in the goal alone, and in other metrics.
+    """A table of every change, best first: its effect on the goal and on other metrics.
 
-    Those that change nothing are in the note.
+    Changes without an effect are listed in the note.
     """
     goal = advice.goal.name
     idle: dict[str, list[str]] = {}
@@ -200,7 +202,7 @@ def _changes_table(advice: Advice) -> FindingsTable:
 
 
 def _data(advice: Advice) -> dict[str, Any]:
-    """The JSON answer but for the command lines."""
+    """The JSON answer without the command lines."""
     baseline, sets = advice.baseline, advice.replicates
     room = baseline.headroom
     return {

@@ -1,5 +1,5 @@
-"""The baseline of an advice: the bottleneck of the unchanged scenario, and the load or the pool
-size at which another one takes over.
+"""The baseline of an advice: the bottleneck of the unchanged scenario, and the load or pool size at
+which the bottleneck changes.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ Binding = Literal["memory", "limit", "step", "adapters", "encoder", "loads"]
 
 
 class LoadReading(NamedTuple):
-    """The load of the runs of one setting. runs, saturated: how many runs, and how many of them are
-    saturated. requests, preemptions: in all runs. peak: the largest share of the pool that was ever
-    allocated. waits: means over the runs.
+    """The load in the runs of one setting. runs, saturated: number of runs, and of saturated ones.
+    requests, preemptions: totals over all runs. peak: the largest share of the pool ever allocated.
+    waits: mean share of each cause of waiting.
     """
 
     runs: int
@@ -28,13 +28,15 @@ class LoadReading(NamedTuple):
 
     @property
     def waits_for_memory(self) -> float:
-        """The share of waits for room in the pool, in one place or at all."""
+        """The share of requests' time spent waiting for room in the pool, fragmentation
+        included.
+        """
         return self.waits.memory + self.waits.holes
 
     @property
     def binds(self) -> Binding | None:
-        """The resource that requests wait a twentieth of their time for, the largest share of them;
-        memory also where one request in twenty is preempted. None: nothing binds.
+        """The bottleneck: the resource that requests wait for the longest, at least a twentieth of
+        their time. It is also memory if one request in twenty is preempted. None: no bottleneck.
         """
         shares: dict[Binding, float] = {
             "memory": self.waits_for_memory,
@@ -51,7 +53,7 @@ class LoadReading(NamedTuple):
 
     @property
     def touches_memory(self) -> bool:
-        """Whether the end of the pool was ever reached."""
+        """Whether the pool was ever full."""
         return self.preemptions > 0 or self.waits_for_memory > 0
 
     @property
@@ -61,7 +63,7 @@ class LoadReading(NamedTuple):
 
 
 def load_of(rows: Sequence[Row]) -> LoadReading:
-    """The load of rows with recorded waits, one row a run."""
+    """The load in rows of runs that recorded causes of waiting, one row for each run."""
     waits = [[float(row[f"waits.{name}"]) for row in rows] for name in QueueWaits._fields]
     return LoadReading(
         len(rows),
@@ -74,10 +76,9 @@ def load_of(rows: Sequence[Row]) -> LoadReading:
 
 
 class Headroom(NamedTuple):
-    """The load at which something begins to bind. factor: the largest multiple of today's rate at
-    which nothing binds. bound_at: the smallest at which something does. rate_per_s: requests a
-    second at `bound_at`, the mean over the runs. beyond: the load there; None where nothing binds
-    at any multiple tried.
+    """The load at which a bottleneck appears. factor: the largest multiple of today's rate without
+    a bottleneck. bound_at: the smallest multiple with one. rate_per_s: mean requests a second at
+    `bound_at`. beyond: the load there; None if no multiple tried has a bottleneck.
     """
 
     factor: float
@@ -87,10 +88,10 @@ class Headroom(NamedTuple):
 
 
 class LeastPool(NamedTuple):
-    """The smallest pool with which the goal is worse by a hundredth at most. tokens: its size.
-    lost_tokens: the largest tried that does worse. of: tokens of the pool that it is compared with.
-    utilization: the gpu_memory_utilization that leaves it; None where another key sizes the pool.
-    held_out: the goal with it, on replicates that its search has not seen.
+    """The smallest pool that worsens the goal by at most a hundredth. tokens: its size.
+    lost_tokens: the largest size tried that does worse. of: tokens of the pool it is compared with.
+    utilization: the gpu_memory_utilization that gives this size; None if another key sizes the
+    pool. held_out: the goal with this size, on replicates that the search has not seen.
     """
 
     tokens: int
@@ -101,10 +102,10 @@ class LeastPool(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """The scenario as it is. load: on the replicates of the search. again: on replicates that
-    nothing else has seen. twice: the goal with twice the pool and nothing else, on those; None
-    where it cannot be compared. headroom: where nothing binds and the arrivals have a rate. pool:
-    None where any smaller pool does worse.
+    """The unchanged scenario. load: on the replicates of the search. again: on fresh replicates.
+    twice: the goal with twice the pool and no other change, on fresh replicates; None if it cannot
+    be compared. headroom: if there is no bottleneck and the arrivals have a rate. pool: None if any
+    smaller pool does worse.
     """
 
     load: LoadReading

@@ -1,4 +1,4 @@
-"""Sentences on a baseline: what binds, with its evidence, and whether other replicates agree."""
+"""Sentences on a baseline: its bottleneck, the evidence, and whether other replicates agree."""
 
 import math
 
@@ -11,9 +11,9 @@ from kvsim.whatif.intervals import ratio_text
 def baseline_sentences(
     baseline: Baseline, goal: str, others: str | None, rate_unit: str, changed: bool = False
 ) -> list[str]:
-    """Sentences on the baseline. goal: the name of its number. others: what `again` looked at (`5
-    more seeds`); None where nothing is random. changed: whether a better setting was found, at
-    which the smallest pool was looked for.
+    """Sentences on the baseline. goal: name of its number. others: name of the replicates of
+    `again` (`5 more seeds`); None if nothing is random. changed: whether a better setting was
+    found, for which the smallest pool was searched.
     """
     load, again = baseline.load, baseline.again
     sentences = [f"{head(load)}: {evidence(load)}."]
@@ -30,7 +30,7 @@ def baseline_sentences(
 
 
 def head(load: LoadReading) -> str:
-    """The resource that binds, in a word or two."""
+    """The bottleneck in a word or two."""
     if load.binds is not None:
         text = binds(load.binds)
         text = text if load.binds in ("limit", "adapters") else text[0].upper() + text[1:]
@@ -42,7 +42,7 @@ def head(load: LoadReading) -> str:
 
 
 def binds(what: Binding) -> str:
-    """The clause that names a binding resource: `memory binds`."""
+    """The clause that names a bottleneck: `memory binds`."""
     return {
         "memory": "memory binds",
         "limit": "max_num_seqs binds",

@@ -1,4 +1,4 @@
-"""The nouns of an advice: a goal, changes of one knob, and what was found of them."""
+"""Data classes of an advice: a goal, changes of one knob, and their results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,21 +19,19 @@ FIRST_TOKEN_ERROR = 0.14
 
 
 class Goal(NamedTuple):
-    """The number to improve. name: of the summary, keys dotted. higher: whether more of it is
-    better.
-    """
+    """The number to improve. name: dotted name in the summary. higher: whether more is better."""
 
     name: str
     higher: bool
 
     def gain(self, of: Ratio) -> float:
-        """The improvement as a share of the old value; below zero the change is worse."""
+        """The improvement as a share of the old value; negative if the change makes it worse."""
         return of.mean if self.higher else -of.mean
 
     @property
     def own_error(self) -> float:
-        """The share of a gain by which the simulation itself may be off: a first token's time is
-        known less well than a step's.
+        """The gain below which the simulation's own error could explain it, as a share: larger for
+        first tokens than for step times.
         """
         early = self.name.startswith(("ttft_s", "queue_s"))
         return FIRST_TOKEN_ERROR if early else SUBSTANTIAL
@@ -41,10 +39,10 @@ class Goal(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """One knob at another value. before: its value today. ratio: of the goal in the search; None
-    where it has none. also: ratios of the other numbers. refused: requests that it refuses beyond
-    today's. gain: the improvement of the goal as a share. tested: the ratio in the test; None where
-    the search did not promise enough. small: it passed the test with less than the model's own
+    """One knob set to another value. before: the current value. ratio: of the goal in the search;
+    None without a value. also: ratios of other numbers. refused: number of additional refused
+    requests. gain: improvement of the goal as a share. tested: ratio in the test; None if it was
+    not promising enough to be tested. small: it passed the test, but with less than the model's own
     error.
     """
 
@@ -80,14 +78,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Advice:
-    """The result of an advice. own: the user's tables with this allocator alone; `today` has the
-    pool in bytes. changes: every single one, best first. not_tried: settings that are no scenario,
+    """The result of an advice. own: the user's tables with only this allocator; `today`: the same
+    with the pool in bytes. changes: every single change, best first. not_tried: invalid settings,
     each with its error. taken: changes of the best setting found, in the order of adding. lost:
-    changes of a setting that fresh replicates did not confirm. base: the mean of the goal in the
-    search, as the scenario is. saturated: the number of those runs that are saturated. reported:
-    the best setting against today's on replicates that the search has not seen; None where nothing
-    helped. reported_also: likewise of the other numbers. baseline: of the scenario as it is. notes:
-    on its runs in the search.
+    changes of a setting that fresh replicates did not confirm. base: the mean of the goal with
+    unchanged settings, in the search. saturated: number of saturated runs among these. reported:
+    the best setting against the unchanged one on replicates that the search has not seen; None if
+    nothing helped. reported_also: likewise of the other numbers. baseline: of the scenario as it
+    is. notes: on its runs in the search.
     """
 
     goal: Goal
@@ -109,13 +107,13 @@ class Advice:
 
 
 def goal_named(name: str) -> Goal:
-    """The goal of this name; InputError lists them."""
+    """The goal with this name; the InputError for an unknown name lists all."""
     check_number(name, "--goal")
     return Goal(name, name in RATES)
 
 
 def value_text(value: Any) -> str:
-    """A value as the tables write it, a table by its kind and size."""
+    """A value as in a scenario's tables; a table is given by its kind and size."""
     if isinstance(value, Mapping):
         size = value.get("kv_offloading_size", value.get("max_local_cpu_size"))
         return str(value.get("kind")) + ("" if size is None else f" {size:g} GiB")

@@ -24,9 +24,9 @@ SHARES = (0.8, 0.85, 0.9, 0.92, 0.95)
 
 
 class Knob(NamedTuple):
-    """One knob. key: in the scenario's tables. values: to try, from the simulation as it is. flag:
-    the argument of `vllm serve` for a value; None where no flag sets it. caution: what a simulation
-    of memory and time does not show.
+    """One setting that an advice changes. key: in the scenario's tables. values: gives the values
+    to try for a simulation. flag: the argument of `vllm serve` for a value; None if no flag sets
+    it. caution: effects that a simulation of memory and time does not show.
     """
 
     key: str
@@ -52,7 +52,9 @@ def _switch(name: str) -> Callable[[Any], str]:
 
 
 def _around(field: str, *usual: int) -> Callable[[Simulation], list[int]]:
-    """Half, double, a quarter and four times the value in [scheduler], and usual values."""
+    """Values to try for a key of [scheduler]: half, double, a quarter and four times the current
+    value, and usual values.
+    """
 
     def values(simulation: Simulation) -> list[int]:
         now = getattr(simulation.scenario.scheduler, field)
@@ -63,7 +65,9 @@ def _around(field: str, *usual: int) -> Callable[[Simulation], list[int]]:
 
 
 def _lengths(simulation: Simulation) -> list[int]:
-    """The longest request of the stream, in whole multiples of 256, where that is less."""
+    """A max_model_len to try: the longest request rounded up to a multiple of 256, if lower than
+    the current value.
+    """
     requests = simulation.stream.requests
     longest = max((r.prompt_tokens + r.output_tokens for r in requests), default=0)
     needed = min(-(-longest // 256) * 256, simulation.max_model_len)
@@ -71,8 +75,9 @@ def _lengths(simulation: Simulation) -> list[int]:
 
 
 def _tiers(simulation: Simulation) -> list[list[dict[str, Any]] | None]:
-    """No tier, where there is one; host memory for all that the requests leave, and for a quarter
-    and a half of it. Nothing to add where no request could find anything, or the device holds all.
+    """Tiers to try: none, if there is one; host memory for all content of the requests, and for a
+    quarter and a half of it. Nothing is added if no request could hit any content, or the device
+    holds all.
     """
     scenario = simulation.scenario
     none: list[list[dict[str, Any]] | None] = [None] if scenario.tier else []
@@ -89,7 +94,7 @@ def _tiers(simulation: Simulation) -> list[list[dict[str, Any]] | None]:
 
 
 def _resized(simulation: Simulation, changes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The tiers of a scenario with these changes."""
+    """The scenario's tiers with these changes."""
     there = simulation.resolved() | {}
     for key, value in changes.items():
         there = with_value(there, key, value)
@@ -105,10 +110,10 @@ def _size_of(tiers: list[dict[str, Any]] | None) -> str:
 
 
 def _evictions(simulation: Simulation) -> list[dict[str, str] | None]:
-    """Eviction policies to try, None first: an engine that has another policy may be better off
-    with its own.
+    """Eviction policies to try; None, the engine's default, comes first, for a scenario that sets
+    another.
 
-    None at all without a prefix cache, or without content that it could find.
+    Empty without a prefix cache, or without content that could be hit.
     """
     caches = getattr(simulation.scenario.allocator[0], "enable_prefix_caching", False)
     if not caches or all(r.prompt_runs is None and r.n == 1 for r in simulation.stream.requests):
@@ -117,8 +122,8 @@ def _evictions(simulation: Simulation) -> list[dict[str, str] | None]:
 
 
 def _retentions(simulation: Simulation) -> list[int | str]:
-    """Everything kept, the least, and something between; nothing where no layer could leave any of
-    a prompt out.
+    """Retention intervals to try: everything, the least, and one between; empty if no layer has a
+    window or state.
     """
     allocator = simulation.scenario.allocator[0]
     if not isinstance(allocator, Paged) or not allocator.enable_prefix_caching:
@@ -137,8 +142,8 @@ def _shares(simulation: Simulation) -> list[float]:
 
 
 def _adapters(part: str) -> Callable[[Simulation], list[int]]:
-    """Twice, four times and all that the requests ask for; nothing where as many run at once. part:
-    where the number is set; [memory] keeps room for them if it is there.
+    """Values of max_loras to try: twice, four times and as many as requests use; empty if all can
+    run at once. part: the table that has the key.
     """
 
     def values(simulation: Simulation) -> list[int]:

@@ -33,8 +33,8 @@ _SILENT = (*_USUAL, "allocator.0.enable_prefix_caching", "scheduler.async_schedu
 
 
 def command(table: dict[str, Any], folder: Path, before: dict[str, Any] | None = None) -> str:
-    """The flags that set what the tables hold; what no flag sets follows as comments. before: the
-    tables of which these are a change; what differs has a flag even where vLLM has it by itself.
+    """The flags of `vllm serve` for these tables; settings without a flag are comments. before: the
+    tables before a change; keys that differ always get a flag.
     """
     return command_of(Simulation(Scenario.from_table(table, folder), []), table, before)
 
@@ -42,7 +42,7 @@ def command(table: dict[str, Any], folder: Path, before: dict[str, Any] | None =
 def command_of(
     simulation: Simulation, table: dict[str, Any], before: dict[str, Any] | None = None
 ) -> str:
-    """The same for a simulation that these tables have made."""
+    """`command` for tables that were already made into a simulation."""
     tables = simulation.resolved()
     model = tables["model"]
     parallel = [
@@ -76,7 +76,7 @@ def command_of(
 
 
 def _usual(simulation: Simulation) -> dict[str, Any]:
-    """The values that vLLM takes without a flag, by the version that the scenario names."""
+    """The default values of vLLM's flags, by the version that the scenario names."""
     scenario = simulation.scenario
     engine = scenario.memory.version.sizing
     device = scenario.device.build()
@@ -90,7 +90,7 @@ def _usual(simulation: Simulation) -> dict[str, Any]:
 
 
 def _not_given(tables: dict[str, Any], table: dict[str, Any], usual: Any) -> Iterator[str]:
-    """A comment on what the scenario does not say, and is simulated otherwise than vLLM would."""
+    """A comment on keys that the scenario leaves to kvsim's defaults, if vLLM's defaults differ."""
     found = []
     for knob in KNOBS:
         part, *rest = knob.key.split(".")
@@ -104,7 +104,7 @@ def _not_given(tables: dict[str, Any], table: dict[str, Any], usual: Any) -> Ite
 
 
 def _pool(simulation: Simulation) -> list[str]:
-    """How the pool is sized; nothing where the scenario leaves that to the engine."""
+    """The flags that size the pool; none if the scenario leaves the size to the engine."""
     memory, pool = simulation.scenario.memory, simulation.pool
     if pool.sized_by == "gpu_memory_utilization":
         if memory.gpu_memory_utilization is None:

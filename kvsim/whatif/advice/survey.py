@@ -1,5 +1,5 @@
-"""The survey of a baseline: the scenario as it is, with twice the pool, at higher rates, and with
-less pool.
+"""Survey of a baseline: run the unchanged scenario, with twice the pool, at higher rates, and with
+smaller pools.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Survey:
         self.trials, self.on, self.folder, self.goal = trials, on, folder, goal
 
     def of(self, today: Table, best: Table) -> Baseline:
-        """The baseline of the scenario as it is; the smallest pool is looked for at the best
+        """The baseline of the unchanged scenario; the smallest pool is searched with the best
         setting.
         """
         load = self.load(today, self.on.search)
@@ -48,7 +48,7 @@ class Survey:
         )
 
     def load(self, table: Table, on: Sequence[Replicate]) -> LoadReading:
-        """InputError where the table cannot be run."""
+        """The load of these tables on the replicates `on`; InputError if they cannot be run."""
         return load_of(self.trials.rows(table, on, waits=True))
 
     def _twice(self, table: Table) -> Ratio | None:
@@ -59,7 +59,9 @@ class Survey:
             return None  # such a server cannot be
 
     def _headroom(self, table: Table) -> Headroom | None:
-        """Load headroom by bisection over rates, on all replicates of the search at once."""
+        """The load headroom, by bisection over rates, with all replicates of the search in
+        parallel.
+        """
         seen: dict[float, LoadReading] = {}
 
         def free(factor: float) -> bool:
@@ -76,8 +78,8 @@ class Survey:
         return Headroom(bracket.kept or 1.0, edge, fmean(rates) * edge, seen.get(bracket.lost or 0))
 
     def _least_pool(self, table: Table) -> LeastPool | None:
-        """The least pool by bisection over pools below this one; None if the first one tried does
-        worse.
+        """The smallest sufficient pool, by bisection over sizes below the current one; None if the
+        first size tried does worse.
         """
         pool = QUESTIONS["pool"]
         today = self._pool_tokens(table)
@@ -97,8 +99,8 @@ class Survey:
         return LeastPool(int(found.kept), lost, today, share, unseen)
 
     def _no_worse(self, table: Table, there: Table) -> bool:
-        """Whether the goal is worse by a hundredth at most, no more requests are refused, and the
-        engine starts.
+        """Whether a changed scenario still starts, worsens the goal by at most a hundredth, and
+        refuses no more requests.
 
         To start, a pool must hold one sequence of max_model_len.
         """
@@ -117,7 +119,9 @@ class Survey:
         return self.goal.gain(of) >= -NO_WORSE
 
     def _unseen(self, table: Table, there: Table) -> Ratio | None:
-        """The ratio of the goal there against here, on replicates that no search has seen."""
+        """The ratio of the goal with tables `there` to the goal with `table`, on replicates that no
+        search has seen.
+        """
         first, second = (self.trials.rows(each, self.on.report) for each in (table, there))
         return ratios(first, second, [self.goal.name]).get(self.goal.name)
 

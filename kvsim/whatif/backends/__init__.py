@@ -1,4 +1,4 @@
-"""The backends that run tasks: one file a backend, and its line here."""
+"""Backends that run tasks: one module each, registered here by one line each."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.whatif.backends.backend import BackendOptions

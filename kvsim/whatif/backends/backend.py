@@ -1,4 +1,4 @@
-"""The promise of every backend: each task is run, and its outcome comes back once."""
+"""The interface of every backend: each task is run, and its outcome is returned once."""
 
 import socket
 from abc import abstractmethod
@@ -15,8 +15,8 @@ ATTEMPTS = 3  # a task that has taken its worker down so often is recorded as fa
 
 
 class BackendOptions(Options):
-    """jobs: worker processes (default: one a processor; one without joblib). address: of a running
-    cluster.
+    """Options of a backend. jobs: number of worker processes (default: one for each processor; one
+    without joblib). address: of a running cluster.
     """
 
     jobs: int | None = Field(None, ge=1)
@@ -24,21 +24,21 @@ class BackendOptions(Options):
 
     @abstractmethod
     def run(self, tasks: Sequence[Runnable]) -> Iterator[TaskOutcome]:
-        """Outcomes as they come, in any order, one a task. A worker that dies costs its task an
-        attempt; after ATTEMPTS of them the task's outcome says so. Closing the iterator stops all
-        that is still running.
+        """Yield one outcome for each task, in any order. If a worker dies, its task is retried;
+        after ATTEMPTS attempts the outcome is an error. Closing the iterator stops all running
+        tasks.
         """
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
 
 def died(task: Runnable, how: object) -> TaskOutcome:
-    """The outcome of a task with a worker that died too often."""
+    """The outcome of a task that killed its worker too often."""
     return TaskOutcome(task.key, (), f"its worker died {ATTEMPTS} times: {how}", False, 0.0)
 
 
 def check_reachable(cluster: str, address: str | None) -> None:
-    """InputError where nobody listens at [SCHEME://]HOST:PORT: a cluster's client itself tries for
-    half a minute and more.
+    """Raise InputError if nothing listens at [SCHEME://]HOST:PORT: a cluster's client would try for
+    half a minute or more.
     """
     host, colon, port = (address or "").rpartition("://")[2].rpartition(":")
     if not colon or not port.isdecimal():

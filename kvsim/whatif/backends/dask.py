@@ -1,4 +1,4 @@
-"""A Dask cluster: the one at `--address`, or one of `--jobs` processes made here.
+"""Run tasks on a Dask cluster: the one at `--address`, or a local one of `--jobs` processes.
 
 Its scheduler runs a task again elsewhere when its worker dies. The workers need kvsim installed and
 see the scenario's files under the same paths.

@@ -1,4 +1,4 @@
-"""Processes of this machine (joblib's loky), or none at all for one job."""
+"""Run tasks in processes of this machine (joblib's loky), or in this process for one job."""
 
 import os
 from collections import Counter
@@ -14,8 +14,8 @@ IDLE_S = 5  # after which a worker that nobody feeds ends, were its sweep killed
 
 
 class Processes(BackendOptions):
-    """`--backend processes`, the default; with `--jobs 1`, and without joblib, all is done in this
-    very process.
+    """`--backend processes`, the default; with `--jobs 1`, and without joblib, tasks run in this
+    process.
     """
 
     def run(self, tasks: Sequence[Runnable]) -> Iterator[TaskOutcome]:
@@ -31,15 +31,15 @@ class Processes(BackendOptions):
 
 
 def most_jobs() -> int:
-    """Processes where nobody says how many: one a processor, or one where joblib is missing."""
+    """Default number of processes: one for each processor, or one without joblib."""
     return os.cpu_count() or 1 if find_spec("joblib") else 1
 
 
 def _pooled(tasks: Sequence[Runnable], jobs: int) -> Iterator[TaskOutcome]:
-    """A pool of processes, and a fresh one whenever one of them has died.
+    """Run tasks in a pool of processes, which is replaced whenever one of them has died.
 
-    The task that killed a worker is unknown. So all running tasks are run again, one after the
-    other in a pool of one. There a task that kills its worker takes no other with it.
+    Which task killed a worker is unknown. So all running tasks are run again, one after the other
+    in a pool of one process, where a crash affects only its own task.
     """
     need("joblib", where="--jobs", otherwise="--jobs 1")
     from joblib import Parallel, delayed

@@ -1,4 +1,4 @@
-"""A Ray cluster: the one at `--address`, or one of `--jobs` processors made here.
+"""Run tasks on a Ray cluster: the one at `--address`, or a local one with `--jobs` processors.
 
 A task is run again elsewhere if its worker dies. The workers need kvsim installed and see the
 scenario's files under the same paths.

@@ -1,4 +1,5 @@
-"""The bound no policy of a given size passes: Belady's MIN, which knows what comes.
+"""Upper bound on the hits of any eviction policy at a given cache size: Belady's MIN, which knows
+future requests.
 
 Keep the blocks that are needed again soonest (Belady, "A study of replacement algorithms for a
 virtual-storage computer", IBM Systems Journal 5(2), 1966). While a prompt is served its blocks are
@@ -23,8 +24,9 @@ _Span = tuple[int, int]  # numbers of blocks: the first, and the one behind the 
 
 
 class CacheVisit(NamedTuple):
-    """One sequence's request to the cache. prompt_tokens: of which one at least is computed. runs:
-    the content that it leaves, beginning with its prompt; None where the content has no name.
+    """One sequence's use of the cache. prompt_tokens: length of the prompt, of which at least one
+    token is computed. runs: the content that it leaves, beginning with its prompt; None for private
+    content.
     """
 
     prompt_tokens: int
@@ -41,7 +43,7 @@ class VisitEvent(NamedTuple):
 def belady_hits(
     requests: Iterable[Request], num_blocks: int, block_tokens: int, *, outputs: bool = False
 ) -> int:
-    """Prompt tokens found by a cache of `num_blocks` full blocks under MIN.
+    """Prompt tokens hit in a cache of `num_blocks` full blocks under Belady's MIN.
 
     By vLLM's rules only full blocks hit, and one token of a prompt at least is computed. Prompts
     are served one after the other. outputs: as for the curve.
@@ -54,8 +56,8 @@ def belady_hits(
 def most_hits(
     visits: Sequence[CacheVisit], moments: Sequence[VisitEvent], num_blocks: int, block_tokens: int
 ) -> int:
-    """The same for visits that overlap: each begins and ends once in `moments`. What is served now
-    takes no room, so a pool that must hold it too finds less.
+    """`belady_hits` for visits that overlap: each begins and ends once in `moments`. Content in use
+    takes no room here, so a pool that must also hold it hits less.
     """
     asked = [(visit.prompt_tokens - 1) // block_tokens for visit in visits]
     bounds, paths, usable = _pieces(_paths(visits, block_tokens), asked)
@@ -103,7 +105,7 @@ def most_hits(
 
 
 def _paths(visits: Iterable[CacheVisit], block_tokens: int) -> list[list[_Span]]:
-    """Each visit's blocks from the root on."""
+    """The blocks of each visit, from the root on."""
     tree = PromptTree(block_tokens)
     paths = []
     for visit in visits:

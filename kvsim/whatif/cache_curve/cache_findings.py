@@ -16,7 +16,7 @@ _COSTS = ("preempted", "mean TTFT, s", "requests/s")
 
 
 def cache_findings(answer: CacheAnswer, scenario: Mapping[str, Any]) -> Findings:
-    """The document of an answer. scenario: the tables that were simulated."""
+    """The findings of an answer. scenario: the simulated tables."""
     figure = FindingsFigure(
         "By the size of the cache",
         "Prompt tokens found. The dotted line is the scenario's own pool, which finds no more than "
@@ -36,7 +36,9 @@ def cache_findings(answer: CacheAnswer, scenario: Mapping[str, Any]) -> Findings
 
 
 def _verdict(answer: CacheAnswer) -> str:
-    """Hits of a cache as large as the pool, and the size that finds all."""
+    """Sentences on the hits of a cache as large as the pool, and on the size that hits
+    everything.
+    """
     found = (
         f"A cache as large as the pool ({answer.pool_tokens:,} tokens) finds at most "
         f"{_percent(answer.pool_ratio)} of the prompt tokens"
@@ -95,7 +97,7 @@ def _sizes_table(answer: CacheAnswer) -> FindingsTable:
 
 
 def _costs(run: PolicyRun | RetentionRun) -> tuple[str, ...]:
-    """Costs of a run, under the heads of _COSTS."""
+    """Costs of a run, in the columns of _COSTS."""
     summary = run.summary
     ttft, rate = number(summary.ttft_s.mean), number(summary.requests_per_s)
     return f"{summary.preemptions:,}", ttft, rate

@@ -1,4 +1,4 @@
-"""The figure of `kvsim cache`: what is found, over the size of the cache."""
+"""The figure of `kvsim cache`: hit rate over the size of the cache."""
 
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def hit_figure(answer: CacheAnswer) -> "go.Figure | None":
-    """Percent of the prompt tokens found over tokens of the cache, a line a policy; None where
-    nothing is ever found.
+    """Percent of the prompt tokens hit over tokens of the cache, one line for each policy; None if
+    nothing is ever hit.
     """
     import plotly.graph_objects as go
 

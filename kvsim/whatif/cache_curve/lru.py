@@ -21,9 +21,9 @@ from kvsim.whatif.cache_curve.tree import PromptTree, StretchNode
 
 
 class HitCurve(NamedTuple):
-    """Hits of an LRU cache by its size. hit_tokens, hit_blocks: (n + 1,) of the prompts, found by a
-    cache of 0, 1, ... n blocks; a larger one finds no more. query_tokens: of all prompts.
-    block_tokens: tokens of a block.
+    """Hits of an LRU cache as a function of its size. hit_tokens, hit_blocks: (n + 1,) tokens and
+    blocks hit by a cache of 0, 1, ... n blocks; a larger cache hits no more. query_tokens: of all
+    prompts. block_tokens: tokens of a block.
     """
 
     hit_tokens: NDArray[np.int64]
@@ -32,24 +32,22 @@ class HitCurve(NamedTuple):
     block_tokens: int
 
     def hits(self, num_blocks: int) -> int:
-        """Tokens found by a cache of `num_blocks` blocks."""
+        """Tokens hit in a cache of `num_blocks` blocks."""
         return int(self.hit_tokens[min(num_blocks, len(self.hit_tokens) - 1)])
 
     def ratio(self, num_tokens: int) -> float:
-        """The share of the prompt tokens found by a cache of `num_tokens` tokens, in whole
-        blocks.
-        """
+        """The share of the prompt tokens hit in a cache of `num_tokens` tokens, in whole blocks."""
         hits = self.hits(num_tokens // self.block_tokens)
         return hits / self.query_tokens if self.query_tokens else 0.0
 
     @property
     def unlimited(self) -> float:
-        """The share that a cache finds which forgets nothing."""
+        """The share of the prompt tokens hit in an infinite cache."""
         return self.ratio(len(self.hit_tokens) * self.block_tokens)
 
     @classmethod
     def together(cls, curves: Sequence["HitCurve"]) -> "HitCurve":
-        """The hits of several caches of one size, each with prompts of its own."""
+        """Sum the curves of several caches of one size, each with its own prompts."""
         longest = max(len(each.hit_tokens) for each in curves)
 
         def summed(parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -73,7 +71,7 @@ def lru_curve(
     outputs: bool = False,
     partial: bool = False,
 ) -> HitCurve:
-    """The curve of these prompts in this order.
+    """The LRU hit curve of these prompts in this order.
 
     outputs: what is generated is kept as well, for prompts that go on from it, and takes its room
     where nobody can name it. partial: a prompt's last block is cached though it is not full, as in
@@ -113,8 +111,8 @@ def lru_curve(
 
 
 def kept_runs(request: Request, *, outputs: bool) -> TokenRuns | None:
-    """The content that a request leaves: of its prompt, and of the output that has slots (all but
-    the last token) if it is named.
+    """The content that a request leaves in the cache: its prompt and, with `outputs`, its output
+    without the last token, which has no slot.
 
     None: no other request can hit it.
     """
@@ -148,9 +146,9 @@ def _look_up(
 
 
 def _needed(found_at: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """(n + 1,) how many hits need a cache of exactly 0, 1, ...
+    """(n + 1,) number of hits that need a cache of exactly 0, 1, ... n blocks.
 
-    n blocks: the blocks of a segment need one more each.
+    Each further block of a segment needs one more block of cache.
     """
     largest = max((position + count - 1 for position, count in found_at), default=0)
     moves = np.zeros(largest + 2, dtype=np.int64)
@@ -163,13 +161,13 @@ def _needed(found_at: list[tuple[int, int]]) -> NDArray[np.int64]:
 
 
 class _Counts:
-    """Sums over what is left of each prompt's path (Fenwick's tree)."""
+    """A Fenwick tree: for each prompt, the blocks that it was the last to use."""
 
     def __init__(self, size: int) -> None:
         self._sums = [0] * (size + 1)
 
     def add(self, index: int, count: int) -> None:
-        """`count` blocks more (or fewer) were last used by prompt `index`."""
+        """Add `count` (which may be negative) to the blocks last used by prompt `index`."""
         place = index + 1
         while place < len(self._sums):
             self._sums[place] += count

@@ -12,10 +12,10 @@ LEAST_GAIN = 0.01  # of the prompt tokens
 
 
 class Matching(NamedTuple):
-    """The blocks in which a pool finds prefixes. block_tokens: tokens after which the blocks of all
-    groups of layers end, as planned. asked_tokens: of a block as asked for; a block that must hold
-    a recurrent state grows. unit_tokens: tokens after which a hit may end. states: whether blocks
-    hold recurrent states.
+    """The block sizes at which a pool matches prefixes. block_tokens: tokens after which the blocks
+    of all groups of layers end, as planned. asked_tokens: of a block as asked for; a block that
+    must hold a recurrent state grows. unit_tokens: tokens after which a hit may end. states:
+    whether blocks hold recurrent states.
     """
 
     block_tokens: int
@@ -24,9 +24,9 @@ class Matching(NamedTuple):
     states: bool = False
 
     def is_to_blame(self, whole: float, fine: float) -> bool:
-        """Whether it is worth a word that so much of the prompts could be found in these blocks,
-        and so much in finer ones. Blocks of different sizes always cost the end of some hits,
-        which alone is not.
+        """Whether the hit rate `whole` in these blocks is so much below the rate `fine` in finer
+        units that a note is worthwhile. Blocks of different sizes always lose the end of some hits,
+        which alone does not count.
         """
         apart = self.block_tokens > self.asked_tokens and not self.states
         return fine - whole > (SUBSTANTIAL if apart else 0.0)
@@ -48,8 +48,8 @@ def matching(simulation: Simulation, paged: Paged) -> Matching:
 
 
 def unit_to_try(found: Matching) -> int | None:
-    """The prefix_match_unit that lets hits end inside blocks: what is set, else one near 32 tokens;
-    None where blocks do not hold states, or have not grown for them.
+    """The prefix_match_unit at which hits could end inside blocks: the current one, else one near
+    32 tokens; None if blocks hold no states, or have not grown for states.
     """
     if not found.states:
         return None
@@ -64,9 +64,8 @@ def unit_to_try(found: Matching) -> int | None:
 def why(
     found: Matching, whole: float, fine: float, fine_tokens: int, inside: float | None = None
 ) -> str:
-    """Why so little is found, where blocks are to blame: `whole` of the prompt tokens in blocks,
-    `fine` in units of fine_tokens; `inside` where hits may end inside blocks (see `unit_to_try`),
-    at places where prompts ended.
+    """A sentence on why blocks limit the hit rate: `whole` is hit in blocks, `fine` in units of
+    fine_tokens, `inside` if hits may end inside blocks (see `unit_to_try`).
     """
     grown = ""
     if found.block_tokens > found.asked_tokens:

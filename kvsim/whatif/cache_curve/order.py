@@ -21,7 +21,7 @@ def in_order(simulation: Simulation, run: Run | None = None) -> Sequence[Request
 
 
 def each_in_order(simulation: Simulation) -> list[Sequence[Request]]:
-    """The same for each engine: in a fleet, the requests that a run's router sends to it."""
+    """`in_order` for each engine: in a fleet, the requests that a run's router sends to it."""
     if simulation.fleet is None:
         return [in_order(simulation)]
     runs, asked = _runs(simulation), simulation.stream
@@ -31,7 +31,7 @@ def each_in_order(simulation: Simulation) -> list[Sequence[Request]]:
 
 
 def came_to(run: Run, asked: Stream) -> Stream:
-    """Requests of a stream that came to one engine: it served or refused them."""
+    """Requests of a stream that were sent to one engine, which served or refused them."""
     assert run.recorder is not None  # it has just been simulated
     recorder = run.recorder
     names = {each.id for each in recorder.finished.requests}
@@ -52,7 +52,7 @@ def _by_arrival(runs: Iterable[Run]) -> Sequence[Request]:
 
 
 def _runs(simulation: Simulation) -> Sequence[Run]:
-    """Runs of the first allocator, one an engine."""
+    """Runs of the first allocator, one for each engine."""
     options, label = simulation.scenario.allocator[0], simulation.labels[0]
     if simulation.fleet is None:
         return (simulation.run(options, label),)

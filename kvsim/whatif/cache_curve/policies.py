@@ -1,4 +1,4 @@
-"""Prompt tokens found under each eviction policy by full runs.
+"""Prompt tokens hit under each eviction policy, by full simulations.
 
 For each run also the upper bound of any policy for the same order of requests.
 """
@@ -29,9 +29,9 @@ from kvsim.whatif.cache_curve.run_costs import run_costs
 
 
 class PolicyRun(NamedTuple):
-    """A run under one eviction policy. query_tokens, hit_tokens: prompt tokens looked up and found.
-    most_hit_tokens: those that Belady would have found with all of the pool, and of host memory,
-    for content alone; None where layers or samples have rules of their own. summary: of the run.
+    """A run under one eviction policy. query_tokens, hit_tokens: prompt tokens looked up and hit.
+    most_hit_tokens: hits under Belady's MIN with the whole pool and host memory as cache; None if
+    layers or samples have rules of their own. summary: of the run.
     """
 
     policy: str
@@ -48,12 +48,12 @@ class PolicyRun(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The share of the prompt tokens that was found."""
+        """The share of the prompt tokens that was hit."""
         return self.hit_tokens / self.query_tokens if self.query_tokens else 0.0
 
     @property
     def most_ratio(self) -> float | None:
-        """The share that Belady would have found."""
+        """The share of the prompt tokens that Belady's MIN would hit."""
         if self.most_hit_tokens is None:
             return None
         return self.most_hit_tokens / self.query_tokens if self.query_tokens else 0.0
@@ -109,7 +109,9 @@ def compare_policies(
 
 
 def _under(simulation: Simulation, name: str) -> Paged:
-    """The first paged allocator that keeps prefixes, under this policy; its own options of it."""
+    """The first paged allocator with a prefix cache, changed to this policy (with its own options
+    if it has this policy already).
+    """
     paged = caching_paged(simulation.scenario.allocator)
     policy, own = EVICTION_POLICIES.get(name), paged.eviction_policy
     if policy.hinted:
@@ -147,7 +149,7 @@ def policy_run(
 
 
 def caching_paged(allocators: tuple[AllocatorOptions, ...]) -> Paged:
-    """The first that keeps prefixes in blocks; InputError where none does."""
+    """The first paged allocator with a prefix cache; InputError if there is none."""
     for options in allocators:
         if isinstance(options, Paged) and options.enable_prefix_caching:
             return options

@@ -23,10 +23,10 @@ from kvsim.whatif.tier_sizes import all_ranks_bytes
 class CacheQuestion(NamedTuple):
     """block_tokens: tokens of a block; None for those of the allocator.
 
-    sizes: of the cache, in tokens; empty for a range of them. outputs: generated tokens are kept
-    too. partial: blocks that are not full count. belady: the bound of Belady's policy is wanted
-    too. policies: runs under each eviction policy are, `jobs` at a time; retention: runs that keep
-    all and little of windows and states. tiers: caches larger than the pool use tiers after it.
+    sizes: cache sizes in tokens; empty for a default range. outputs: generated tokens are cached
+    too. partial: blocks that are not full count. belady: compute Belady's bound too. policies:
+    simulate each eviction policy, `jobs` at a time; retention: simulate caching all and little of
+    windows and states. tiers: caches larger than the pool use tiers after it.
     """
 
     block_tokens: int | None = None
@@ -40,7 +40,7 @@ class CacheQuestion(NamedTuple):
     jobs: int | None = None
 
     def check(self) -> None:
-        """InputError for options that do not go together."""
+        """Raise InputError for options that cannot be combined."""
         if self.belady and self.partial:
             raise InputError("is for full blocks", where="--belady", remedy="leave out --partial")
         if self.jobs is not None and not self.policies:
@@ -59,8 +59,8 @@ class CacheQuestion(NamedTuple):
 
 
 class SizeHits(NamedTuple):
-    """Shares of the prompt tokens that a cache of a given size finds: by LRU, and by Belady's
-    policy (None: not asked for).
+    """Shares of the prompt tokens that a cache of a given size hits: under LRU, and under Belady's
+    policy (None: not computed).
 
     tier: of LRU's hits, the share that the device's pool has evicted, if the cache is a tier after
     the device that copies everything computed. None: not asked for.
@@ -165,7 +165,9 @@ def cache_answer(
 
 
 def _check_engines(simulation: Simulation, question: CacheQuestion) -> None:
-    """InputError for engines that differ, and for runs that examine one engine alone."""
+    """Raise InputError for engines that differ, and for simulations that only support a single
+    engine.
+    """
     check_alike(simulation.scenario, "cache")
     for name in ("policies", "retention"):
         if getattr(question, name):
@@ -181,7 +183,7 @@ def _planned(simulation: Simulation) -> Matching | None:
 
 
 def _block_size(simulation: Simulation) -> int:
-    """Tokens of a block as the first allocator with blocks has them."""
+    """Tokens in a block of the first allocator that has blocks."""
     sizes = (getattr(each, "block_size", None) for each in simulation.scenario.allocator)
     return next(filter(None, sizes), BLOCK_SIZE)
 

@@ -24,17 +24,17 @@ class RetentionRun(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The share of the prompt tokens that was found."""
+        """The share of the prompt tokens that was hit."""
         return self.summary.prefix_cache.hit_rate or 0.0
 
     @property
     def cached(self) -> float:
-        """The share of the pool that is cached, the mean over time."""
+        """The mean share of the pool that holds cached content."""
         return self.summary.memory.time_mean.cached
 
     @property
     def left(self) -> float:
-        """Share of the pool that content of windows and states takes."""
+        """The share of the pool that content of windows and states takes."""
         memory = self.summary.memory
         return memory.part("cached_windows") + memory.part("cached_states")
 
@@ -52,7 +52,9 @@ class RetentionRun(NamedTuple):
 def compare_retention(
     simulation: Simulation, paged: Paged, progress: Callable[[str], None] = lambda _: None
 ) -> list[RetentionRun]:
-    """Everything kept, the least kept, and what `paged` itself asks for between the two."""
+    """Simulate caching everything, caching the least, and the interval of `paged` if it is between
+    the two.
+    """
     intervals: list[int | str] = ["none", 0]
     own = paged.prefix_cache_retention_interval
     if own is not None and own not in intervals:
@@ -67,7 +69,7 @@ def compare_retention(
 
 
 def bought(runs: list[RetentionRun], whole: float) -> str:
-    """A sentence on the gain by retention.
+    """A sentence on what retention gains.
 
     whole: hits of a cache as large as the pool that stores all layers of each token.
     """

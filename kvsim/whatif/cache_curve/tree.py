@@ -14,14 +14,18 @@ BlockKey = int | TokenRuns
 
 
 class Stretch(NamedTuple):
-    """`num_blocks`: of consecutive token ids from `key` on, or one block of these runs."""
+    """A segment of blocks. `num_blocks`: number of blocks with consecutive token ids from `key` on,
+    or one block made of several runs.
+    """
 
     key: BlockKey
     num_blocks: int
 
 
 def stretches(runs: TokenRuns, block_tokens: int, *, partial: bool) -> Iterator[Stretch]:
-    """A prompt's blocks in order. partial: its last block counts though it is not full."""
+    """The blocks of a prompt in order, as segments. partial: the last block counts even if it is
+    not full.
+    """
     pending: list[tuple[int, int]] = []
     missing = block_tokens
     for start, length in coalesced(runs):  # or equal tokens would look different
@@ -44,10 +48,10 @@ def stretches(runs: TokenRuns, block_tokens: int, *, partial: bool) -> Iterator[
 
 
 class StretchNode:
-    """A segment of blocks with one way into it.
+    """A node of the tree: a segment of blocks.
 
     count: its blocks. first: the number of the first block, which the others follow. last_use: the
-    last prompt that went through it; -1 for none.
+    last prompt that used it; -1 for none.
     """
 
     __slots__ = ("children", "count", "first", "key", "last_use")
@@ -58,7 +62,7 @@ class StretchNode:
 
 
 class PromptTree:
-    """All prompts so far, as paths from the root. num_blocks: distinct blocks."""
+    """All prompts so far as paths from the root. num_blocks: number of distinct blocks."""
 
     def __init__(self, block_tokens: int, *, partial: bool = False) -> None:
         self.block_tokens, self.partial = block_tokens, partial
@@ -66,8 +70,8 @@ class PromptTree:
         self._root = StretchNode(0, 0, 0, -1)
 
     def walk(self, runs: TokenRuns) -> tuple[list[StretchNode], list[StretchNode]]:
-        """The path of a prompt: the nodes that were there, then those made for it. A node that the
-        path leaves half-way is split, so that the path is whole nodes.
+        """The path of a prompt: existing nodes, then nodes made for it. A node that the path leaves
+        half-way is split, so that the path consists of whole nodes.
         """
         found: list[StretchNode] = []
         made: list[StretchNode] = []
@@ -92,7 +96,7 @@ class PromptTree:
         return found, made
 
     def _split(self, node: StretchNode, count: int) -> None:
-        """Leave the node its first `count` blocks; the rest becomes its only child."""
+        """Split a node after `count` blocks; the rest becomes its only child."""
         assert isinstance(node.key, int)  # a block of several runs is one block
         key = node.key + count * self.block_tokens
         rest = StretchNode(key, node.count - count, node.first + count, node.last_use)

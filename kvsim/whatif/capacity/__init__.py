@@ -1,1 +1,3 @@
-"""The load, pool or setting that just keeps the objectives, found by bisection over runs."""
+"""`kvsim capacity`: the largest load, smallest pool or best setting that meets the objectives, by
+bisection over runs.
+"""

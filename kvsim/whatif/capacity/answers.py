@@ -1,4 +1,4 @@
-"""The answers of a capacity: edges found seed by seed, and what follows from them."""
+"""The answers of a capacity search: the edge of each seed, and values derived from the edges."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ BEST = "the best"  # `behind` of the value that the others are compared with
 
 
 class CapacitySubject(NamedTuple):
-    """One allocator, and the scenario's tables with it alone."""
+    """One allocator, and the scenario's tables with only this allocator."""
 
     label: str
     kind: str
@@ -23,8 +23,8 @@ class CapacitySubject(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """The answer of one seed. inside, outside: rows of the runs at the last value that kept the
-    objectives and at the first that did not; None where there was no such run.
+    """The edge that one seed's search found. inside, outside: rows of the runs at the last value
+    that met the objectives and at the first that did not; None without such a run.
     """
 
     seed: int
@@ -35,9 +35,9 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class CapacityAnswer:
-    """The value that one allocator holds out. rate_per_s: the rate it was looked for at; None where
-    the rate itself was looked for, or the scenario's own. edges: one a seed. utilization: the
-    gpu_memory_utilization that leaves the pool.
+    """The capacity of one allocator. rate_per_s: the rate at which the value was searched; None if
+    the rate itself was searched, or at the scenario's own. edges: one for each seed. utilization:
+    the gpu_memory_utilization that leaves the pool.
     """
 
     subject: CapacitySubject
@@ -47,7 +47,7 @@ class CapacityAnswer:
 
     @property
     def values(self) -> list[float] | None:
-        """The values that were kept, one a seed; None if a seed keeps none of them."""
+        """The values that met the objectives, one for each seed; None if a seed has none."""
         found = [edge.bracket.kept for edge in self.edges]
         known = [value for value in found if value is not None]
         return known if len(known) == len(found) else None
@@ -59,18 +59,20 @@ class CapacityAnswer:
 
     @property
     def utilization_to_set(self) -> float | None:
-        """The `utilization`, rounded up to three digits: the pool is not smaller with it."""
+        """The `utilization` rounded up to three digits, so that the pool is not smaller."""
         return None if self.utilization is None else math.ceil(1000 * self.utilization) / 1000
 
     @property
     def open(self) -> bool:
-        """Whether a seed kept every value up to the bound, so that there is no edge."""
+        """Whether a seed met the objectives at every value up to the bound, so that there is no
+        edge.
+        """
         return any(edge.bracket.kept and edge.bracket.lost is None for edge in self.edges)
 
 
 class Tuning(NamedTuple):
-    """A setting at one value. answer: the rate that it holds out; None where it cannot be run.
-    behind: its distance from the best value, in words.
+    """A setting at one value. answer: the highest rate with it; None if it cannot be run. behind:
+    its distance from the best value, in words.
     """
 
     value: int
@@ -79,13 +81,13 @@ class Tuning(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """The number of replicas for a rate, with the scenario's router.
+    """The number of replicas needed for a rate, with the scenario's router.
 
-    num: the mean over the seeds of the smallest fleet that kept the objectives when run, rounded
-    up; safe: the largest of them. divided: the rate over what one replica holds out, rounded up.
-    kept, kept_with_one_less: the seeds in which `num` and `num - 1` replicas kept the objectives.
-    requests: at least this many were sent to the fleet, if the workload has them. short: whether
-    that is too short to tell.
+    num: mean over the seeds of the smallest fleet that met the objectives in a simulation, rounded
+    up; safe: the largest over the seeds. divided: the rate over the capacity of one replica,
+    rounded up. kept, kept_with_one_less: number of seeds in which `num` and `num - 1` replicas met
+    the objectives. requests: at least this many were sent to the fleet, if the workload has them.
+    short: whether the stream is too short for a reliable answer.
     """
 
     rate_per_s: float
@@ -100,8 +102,8 @@ class Replicas(NamedTuple):
 
 
 class GoodputPoint(NamedTuple):
-    """One point of a goodput curve. within: the share of the requests that keep every limit, over
-    the seeds. saturated: the number of saturated seeds.
+    """One point of a goodput curve. within: the share of the requests that meet every limit, over
+    the seeds. saturated: number of saturated seeds.
     """
 
     rate_per_s: float
@@ -110,7 +112,7 @@ class GoodputPoint(NamedTuple):
 
 
 def mean_text(mean: SeedMean | None, *, whole: bool = False) -> str:
-    """A mean with half of its interval: `6.1 ± 0.3`; whole: as whole numbers."""
+    """A mean with half of its interval: `6.1 ± 0.3`; whole: as integers."""
     if mean is None:
         return numbers.NOTHING
     form = numbers.count if whole else numbers.number

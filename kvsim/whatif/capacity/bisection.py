@@ -12,8 +12,8 @@ Asking = Generator[float, bool, "Bracket"]
 
 
 class Bracket(NamedTuple):
-    """The two values next to the edge. kept: the nearest that was kept. lost: the nearest that was
-    not. None: no value down or up to the bounds was.
+    """The two values next to the edge. kept: the nearest value that met the objectives. lost: the
+    nearest that did not. None: no such value up to the bounds.
     """
 
     kept: float | None
@@ -21,10 +21,9 @@ class Bracket(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The values to try, from `start`, with least <= value <= most. largest: whether the largest
-    kept value is looked for (a rate) or the smallest (a pool). whole: whole numbers only.
-    tolerance: the relative width at which a bracket is narrow enough, for whole numbers a width of
-    1 at least.
+    """The values to try, from `start`, with least <= value <= most. largest: whether to search the
+    largest value that meets the objectives (a rate) or the smallest (a pool). whole: only integers.
+    tolerance: relative width at which a bracket is narrow enough; for integers at least 1.
     """
 
     start: float
@@ -36,8 +35,8 @@ class Bounds(NamedTuple):
 
 
 def bisect(bounds: Bounds) -> Asking:
-    """Double or halve from the start until one value is kept and one is not, then halve the
-    logarithm of the distance between them.
+    """Double or halve from the start until one value meets the objectives and one does not, then
+    bisect the logarithm.
     """
     value = min(max(bounds.start, bounds.least), bounds.most)
     value = float(round(value)) if bounds.whole else value
@@ -63,7 +62,7 @@ def bisect(bounds: Bounds) -> Asking:
 
 
 def answered(asking: Asking, kept: Callable[[float], bool]) -> Bracket:
-    """One search carried to its end by itself."""
+    """Run one search to its end. kept: whether a value meets the objectives."""
     value = next(asking)
     while True:
         try:
@@ -74,7 +73,7 @@ def answered(asking: Asking, kept: Callable[[float], bool]) -> Bracket:
 
 
 def _between(one: float, other: float, bounds: Bounds) -> float | None:
-    """The next value to try; None where the bracket is narrow enough."""
+    """The next value to try; None if the bracket is narrow enough."""
     low, high = sorted((one, other))
     if high <= low * (1 + bounds.tolerance):
         return None

@@ -1,8 +1,7 @@
-"""The answers: the highest load of each allocator, over seeds, with the runs on both sides of the
-edge.
+"""Search the highest load of each allocator, over seeds, with the runs on both sides of the edge.
 
 Each seed has its own bisection over its own requests, so the edges of several seeds are a sample.
-Their interval says how far the answer would move with other requests.
+Their interval shows how much the answer depends on the requests.
 """
 
 import copy
@@ -50,7 +49,7 @@ from kvsim.whatif.task import Task, make_task
 
 
 class Capacity:
-    """The questions about one scenario under its objectives."""
+    """Answers capacity questions about one scenario and its objectives."""
 
     def __init__(
         self,
@@ -63,8 +62,8 @@ class Capacity:
         tolerance: float = 0.02,
         fresh: int = 0,
     ) -> None:
-        """fresh: seeds beyond those of the search that must keep the load to copy; 0: none is
-        looked for.
+        """fresh: number of seeds beyond those of the search that must also meet the objectives at
+        the recommended load; 0: no such load is computed.
         """
         self.load, self.num_fresh = load_question(table), fresh
         self.folder, self.objectives, self.runner = folder, tuple(objectives), runner
@@ -76,7 +75,7 @@ class Capacity:
         self._limits_s = request_limits_s(objectives)
 
     def find(self, question: Question, rates: Sequence[float | None]) -> list[CapacityAnswer]:
-        """The edge of every allocator at every rate (None: the scenario's own)."""
+        """The edge of every allocator at every rate (None: at the scenario's own rate)."""
         cases = [
             (subject, rate, subject.table if rate is None else with_rate(subject.table, rate))
             for subject in self.subjects
@@ -92,9 +91,9 @@ class Capacity:
         ]
 
     def with_any_pool(self, answers: Sequence[CapacityAnswer]) -> dict[str, CapacityAnswer]:
-        """The highest rate of an allocator in the largest pool that was tried, by its label.
+        """The highest rate of each allocator with the largest pool tried, by its label.
 
-        Only of the allocators with no pool that meets the objectives at some rate.
+        Only for allocators with no pool that meets the objectives at some rate.
         """
         subjects: dict[str, CapacitySubject] = {}
         for answer in answers:
@@ -109,8 +108,8 @@ class Capacity:
         }
 
     def tune(self, name: str, values: Sequence[int]) -> list[tuple[CapacitySubject, list[Tuning]]]:
-        """The rate that each value of a setting holds out, by allocator. A value counts as good as
-        the best where their difference is not seen over the seeds.
+        """The highest rate at each value of a setting, by allocator. A value counts as good as the
+        best if no difference is seen over the seeds.
         """
         tables = [
             [_with_setting(subject.table, name, value, self.folder) for value in values]
@@ -165,7 +164,7 @@ class Capacity:
     def _fleet(
         self, table: Table, rate: float, divided: int, found: Sequence[SearchResult], least: int
     ) -> Replicas | None:
-        """The common answer of the seeds; None if one of them found no fleet that meets the
+        """The combined answer of the seeds; None if one of them found no fleet that meets the
         objectives.
         """
         enough = [int(each.bracket.kept) for each in found if each.bracket.kept is not None]
@@ -180,7 +179,7 @@ class Capacity:
         )
 
     def short(self, question: Question, answer: CapacityAnswer) -> ShortStream | None:
-        """Whether the stream of the first seed is too short for what it answers."""
+        """Whether the first seed's stream is too short for a reliable answer."""
         table, edge = answer.subject.table, answer.edges[0]
         if edge.bracket.kept is None:
             return None
@@ -190,8 +189,8 @@ class Capacity:
         return short_stream({**there, "seed": edge.seed}, self.folder, edge.inside)
 
     def fresh(self, question: Question, answer: CapacityAnswer) -> FreshLoad | None:
-        """The load that fresh seeds keep too, from the least that a seed of the search kept down;
-        None where there is no edge, or where none was asked for.
+        """The highest load at which fresh seeds also meet the objectives, searched downwards from
+        the lowest edge; None without an edge, or if not requested.
         """
         if not self.num_fresh or answer.values is None:
             return None
@@ -221,7 +220,7 @@ class Capacity:
         )
 
     def goodput(self, answer: CapacityAnswer, points: int = 9) -> list[GoodputPoint]:
-        """The share of well served requests at rates around the highest one."""
+        """The share of requests that meet all limits, at rates around the highest one."""
         if answer.interval is None or not self._limits_s:
             return []
         rates = [answer.interval.mean * (0.25 + 1.5 * at / (points - 1)) for at in range(points)]
@@ -242,7 +241,7 @@ class Capacity:
         ]
 
     def _edges(self, question: Question, tables: Sequence[Table]) -> list[tuple[Edge, ...]]:
-        """The edges of every table, one a seed; all searches go on side by side."""
+        """The edges of every table, one for each seed; all searches run in parallel."""
         cases = [(table, seed) for table in tables for seed in self.seeds]
         found = search(self.runner, [self._search(question, *each) for each in cases])
         edges = [_edge(seed, each) for (_, seed), each in zip(cases, found, strict=True)]
@@ -274,7 +273,7 @@ class Capacity:
 
 
 def subjects_of(table: Table, scenario: Scenario) -> list[CapacitySubject]:
-    """The scenario's allocators, each with the tables that hold it alone."""
+    """Each allocator of the scenario, with the tables that have only this allocator."""
     entries = table["allocator"]
     entries = entries if isinstance(entries, list) else [entries]
     found = []
@@ -286,7 +285,7 @@ def subjects_of(table: Table, scenario: Scenario) -> list[CapacitySubject]:
 
 
 def _with_setting(table: Table, name: str, value: int, folder: Path) -> Table | None:
-    """The tables with one setting at this value; None where they are no scenario that can run."""
+    """The tables with one setting at this value; None if they are not a valid scenario."""
     table = TUNED[name].put(table, name, value)
     try:
         prepared(table, folder)
@@ -296,7 +295,7 @@ def _with_setting(table: Table, name: str, value: int, folder: Path) -> Table | 
 
 
 def _compared(values: Sequence[int], answers: Sequence[CapacityAnswer | None]) -> list[Tuning]:
-    """Each value against the one that holds out the highest mean rate, on the same seeds."""
+    """Each value compared with the one of the highest mean rate, on the same seeds."""
     means = [each.interval.mean if each and each.interval else -1.0 for each in answers]
     top = max(reversed(range(len(means))), key=means.__getitem__)
     best = answers[top] if means[top] >= 0 else None

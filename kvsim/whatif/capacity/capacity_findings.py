@@ -1,4 +1,4 @@
-"""The findings of a capacity: the edge of each allocator, what follows from it, and goodput."""
+"""The findings of a capacity search: the edge of each allocator, recommendations, and goodput."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -61,7 +61,7 @@ _TITLES = {
 def tuning_findings(
     capacity: Capacity, name: str, values: Sequence[int], run: str = ""
 ) -> Findings:
-    """The rate that each value of a setting holds out. values: none for those that are its own.
+    """The highest rate at each value of a setting. values: empty for the setting's default values.
     run: the command that runs the scenario.
     """
     tuned = capacity.tune(name, values or TUNED[name].values(capacity.table))
@@ -118,8 +118,8 @@ def edge_findings(
     goodput: bool,
     run: str = "",
 ) -> Findings:
-    """The edge of every allocator. rates: requests a second at which to look for a pool or a
-    length, or that replicas are counted for. goodput: whether its curves are run too. run: the
+    """The edge of every allocator. rates: requests a second at which a pool or length is searched,
+    or for which replicas are counted. goodput: whether to simulate goodput curves too. run: the
     command that runs the scenario.
     """
     asks_rate = question.name == "rate"
@@ -211,7 +211,9 @@ def _findings(
 def _answers_table(
     question: Question, answers: Sequence[CapacityAnswer], capacity: Capacity
 ) -> FindingsTable:
-    """A row an allocator and rate: the edge, and the runs of the first seed on both sides of it."""
+    """One row for each allocator and rate: the edge, and the first seed's runs on both sides of
+    it.
+    """
     objectives, unit = capacity.objectives, capacity.unit
     at_rates = any(answer.rate_per_s is not None for answer in answers)
     pool = question.name == "pool"
@@ -284,7 +286,7 @@ def _answer_data(answer: CapacityAnswer) -> dict[str, Any]:
 
 
 def _best(answers: Sequence[CapacityAnswer]) -> CapacityAnswer | None:
-    """The allocator that holds out the highest load; None where none keeps the objectives."""
+    """The allocator with the highest load; None if none meets the objectives."""
     known = [(each.interval.mean, at) for at, each in enumerate(answers) if each.interval]
     return answers[max(known, key=lambda pair: (pair[0], -pair[1]))[1]] if known else None
 

@@ -1,4 +1,4 @@
-"""The first screen of a capacity: each edge with its interval, and what to act on."""
+"""The first screen of a capacity answer: each edge with its interval, and recommended commands."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -30,7 +30,9 @@ LOADS = {"rate": "Run it at this rate", "num_users": "Run it with so many users"
 
 
 def value_text(answer: CapacityAnswer, question: Question) -> str:
-    """The value of an answer with its interval, or how many seeds keep the objectives at any."""
+    """The value of an answer with its interval, or how many seeds meet the objectives at any
+    value.
+    """
     interval = answer.interval
     if interval is None:
         held = sum(edge.bracket.kept is not None for edge in answer.edges)
@@ -44,7 +46,7 @@ def value_text(answer: CapacityAnswer, question: Question) -> str:
 def tuned_rows(
     tuned: Sequence[tuple[CapacitySubject, Sequence[Tuning]]], name: str
 ) -> list[Whisker]:
-    """A row an allocator and value that holds out a rate."""
+    """One row for each allocator and value that sustains some rate."""
     rows = []
     for subject, tunings in tuned:
         for each in tunings:
@@ -82,7 +84,7 @@ def acts(
     run: str,
     fresh: FreshLoad | None = None,
 ) -> list[CommandText]:
-    """The next step for the user: a flag of `vllm serve`, or the run at the load that was found.
+    """The recommended next command: a flag of `vllm serve`, or the run at the load that was found.
 
     fresh: the load of the best allocator that fresh seeds confirm.
     """

@@ -1,4 +1,4 @@
-"""Sentences on a capacity: what keeps the objectives, and what is short where nothing does."""
+"""Sentences on a capacity: what meets the objectives, and by how much if nothing does."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ def pool_sentence(
 ) -> str:
     """The sentence on one allocator at one rate.
 
-    most: the rate it holds out with any pool, where no pool keeps the objectives.
+    most: the highest rate with any pool, if no pool meets the objectives.
     """
     rate = answer.rate_per_s
     at = answer.subject.label + ("" if rate is None else f" at {figures(rate)} {unit}")
@@ -32,8 +32,8 @@ def pool_sentence(
 
 
 def rate_sentence(answers: Sequence[CapacityAnswer], unit: str) -> str | None:
-    """The highest rate, of which allocator, and the others against it, seed by seed; None where
-    none keeps the objectives at any rate.
+    """The sentence on the highest rate and its allocator, with the others compared seed by seed;
+    None if no allocator meets the objectives at any rate.
     """
     known = [answer for answer in answers if answer.interval is not None]
     if not known:
@@ -58,7 +58,9 @@ def rate_sentence(answers: Sequence[CapacityAnswer], unit: str) -> str | None:
 
 
 def fresh_sentence(label: str, fresh: FreshLoad | None, unit: str, seeds: int) -> str:
-    """The load to copy, and how many seeds meet the objectives at it. seeds: of the search."""
+    """The sentence on the recommended load and how many fresh seeds meet the objectives there.
+    seeds: of the search.
+    """
     if fresh is None:
         these = "this one" if seeds == 1 else f"these {seeds:,}"
         return f"No seed beside {these} was tried. --fresh {NUM_FRESH} tries others."

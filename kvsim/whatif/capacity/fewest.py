@@ -1,6 +1,6 @@
-"""The fewest GPUs that serve a rate within the objectives: how many replicas, of each kind.
+"""The fewest GPUs that serve a rate within the objectives: the number of replicas of each kind.
 
-More replicas of a kind never serve worse: the search relies on that and on nothing else.
+The search only relies on one fact: more replicas of a kind never serve worse.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ Keeps = Callable[[tuple[int, ...]], bool]
 
 
 class ReplicaKey(NamedTuple):
-    """The number of replicas of one kind. key: its place in the tables. gpus: of one replica.
-    start: the scenario's own number.
+    """The key that sets the number of replicas of one kind. key: dotted key in the tables. gpus: of
+    one replica. start: the scenario's own number.
     """
 
     key: str
@@ -30,8 +30,7 @@ class ReplicaKey(NamedTuple):
 
 
 def replica_keys(table: Table, folder: Path) -> tuple[ReplicaKey, ...]:
-    """Keys of both kinds of [disaggregation], else of the replicas of [fleet], which is one without
-    that table.
+    """The keys of prefill and decode replicas under [disaggregation], else of [fleet]'s replicas.
 
     InputError for a fleet of groups.
     """
@@ -65,13 +64,13 @@ def with_counts(table: Table, keys: Sequence[ReplicaKey], counts: Sequence[int])
 
 
 def num_gpus(keys: Sequence[ReplicaKey], counts: Sequence[int]) -> int:
-    """GPUs of counts[i] replicas of each kind keys[i]."""
+    """Total GPUs of counts[i] replicas of each kind keys[i]."""
     return sum(each.gpus * count for each, count in zip(keys, counts, strict=True))
 
 
 def fewest(keys: Sequence[ReplicaKey], keeps: Keeps) -> tuple[int, ...] | None:
-    """Replicas of each kind with the fewest GPUs that keep the objectives; None: 256 of each do
-    not.
+    """The number of replicas of each kind with the fewest GPUs in total that meet the objectives;
+    None: 256 of each do not.
     """
     start = max(each.start for each in keys)
     equal = _least(lambda count: keeps((count,) * len(keys)), start, 1, MOST_REPLICAS)

@@ -1,4 +1,6 @@
-"""How many replicas a rate takes: the smallest fleet that keeps the objectives when it is run."""
+"""Find how many replicas a rate needs: the smallest fleet that meets the objectives in a
+simulation.
+"""
 
 import copy
 
@@ -10,7 +12,7 @@ from kvsim.whatif.scenario_tables import Table
 
 
 def replicas_in(table: Table) -> int:
-    """Number of replicas in the unchanged scenario; InputError where it cannot be set."""
+    """Number of replicas in the unchanged scenario; InputError if it cannot be changed."""
     fleet = table.get("fleet") or {}
     for key, remedy in (
         ("group", "give fleet.replicas instead"),
@@ -26,8 +28,8 @@ def replicas_in(table: Table) -> int:
 
 
 def with_replicas(table: Table, replicas: int, least: int = 1) -> Table:
-    """The tables with `replicas` replicas, and as many requests for each as the scenario has for
-    each of its own.
+    """The tables with `replicas` replicas and the same number of requests for each replica as in
+    the scenario.
 
     At least `least` requests in all, at most MOST_REQUESTS; a trace has a fixed number.
     """
@@ -42,8 +44,8 @@ def with_replicas(table: Table, replicas: int, least: int = 1) -> Table:
 
 
 def smallest(start: int) -> Asking:
-    """Search the smallest number that meets the objectives: from the start in steps that double,
-    away from the result there, then halve the interval.
+    """Search the smallest number that meets the objectives: from the start in doubling steps up or
+    down, then by bisection.
     """
     good: int | None = None
     bad = 0  # no replica serves nobody

@@ -1,9 +1,9 @@
-"""The load that fresh seeds keep.
+"""The load at which fresh seeds also meet the objectives.
 
-Other seeds may break the objectives at the middle of a few edges. Suppose each of n
-seeds that no search has seen meets the objectives at a load. Then nine of ten of all seeds do with
-a confidence of 1 - 0.9**n. This is the distribution-free tolerance limit of Wilks (1941), the least
-of n thresholds.
+Other seeds may break the objectives at the middle of a few edges. Suppose each of n seeds that no
+search has seen meets the objectives at a load. Then nine of ten of all seeds do with a confidence
+of 1 - 0.9**n. This is the distribution-free tolerance limit of Wilks (1941), the least of n
+thresholds.
 """
 
 import math
@@ -21,9 +21,9 @@ Keeps = Callable[[float, Sequence[int]], list[bool]]
 
 
 class FreshLoad(NamedTuple):
-    """The largest load tried that all of these seeds keep; None where none was found. num_seeds:
-    they are none of the search. random: whether seeds change the requests at all; where they do
-    not, other requests were not tried.
+    """The largest load tried at which all fresh seeds meet the objectives; None if there was none.
+    num_seeds: number of fresh seeds. random: whether seeds change the requests at all; if not,
+    other requests were not tried.
     """
 
     value: float | None
@@ -32,8 +32,8 @@ class FreshLoad(NamedTuple):
 
 
 def fresh_load(start: float, seeds: Sequence[int], keeps: Keeps, *, whole: bool) -> FreshLoad:
-    """Step down from `start` until every seed keeps the load. keeps: by a load and some seeds, for
-    each of them whether it does. Seeds that broke the load above are tried first at the next one.
+    """Step down from `start` until every seed meets the objectives. keeps: for a load and some
+    seeds, whether each seed meets them. Seeds that failed at a higher load are tried first.
     """
     value, asked = _rounded(start, whole=whole), tuple(seeds)
     for _ in range(MOST_STEPS):
@@ -50,7 +50,7 @@ def fresh_load(start: float, seeds: Sequence[int], keeps: Keeps, *, whole: bool)
 
 
 def _rounded(value: float, *, whole: bool, below: float = math.inf) -> float:
-    """Rounded down, to whole numbers or to DIGITS figures, and less than `below`."""
+    """The value rounded down, to integers or to DIGITS figures, and less than `below`."""
     if whole:
         return float(min(math.floor(value), below - 1))
     if value <= 0:

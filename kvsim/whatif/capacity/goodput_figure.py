@@ -1,4 +1,4 @@
-"""The figure of goodput: requests well served a second against those that come."""
+"""The figure of goodput: requests within all limits a second, over the request rate."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ GoodputCurve = tuple[CapacityAnswer, Sequence[GoodputPoint]]
 
 
 def goodput_figure(curves: Sequence[GoodputCurve], unit: str) -> "go.Figure":
-    """One line an allocator: rate times share, with its interval."""
+    """One line for each allocator: rate times share within the limits, with its interval."""
     import plotly.graph_objects as go
 
     figure = go.Figure()

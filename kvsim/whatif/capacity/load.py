@@ -1,4 +1,4 @@
-"""The rate of a scenario: its key in the tables, and how to change it."""
+"""The load of a scenario: its key in the tables, and how to change it."""
 
 import copy
 import math
@@ -15,8 +15,8 @@ SIZES = ("num_requests", "num_sessions")  # of a workload that is generated
 
 
 def with_rate(table: dict[str, Any], rate_per_s: float) -> dict[str, Any]:
-    """The tables with their requests (or conversations) coming at this mean rate; InputError where
-    their arrivals have none.
+    """The tables with this mean rate of requests (or conversations); InputError if their arrivals
+    have no rate.
     """
     table = copy.deepcopy(table)
     workload = table.get("workload")
@@ -51,7 +51,9 @@ def rate_key(table: dict[str, Any]) -> str:
 
 
 def faster(table: dict[str, Any], factor: float) -> dict[str, Any]:
-    """The tables with arrivals `factor` times as fast; InputError as above."""
+    """The tables with arrivals `factor` times as fast; InputError if their arrivals have no
+    rate.
+    """
     rate, workload = rate_of(table), table.get("workload")
     if not isinstance(workload, dict):
         return with_rate(table, factor)  # says what is missing
@@ -62,9 +64,7 @@ def faster(table: dict[str, Any], factor: float) -> dict[str, Any]:
 
 
 def users_key(table: dict[str, Any]) -> str | None:
-    """The key that says how many ask at a time and wait for their answers; None where the arrivals
-    have a rate.
-    """
+    """The key of the number of closed-loop users; None if the arrivals have a rate."""
     workload = table.get("workload")
     if not isinstance(workload, dict):
         return None
@@ -78,7 +78,7 @@ def users_key(table: dict[str, Any]) -> str | None:
 
 
 def users_of(table: dict[str, Any]) -> int:
-    """How many ask at a time; InputError where the arrivals have a rate instead."""
+    """The number of closed-loop users; InputError if the arrivals have a rate instead."""
     key = users_key(table)
     if key is None:
         raise InputError(
@@ -109,8 +109,8 @@ def with_users(table: dict[str, Any], users: int) -> dict[str, Any]:
 
 
 def most_users(table: dict[str, Any], requests: int) -> int:
-    """The most users that still have as many requests each as today; of a stream of one length,
-    as many as it has requests.
+    """The most users for which the stream has as many requests for each as now; for a fixed stream,
+    its number of requests.
     """
     before, workload = users_of(table), table["workload"]
     own = next((workload[size] for size in SIZES if isinstance(workload.get(size), int)), None)
@@ -120,7 +120,7 @@ def most_users(table: dict[str, Any], requests: int) -> int:
 
 
 def rate_of(table: dict[str, Any]) -> float | None:
-    """The rate in the tables; None where none is set (a trace at its own pace)."""
+    """The arrival rate in the tables; None if none is set (a trace at its recorded speed)."""
     workload = table.get("workload")
     if not isinstance(workload, dict):
         return None

@@ -1,8 +1,8 @@
 """Objectives of a service, as `--slo` writes them: a number of the summary and its limit.
 
-Two more always apply. No request is refused (unless `requests.rejected` has an objective of its
-own). The run is not saturated: where the queue only grows, latencies depend on the length of the
-run.
+Two more objectives always apply. No request is refused (unless `requests.rejected` has an objective
+of its own). The run is not saturated: if the queue only grows, latencies depend on the length of
+the run.
 """
 
 import math
@@ -20,15 +20,17 @@ REFUSED = "requests.rejected"
 
 
 class Objective(NamedTuple):
-    """name: the number, its keys dotted. It must be at most `limit`, or at least where `least`."""
+    """A limit on one number. name: dotted name in the summary. It must be at most `limit`, or at
+    least `limit` if `least`.
+    """
 
     name: str
     limit: float
     least: bool
 
     def holds(self, row: Mapping[str, Any]) -> bool:
-        """Whether a run's flat summary keeps it. A number that no request defines is kept: nobody
-        waited for it.
+        """Whether a run's flat summary meets the objective. A missing number meets it: no request
+        had that latency.
         """
         value = row.get(self.name)
         if value is None:
@@ -40,7 +42,7 @@ class Objective(NamedTuple):
 
 
 def parse_objective(text: str) -> Objective:
-    """One `--slo`: `ttft_s.p99=2`. InputError lists the numbers that may have an objective."""
+    """Parse one `--slo`, such as `ttft_s.p99=2`. The InputError for an unknown name lists all."""
     name, equals, value = text.partition("=")
     name = name.rstrip("<>").strip()
     check_number(name, "--slo")
@@ -54,7 +56,9 @@ def parse_objective(text: str) -> Objective:
 
 
 def check_number(name: str, where: str) -> None:
-    """InputError unless a summary has a number of this name, dotted, that one way is good for."""
+    """Raise InputError unless a summary has a number with this dotted name that is better in one
+    direction.
+    """
     known = [f"{each}.{statistic}" for each in LATENCIES for statistic in STATISTICS]
     if name not in (*known, *COUNTS, *RATES):
         raise InputError(
@@ -67,7 +71,9 @@ def check_number(name: str, where: str) -> None:
 
 
 def complete(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
-    """The objectives with the one on refused requests; InputError where a number has two."""
+    """The objectives plus the default one on refused requests; InputError for a number with two
+    limits.
+    """
     names = [objective.name for objective in objectives]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -77,7 +83,7 @@ def complete(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
 
 
 def kept(row: Mapping[str, Any], objectives: Sequence[Objective]) -> bool:
-    """Whether a run keeps all of them and is not saturated."""
+    """Whether a run meets all objectives and is not saturated."""
     return not row["saturated"] and all(objective.holds(row) for objective in objectives)
 
 
@@ -92,10 +98,10 @@ def broken(row: Mapping[str, Any], objectives: Sequence[Objective]) -> list[str]
 
 
 def request_limits_s(objectives: Sequence[Objective]) -> dict[str, float]:
-    """Limits on each request's latencies for goodput: those of the objectives, whatever their
-    statistic, the strictest of each.
+    """Latency limits of single requests for goodput: the strictest limit for each latency, whatever
+    its statistic.
 
-    Gaps between single tokens are not a request's own number.
+    Gaps between single tokens are not a request's own latency, so they are left out.
     """
     limits: dict[str, float] = {}
     for objective in objectives:

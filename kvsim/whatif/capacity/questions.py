@@ -4,7 +4,7 @@ values.
     rate            the highest rate of arrivals
     num_users       the most users that wait for answers (closed loops, max_concurrency)
     pool            the smallest KV pool, in tokens
-    max_model_len   the longest sequence that may be asked for
+    max_model_len   the largest max_model_len that meets the objectives
 
 A pool or a length is looked for at a rate that is given, or at the scenario's own. For settings
 with a best value that is no edge, the rate is searched at each of some values (`tunings`). These
@@ -40,8 +40,8 @@ SHORTEST_TOKENS = 16.0
 
 
 class Question(NamedTuple):
-    """One question. put: the tables with a value. bounds: where to look, for the tables of one
-    allocator and a tolerance. possible: whether a value can be tried at all. unit: of the value.
+    """One question. put: sets a value in the tables. bounds: the range to search, for the tables of
+    one allocator and a tolerance. possible: whether a value can be tried. unit: of the value.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Question(NamedTuple):
 
 
 def load_question(table: Table) -> Question:
-    """The unit of the load of these tables: users if they wait for answers, else a rate."""
+    """The load question for these tables: the number of users in a closed loop, else the rate."""
     return QUESTIONS["rate" if users_key(table) is None else "num_users"]
 
 
 def question_named(name: str) -> Question:
-    """The question of this name; InputError lists them."""
+    """The question with this name; the InputError for an unknown name lists all."""
     if name not in QUESTIONS:
         known = ", ".join((*QUESTIONS, *TUNED, "gpus"))
         raise InputError(
@@ -72,7 +72,7 @@ def _rate_bounds(table: Table, folder: Path, tolerance: float) -> Bounds:
 
 
 def own_rate(table: Table, folder: Path) -> float:
-    """The rate the scenario comes at: as it says, or as its trace has it."""
+    """The scenario's own arrival rate: as given, or as recorded in its trace."""
     rate = rate_of(table)
     if rate is not None:
         return rate
@@ -104,7 +104,7 @@ def _pool_bounds(table: Table, folder: Path, tolerance: float) -> Bounds:
 
 
 def _with_length(table: Table, tokens: float) -> Table:
-    """The requests stay what they are at the scenario's own length (see Capacity)."""
+    """The tables with this max_model_len and unchanged requests (see Capacity)."""
     return with_value(table, "model.max_model_len", int(tokens), "--find")
 
 
@@ -116,7 +116,9 @@ def _length_bounds(table: Table, folder: Path, tolerance: float) -> Bounds:
 
 
 def longest_fits(table: Table, folder: Path) -> bool:
-    """Whether one sequence of max_model_len fits the pool: an engine does not start otherwise."""
+    """Whether one sequence of max_model_len fits in the pool; otherwise an engine does not
+    start.
+    """
     try:
         simulation = prepared(table, folder)
     except InputError:
@@ -127,7 +129,7 @@ def longest_fits(table: Table, folder: Path) -> bool:
 
 
 def prepared(table: Table, folder: Path) -> Simulation:
-    """The scenario without its requests: its model, pool and lengths."""
+    """The scenario's model, pool and lengths, without its requests."""
     return Simulation(Scenario.from_table(table, folder), [])
 
 
@@ -162,7 +164,7 @@ SPLIT_KEYS = ("disaggregation.prefill.replicas", "disaggregation.decode.replicas
 
 
 def _split(table: Table) -> tuple[int, int]:
-    """Prefill and decode replicas; InputError without the table that has them."""
+    """(prefill replicas, decode replicas); InputError without [disaggregation]."""
     apart = Scenario.from_table(table).disaggregation
     if apart is None:
         raise InputError(
@@ -179,10 +181,10 @@ def _splits(table: Table) -> tuple[int, ...]:
 
 
 class TunedSetting(NamedTuple):
-    """A setting with several values, at each of which the rate is searched.
+    """A setting with several values; the highest rate is searched at each.
 
-    key: its name in the answer. values: those tried unless others are given, for these tables. put:
-    the tables with a value.
+    key: its name in the answer. values: default values to try, for these tables. put: sets a value
+    in the tables.
     """
 
     key: str

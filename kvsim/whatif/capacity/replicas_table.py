@@ -1,4 +1,4 @@
-"""The replicas that rates take, as a table, as data and in words."""
+"""The number of replicas for each rate, as a table, as JSON and in words."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ Counted = Sequence[tuple[CapacityAnswer, Sequence[Replicas]]]
 
 
 def replicas_table(found: Counted, unit: str) -> FindingsTable:
-    """A row an allocator and rate."""
+    """One row for each allocator and rate."""
     return FindingsTable(
         "Replicas",
         "The smallest fleet that keeps the objectives when it is run, behind the router of [fleet] "
@@ -40,7 +40,7 @@ def replicas_table(found: Counted, unit: str) -> FindingsTable:
 
 
 def replicas_data(found: Counted) -> list[dict[str, Any]]:
-    """The JSON answer: an entry an allocator and rate."""
+    """The JSON answer: one entry for each allocator and rate."""
     return [
         {
             "label": answer.subject.label,
@@ -53,7 +53,9 @@ def replicas_data(found: Counted) -> list[dict[str, Any]]:
 
 
 def replicas_sentences(found: Counted, unit: str) -> list[str]:
-    """Sentences on what is unknown for a rate because the fleet's stream is too short."""
+    """Sentences on rates for which the answer is unreliable because the fleet's stream is too
+    short.
+    """
     rates = dict.fromkeys(each.rate_per_s for _, replicas in found for each in replicas)
     return [
         sentence

@@ -1,4 +1,4 @@
-"""Many bisections at once: each round runs what all of them ask next, side by side."""
+"""Many bisections in parallel: each round runs the next value of each search."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,8 +10,8 @@ from kvsim.whatif.task import Task
 
 
 class Search(NamedTuple):
-    """One bisection. asking: the values it tries. task: the run that answers for a value; None for
-    a value that is lost without a run. kept: whether a row is good enough.
+    """One bisection. asking: the generator of values. task(value): the run to execute, None if the
+    value is known to fail. kept(row): whether a run meets the objectives.
     """
 
     asking: Asking
@@ -20,8 +20,8 @@ class Search(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """The bracket of one search, and the row of every value that was run; None where it could not
-    be.
+    """The bracket of one search, and the row of every value run; None for a value that could not be
+    run.
     """
 
     bracket: Bracket
@@ -29,8 +29,8 @@ class SearchResult(NamedTuple):
 
 
 def search(runner: TaskRunner, searches: Sequence[Search]) -> list[SearchResult]:
-    """The results of all searches, carried to their ends side by side; InputError where no value of
-    one could be run at all.
+    """Run all searches to their ends in parallel; InputError if no value of one search could be
+    run.
     """
     found: list[Bracket | None] = [None] * len(searches)
     rows: list[dict[float, Row | None]] = [{} for _ in searches]

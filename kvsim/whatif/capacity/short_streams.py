@@ -27,8 +27,8 @@ MARGIN = 2  # requests stay longer where the stream is long: so much more is ask
 
 
 class ShortStream(NamedTuple):
-    """A stream that lasts less than LEAST_LASTS mean times of a request in the server. requests: of
-    the stream; at_once: of them in the server, by Little's law. key, needed: the key of the
+    """A stream shorter than LEAST_LASTS times the mean time of a request in the server. requests:
+    of the stream; at_once: of them in the server, by Little's law. key, needed: the key of the
     workload that makes it long enough, and its value; None: a trace has no such key.
     """
 
@@ -47,8 +47,8 @@ def long_enough(table: Table, folder: Path, row: Row | None, rate_per_s: float) 
 
 
 def longer_for(short: ShortStream | None, least: int) -> int | None:
-    """The number to try in place of `least`, which was too short; None where it is not, or where
-    the workload cannot have more.
+    """The number of requests to try instead of `least`, which was too few; None if it was enough,
+    or if the workload cannot have more.
     """
     if short is None or short.key is None:
         return None
@@ -57,15 +57,17 @@ def longer_for(short: ShortStream | None, least: int) -> int | None:
 
 
 def _stay_s(stream: Stream, row: Row | None) -> float:
-    """The mean seconds that what arrives is there: a request, or all turns of a conversation."""
+    """The mean time in the server in seconds of an arrival: a request, or all turns of a
+    conversation.
+    """
     mean = None if row is None else row.get("e2e_s.mean")
     begins = sum(each.after is None for each in stream.requests)
     return float(mean or 0.0) * len(stream.requests) / max(1, begins)
 
 
 def short_stream(table: Table, folder: Path, row: Row | None) -> ShortStream | None:
-    """Whether the stream of these tables is too short, by the row of its run; None: it is not, or
-    its arrivals wait for answers and have no rate.
+    """The description of a stream that is too short, judged by the row of its run; None if it is
+    long enough, or is a closed loop.
     """
     if row is None or not row.get("e2e_s.mean"):
         return None
@@ -92,8 +94,8 @@ def short_stream(table: Table, folder: Path, row: Row | None) -> ShortStream | N
 
 
 def short_sentences(found: Sequence[ShortStream | None], at: str = "that rate") -> list[str]:
-    """The sentences on the shortest of these streams; none where all are long enough. at: the rate,
-    in words.
+    """Sentences on the shortest of these streams; empty if all are long enough. at: the rate, in
+    words.
     """
     short = [each for each in found if each is not None]
     if not short:

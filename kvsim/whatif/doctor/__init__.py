@@ -1,3 +1,3 @@
-"""The causes that a server suffers from: suspected by its ledger, proved by counterfactual runs,
-ranked.
+"""`kvsim doctor`: causes of a slow server, suspected by its ledger, proved by counterfactual runs,
+and ranked.
 """

@@ -1,4 +1,4 @@
-"""The nouns of a diagnosis."""
+"""Data classes of a diagnosis: findings about causes, and the diagnosis of a server."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -70,15 +70,15 @@ class Diagnosis:
 
     @property
     def causes(self) -> tuple[CauseFinding, ...]:
-        """The causes that hurt, worst first, settings before resources."""
+        """The causes that slow the server, worst first, settings before resources."""
         return tuple(each for each in self.findings if each.outcome == "cause")
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing hurts and nothing is lost that no flag brings back."""
+        """Whether no cause slows the server, and no memory is lost that no flag recovers."""
         return not self.causes and not self.incurable and self.rest == "well"
 
     @property
     def incurable(self) -> tuple[CauseFinding, ...]:
-        """Suspicions that hold and that no flag cures."""
+        """Confirmed suspicions that no flag cures."""
         return tuple(each for each in self.findings if each.outcome == "no cure")

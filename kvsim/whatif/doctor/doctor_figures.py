@@ -1,4 +1,4 @@
-"""The pictures of a diagnosis: where requests' time went and where the pool, as it is and cured."""
+"""Figures of a diagnosis: how requests' time and the pool were spent, unchanged and cured."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,8 +36,8 @@ APART = ("adapters", "encoder", "loads")
 
 
 def times(named: Sequence[tuple[str, Spent]]) -> "go.Figure | None":
-    """The mean end-to-end time of each setting, in bars of seconds, by what it was spent on; None
-    where nobody finished.
+    """A bar for each setting: the mean end-to-end time in seconds, split by cause; None if no
+    request finished.
     """
     means = [each.e2e_s or 0.0 for _, each in named]
     if not all(means):
@@ -61,6 +61,6 @@ def times(named: Sequence[tuple[str, Spent]]) -> "go.Figure | None":
 
 
 def pools(named: Sequence[tuple[str, ExaminedRun]]) -> "go.Figure | None":
-    """The ledger's means, a bar a run."""
+    """A bar for each run: the mean share of each ledger class."""
     runs = tuple(replace(case.run, label=label) for label, case in named)
     return Shares().draw(Result({}, runs))

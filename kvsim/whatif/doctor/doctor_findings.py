@@ -42,7 +42,7 @@ _EMPTY = ("reserved", "overprovisioned", "rounding", "transient", "external")
 
 
 def doctor_findings(diagnosis: Diagnosis) -> Findings:
-    """The findings of one server."""
+    """The findings on one server."""
     case, subject = diagnosis.case, diagnosis.subject
     server = program(SCHEDULERS.name_of(case.scheduler))
     runs = [("as it is", case)]
@@ -136,7 +136,7 @@ def _difference(of: Beside) -> str:
 
 
 def _signs_table(runs: list[tuple[str, ExaminedRun]], took: Sequence[Spent]) -> FindingsTable:
-    """The signs of each run, a column a run."""
+    """A table of symptoms, with a column for each run."""
     columns = [_signs(case, each) for (_, case), each in zip(runs, took, strict=True)]
     nothing = numbers.percent(0)
     rows = [
@@ -181,7 +181,7 @@ def _latency(mean_s: float | None, p99_s: float | None) -> str:
 
 
 def _causes_table(findings: tuple[CauseFinding, ...], server: str) -> FindingsTable:
-    """Everything that was suspected, causes first."""
+    """A table of everything suspected, causes first."""
     return FindingsTable(
         "What was suspected",
         "E2E and TTFT are changes of the means. Of a cause they are those of the text: its cure "

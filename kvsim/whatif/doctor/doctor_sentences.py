@@ -1,4 +1,4 @@
-"""Sentences on a diagnosis: the verdict, the causes, and what is left."""
+"""Sentences on a diagnosis: the verdict, the causes, and the remaining problems."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ LOAD = {
 
 
 def doctor_sentences(diagnosis: Diagnosis) -> list[str]:
-    """The verdict first, then its causes, what is left, and how sure all this is."""
+    """The verdict, then its causes, the remaining problems, and the reliability of the answer."""
     return [
         _verdict(diagnosis),
         *_refusals(diagnosis),
@@ -54,7 +54,7 @@ def doctor_sentences(diagnosis: Diagnosis) -> list[str]:
 
 
 def _replica(case: ExaminedRun) -> Iterator[str]:
-    """The sentence on the fleet's replica with the ledger that was read."""
+    """The sentence that names the fleet's replica that was examined."""
     if case.number is not None:
         yield (
             f"of {num_replicas(case.whole.scenario):,} replicas the busiest, #{case.number}, was "
@@ -64,7 +64,7 @@ def _replica(case: ExaminedRun) -> Iterator[str]:
 
 
 def suspicions(diagnosis: Diagnosis) -> list[str]:
-    """The evidence for suspicions that are no cause, a sentence each."""
+    """Sentences with the evidence for suspicions that turned out not to be causes."""
     return [
         f"Suspected: {each.title} ({each.name}), {outcome_text(each)}: "
         f"{'; '.join(each.evidence)}{f' (not tried: {each.reason})' if each.reason else ''}."
@@ -119,7 +119,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
 
 
 def _refusals(diagnosis: Diagnosis) -> Iterator[str]:
-    """The sentence on requests that were never served: no waits are known of them."""
+    """The sentence on requests that were never served and so have no known waits."""
     for case, when in ((diagnosis.case, ""), (diagnosis.cured, " even then")):
         if case.refused_share >= SUBSTANTIAL and (when == "" or case is not diagnosis.case):
             share, (_, _, reason) = numbers.percent(case.refused_share), case.recorder.rejected[0]
@@ -195,7 +195,7 @@ def effect_text(effect: Effect) -> str:
 
 
 def outcome_text(finding: CauseFinding) -> str:
-    """The outcome in words; "no effect" only where nothing moves by a twentieth."""
+    """The outcome of a finding in words; "no effect" only if nothing changes by a twentieth."""
     effect = finding.effect
     if finding.outcome == "harmless" and effect is not None and not effect.small:
         return "present, no gain beyond chance"
@@ -203,5 +203,5 @@ def outcome_text(finding: CauseFinding) -> str:
 
 
 def flags(finding: CauseFinding) -> str:
-    """The cure's flags, or that there are none."""
+    """The cure's flags, or words for none."""
     return numbers.NOTHING if finding.cure is None else finding.cure.flags

@@ -56,7 +56,7 @@ class Effect(NamedTuple):
 
     @property
     def unsure(self) -> bool:
-        """Whether the cure would help if its mean were no chance."""
+        """Whether the cure would help if its mean effect were certain."""
         return not self.helps and not self.trades and self.gain >= SUBSTANTIAL
 
     @property
@@ -72,8 +72,8 @@ class Effect(NamedTuple):
 
     @property
     def trades(self) -> bool:
-        """Whether one latency is bought with the other: sooner ends with later first tokens, or the
-        reverse.
+        """Whether one latency improves at the cost of the other: end-to-end time against time to
+        first token.
         """
         return (
             not self.helps
@@ -94,7 +94,9 @@ def _rises(of: Ratio | None) -> bool:
 
 
 def effect_of(first: Sequence[Row], second: Sequence[Row], level: float = CONFIDENCE) -> Effect:
-    """The effect of the second rows against the first, on the same replicates in the same order."""
+    """The effect of the second rows compared with the first, on the same replicates in the same
+    order.
+    """
     count = len(first)
     hits = sum(_hit_share(b) - _hit_share(a) for a, b in zip(first, second, strict=True))
     submitted = sum(int(row["requests.submitted"]) for row in first)

@@ -62,7 +62,7 @@ class Doctor:
         self.replicates = replicates(self.table, folder, repeat, LEAST_REQUESTS)
 
     def diagnose(self) -> Diagnosis:
-        """The whole of it. InputError if the scenario cannot be run at all."""
+        """Run the whole examination. InputError if the scenario cannot be run at all."""
         case = ExaminedRun(self.table, self.folder)
         suspects = _suspects(case)
         settings = [each for each in suspects if not each.cause.resource]
@@ -98,7 +98,9 @@ class Doctor:
         return spent(self.trials.rows(table, self.replicates.report, waits=True))
 
     def _treat(self, base: Table, suspects: Sequence[_Suspect]) -> tuple[list[CauseFinding], Table]:
-        """Findings of these suspects, causes first, and the tables with their causes cured."""
+        """Examine these suspects: returns findings, causes first, and the tables with the causes
+        cured.
+        """
         found: list[CauseFinding] = []
         tried: list[_Tried] = []
         tables = [
@@ -148,7 +150,9 @@ class Doctor:
         return [*causes, *found], best_table
 
     def _best(self, base: Table, suspect: _Suspect) -> tuple[_Tried | None, str | None]:
-        """The cure that does most in the search; None and why, if none could be run."""
+        """The cure with the largest effect in the search; None and the reason if none could be
+        run.
+        """
         tried, reason = [], None
         for cure in suspect.suspicion.cures:
             try:
@@ -178,7 +182,7 @@ class Doctor:
         return passed, harmless
 
     def _rest(self, cured: ExaminedRun, table: Table) -> Rest:
-        """The outcome of all cures together."""
+        """The remaining problem with all cures applied (`Diagnosis.rest`)."""
         if not _hurts(cured):
             return "refused" if cured.refused_share >= SUBSTANTIAL else "well"
         plenty = _with_plenty(cured, table)
@@ -195,7 +199,7 @@ class Doctor:
         return self.replicates.test
 
     def _seen(self) -> tuple[Replicate, ...]:
-        """All replicates that have been looked at."""
+        """All replicates used so far."""
         sets = self.replicates
         return sets.search if sets.exact else (*sets.search, *sets.test)
 
@@ -210,7 +214,7 @@ class Doctor:
 
 
 def _suspects(case: ExaminedRun) -> list[_Suspect]:
-    """Every cause of the registry that something speaks for."""
+    """The suspicion of every cause in the registry that has evidence in this run."""
     found = []
     for name in CAUSES:
         cause = CAUSES.get(name)()
@@ -234,12 +238,12 @@ def _rank(effect: Effect) -> tuple[bool, float]:
 
 
 def _hurts(case: ExaminedRun) -> bool:
-    """Whether requests wait or are computed again, by a twentieth or more."""
+    """Whether requests wait, or are recomputed, by a twentieth or more."""
     return bool(max(case.waits.total, case.recomputed_share) >= SUBSTANTIAL)
 
 
 def _with_plenty(case: ExaminedRun, table: Table) -> Table:
-    """The tables with memory and sequences to spare."""
+    """The tables with more memory and sequences than needed."""
     memory = {"kv_cache_bytes": PLENTY * case.simulation.pool.capacity_bytes}
     changes: dict[str, Any] = {"memory": memory}
     limit = case.option(case.scheduler, "max_num_seqs")

@@ -1,4 +1,4 @@
-"""The run that a doctor examines, and the readings of its ledger, queue and prefix cache."""
+"""The run that a doctor examines, with measures of its ledger, queue and prefix cache."""
 
 from functools import cached_property
 from pathlib import Path
@@ -30,10 +30,10 @@ from kvsim.whatif.watch import SUBSTANTIAL, Preempted, QueueWaits, QueueWatch
 
 
 class ExaminedRun:
-    """One allocator of a scenario, simulated once. table, folder: the scenario with this allocator
-    alone. whole: the simulation of these tables. simulation: of the engine that is examined and of
-    the requests that came to it, in a fleet its busiest replica, `number`. run: its run. slots: the
-    watch on llama-server's slots.
+    """One allocator of a scenario, simulated once. table, folder: the scenario with only this
+    allocator. whole: the simulation of these tables. simulation: of the examined engine and the
+    requests sent to it; in a fleet, its busiest replica, `number`. run: its run. slots: observer of
+    llama-server's slots.
     """
 
     def __init__(self, table: Table, folder: Path) -> None:
@@ -60,24 +60,24 @@ class ExaminedRun:
 
     @property
     def recorder(self) -> Recorder:
-        """The records that the engine wrote."""
+        """The engine's records of the run."""
         assert self.run.recorder is not None  # it has just been simulated
         return self.run.recorder
 
     @property
     def at_once(self) -> bool:
-        """Whether all requests that follow no other came at one moment, as a batch job's do."""
+        """Whether all requests that follow no other arrived at one time, as in a batch job."""
         stream = self.simulation.stream
         return len({one.arrival_ps for one in stream.requests if one.after is None}) == 1
 
     @property
     def num_requests(self) -> int:
-        """The requests that came to the engine, refused ones included."""
+        """Number of requests sent to the engine, refused ones included."""
         return len(self.simulation.stream.requests)
 
     @property
     def too_long(self) -> list[Request]:
-        """The requests that were refused because max_model_len leaves their prompt no room."""
+        """Number of requests refused because their prompt exceeds max_model_len."""
         longest = self.simulation.max_model_len
         refused = (request for request, *_ in self.recorder.rejected)
         return [r for r in refused if r.prompt_tokens > longest - min(1, r.output_tokens)]
@@ -88,7 +88,7 @@ class ExaminedRun:
         return self.summary.requests.rejected / max(1, self.num_requests)
 
     def option(self, part: Options, name: str) -> Any:
-        """An option where this kind has it, else None."""
+        """The value of an option; None if this kind does not have it."""
         return getattr(part, name, None)
 
     # --- the cache ------------------------------------------------------------------------------
@@ -100,11 +100,11 @@ class ExaminedRun:
 
     @property
     def hit_share(self) -> float:
-        """The share found of the prompt tokens looked up."""
+        """The prefix cache hit rate: share of the looked-up prompt tokens that were hit."""
         return self.summary.prefix_cache.hit_rate or 0.0
 
     def curve(self, block_tokens: int) -> HitCurve:
-        """Hits of an LRU cache for this stream in blocks of `block_tokens` tokens, by its size."""
+        """The LRU hit curve of this stream in blocks of `block_tokens` tokens."""
         if block_tokens not in self._curves:
             came = in_order(self.simulation, self.run)
             self._curves[block_tokens] = lru_curve(came, block_tokens, outputs=True)
@@ -116,15 +116,15 @@ class ExaminedRun:
 
     @property
     def several_tables(self) -> bool:
-        """Whether layers that keep other tokens have block tables of their own."""
+        """Whether several layer groups have block tables of their own."""
         windows = not self.option(self.allocator, "disable_hybrid_kv_cache_manager")
         uniform = is_uniform(self.simulation.layout, windows=windows)
         return hasattr(self.allocator, "block_size") and not uniform
 
     @property
     def block_tokens(self) -> int:
-        """Tokens after which a block ends in every group of layers, as the allocator makes them;
-        the usual size where it has none.
+        """Smallest number of tokens at which blocks of all layer groups end together; the usual
+        block size for an allocator without blocks.
         """
         if self.several_tables and isinstance(self.allocator, Paged):
             return self.allocator.grouping(self.simulation.layout).hit_tokens
@@ -141,7 +141,7 @@ class ExaminedRun:
 
     @property
     def waits(self) -> QueueWaits:
-        """The causes of waiting, as shares of all the time that requests spent in the engine."""
+        """The causes of waiting, as shares of the total time that requests spent in the engine."""
         recorder = self.recorder
         return self.watch.waits(recorder.waiting_sum + recorder.running_sum)
 
@@ -154,7 +154,7 @@ class ExaminedRun:
 
     @property
     def recomputed_share(self) -> float:
-        """The share of all computed tokens that were computed again after a preemption."""
+        """The share of all computed tokens that were recomputed after a preemption."""
         again = self.summary.recomputed_tokens
         done = self.recorder.finished
         once = sum(seq.prompt_tokens - seq.hit_tokens + seq.output_tokens for seq in done)
@@ -182,7 +182,7 @@ class ExaminedRun:
     # --- the pool -------------------------------------------------------------------------------
 
     def share(self, name: str) -> float:
-        """A class's share of the pool, its mean over time."""
+        """The mean share of the pool in this ledger class."""
         assert name in CLASSES
         return self.summary.memory.time_mean.of(name)
 

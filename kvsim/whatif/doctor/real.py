@@ -1,4 +1,4 @@
-"""Numbers of a real server, next to those of the simulated one with the same requests."""
+"""Compare numbers of a real server with those simulated for the same requests."""
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -25,9 +25,9 @@ _CURVES: dict[str, tuple[str, Unit]] = {
 
 
 class Beside(NamedTuple):
-    """One number of both. unit: seconds, a share of 1, or a count. real: None where it was not
-    recorded. low, high: the interval of 95 % of the differences, had other requests been drawn;
-    relative, but of shares in shares; None where it is not known.
+    """One number, real and simulated. unit: seconds, a share of 1, or a count. real: None if not
+    recorded. low, high: 95 % interval of the difference over samples of requests; relative, but for
+    shares absolute; None if unknown.
     """
 
     name: str
@@ -39,7 +39,9 @@ class Beside(NamedTuple):
 
     @property
     def difference(self) -> float | None:
-        """Simulated against real: relative, of shares in shares; None where that has no meaning."""
+        """The difference of simulated and real: relative, but for shares absolute; None if
+        undefined.
+        """
         if self.real is None:
             return None
         if self.unit == "share":
@@ -48,12 +50,12 @@ class Beside(NamedTuple):
 
 
 def beside_run(compared: RunComparison) -> tuple[Beside, ...]:
-    """The numbers of an observed run, with every request timed."""
+    """The numbers of an observed run with times for every request."""
     return (*_hits(compared), *_curves(compared), *_latencies(compared))
 
 
 def beside_trial(trial: Trial, simulated: dict[str, float]) -> tuple[Beside, ...]:
-    """The numbers of a published run, those of its figures that are known."""
+    """The numbers of a published run, as far as its figures are known."""
     return tuple(
         Beside(words, unit, trial.recorded[name], simulated[name])
         for name, (words, unit) in _TRIAL.items()

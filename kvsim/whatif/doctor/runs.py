@@ -1,4 +1,4 @@
-"""Real runs as subjects: the recorded server as a scenario, and its measured requests.
+"""Recorded runs of real servers as subjects: the server as a scenario, and its measured requests.
 
 An observed run (docs/recording-a-run.md, or NAME.run of `kvsim import`) is compared request by
 request. Each run of a published collection (`kvsim validate runs`) is compared by the known means.
@@ -40,21 +40,23 @@ _SETTINGS = (
 
 
 class RunRefused(NamedTuple):
-    """A run that cannot be examined, and why."""
+    """A recorded run that cannot be examined, and the reason."""
 
     name: str
     reason: str
 
 
 class StreamLimits(NamedTuple):
-    """Limits on the examined part of a stream, as of `shortened`."""
+    """Limits on the examined part of a stream: the arguments of `shortened`."""
 
     most_requests: int
     stretches: int
 
 
 def is_run(path: Path) -> bool:
-    """Whether this is a recorded run, or a folder of some, and no scenario's result."""
+    """Whether this is a recorded run, or a folder of recorded runs, rather than a scenario's
+    result.
+    """
     return path.is_dir() and not (path / "scenario.toml").is_file()
 
 
@@ -107,7 +109,7 @@ def subjects_of_runs(
 
 
 def beside_of(folder: Path, step_time: str) -> tuple[Beside, ...]:
-    """An observed run against its replay."""
+    """Compare an observed run with its simulation."""
     return beside_run(compare_run(folder, step_time))
 
 
@@ -154,7 +156,7 @@ def _published(trial: Trial, step_time: str, stream: Path, limits: StreamLimits)
 def _table(
     meta: VllmMeta, requests: Sequence[Request], max_in_flight: int | None, stream: Path
 ) -> tuple[Table, list[str]]:
-    """The recorded server as a scenario, its requests in a file, and what had to be assumed."""
+    """The recorded server as a scenario with its requests in a file, and the assumptions made."""
     recorded = {name: getattr(meta, name) for name in _SETTINGS}
     if meta.pool_recorded:
         recorded["num_gpu_blocks"] = meta.num_gpu_blocks

@@ -1,4 +1,4 @@
-"""A stream cut to the requests that an examination needs."""
+"""Cut a stream to the number of requests that an examination needs."""
 
 import copy
 from pathlib import Path
@@ -12,7 +12,8 @@ LEAST_REQUESTS = 500
 
 
 def shortened(table: Table, folder: Path, most: int, stretches: int) -> tuple[Table, str | None]:
-    """The tables with about `most` requests at most, and what was done, in words; None: nothing.
+    """The tables with at most about `most` requests, and a description of the cut; None: nothing
+    was cut.
 
     Fewer requests are drawn, at the same rate. Of a trace the first ones are taken, `most` for each
     of its `stretches` if it is long enough to be cut into them. Of conversations fewer begin.

@@ -1,4 +1,6 @@
-"""Means of requests on the fresh replicates: the effect of a cure is a ratio of these."""
+"""Means of request times on the fresh replicates; the effect of a cure is a ratio of two of
+these.
+"""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +30,7 @@ class Spent(NamedTuple):
 
 
 def spent(rows: Sequence[Row]) -> Spent:
-    """Means over the rows of runs with recorded causes of waiting."""
+    """Means over rows of runs that recorded the causes of waiting."""
     tails = [name.replace(".mean", ".p99") for name in (E2E, TTFT, TPOT)]
     e2e, ttft, tpot, *p99 = (
         _geometric([row.get(name) for row in rows]) for name in (E2E, TTFT, TPOT, *tails)

@@ -1,6 +1,4 @@
-"""The subject of an examination: one allocator of a scenario, and as much of its stream as is
-needed.
-"""
+"""The subject of an examination: one allocator of a scenario, with a stream as long as needed."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +13,9 @@ from kvsim.whatif.scenario_tables import Table, allocator_alone, is_paged
 
 
 class DoctorSubject(NamedTuple):
-    """One server. table, folder: the scenario with one allocator alone, its stream shortened.
-    notes: what was shortened or assumed. name: of a real run. beside: numbers of the real run and
-    of its simulation. measured: the statistics that `kvsim import` kept of it.
+    """One server to examine. table, folder: the scenario with only one allocator and a shortened
+    stream. notes: on cuts and assumptions. name: of a real run. beside: numbers of the real run and
+    of its simulation. measured: statistics that `kvsim import` stored.
     """
 
     table: Table

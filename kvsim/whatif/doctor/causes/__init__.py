@@ -1,4 +1,4 @@
-"""Causes of a slow server: one file each, and its line here."""
+"""Causes of a slow server: one module each, registered here by one line each."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.whatif.doctor.causes.cause import Cause, Cure, Suspicion

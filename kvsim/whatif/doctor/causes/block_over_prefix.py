@@ -9,8 +9,8 @@ from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class BlockOverPrefix(Cause):
-    """Suspected where blocks of the usual size would find a twentieth more of the prompts, even if
-    nothing was ever forgotten.
+    """Suspected if blocks of the usual size would hit a twentieth more of the prompts, even in an
+    infinite cache.
     """
 
     title: ClassVar[str] = "blocks larger than what prompts share"

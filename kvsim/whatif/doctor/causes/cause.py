@@ -1,4 +1,6 @@
-"""The interface of a cause of trouble: when it is suspected, on what evidence, and its cures."""
+"""The interface of a cause of a slow server: when it is suspected, on what evidence, and its
+cures.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +13,9 @@ from kvsim.whatif.scenario_tables import Table, with_value
 
 @dataclass(frozen=True)
 class Cure:
-    """One way out. changes: keys of the scenario's tables and their values, None taking a key out.
-    flags: the same for `vllm serve`, or in words where no flag does it. caution: what a simulation
-    of memory and time does not show.
+    """One change that may remove a cause. changes: keys of the scenario's tables and their values,
+    None removes a key. flags: the same for `vllm serve`, or in words if no flag exists. caution:
+    effects that a simulation of memory and time does not show.
     """
 
     changes: Mapping[str, Any]
@@ -29,11 +31,10 @@ class Cure:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """evidence: what the run shows, each a sentence with its numbers.
+    """Evidence for a cause in one run. evidence: sentences with numbers from the run.
 
-    cures: changes to try; empty if no setting would cure it. proof: changes that remove this cause
-    and do nothing else, for a cause with cures that do more. The cures are tried only if the proof
-    helps.
+    cures: changes to try; empty if no setting would cure it. proof: changes that remove only this
+    cause, if its cures do more. The cures are tried only if the proof helps.
     """
 
     evidence: tuple[str, ...]
@@ -42,11 +43,11 @@ class Suspicion:
 
 
 class Cause(Options):
-    """One cause.
+    """One possible cause of a slow server.
 
-    title: what is wrong, as a sentence's subject. resource: its cure takes memory, GPUs or the
-    model's answers and not a setting alone. Such causes are examined with the settings cured, since
-    more of everything hides any of them.
+    title: the fault, as a sentence's subject. resource: its cure takes memory or GPUs, or changes
+    the model's answers, rather than only a setting. Such causes are examined after the settings are
+    cured, since more resources would hide any other cause.
     """
 
     title: ClassVar[str]

@@ -1,4 +1,6 @@
-"""Requests begin when their first chunk fits, and throw each other out before they are read."""
+"""Requests are admitted when their first chunk fits, and then preempt each other before their
+prompts are computed.
+"""
 
 from typing import ClassVar
 

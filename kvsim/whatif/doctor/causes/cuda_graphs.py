@@ -1,4 +1,4 @@
-"""CUDA graphs of batches larger than the pool holds, paid for with the pool."""
+"""CUDA graphs for batches larger than the pool can hold take memory from the pool."""
 
 from typing import ClassVar
 

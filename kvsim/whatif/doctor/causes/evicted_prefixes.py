@@ -1,4 +1,4 @@
-"""Prefixes that were cached and are evicted before they are used again."""
+"""Cached prefixes are evicted before they are used again."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Requests wait for adapters to leave, whatever memory there is."""
+"""Requests wait for a LoRA adapter slot although there is memory."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Slots of llama-server that are all taken, or that split the context, while cells are empty."""
+"""All slots of llama-server are taken, or they divide the context, while cells are empty."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""A prefix cache that cannot hit, and costs what it keeps."""
+"""A prefix cache that gets no hits, but costs memory or copies."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Drafts that cost more than they save."""
+"""Speculative decoding with drafts that cost more than they save."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ FEW = 0.5
 
 
 class IdleDrafts(Cause):
-    """Suspected where less than half of what was drafted was accepted."""
+    """Suspected if less than half of the draft tokens were accepted."""
 
     title: ClassVar[str] = "drafts that cost more than they save"
 

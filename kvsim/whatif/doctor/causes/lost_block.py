@@ -1,4 +1,4 @@
-"""Drafting heads that take the last block of every hit."""
+"""Draft heads (EAGLE, MTP) that lose the last block of every hit."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Groups of layers of unequal size: every block pays for the largest."""
+"""Layer groups of unequal size: every block is as large as the largest group needs."""
 
 from typing import ClassVar
 
@@ -9,8 +9,8 @@ from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class Padding(Cause):
-    """Suspected where layers that exist in blocks alone, and slots of the last block of each group,
-    take a twentieth of the pool.
+    """Suspected if padding layers, and unfilled slots in the last block of each group, take a
+    twentieth of the pool.
     """
 
     title: ClassVar[str] = "padding in the blocks of groups of layers"

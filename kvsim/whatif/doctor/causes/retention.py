@@ -1,4 +1,4 @@
-"""Windows that keep only the ends of prompts: what is shared in the middle is not found."""
+"""Windows cached only at the ends of prompts: prefixes shared in the middle are not hit."""
 
 from typing import ClassVar
 

@@ -1,4 +1,6 @@
-"""A similarity from which on llama-server chooses slots that its prompts do not reach."""
+"""llama-server's slot similarity threshold is higher than prompts reach, so that cached slots are
+not chosen.
+"""
 
 from typing import ClassVar
 
@@ -10,8 +12,8 @@ LOWER = (0.1, 0.01)  # the default, and where prompts are long and share little
 
 
 class SlotSimilarity(Cause):
-    """Suspected where a twentieth of the prompts was held by another idle slot, or in host memory,
-    than by the slot that was chosen.
+    """Suspected if a twentieth of the prompt tokens was cached in another idle slot, or in host
+    memory, but not in the chosen slot.
     """
 
     title: ClassVar[str] = "a similarity of slots that is not reached"

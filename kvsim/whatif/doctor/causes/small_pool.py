@@ -1,4 +1,4 @@
-"""A pool too small for what is asked of it."""
+"""A pool too small for the load."""
 
 from typing import Any, ClassVar
 

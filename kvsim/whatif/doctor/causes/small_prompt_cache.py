@@ -1,4 +1,6 @@
-"""Prompts that llama-server drops from host memory, or never keeps there, and that come again."""
+"""Prompts that llama-server drops from host memory, or never stores there, and that are sent
+again.
+"""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""A tier after the device that is smaller than the content that is used again."""
+"""A tier after the device that is too small for the content that is reused."""
 
 from typing import ClassVar
 

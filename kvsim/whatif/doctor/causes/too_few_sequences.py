@@ -1,4 +1,4 @@
-"""The queue waits at max_num_seqs while there is memory."""
+"""Requests wait because of max_num_seqs while there is memory."""
 
 from typing import ClassVar
 

@@ -1,4 +1,6 @@
-"""More sequences are let in than the pool holds to their ends, and throw each other out."""
+"""More sequences are admitted than the pool can hold until they finish, so that they preempt each
+other.
+"""
 
 from typing import ClassVar
 
@@ -8,8 +10,8 @@ from kvsim.whatif.watch import SUBSTANTIAL
 
 
 class TooManySequences(Cause):
-    """Suspected where a twentieth of all tokens was computed again, and most victims were putting
-    out tokens: they had fitted when they came, and grew.
+    """Suspected if a twentieth of all tokens was recomputed, and most preempted sequences were
+    decoding: they fitted at admission, and grew.
     """
 
     title: ClassVar[str] = "more sequences let in than the pool holds to their ends"

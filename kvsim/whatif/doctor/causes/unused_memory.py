@@ -1,4 +1,4 @@
-"""Memory of the device that the engine's flags leave unused."""
+"""The engine's flags leave device memory unused."""
 
 from typing import ClassVar
 
