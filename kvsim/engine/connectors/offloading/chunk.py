@@ -1,18 +1,17 @@
 """A chunk of KV in host memory, the unit of storing."""
 
-from typing import NamedTuple
 
-
-class ChunkContent(NamedTuple):
+class ChunkContent:
     """Content of a chunk, as the connector looks it up.
 
     key: of these tokens in one group of layers. end: number of tokens from the start of the
     sequence to the end of the chunk. group: index of the group.
     """
 
-    key: int
-    end: int
-    group: int
+    __slots__ = ("end", "group", "key")
+
+    def __init__(self, key: int, end: int, group: int) -> None:
+        self.key, self.end, self.group = key, end, group
 
 
 class HostChunk:
@@ -20,17 +19,13 @@ class HostChunk:
     copies that read it, on their way to the device or to a tier.
     """
 
-    __slots__ = ("content", "pins", "ready", "slot")
+    __slots__ = ("content", "key", "pins", "ready", "slot")
 
     def __init__(self, content: ChunkContent, slot: int) -> None:
         self.content, self.slot = content, slot
+        self.key = content.key
         self.ready = False
         self.pins = 0
-
-    @property
-    def key(self) -> int:
-        """The key of its content."""
-        return self.content.key
 
     @property
     def evictable(self) -> bool:
