@@ -18,6 +18,13 @@ from kvsim.interchange.to_scenario.learned import ServerSteps, learn
 from kvsim.interchange.to_scenario.observed import recording_of
 from kvsim.interchange.to_scenario.replicas import fleet_of
 from kvsim.interchange.to_scenario.server import server_of
+from kvsim.interchange.to_scenario.sides import (
+    assumed_link,
+    joined,
+    role_notes,
+    sides_among,
+    without_transfer,
+)
 from kvsim.interchange.to_scenario.stream import ScenarioWorkload, stream_of
 from kvsim.observed.measured import FILE as MEASURED
 from kvsim.observed.measured import run_folder
@@ -146,6 +153,11 @@ def import_results(
     """
     notes: list[str] = []
     reads = of_one_server(read_sources(sources, notes, variables), notes)
+    pair = sides_among(reads)
+    made = pair and _of_pair(reads, pair, options, out, notes)
+    if made is not None:
+        return [(out, made)]
+    notes += role_notes(reads)
     results = results_among(reads) or servers_among(reads)
     if not results:
         return [(out, _imported(reads, options, out, list(notes)))]
@@ -154,6 +166,46 @@ def import_results(
         (path, _imported(reads_of(result, results, reads), options, path, list(notes)))
         for path, result in zip(paths, results, strict=True)
     ]
+
+
+def _of_pair(
+    reads: list[Read], pair: tuple[Read, Read], options: ImportOptions, out: Path, notes: list[str]
+) -> Imported | None:
+    """The import of a prefill and a decode server as one deployment; None, with a note, where such
+    a deployment is not simulated.
+    """
+    prefill, decode = (
+        _imported(
+            [without_transfer(side), *(each for each in reads if each not in pair)],
+            options,
+            out,
+            list(notes),
+        )
+        for side in pair
+    )
+    table = joined(prefill.scenario, decode.scenario)
+    try:
+        refused = _refused(Scenario.from_table(table))
+    except InputError as fault:
+        refused = fault
+    if refused is not None:
+        notes.append(f"prefill and decode servers are a scenario each: {refused}")
+        return None
+    said = [
+        f"{pair[0].name} computes prompts and {pair[1].name} outputs: one scenario with "
+        "[disaggregation]"
+    ]
+    return replace(
+        decode,
+        reads=tuple(reads),
+        scenario=table,
+        assumed=tuple(dict.fromkeys((*prefill.assumed, *decode.assumed, assumed_link()))),
+        notes=tuple(
+            each
+            for each in dict.fromkeys((*said, *prefill.notes, *decode.notes))
+            if "fleet.router" not in each  # there is no table [fleet]
+        ),
+    )
 
 
 def _imported(reads: list[Read], options: ImportOptions, out: Path, notes: list[str]) -> Imported:

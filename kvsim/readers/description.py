@@ -224,8 +224,8 @@ class Description:
     file that is imported too count. measured: figures of the run, by name and unit (`ttft_mean_s`),
     for whoever compares. steps: what the server's own log says of its steps, in its order. missing:
     variables without a value in the file, by the setting each is; of words that may be flags, by
-    "". scrape: of a scrape of /metrics. model_config: a model's config.json. notes:
-    what was left out, and why.
+    "". scrape: of a scrape of /metrics. model_config: a model's config.json. role: "prefill" or
+    "decode" of a server that does one of both. notes: what was left out, and why.
     """
 
     settings: ServerSettings = field(default_factory=ServerSettings)
@@ -239,6 +239,7 @@ class Description:
     missing: dict[str, str] = field(default_factory=dict)
     scrape: Scrape | None = None
     model_config: dict[str, Any] | None = None
+    role: str | None = None
 
 
 def transfer_notes(measured: Mapping[str, float]) -> tuple[str, ...]:

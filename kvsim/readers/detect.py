@@ -11,8 +11,9 @@ from kvsim.readers import READERS, pastes
 from kvsim.readers.description import Description
 from kvsim.readers.nearest import nearest
 from kvsim.readers.parsing.command_source import CommandSource
-from kvsim.readers.parsing.ledger import SourceLedger
+from kvsim.readers.parsing.ledger import FLAGS, SourceLedger
 from kvsim.readers.parsing.manifest_replicas import with_replicas
+from kvsim.readers.parsing.raw_flags import flags_in
 from kvsim.readers.reader import ASKED_FOR, Reader, RecordedRuns, Sniffed, Source, look
 
 if TYPE_CHECKING:
@@ -80,8 +81,7 @@ def _reads_of(source: Sniffed, form: str | None, notes: list[str]) -> Iterator[R
     known = [(part, its_form) for part, its_form in parts if its_form is not None]
     # A template that llama-server logs may hold fences of its own.
     if known and (form != "llama-log" or any(its_form == form for _, its_form in known)):
-        for part, its_form in known:
-            yield from _with_command(part, its_form)
+        yield from _blocks(source, parts, notes)
         return
     form = form or _unknown(source)
     if form in _RESULTS and not source.is_folder:
@@ -91,26 +91,74 @@ def _reads_of(source: Sniffed, form: str | None, notes: list[str]) -> Iterator[R
     yield from _servers_of(source, form)
 
 
+def _blocks(
+    page: Sniffed, parts: Sequence[tuple[Sniffed, str | None]], notes: list[str]
+) -> Iterator[Read]:
+    """The blocks of a page that are sources; those that are none, or damaged, are noted, and the
+    flags that stand anywhere else.
+    """
+    ledger = SourceLedger()
+    ledger.there(FLAGS, "", flags_in(page.string()))
+    reads: list[Read] = []
+    faults: list[InputError] = []
+    for part, form in parts:
+        if form is None:
+            continue
+        try:
+            reads.extend(_with_command(part, form))
+        except InputError as fault:
+            faults.append(fault)
+            continue
+        for flag in flags_in(part.string()):
+            ledger.take(FLAGS, "", flag)
+    if not reads:
+        raise faults[0]
+    yield from reads
+    notes.extend(map(str, faults))
+    unknown = [part.name.rpartition(" ")[2] for part, form in parts if form is None]
+    if unknown:
+        notes.append(f"{page.name}: blocks that kvsim does not read: {', '.join(unknown)}")
+    notes.extend(f"{page.name}: {note}" for note in ledger.notes(None))
+
+
 def _servers_of(source: Sniffed, form: str) -> Iterator[Read]:
-    """A manifest is a source for each server that it starts."""
+    """A manifest is a source for each server that it starts, of whichever engine.
+
+    What none of them has is noted with the first.
+    """
     cls = READERS.get(form)
-    number = cls.servers(source) if issubclass(cls, CommandSource) else 0
-    if number < 2:
+    assert issubclass(cls, Source)
+    started = {form: cls.servers(source)}
+    if started[form] and issubclass(cls, CommandSource):
+        for name, other in _loaded(CommandSource):
+            started.setdefault(name, other.servers(source))
+    if sum(map(len, started.values())) < 2:
         yield from _with_command(source, form)
         return
-    for at in range(number):
-        path = source.path.with_name(f"{source.path.name}, server {at + 1}")
-        yield _read(source._replace(path=path, server=at), form)
+    ledger, reads = SourceLedger(), list[Read]()
+    for name, servers in started.items():
+        for server in servers:
+            path = source.path.with_name(f"{source.path.name}, server {len(reads) + 1}")
+            reads.append(_read(source._replace(path=path, server=server, ledger=ledger), name))
+    left = ledger.notes(cls.harmless)
+    first = reads[0].description
+    yield reads[0]._replace(description=replace(first, notes=(*first.notes, *left)))
+    yield from reads[1:]
 
 
 def _with_command(source: Sniffed, form: str) -> Iterator[Read]:
-    """A source, followed by the command in it if it is a log."""
-    command = None
+    """A source, after the command in it if it is a log."""
+    command, note = None, tuple[str, ...]()
     if form in pastes.LOGS:
         source, command = pastes.with_its_command(source)
     if command is not None and (its_form := recognised(command, Source)) is not None:
-        yield _read(command, its_form)
-    yield _read(source, form)
+        try:
+            yield _read(command, its_form)
+        except InputError as fault:
+            note = (f"the command in it is not read: {fault}",)
+    read = _read(source, form)
+    description = replace(read.description, notes=(*read.description.notes, *note))
+    yield read._replace(description=description)
 
 
 def read_runs(folders: Sequence[Path]) -> "Iterator[tuple[str, Trial]]":
@@ -203,20 +251,24 @@ def _inside(given: Sniffed, notes: list[str]) -> Iterator[Read]:
 
 
 def _read(source: Sniffed, form: str) -> Read:
+    """The source by its reader. What it leaves of a ledger that is given is not noted here."""
     cls = READERS.get(form)
     assert issubclass(cls, Source)
     try:
-        source = source._replace(ledger=SourceLedger())
-        description = cls.read(source)
+        ledger = source.ledger or SourceLedger()
+        description = cls.read(source._replace(ledger=ledger))
     except (StopIteration, KeyError, IndexError, TypeError, ValueError) as fault:
         # What the format takes for granted is not there: the file is of another kind.
         raise InputError(
             f"not {cls.what}, or a damaged one", where=str(source.path), value=str(fault) or None
         ) from None
-    assert source.ledger is not None
-    left = source.ledger.notes(cls.harmless)
+    left = [] if source.ledger is ledger else ledger.notes(cls.harmless)
     description = replace(description, notes=(*description.notes, *left))
     if cls.rank == ASKED_FOR:
-        settings, notes = with_replicas(description.settings, source.string())
+        server = source.server
+        own = server.replicas if server else None
+        settings, notes = with_replicas(description.settings, source.string(), own)
+        if server is not None and description.role is None:
+            description = replace(description, role=server.role)
         description = replace(description, settings=settings, notes=(*description.notes, *notes))
     return Read(source.name, form, cls.rank, description)

@@ -46,7 +46,8 @@ _KINDS = (
     Nearest("a log of an engine's worker", _sign(r"INFO|WARNING|\[20\d\d-\d\d-\d\d"),
             "kvsim knows an engine's log by its arguments, its pool or its gauges: give the part "
             "from the start on"),
-    Nearest("a manifest of YAML", _sign(r"^(?:apiVersion|kind|services|image|metadata):"),
+    Nearest("a manifest of YAML",
+            _sign(r"^(?:apiVersion|kind|services|image|metadata|jobs|steps|deployment):"),
             "none of its containers starts vllm serve, sglang, trtllm-serve or llama-server"),
     Nearest("a table", _sign(r"^[\w .%/()-]+(?:,[\w .%/()-]+){2,}$"),
             "kvsim reads requests with columns such as arrival_s, prompt_tokens, output_tokens, "

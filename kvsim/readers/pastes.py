@@ -16,6 +16,11 @@ _SERVES = re.compile(
 BENCH_TITLE = "Serving Benchmark Result"
 _TABLE_END = re.compile(r"^[#>|\s]{0,8}={20,}[ \t]*$", re.MULTILINE)
 _FLAG = re.compile(r"\s--?[a-z]")
+# What may stand before a command on its line: variables, and programs that run another.
+_BEFORE = re.compile(
+    r"(?:(?:\w+=\S*|-\S*|\+|\S*python[\d.]*|nohup|exec|env|sudo|time|uv|run|numactl|srun|mpirun|"
+    r"setsid|stdbuf|taskset|export|\d+)\s+)*[\"'`]?(?:\S*/)?"
+)
 LOGS = ("vllm-log", "sglang-log", "trtllm-log", "llama-log")
 
 
@@ -87,9 +92,11 @@ def _tables(text: str) -> list[str]:
 
 
 def _is_command(line: str) -> bool:
+    if len(line) >= HEAD_BYTES or (found := _SERVES.search(line)) is None:
+        return False
+    before = _PROMPT.sub("", line[: found.start()], count=1)
     return (
-        len(line) < HEAD_BYTES
-        and _SERVES.search(line) is not None
+        _BEFORE.fullmatch(before) is not None
         and not is_log_line(_PROMPT.sub("", line, count=1))
         and ("\\" in line[-2:] or _FLAG.search(line) is not None or line.lstrip().startswith("$"))
         and "args:" not in line

@@ -12,6 +12,7 @@ from kvsim.plumbing.reading.json_text import JsonError, loads
 from kvsim.readers.description import Description
 from kvsim.readers.parsing.fields import Fields
 from kvsim.readers.parsing.ledger import SourceLedger
+from kvsim.readers.parsing.manifests import StartedServer
 
 if TYPE_CHECKING:
     from kvsim.observed.trial import Trial
@@ -40,7 +41,7 @@ class Sniffed(NamedTuple):
     document: Any
     records: list[Any]
     variables: Mapping[str, str] = {}
-    server: int | None = None
+    server: StartedServer | None = None
     ledger: SourceLedger | None = None
 
     @property
@@ -114,6 +115,13 @@ class Source(Reader):
 
     rank: ClassVar[int]
     harmless: ClassVar[re.Pattern[str] | None] = None
+
+    @classmethod
+    def servers(cls, source: Sniffed) -> list[StartedServer]:
+        """The servers with flags of their own that it starts, each of which `Sniffed.server` reads;
+        none where it cannot start several.
+        """
+        return []
 
     @classmethod
     def read(cls, source: Sniffed) -> Description:

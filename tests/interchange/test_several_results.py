@@ -124,3 +124,62 @@ def test_counters_of_drafts_are_the_acceptance_or_are_said(tmp_path: Path) -> No
     )
     made = import_sources([drafting, str(counted)], NAMED, tmp_path / "made.toml")
     assert made.scenario["speculative_config"]["acceptance_rate"] == 0.6667
+
+
+def side(role: str, engine: str, seqs: int, *, named: bool) -> str:
+    """A document of Kubernetes with one side of a pair. named: by its labels, not by a flag."""
+    image, words = {
+        "vllm": ("vllm/vllm-openai:v0.19.1", "vllm serve facebook/opt-125m --max-num-seqs"),
+        "sglang": (
+            "lmsysorg/sglang:v0.5.3",
+            "python3 -m sglang.launch_server --model-path facebook/opt-125m --max-running-requests",
+        ),
+    }[engine]
+    kv_role = "kv_both" if named else {"prefill": "kv_producer", "decode": "kv_consumer"}[role]
+    connector = json.dumps({"kv_connector": "NixlConnector", "kv_role": kv_role})
+    flag = {
+        "vllm": f"--kv-transfer-config '{connector}'",
+        "sglang": f"--disaggregation-mode {role}",
+    }[engine]
+    name, replicas = role if named else "x", 2 if role == "prefill" else 3
+    return (
+        f"apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}-server\n"
+        f"spec:\n  replicas: {replicas}\n  template:\n    spec:\n"
+        f"      containers:\n      - image: {image}\n        command: [bash, -c]\n"
+        f"        args:\n        - >-\n          {words} {seqs} {flag}\n---\n"
+    )
+
+
+@pytest.mark.parametrize(("engine", "named"), [("vllm", True), ("vllm", False), ("sglang", False)])
+def test_prefill_and_decode_servers_of_a_manifest_are_one_scenario(
+    tmp_path: Path, engine: str, *, named: bool
+) -> None:
+    path = tmp_path / "pair.yaml"
+    sides = [side("prefill", engine, 8, named=named), side("decode", engine, 64, named=named)]
+    path.write_text("".join(sides))
+    ((_, made),) = import_results([str(path)], ImportOptions(NAMED), tmp_path / "made.toml")
+    pair = made.scenario["disaggregation"]
+    assert (pair["prefill"]["replicas"], pair["decode"]["replicas"]) == (2, 3)
+    limit = "max_running_requests" if engine == "sglang" else "max_num_seqs"
+    assert pair["prefill"]["scheduler"][limit] == 8
+    assert made.scenario["scheduler"][limit] == 64
+    assert "fleet" not in made.scenario
+    assert any("link_gb_per_s" in each for each in made.assumed)
+    assert "not simulated" not in " ".join(made.notes)
+    path.write_text(sides[0])
+    ((_, alone),) = import_results([str(path)], ImportOptions(NAMED), tmp_path / "made.toml")
+    assert "disaggregation" not in alone.scenario
+    if not named:
+        assert any("prefill side of a pair" in each for each in alone.notes)
+
+
+def test_a_further_node_of_a_server_is_no_server(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.yaml"
+    path.write_text(
+        "deployment:\n"
+        "- server_cmd: >\n    vllm serve facebook/opt-125m\n    --max-num-seqs 8\n"
+        "- server_cmd: >\n    vllm serve facebook/opt-125m --headless\n    --max-num-seqs 9\n"
+    )
+    ((_, made),) = import_results([str(path)], ImportOptions(NAMED), tmp_path / "made.toml")
+    assert made.scenario["scheduler"]["max_num_seqs"] == 8
+    assert "--headless" in " ".join(made.reads[0].description.notes)

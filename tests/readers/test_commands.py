@@ -167,7 +167,7 @@ servingEngineSpec:
 SECOND = '  - name: "second"\n    modelURL: "other/one"\n    vllmConfig:\n      maxModelLen: 4\n'
 
 
-def test_helm_values_are_read_the_first_model_of_several(tmp_path: Path) -> None:
+def test_helm_values_are_read_and_each_model_is_a_scenario(tmp_path: Path) -> None:
     path = tmp_path / "values.yaml"
     path.write_text(HELM)
     found = imported(str(path))
@@ -178,9 +178,11 @@ def test_helm_values_are_read_the_first_model_of_several(tmp_path: Path) -> None
     }
     assert held(found.scenario, wanted) == wanted
     path.write_text(HELM + SECOND)
-    again = imported(str(path))
-    assert again.scenario["model"]["max_model_len"] == 1024
-    assert any("2 models" in note for note in again.reads[0].description.notes)
+    one, two = read_sources([str(path)], [])
+    assert (one.description.settings.max_model_len, two.description.settings.max_model_len) == (
+        1024,
+        4,
+    )
 
 
 COMPOSE = """

@@ -5,6 +5,7 @@ metric in the sample of every reader.
 import csv
 import gzip
 import json
+import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.import_samples import PROMPT, SAMPLES, SECRET
+from support.launch_forms import FORMS
 
 from kvsim.readers.detect import read_sources, readers
 from kvsim.readers.parsing.ledger import SourceLedger, left_lines
@@ -103,6 +105,93 @@ def test_unknown_keys_lines_and_columns_are_named(form: str, tmp_path: Path) -> 
     assert "not" in new
     assert SECRET not in str(read.description.notes)
     assert PROMPT not in str(read.description.notes)
+
+
+def flagged(text: str) -> str:
+    """The text of a server with one more flag, as its form writes flags."""
+    if "  vllmConfig:" in text:
+        return text.replace("vllmConfig:\n", f"vllmConfig:\n      {UNKNOWN}: 3\n")
+    if text.startswith("model:"):
+        return f"{text}{UNKNOWN}: 3\n"
+    if "\n  - --" in text:
+        return text.replace("  - --", f"  - {FLAG}=3\n  - --", 1)
+    separator = "=3, " if "--max-model-len=512," in text else " 3 "
+    return re.sub(r"(?=--(?:max-model-len|max_model_len))", f"{FLAG}{separator}", text, count=1)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_flags_are_named_wherever_they_stand(form: str, tmp_path: Path) -> None:
+    """Of the server itself, and of a command or a key that no server of the file is started by."""
+    text = flagged(FORMS[form])
+    assert text != FORMS[form]
+    is_yaml = re.match(r"[\w-]+:", FORMS[form]) is not None
+    other = "VLLM_ZZ=3 other --zz-elsewhere 3"
+    more = f"{text}zz:\n  other: {other}\n" if is_yaml else f"{text}\n{other}\n"
+    path = tmp_path / "source.txt"
+    path.write_text(more)
+    (read,) = read_sources([str(path)], [])
+    said = " ".join(read.description.notes)
+    assert "unheard" in said
+    if not text.startswith("model:"):
+        assert "--zz-elsewhere" in said
+        assert "VLLM_ZZ" in said
+    assert (read.description.settings.max_model_len, read.description.settings.max_num_seqs) in (
+        (512, 7),
+        (512, None),
+    )
+
+
+PRINTED = {
+    "vllm-log": ("'max_num_seqs': 64", "'zz_unheard_of': {'a': 3}, 'zz_off': None"),
+    "sglang-log": ("page_size=1", "zz_unheard_of=[3], zz_off=False, hicache_zz=3"),
+}
+
+
+@pytest.mark.parametrize("form", PRINTED)
+def test_printed_arguments_are_named_unless_they_are_off(form: str, tmp_path: Path) -> None:
+    after, added = PRINTED[form]
+    path = SAMPLES[form](tmp_path)
+    path.write_text(path.read_text().replace(after, f"{after}, {added}"))
+    (read,) = read_sources([str(path)], [])
+    said = " ".join(read.description.notes)
+    assert "zz_unheard_of" in said
+    assert "zz_off" not in said
+    assert "hicache_zz" not in said
+
+
+def test_lines_that_go_on_are_counted(tmp_path: Path) -> None:
+    path = SAMPLES["vllm-log"](tmp_path)
+    path.write_text(f"{path.read_text()}Traceback (most recent call last):\n    at once\n# no\n")
+    (read,) = read_sources([str(path)], [])
+    assert any(note.endswith("tracebacks, not read: 3") for note in read.description.notes)
+
+
+def test_pages_say_which_blocks_and_flags_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(
+        "Use --zz-unheard-of.\n```\nvllm serve facebook/opt-125m\n```\n```\nnothing\n```\n"
+        "```\npkill -f 'vllm serve'\n```\n"
+    )
+    notes: list[str] = []
+    read_sources([str(path)], notes)
+    said = " ".join(notes)
+    assert "page.md: blocks that kvsim does not read: 2" in said
+    assert "no command of the file starts it" in said
+    assert FLAG in said
+
+
+def test_servers_of_all_engines_in_a_manifest_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "compose.yaml"
+    path.write_text(
+        "services:\n  a:\n    image: vllm/vllm-openai:v0.19.1\n    command: --model m "
+        f"--max-num-seqs 3 {FLAG}\n  b:\n    image: lmsysorg/sglang:v0.5.2\n    command: python3 "
+        "-m sglang.launch_server --model-path m --max-running-requests 4 --zz-second\n"
+    )
+    one, two = read_sources([str(path)], [])
+    assert (one.format, two.format) == ("vllm-command", "sglang-command")
+    assert (one.description.settings.max_num_seqs, two.description.settings.max_num_seqs) == (3, 4)
+    assert "--zz-second" not in " ".join(one.description.notes)
+    assert "--zz-second" in " ".join(two.description.notes)
 
 
 def test_every_reader_is_in_this_test() -> None:

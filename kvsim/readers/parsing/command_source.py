@@ -3,6 +3,9 @@
 from typing import ClassVar
 
 from kvsim.readers.parsing.commands import Arguments, Program
+from kvsim.readers.parsing.ledger import FLAGS, VARIABLES
+from kvsim.readers.parsing.manifests import StartedServer
+from kvsim.readers.parsing.raw_flags import flags_in, variables_in
 from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
 
 
@@ -16,12 +19,17 @@ class CommandSource(Source):
 
     @classmethod
     def asked(cls, source: Sniffed) -> Arguments:
-        """The arguments of the server's command."""
-        return cls.program.arguments(source.string(), source.name, source.variables, source.server)
+        """The arguments of the server's command. Flags and variables of the text that it lacks
+        remain in the ledger.
+        """
+        text = source.string()
+        found = cls.program.arguments(text, source.name, source.variables, source.server)
+        record(source, found)
+        return found
 
     @classmethod
-    def servers(cls, source: Sniffed) -> int:
-        """How many servers with flags of their own a manifest starts; 0 for any other source."""
+    def servers(cls, source: Sniffed) -> list[StartedServer]:
+        """The servers with flags of their own that a manifest starts; none of any other source."""
         return cls.program.servers(source.string(), source.name, source.variables)
 
     @classmethod
@@ -32,3 +40,16 @@ class CommandSource(Source):
             and not (cls.quoting and source.holds(*cls.quoting))
             and cls.program.stands_in(source.text)
         )
+
+
+def record(source: Sniffed, found: Arguments) -> None:
+    """Record the flags and the variables of a text, and which of them these arguments have."""
+    if (ledger := source.ledger) is None:
+        return
+    text = source.string()
+    ledger.there(FLAGS, "", flags_in(text))
+    ledger.there(VARIABLES, "", variables_in(text))
+    for each in found.flags:
+        ledger.take(FLAGS, "", each)
+    for each in (*found.environment, *found.used):
+        ledger.take(VARIABLES, "", each)

@@ -7,23 +7,45 @@ which may be keys and tokens, are ignored.
 import json
 import re
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.parsing import manifests, shell
+from kvsim.readers.parsing.manifests import StartedServer
+from kvsim.readers.parsing.raw_flags import OF_ENGINES, SECRET
 from kvsim.readers.parsing.shell_words import is_passed, missing_in, named, shown
 from kvsim.readers.parsing.unread_flags import unread_notes
 
 _MANIFEST = re.compile(r"^[ \t]*(?:-[ \t]+)?(?:command|args|entrypoint):", re.MULTILINE)
-_NAMED = re.compile(
-    r"VLLM_|SGLANG_|SGL_|TRTLLM_|TLLM_|LLAMA_|GGML_|NCCL_|CUDA_(?!VISIBLE)|LMCACHE_|OMP_|HIP_"
-)
-_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD", re.IGNORECASE)
+_BLOCK = re.compile(r"^[ \t]*(?:-[ \t]+)?[\w.-]+:[ \t]*[|>][-+]?\d?[ \t]*$", re.MULTILINE)
 _NESTED = 3  # scripts in words of scripts
+# Commands that run a text; whatever a word without a flag says to another one may be a message.
+_SHELLS = re.compile(
+    r"(?:\S*/)?(?:ba|z|da|k)?sh|ssh|srun|sbatch|tmux|screen|eval|exec|nohup|su|sudo|timeout|env|"
+    r"setsid|docker|podman|time|numactl|mpirun"
+)
+_ASKS = frozenset(("--version", "--help", "-h", "-V"))
 # Commands of which no word is a command.
 _ONLY_TELL = re.compile(
-    r"(?:\S*/)?(?:pkill|pgrep|killall|grep|egrep|rg|awk|sed|ps|echo|printf|\w*log\w*|"
-    r"warn\w*|err\w*|die|info|fail\w*|usage|trap)"
+    r"(?:\S*/)?(?:\w*kill\w*|pgrep|grep|egrep|rg|awk|sed|ps|echo|printf|\w*log\w*|"
+    r"warn\w*|err\w*|die|info|fail\w*|usage|trap|"
+    r"git|cmake|make|ninja|cp|mv|rm|ls|ln|mkdir|chmod|chown|find|test|cd|cat|tee|head|tail|curl|"
+    r"wget|pip3?|apt|apt-get|brew|kubectl|systemctl|which|type|hash|jq|\[|\[\[)"
+)
+_CONTAINERS = ("docker", "podman")
+_NO_RUN = (
+    "build",
+    "buildx",
+    "pull",
+    "push",
+    "tag",
+    "images",
+    "inspect",
+    "stop",
+    "rm",
+    "logs",
+    "ps",
 )
 _COMMENT_BELOW = re.compile(r"\\[ \t]{1,8}(?:#[^\n]{0,200})?\n")
 _FLAG_BELOW = re.compile(r"(?<![\\\s;|&])[ \t]{0,8}\n(?=[ \t]{1,80}--?[A-Za-z])")
@@ -50,6 +72,7 @@ class Program(NamedTuple):
 
     def stands_in(self, text: str) -> bool:
         """Whether the text, which is no log, has such a command."""
+        text = text.replace("\r\n", "\n")
         if self._is_manifest(text):
             return True
         lines = text.splitlines()
@@ -62,11 +85,12 @@ class Program(NamedTuple):
         text: str,
         where: str,
         given: Mapping[str, str] | None = None,
-        server: int | None = None,
+        server: StartedServer | None = None,
     ) -> "Arguments":
         """The arguments of the first such command; InputError names a flag that cannot be read.
         given: values of variables that the user names. server: which of those of a manifest.
         """
+        text = text.replace("\r\n", "\n")
         if self._is_manifest(text):
             found = self._of_manifest(text, where, given or {}, server)
         else:
@@ -74,15 +98,20 @@ class Program(NamedTuple):
         if not found.words:
             found.remarks.append("no flag of the server is found in it")
         return self.of_words(found.words, where)._replace(
-            version=found.version, environment=found.environment, remarks=found.remarks
+            version=found.version,
+            environment=found.environment,
+            remarks=found.remarks,
+            used=found.used,
         )
 
-    def servers(self, text: str, where: str, given: Mapping[str, str]) -> int:
-        """How many servers with flags of their own a manifest starts; 0 for any other text."""
+    def servers(self, text: str, where: str, given: Mapping[str, str]) -> list[StartedServer]:
+        """The servers with flags of their own that a manifest starts; none of any other text."""
+        text = text.replace("\r\n", "\n")
         try:
-            return len(self._in_manifest(text, where, given)) if self._is_manifest(text) else 0
+            found = self._in_manifest(text, where, given) if self._is_manifest(text) else []
         except InputError:
-            return 0
+            return []
+        return [StartedServer(at, each.role, each.replicas) for at, each in enumerate(found)]
 
     def of_words(self, words: Sequence[str], where: str) -> "Arguments":
         """The arguments that these words are."""
@@ -101,9 +130,13 @@ class Program(NamedTuple):
         return self.serves.search(line) or self.image.search(line)
 
     def _is_manifest(self, text: str) -> bool:
-        """Whether it lists the words of the command."""
+        """Whether it lists the words of the command, or has it as a text."""
         if not _MANIFEST.search(text):
-            return False
+            return (
+                not text.startswith("#!")
+                and _BLOCK.search(text) is not None
+                and self.serves.search(text) is not None
+            )
         bare = re.sub(r"[\"',\[\]]+|^\s*-\s|\s-\s", " ", text, flags=re.MULTILINE)
         return self.serves.search(re.sub(r"\s+", " ", bare)) is not None or (
             "--" in text and self.image.search(text) is not None
@@ -117,6 +150,8 @@ class Program(NamedTuple):
             found = self._of_one_line(text, where, given, fault)
         if not found:
             found = self._of_one_line(text, where, given, None)
+        found = [each for each in found if {*each.words} - _ASKS] or found
+        found = [each for each in found if not _follows(each.words)] or found
         first = found[0]
         several = {each.words for each in found}
         if len(several) > 1:
@@ -148,9 +183,14 @@ class Program(NamedTuple):
             found = list(self._commands("\n".join(lines[start : end + 1]), given))
         except InputError as its_own:
             raise InputError(f"not a command line: {its_own.what}", where=where) from None
+        if not found and fault is not None:
+            raise InputError(f"not a command line: {fault.what}", where=where)
         if not found:
-            what = fault.what if fault is not None else "its words are not found"
-            raise InputError(f"not a command line: {what}", where=where)
+            raise InputError(
+                "the server is named, and no command of the file starts it",
+                where=where,
+                remedy="give the script that does, or the server's log",
+            )
         return found
 
     def _commands(
@@ -159,7 +199,7 @@ class Program(NamedTuple):
         """Every command of the script that starts this server."""
         script = shell.read_script(text, given)
         for command in script.commands:
-            if command.words and _ONLY_TELL.fullmatch(command.words[0]):
+            if _only_tells(command.words):
                 continue
             found = self._behind(command.words)
             nested = list(self._nested(command.words, {**script.exported, **given}, depth))
@@ -168,17 +208,21 @@ class Program(NamedTuple):
             elif found is not None and not any(map(self._is_nested, command.words)):
                 words, version = found
                 variables = sorted({*script.exported, *command.environment})
-                yield _Command(tuple(words), version, variables, _remarks(script, command.used))
+                remarks = _remarks(script, command.used)
+                yield _Command(tuple(words), version, variables, remarks, command.used)
 
     def _nested(
         self, words: Sequence[str], given: Mapping[str, str], depth: int
     ) -> "Iterator[_Command]":
         """Commands in words that are scripts themselves."""
-        if depth >= _NESTED or (words and _ONLY_TELL.fullmatch(words[0])):
+        if depth >= _NESTED or _only_tells(words):
             return
+        runs_text = any(map(_SHELLS.fullmatch, words))
         for word in words:
             if self._is_nested(word):
-                yield from self._commands(word, given, depth + 1)
+                for each in self._commands(word, given, depth + 1):
+                    if runs_text or any(inner.startswith("-") for inner in each.words):
+                        yield each
 
     def _is_nested(self, word: str) -> bool:
         """Whether a word is a script that may start the server."""
@@ -191,14 +235,17 @@ class Program(NamedTuple):
         match = self.serves.search(joined) or image
         if match is None:
             return None
-        at = end = 0
+        at = end = begin = 0
         while at < len(words) and end < match.end():
+            begin = end
             end += len(named(words[at])) + (at > 0)
             at += 1
+        if match.start() > begin and " " in joined[begin:end].strip() and match is not image:
+            return None  # in a text that a word is
         return list(words[at:]), image and image[1]
 
     def _of_manifest(
-        self, text: str, where: str, given: Mapping[str, str], server: int | None
+        self, text: str, where: str, given: Mapping[str, str], server: StartedServer | None
     ) -> "_Command":
         try:
             found = self._in_manifest(text, where, given)
@@ -220,32 +267,60 @@ class Program(NamedTuple):
                 limit=1,
                 remedy="give a file of each server alone, or kvsim import '<command line>'",
             )
-        return found[server or 0]
+        return found[server.at if server else 0]
 
     def _in_manifest(self, text: str, where: str, given: Mapping[str, str]) -> "list[_Command]":
         """The commands of containers that start this server, of equal ones the first."""
         found: list[_Command] = []
-        documents = manifests.documents(text, where)
+        documents = manifests.documents(text, where, given)
         for container in manifests.containers(documents, given):
-            known = {k: v for k, v in container.environment.items() if v is not None} | dict(given)
-            nested = list(self._nested(container.words, known, 0))
-            version = image[1] if (image := self.image.search(container.image)) else None
-            names = sorted(container.environment)
-            if nested:
-                found.append(nested[0]._replace(environment=names, version=version))
-                continue
-            behind = self._behind(container.words)
-            if behind is not None:
-                found.append(_Command(tuple(behind[0]), version, names, []))
-            elif image and any(word.startswith("-") for word in container.words):
-                words = container.words
-                if len(words) == 1:
-                    words = shell.read_script(words[0], known).commands[0].words
-                found.append(_Command(words, version, names, []))
-        first: dict[tuple[str, ...], _Command] = {}
-        for each in found:
-            first.setdefault(each.words, each)
+            command = self._of_container(container, given)
+            if command is not None:
+                command = command._replace(role=container.role, replicas=container.replicas)
+                found.append(command._replace(environment=sorted(container.environment)))
+        for script, known in [] if found else manifests.scripts(documents, given):
+            if self._is_nested(script):
+                with suppress(InputError):  # a text of people, that has a command in it
+                    of_it = self._commands(script, {**known, **given})
+                    found += [each._replace(environment=sorted(known)) for each in of_it]
+        first: dict[tuple[object, ...], _Command] = {}
+        for each in [each for each in found if not _follows(each.words)] or found:
+            first.setdefault((each.words, each.role), each)
         return list(first.values())
+
+    def _of_container(
+        self, container: manifests.Container, given: Mapping[str, str]
+    ) -> "_Command | None":
+        """The command of a container that starts this server."""
+        known = {k: v for k, v in container.environment.items() if v is not None} | dict(given)
+        nested = list(self._nested(container.words, known, 0))
+        version = image[1] if (image := self.image.search(container.image)) else None
+        if nested:
+            return nested[0]._replace(version=version)
+        behind = self._behind(container.words)
+        if behind is not None and not behind[0] and container.inner:
+            return _Command(container.inner, version, [], [])
+        if behind is not None:
+            return _Command(tuple(behind[0]), version, [], [])
+        if image and any(word.startswith("-") for word in container.words):
+            words = container.words
+            if len(words) == 1:
+                words = shell.read_script(words[0], known).commands[0].words
+            return _Command(words, version, [], [])
+        return None
+
+
+def _follows(words: Sequence[str]) -> bool:
+    """Whether a command is of a further node of one server: it has the first node's settings."""
+    joined = " ".join(words)
+    return "--headless" in words or re.search(r"--node[-_]rank[ =][1-9]", joined) is not None
+
+
+def _only_tells(words: Sequence[str]) -> bool:
+    """Whether no word of a command is a command."""
+    if len(words) > 1 and words[0] in _CONTAINERS and words[1] in _NO_RUN:
+        return True
+    return bool(words) and _ONLY_TELL.fullmatch(words[0]) is not None
 
 
 def _remarks(script: shell.ShellScript, used: Collection[str]) -> list[str]:
@@ -265,13 +340,17 @@ class _Command(NamedTuple):
     """A command that starts a server: the words after its name, the version of its image, and the
     names of variables in its environment.
 
-    Also remarks on assumed values.
+    Also remarks on assumed values, the variables that its words were made of, and what the
+    manifest says around it.
     """
 
     words: tuple[str, ...]
     version: str | None
     environment: list[str]
     remarks: list[str]
+    used: frozenset[str] = frozenset()
+    role: str | None = None
+    replicas: int | None = None
 
 
 class Arguments(NamedTuple):
@@ -281,7 +360,8 @@ class Arguments(NamedTuple):
     with more arguments. missing: arguments with a variable as value that has none here, with that
     variable; those of words that may be flags are under "". version: of the container's image.
     names: of the arguments that are read. environment: names of variables that the server is
-    started with. remarks: on values that were taken.
+    started with. remarks: on values that were taken. flags: of the command, as they are written.
+    used: variables that its words were made of.
     """
 
     known: dict[str, Any]
@@ -292,6 +372,8 @@ class Arguments(NamedTuple):
     names: Collection[str] = ()
     environment: Sequence[str] = ()
     remarks: Sequence[str] = ()
+    flags: Collection[str] = ()
+    used: Collection[str] = ()
 
     def notes(self) -> list[str]:
         """Notes on what is not read."""
@@ -301,7 +383,7 @@ class Arguments(NamedTuple):
     def environment_notes(self) -> list[str]:
         """A note on the engine's own variables."""
         named = [
-            name for name in self.environment if _NAMED.match(name) and not _SECRET.search(name)
+            name for name in self.environment if OF_ENGINES.match(name) and not SECRET.search(name)
         ]
         if not named:
             return []
@@ -317,7 +399,8 @@ def number_or_text(text: str) -> Any:
 
 
 def _arguments(words: list[str], where: str, program: Program) -> Arguments:
-    found = Arguments({}, set(), [], {}, names=program.known)
+    written = {word.partition("=")[0] for word in words if word.startswith("-")}
+    found = Arguments({}, set(), [], {}, names=program.known, flags=written)
     arguments = found.known
     at = 0
     is_model = True

@@ -1,16 +1,27 @@
 """The ledger of a source: its entries, and which of them a reader used. The rest is reported.
 
 Readers take keys through `Fields`, samples through `metrics`, columns through `columns_of` and
-lines through `LineKinds`, all of which write here. What was there and was not taken is named, in
-two classes: what may change memory or time, and the rest. Names alone are kept, never values.
+flags through `CommandSource`, all of which write here; lines of logs go through `left_lines`. What
+was there and was not taken is named, in two classes: what may change memory or time, and the rest.
+Names alone are kept, never values.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
-Entry = Literal["keys", "metrics", "labels", "columns", "options"]
+FLAGS: Literal["flags of other commands"] = "flags of other commands"
+VARIABLES: Literal["variables of other commands"] = "variables of other commands"
+Entry = Literal[
+    "keys",
+    "metrics",
+    "labels",
+    "columns",
+    "options",
+    "flags of other commands",
+    "variables of other commands",
+]
 _MATTERS = re.compile(
     r"cache|memory|mem_|_mem|block|quant|dtype|parallel|draft|specul|spec_dec|offload|swap|lora|"
     r"kv_|_kv|prefill|chunk|concurren|batch|max_num|max_seq|max_model|context_len|gpu|attention|"
@@ -66,7 +77,7 @@ class SourceLedger:
         are known to say nothing of memory or time.
         """
         found = []
-        for kind in ("keys", "metrics", "labels", "columns", "options"):
+        for kind in get_args(Entry):
             left = [each for each in self.left(kind) if not (harmless and harmless.search(each))]
             matters = [each for each in left if _matters(each)]
             rest = [each for each in left if not _matters(each)]
@@ -97,7 +108,9 @@ def left_lines(
         else:
             kinds[kind] = line, 1
     said: dict[str, int] = {}
+    going_on = 0
     for line, count in kinds.values():
+        going_on += count if _GOES_ON.match(line) else 0
         bare = _PREFIX.sub("", line)
         if (
             bare.strip()
@@ -122,6 +135,8 @@ def left_lines(
             )
             more = len(texts) - _MOST_LINES
             notes.append(f"{what}: {named}" + (f"; {more:,} more kinds" if more > 0 else ""))
+    if going_on:
+        notes.append(f"lines that are indented, comments or of tracebacks, not read: {going_on:,}")
     return notes
 
 

@@ -24,15 +24,22 @@ _ROUTERS = {
 }
 
 
-def with_replicas(settings: ServerSettings, text: str) -> tuple[ServerSettings, list[str]]:
-    """The settings with the replicas and the router of the manifest that they were read from."""
+def with_replicas(
+    settings: ServerSettings, text: str, own: int | None = None
+) -> tuple[ServerSettings, list[str]]:
+    """The settings with the replicas and the router of the manifest that they were read from.
+
+    own: replicas of this server, where the manifest starts several.
+    """
     notes = []
     servers = [part for part in _DOCUMENTS.split(text) if _SERVES.search(part)]
     counts = {
         int(found) for part in servers for found in _REPLICAS.findall(_ROUTER_SPEC.sub("", part))
     }
     found: dict[str, int | str] = {}
-    if len(counts) == 1 and (count := counts.pop()):
+    if own:
+        found["replicas"] = own
+    elif len(counts) == 1 and (count := counts.pop()):
         found["replicas"] = count
     elif counts:
         listed = ", ".join(map(str, sorted(counts)))

@@ -5,7 +5,8 @@ as variables without a value.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
@@ -13,32 +14,49 @@ from kvsim.readers.parsing.shell_words import missing
 
 _TEMPLATE = re.compile(r"\{\{-?\s*([^{}]*?)\s*-?\}\}")
 _CONTROL = re.compile(r"^[ \t]*(?:\{\{[^{}]*\}\}[ \t]*)+$", re.MULTILINE)
+_CONDITION = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|define|block)\b[^{}]*\}\}")
 _REFERENCE = re.compile(r"\$\$|\$\((\w[\w.-]*)\)")
 _INTERPOLATED = re.compile(r"\$\$|\$\{(\w+)(?:(:?[-+?])([^{}]*))?\}|\$(\w+)")
 _MOST_BYTES, _MOST_KEYS, _DEEPEST = 1 << 20, 10_000, 200
 WORDS = ("entrypoint", "command", "args")  # in the order in which they are run
+_ROLES = ("prefill", "decode")
+ENVIRONMENTS = ("env", "environment", "envs")
 
 
 class Container(NamedTuple):
     """A container that a manifest starts. words: of its entry point, command and arguments; one
     word may be a script. image: with its tag. environment: values by name; None where the manifest
-    has the name alone.
+    has the name alone. inner: the arguments that stand deeper than the command. role: prefill or
+    decode, if names or labels around it say so. replicas: as its manifest asks for.
     """
 
     words: tuple[str, ...]
     image: str
     environment: Mapping[str, str | None]
+    inner: tuple[str, ...] = ()
+    role: str | None = None
+    replicas: int | None = None
 
 
-def documents(text: str, where: str) -> list[Any]:
-    """The documents of a YAML file; InputError where it is none, or too deep or large."""
+class StartedServer(NamedTuple):
+    """One of several servers that a file starts. at: which. role, replicas: as of a `Container`."""
+
+    at: int
+    role: str | None = None
+    replicas: int | None = None
+
+
+def documents(text: str, where: str, given: Mapping[str, str] | None = None) -> list[Any]:
+    """The documents of a YAML file; InputError where it is none, or too deep or large.
+
+    given: values of its templates, of which `{{ .Values.a.b }}` is called Values_a_b.
+    """
     import yaml
 
     if len(text) > _MOST_BYTES or _depth(text) > _DEEPEST:
         raise InputError("too large or too deep for a manifest", where=where)
-    plain = _TEMPLATE.sub(
-        lambda found: missing("_".join(found[1].lstrip(".").split())[:60]), _CONTROL.sub("", text)
-    ).expandtabs(2)
+    text = _CONDITION.sub("", _CONTROL.sub("", text))
+    plain = _TEMPLATE.sub(partial(_filled, given=given or {}), text).expandtabs(2)
     try:
         return [each for each in yaml.load_all(plain, _loader()) if each is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as fault:
@@ -46,6 +64,11 @@ def documents(text: str, where: str) -> list[Any]:
         line = f", line {mark.line + 1}" if mark is not None else ""
         what = getattr(fault, "problem", None) or "not YAML"
         raise InputError(f"not YAML: {what}", where=f"{where}{line}") from None
+
+
+def _filled(template: re.Match[str], given: Mapping[str, str]) -> str:
+    name = re.sub(r"\W+", "_", template[1]).strip("_")[:60]
+    return given[name] if name in given else missing(name)
 
 
 def _loader() -> Any:
@@ -83,9 +106,49 @@ def _depth(text: str) -> int:
 
 def containers(found: list[Any], given: Mapping[str, str]) -> Iterator[Container]:
     """Every container of these documents, in their order. given: variables that the user names."""
-    for table in mappings(found):
+    seen: set[int] = set()
+    waiting: list[tuple[Any, str | None, int | None]] = [(found, None, None)]
+    while waiting:
+        value, role, replicas = waiting.pop()
+        if not isinstance(value, dict | list) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, list):
+            waiting.extend((each, role, replicas) for each in reversed(value))
+            continue
+        table = {str(key): inner for key, inner in value.items()}
+        role = _role(_names(table)) or role
+        if type(table.get("replicas")) is int:
+            replicas = table["replicas"]
         if any(key in table for key in WORDS) or isinstance(table.get("image"), str):
-            yield _container(table, given)
+            yield _container(table, given)._replace(role=role, replicas=replicas)
+        for key, inner in reversed(table.items()):
+            waiting.append((inner, _role([key]) or role, replicas))
+
+
+def _names(table: Mapping[str, Any]) -> list[str]:
+    """The name and the labels of a mapping."""
+    metadata = table.get("metadata")
+    about = metadata if isinstance(metadata, dict) else {}
+    labels = about.get("labels")
+    named = [table.get("name"), table.get("container_name"), about.get("name")]
+    return [*map(str, named), *(map(str, labels.values()) if isinstance(labels, dict) else ())]
+
+
+def _role(names: Collection[str]) -> str | None:
+    """Which side of a pair of prefill and decode these names are of."""
+    roles = {role for name in names for role in _ROLES if role in name.lower()}
+    return roles.pop() if len(roles) == 1 else None
+
+
+def scripts(found: list[Any], given: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Every text at any depth that is no word of a container, with the variables next to it."""
+    for table in mappings(found):
+        environment = next((table[key] for key in ENVIRONMENTS if key in table), None)
+        known = {k: v for k, v in _environment(environment, given).items() if v is not None}
+        for key, value in table.items():
+            if isinstance(value, str) and key not in WORDS:
+                yield value, known
 
 
 def mappings(value: Any) -> Iterator[dict[str, Any]]:
@@ -107,20 +170,22 @@ def mappings(value: Any) -> Iterator[dict[str, Any]]:
 def _container(table: Mapping[str, Any], given: Mapping[str, str]) -> Container:
     environment = _environment(table.get("env", table.get("environment")), given)
     is_compose = "entrypoint" in table or "environment" in table or "env" not in table
-    words: list[str] = []
-    for key in WORDS:
-        value = table.get(key)
-        items = value if isinstance(value, list) else [value]
-        for item in items:
+
+    def words_of(value: Any) -> Iterator[str]:
+        for item in value if isinstance(value, list) else [value]:
             if item is None or isinstance(item, dict | list):
                 continue
             text = _referred(str(item), {**environment, **given})
-            words.append(_interpolated(text, given) if is_compose else text)
+            yield _interpolated(text, given) if is_compose else text
+
+    words = [word for key in WORDS for word in words_of(table.get(key))]
+    deeper = mappings([each for key, each in table.items() if key not in ENVIRONMENTS])
+    inner = next((each["args"] for each in deeper if {*WORDS} & each.keys() == {"args"}), None)
     image = table.get("image")
     if isinstance(image, dict):
         image = ":".join(str(image[key]) for key in ("repository", "tag") if image.get(key))
     image = _interpolated(str(image), given) if image and is_compose else str(image or "")
-    return Container(tuple(words), image, environment)
+    return Container(tuple(words), image, environment, tuple(words_of(inner)))
 
 
 def _environment(value: Any, given: Mapping[str, str]) -> dict[str, str | None]:

@@ -12,6 +12,11 @@ _PAIR = re.compile(
         (?:'(?P<text>[^']*)'|(?P<plain>-?[\w.+]+(?:[-/:][\w.+]+)*)|(?P<list>\['[^']*'))""",
     re.VERBOSE,
 )
+_NAME = re.compile(r"'(?P<quoted>\w+)':|(?<![\w.'\"-])(?P<bare>[A-Za-z_]\w*)=")
+_OFF = re.compile(
+    r"\s*(?:(?:None|False|0|0\.0|-1|'(?:auto|none|None|null|default|\{\})?'|auto|\[\s*\])\s*)?"
+    r"(?:,|$)"
+)
 _PLAIN: dict[str, Any] = {"None": None, "True": True, "False": False}
 
 
@@ -30,6 +35,19 @@ def pairs_of(text: str, names: Container[str]) -> dict[str, Any]:
     return found
 
 
+def set_names(text: str) -> list[str]:
+    """Names of the pairs outside nested objects that have a value other than none, nothing, off or
+    auto.
+    """
+    flat = _flat(text, "~")
+    names = (
+        match["quoted"] or match["bare"]
+        for match in _NAME.finditer(flat)
+        if not _OFF.match(flat, match.end())
+    )
+    return list(dict.fromkeys(names))
+
+
 def inside(text: str, name: str) -> str | None:
     """The text in the brackets of `name=Type(...)` or `'name': {...}`; None without them."""
     begin = re.search(rf"(?:'{name}':\s*|\b{name}=\w*)(?=[({{])", text)
@@ -43,8 +61,10 @@ def inside(text: str, name: str) -> str | None:
     return text[begin.end() + 1 :]  # an excerpt that ends before they do
 
 
-def _flat(text: str) -> str:
-    """The text without nested brackets inside the outermost ones."""
+def _flat(text: str, nested: str = "") -> str:
+    """The text without nested brackets inside the outermost ones. nested: what stands for their
+    contents.
+    """
     kept: list[str] = []
     depth, opened = 0, text.lstrip()[:1] in ("{", "(")
     for part in re.split(r"([(){}])", text):
@@ -54,4 +74,6 @@ def _flat(text: str) -> str:
             depth -= 1
         elif depth <= (1 if opened else 0):
             kept.append(part)
+        elif nested and part.strip():
+            kept.append(nested)
     return " ".join(kept)

@@ -1,7 +1,7 @@
 """Notes on flags of a server that are not read."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
 _NEAR = 0.9  # of equal characters: of vLLM 0.33 no flag that is not read is so like one that is
@@ -40,6 +40,21 @@ def unread_notes(unread: Iterable[str], known: Collection[str]) -> list[str]:
         notes.append(f"flags that change memory or time, and are not read: {', '.join(matter)}")
     if plain:
         notes.append(f"flags that are not read: {', '.join(plain)}")
+    return notes
+
+
+def printed_notes(names: Sequence[str]) -> list[str]:
+    """Notes on arguments that an engine prints of itself and that are not read. names: without
+    their dashes.
+    """
+    matter = [name for name in names if _MATTERS.match(name)]
+    plain = [name for name in names if not _MATTERS.match(name)]
+    notes = []
+    if matter:
+        listed = ", ".join(matter)
+        notes.append(f"arguments that change memory or time, and are not read: {listed}")
+    if plain:
+        notes.append(f"arguments that are not read: {', '.join(plain)}")
     return notes
 
 

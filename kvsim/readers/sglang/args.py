@@ -1,6 +1,6 @@
 """SGLang's arguments, by its names, as settings: of a command line or of a log."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kvsim.plumbing.counts import whole
@@ -117,9 +117,35 @@ def split_attention(found: dict[str, Any], where: str, *, resolved: bool) -> Non
 
 # Arguments that change memory or scheduling where they are set, and that kvsim does not simulate.
 LEFT_OUT = (
-    *("speculative_algorithm", "disaggregation_mode", "lora_paths"),
+    *("speculative_algorithm", "lora_paths"),
     *("enable_lora", "enable_two_batch_overlap", "cpu_offload_gb"),
 )
+
+
+# Arguments that do nothing while another is off, by what stands in their names.
+_ONLY_WITH = {
+    "speculative_": "speculative_algorithm",
+    "lora": "enable_lora",
+    "eplb_": "enable_eplb",
+    "hicache_": "enable_hierarchical_cache",
+    "disaggregation_": "disaggregation_mode",
+    "torch_compile_": "enable_torch_compile",
+    "offload_": "cpu_offload_gb",
+    "kt_": "kt_weight_path",
+}
+
+
+def unread_arguments(names: Sequence[str]) -> list[str]:
+    """Of the arguments that a server prints with a value, those that are not read. Of features that
+    are off none counts.
+    """
+    return [
+        name
+        for name in names
+        if name not in KNOWN
+        and name not in LEFT_OUT
+        and all(switch in names for part, switch in _ONLY_WITH.items() if part in name)
+    ]
 
 
 def left_out_notes(pairs: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from kvsim.readers.sglang.args import KNOWN, SWITCHES, left_out_notes, split_att
 PROGRAM = Program(
     serves=re.compile(r"\bsglang\.launch_server\b|\bsglang\s+serve\b"),
     image=re.compile(r"lmsysorg/sglang(?::v?(\d+\.\d+(?:\.\d+)?))?\S*"),
-    known=KNOWN,
+    known={*KNOWN, "disaggregation_mode"},
     short={
         "--model": "model_path",
         "--tp": "tp_size",
@@ -53,4 +53,6 @@ class SGLangCommand(CommandSource):
             KNOWN[name][0] if name in KNOWN else name: each for name, each in asked.missing.items()
         }
         described = ServerSettings.parse(settings, source.name)
-        return Description(described, notes=tuple(notes), missing=lost)
+        role = pairs.get("disaggregation_mode")
+        role = role if role in ("prefill", "decode") else None
+        return Description(described, notes=tuple(notes), missing=lost, role=role)

@@ -10,9 +10,17 @@ from typing import Any
 from kvsim.plumbing.counts import whole
 from kvsim.readers.description import Description, ServerSettings
 from kvsim.readers.parsing.ledger import left_lines
-from kvsim.readers.parsing.python_text import pairs_of
+from kvsim.readers.parsing.python_text import pairs_of, set_names
+from kvsim.readers.parsing.unread_flags import printed_notes
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
-from kvsim.readers.sglang.args import KNOWN, LEFT_OUT, left_out_notes, split_attention, take
+from kvsim.readers.sglang.args import (
+    KNOWN,
+    LEFT_OUT,
+    left_out_notes,
+    split_attention,
+    take,
+    unread_arguments,
+)
 from kvsim.readers.sglang.harmless import HARMLESS
 from kvsim.readers.sglang.log_steps import step_lines
 
@@ -69,6 +77,7 @@ class SGLangLog(Source):
                 take(found, pairs, source.name)
                 split_attention(found, source.name, resolved=True)
                 notes += left_out_notes(pairs)
+                notes += printed_notes(unread_arguments(set_names(arguments[1])))
             pool = _POOL.search(line)
             if pool:
                 tokens = whole(pool[1])  # several ranks: the least

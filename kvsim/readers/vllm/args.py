@@ -167,6 +167,14 @@ def setting_of(argument: str) -> str:
     return KNOWN[argument][0] if argument in KNOWN else argument
 
 
+_ROLES = {"kv_producer": "prefill", "kv_consumer": "decode"}
+
+
+def role_of(settings: ServerSettings) -> str | None:
+    """The side of a pair that a server's connector is of; None for both sides or no pair."""
+    return _ROLES.get((settings.kv_transfer_config or {}).get("kv_role", ""))
+
+
 def vllm_notes(asked: Mapping[str, Any], unread: Iterable[str]) -> list[str]:
     """Notes on arguments that were asked for and are not read, or count for nothing."""
     notes = unread_notes(unread, ARGUMENTS)
@@ -174,8 +182,28 @@ def vllm_notes(asked: Mapping[str, Any], unread: Iterable[str]) -> list[str]:
     if str(asked.get("max_model_len")) in ("auto", "-1"):
         notes.append("--max-model-len auto is the longest that fits the pool: the model's is taken")
     notes += quantization_notes(asked)
+    notes += _inner_notes(asked)
     if not truth(asked.get("enable_lora", False)) and _LORA & asked.keys():
         notes.append("--max-loras and --max-lora-rank do nothing without --enable-lora")
+    return notes
+
+
+# Keys that are read, of flags that are tables.
+_INNER = {
+    "kv_transfer_config": {"kv_connector", "kv_role", "kv_connector_extra_config"},
+    "limit_mm_per_prompt": {"count"},
+}
+
+
+def _inner_notes(asked: Mapping[str, Any]) -> list[str]:
+    """Notes on keys of flags that are tables which are not read."""
+    notes = []
+    for name, read in _INNER.items():
+        given = table(asked.get(name) or {})
+        inner = given.values() if name == "limit_mm_per_prompt" else [given]
+        left = {key for each in inner if isinstance(each, dict) for key in each} - read
+        if left:
+            notes.append(f"keys of {name} that are not read: {', '.join(sorted(left))}")
     return notes
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from kvsim.readers.description import Description
 from kvsim.readers.parsing.command_source import CommandSource
 from kvsim.readers.reader import Sniffed, look
-from kvsim.readers.vllm.args import setting_of, settings_of, vllm_notes
+from kvsim.readers.vllm.args import role_of, setting_of, settings_of, vllm_notes
 from kvsim.readers.vllm.program import PROGRAM
 from kvsim.readers.vllm.yaml_arguments import config_words
 
@@ -44,4 +44,4 @@ class VllmCommand(CommandSource):
             settings = settings.model_copy(update={"engine_version": found.version})
         notes += [*vllm_notes(asked, found.unread), *found.environment_notes(), *found.remarks]
         lost = {setting_of(name): each for name, each in found.missing.items()}
-        return Description(settings, notes=tuple(notes), missing=lost)
+        return Description(settings, notes=tuple(notes), missing=lost, role=role_of(settings))

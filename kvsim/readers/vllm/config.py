@@ -4,15 +4,23 @@ import re
 
 from kvsim.plumbing.errors import InputError
 from kvsim.readers.description import Description
+from kvsim.readers.parsing.command_source import record
 from kvsim.readers.parsing.commands import Arguments
+from kvsim.readers.parsing.manifests import StartedServer
 from kvsim.readers.reader import ASKED_FOR, SERVER, Sniffed, Source
-from kvsim.readers.vllm.args import setting_of, settings_of, vllm_notes
+from kvsim.readers.vllm.args import role_of, setting_of, settings_of, vllm_notes
 from kvsim.readers.vllm.program import PROGRAM
-from kvsim.readers.vllm.yaml_arguments import config_words, helm_models, known_keys
+from kvsim.readers.vllm.yaml_arguments import (
+    config_words,
+    helm_keys,
+    helm_models,
+    known_keys,
+)
 
 _TAG = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)")
 _LEAST_KNOWN = 2  # of its keys
 _HELM = re.compile(r"^[ \t]*(?:-[ \t]+)?modelURL:", re.MULTILINE)
+_READ = ("servingEngineSpec.modelSpec", "routerSpec.routingLogic")
 _KEY = re.compile(r"^[A-Za-z_][\w-]*[ \t]*:", re.MULTILINE)
 _OTHERS = ("trace_version:", "apiVersion:", "image:", "services:")  # of YAML of something else
 
@@ -43,24 +51,38 @@ class VllmConfig(Source):
             return False
 
     @classmethod
+    def servers(cls, source: Sniffed) -> list[StartedServer]:
+        """The models of Helm values, each of which is a server."""
+        try:
+            models = helm_models(source.string(), source.name) if _HELM.search(source.text) else []
+        except InputError:
+            return []
+        return [StartedServer(at, None, each.replicas) for at, each in enumerate(models)]
+
+    @classmethod
     def read(cls, source: Sniffed) -> Description:
-        """The arguments of its first model."""
+        """The arguments of a model."""
         text, notes, tag = source.string(), list[str](), None
         if _HELM.search(text):
             models = helm_models(text, source.name)
             if not models:
                 raise InputError("no modelURL within a model", where=source.name)
-            words, tag = list(models[0].words), models[0].tag
-            if len(models) > 1:
-                notes.append(f"{len(models)} models: the first one is taken")
-            if models[0].unread:
+            model = models[source.server.at if source.server else 0]
+            words, tag = list(model.words), model.tag
+            if source.ledger is not None:
+                source.ledger.there("keys", "", helm_keys(text, source.name))
+                for key in _READ:
+                    source.ledger.take("keys", "", key)
+            if model.unread:
                 notes.append(
                     "keys that may change memory or time, and are not read: "
-                    f"{', '.join(models[0].unread)}"
+                    f"{', '.join(model.unread)}"
                 )
         else:
             words = config_words(text, source.name)
-        return described(PROGRAM.of_words(words, source.name), source.name, notes, tag)
+        found = PROGRAM.of_words(words, source.name)
+        record(source, found)
+        return described(found, source.name, notes, tag)
 
 
 def described(found: Arguments, where: str, notes: list[str], tag: str | None) -> Description:
@@ -71,4 +93,4 @@ def described(found: Arguments, where: str, notes: list[str], tag: str | None) -
         settings = settings.model_copy(update={"engine_version": version[1]})
     notes += vllm_notes(found.known, found.unread)
     lost = {setting_of(name): each for name, each in found.missing.items()}
-    return Description(settings, notes=tuple(notes), missing=lost)
+    return Description(settings, notes=tuple(notes), missing=lost, role=role_of(settings))

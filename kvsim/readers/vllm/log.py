@@ -10,7 +10,8 @@ from typing import Any
 from kvsim.plumbing.counts import whole
 from kvsim.readers.description import Description, GaugeSeries, ServerSettings
 from kvsim.readers.parsing.ledger import left_lines
-from kvsim.readers.parsing.python_text import inside, pairs_of
+from kvsim.readers.parsing.python_text import inside, pairs_of, set_names
+from kvsim.readers.parsing.unread_flags import printed_notes
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
 from kvsim.readers.vllm.args import KNOWN, quantization_notes, settings_of
 from kvsim.readers.vllm.harmless import HARMLESS
@@ -49,6 +50,8 @@ _SPECULATES = re.compile(r"\bspeculative_config=(?!None)[\w<]|'speculative_confi
 _CONNECTOR = re.compile(r"\bkv_connector'?(?:=|: )'(\w+)'")
 _NESTED = ("speculative_config", "kv_transfer_config")
 _PLAIN = KNOWN.keys() - set(_NESTED)
+_NAMED = (*_NESTED, "model_tag", "max_seq_len")  # by what else the log says
+_CAPTURED = "max_cudagraph_capture_size"  # of a compilation_config
 _DRAFTS = ("method", "model", "num_speculative_tokens", "num_spec_tokens")
 _LEAST = ("available_kv_gib", "num_gpu_blocks", "kv_cache_tokens")  # of several workers
 _FRACTIONS = (
@@ -149,6 +152,7 @@ def _settings(lines: list[str], where: str, notes: list[str]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     printed: dict[str, Any] = {}
     quantized: list[str] = []
+    unread: list[str] = []
     for line in lines:
         version = _VERSION.search(line)
         if version and "engine_version" not in printed:
@@ -157,13 +161,16 @@ def _settings(lines: list[str], where: str, notes: list[str]) -> dict[str, Any]:
         if arguments:
             pairs = pairs_of(arguments[1], _PLAIN)
             asked |= settings_of(pairs, where).reported() | _drafts(arguments[1])
+            asked |= _captured(arguments[1])
             quantized = quantization_notes(pairs)
+            unread = [name for name in set_names(arguments[1]) if name not in pairs]
         engine = _ENGINE.search(line)
         if engine:
             text = line[engine.end() :].partition("with config: ")[2]
             pairs = pairs_of(text, _PLAIN)
-            config |= settings_of(pairs, where).reported() | _drafts(text)
+            config |= settings_of(pairs, where).reported() | _drafts(text) | _captured(text)
             quantized = quantization_notes(pairs) or quantized
+            unread = unread or [name for name in set_names(text) if name not in pairs]
         override = _OVERRIDE.search(line)
         if override:
             printed["num_gpu_blocks"] = whole(override[2])
@@ -175,7 +182,16 @@ def _settings(lines: list[str], where: str, notes: list[str]) -> dict[str, Any]:
         if refused and "max_model_len" not in printed:
             printed["max_model_len"] = whole(refused[1])
     notes += quantized
+    notes += printed_notes([name for name in unread if name not in _NAMED])
     return asked | config | printed
+
+
+def _captured(text: str) -> dict[str, Any]:
+    """The largest batch that is captured as a CUDA graph, if printed arguments have it."""
+    inner = inside(text, "compilation_config")
+    found = {} if inner is None else pairs_of(inner, (_CAPTURED,))
+    size = str(found.get(_CAPTURED, ""))
+    return {_CAPTURED: whole(size)} if size.isdecimal() and int(size) else {}
 
 
 def _drafts(text: str) -> dict[str, Any]:

@@ -31,12 +31,14 @@ _OF_KUBERNETES = frozenset(
 class HelmModel(NamedTuple):
     """One entry of `modelSpec:` of production-stack's values.
 
-    words: of its command line. tag: of its image. unread: keys that are not read.
+    words: of its command line. tag: of its image. unread: keys that are not read. replicas: as
+    asked for.
     """
 
     words: tuple[str, ...]
     tag: str | None
     unread: tuple[str, ...]
+    replicas: int | None = None
 
 
 def config_words(text: str, where: str) -> list[str]:
@@ -48,6 +50,15 @@ def config_words(text: str, where: str) -> list[str]:
 def helm_models(text: str, where: str) -> list[HelmModel]:
     """The models that Helm values of production-stack serve."""
     return [_helm_model(each) for each in mappings(documents(text, where)) if "modelURL" in each]
+
+
+def helm_keys(text: str, where: str) -> list[str]:
+    """The keys of Helm values, those of tables with the table's name before them."""
+    found = []
+    for table in documents(text, where):
+        for key, value in table.items() if isinstance(table, dict) else ():
+            found += [f"{key}.{each}" for each in value] if isinstance(value, dict) else [str(key)]
+    return found
 
 
 def known_keys(text: str, where: str) -> int:
@@ -98,7 +109,10 @@ def _helm_model(model: Mapping[str, Any]) -> HelmModel:
         words += cache_words
         unread += left
     tag = model.get("tag")
-    return HelmModel((*words, *more), None if tag is None else str(tag), tuple(unread))
+    count = model.get("replicaCount")
+    replicas = count if type(count) is int else None
+    tag = None if tag is None else str(tag)
+    return HelmModel((*words, *more), tag, tuple(unread), replicas)
 
 
 def _lmcache(cache: Mapping[str, Any]) -> tuple[list[str], list[str]]:

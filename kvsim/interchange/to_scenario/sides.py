@@ -1,0 +1,80 @@
+"""Two servers of which one computes prompts and the other outputs, as one scenario.
+
+Flags say so (vLLM's kv_role, SGLang's disaggregation_mode), or the names and labels of a manifest.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kvsim.fleet.disaggregation import SIDES, DisaggregationOptions
+from kvsim.interchange.vllm_tiers import tiers_of
+from kvsim.readers.detect import Read
+
+_ENGINES = ("vllm", "sglang")
+_OF_A_SIDE = ("model", "device", "memory", "allocator", "scheduler", "step_time")
+
+
+def sides_among(reads: Sequence[Read]) -> tuple[Read, Read] | None:
+    """The prefill and the decode server; None unless there is one of each, of one engine, and no
+    other server with a role.
+    """
+    having = [each for each in reads if each.description.role is not None]
+    by_role = {each.description.role: each for each in having}
+    engines = {each.description.settings.engine for each in having}
+    if len(having) != len(SIDES) or set(by_role) != set(SIDES):
+        return None
+    if len(engines) > 1 or not engines <= set(_ENGINES):
+        return None
+    prefill, decode = (by_role[side] for side in SIDES)
+    return prefill, decode
+
+
+def without_transfer(read: Read) -> Read:
+    """The server without the connector that its prompts go through, which no tier stands for."""
+    settings = read.description.settings
+    tiers, _ = tiers_of(settings.host_cache_gib, settings.kv_transfer_config)
+    if settings.kv_transfer_config is None or tiers:
+        return read
+    plain = settings.model_copy(update={"kv_transfer_config": None})
+    return read._replace(description=replace(read.description, settings=plain))
+
+
+def role_notes(reads: Sequence[Read]) -> list[str]:
+    """A note on each server that is one side of a pair, and is simulated as a whole server."""
+    return [
+        f"{each.name} is the {each.description.role} side of a pair: it is simulated as a server "
+        "that computes both (one prefill and one decode server together become [disaggregation])"
+        for each in reads
+        if each.description.role is not None
+    ]
+
+
+def joined(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of both servers as one scenario: those of the decode replicas, and what the
+    prefill replicas have otherwise. Tiers are those of the prefill replicas.
+    """
+    table = {key: value for key, value in decode.items() if key not in ("fleet", "tier")}
+    if "tier" in prefill:
+        table["tier"] = prefill["tier"]
+    of_prefill: dict[str, Any] = {"replicas": _replicas(prefill)}
+    for name in _OF_A_SIDE:
+        its_own, other = (_first(tables.get(name)) for tables in (prefill, decode))
+        if its_own != other:
+            of_prefill[name] = its_own
+    sides = {"prefill": of_prefill, "decode": {"replicas": _replicas(decode)}}
+    return table | {"disaggregation": sides}
+
+
+def assumed_link() -> str:
+    """What is taken for the link, which no flag names."""
+    speed = DisaggregationOptions.model_fields["link_gb_per_s"].default
+    return f"disaggregation.link_gb_per_s = {speed}: no source has the speed of the link"
+
+
+def _first(table: Any) -> Any:
+    return table[0] if isinstance(table, list) else table
+
+
+def _replicas(tables: Mapping[str, Any]) -> int:
+    return int((tables.get("fleet") or {}).get("replicas", 1))
