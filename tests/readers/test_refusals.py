@@ -23,6 +23,7 @@ UNKNOWN = {
     "a manifest": ("apiVersion: v1\nkind: Pod\nspec:\n  x: 1\n", "manifest"),
     "a point of InferenceX": ('{"infmax_model_prefix": "dsr1", "median_ttft": 0.1}', "InferenceX"),
     "a chunk of ServeGen": ('0,0.5,0,1\n1,0.7,0,2\n', "ServeGen"),
+    "YAML that names vLLM": ("# note\nname: store\nvllm:\n  vllm_args: [--a]\n", "another tool"),
     "a script": ("#!/bin/bash\necho INFO\npython -m atom.server x\n", "no server that kvsim knows"),
 }  # fmt: skip
 

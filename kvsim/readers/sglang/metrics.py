@@ -11,6 +11,7 @@ from kvsim.readers.parsing.prometheus import Metric, family, finite, metrics, st
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
 
 _PREFIX = "sglang:"
+_LINE = re.compile(rb"^sglang:\w", re.MULTILINE)
 # A total, and the figure it is (SGLang's docs/references/production_metrics.md).
 _TOTALS = {
     "prompt_tokens_total": "prompt_tokens",
@@ -63,9 +64,9 @@ class SGLangMetrics(Source):
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
         """Recognised by a line that begins with SGLang's prefix."""
-        begins = source.data[: len(_PREFIX)] == _PREFIX.encode()
         return source.document is None and (
-            begins or source.holds("\nsglang:", "# HELP sglang:", "# TYPE sglang:")
+            source.holds("# HELP sglang:", "# TYPE sglang:")
+            or _LINE.search(source.data) is not None
         )
 
     @classmethod

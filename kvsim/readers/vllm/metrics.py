@@ -1,5 +1,7 @@
 """A scrape of a vLLM server's /metrics: `vllm:cache_config_info` is the pool as it really is."""
 
+import re
+
 from kvsim.readers.description import Description, Scrape, transfer_notes
 from kvsim.readers.parsing.prometheus import metrics, started_s
 from kvsim.readers.reader import ENGINE_ITSELF, MEASURED, SERVER, Sniffed, Source
@@ -11,6 +13,8 @@ from kvsim.readers.vllm.metric_names import (
     sums_of,
     take_names,
 )
+
+_LINE = re.compile(rb"^vllm:\w", re.MULTILINE)
 
 
 class VllmMetricsScrape(Source):
@@ -24,9 +28,8 @@ class VllmMetricsScrape(Source):
     @classmethod
     def sniff(cls, source: Sniffed) -> bool:
         """Recognised by a line that begins with vLLM's prefix."""
-        begins = source.data[:5] == b"vllm:"
         return source.document is None and (
-            begins or source.holds("\nvllm:", "# HELP vllm:", "# TYPE vllm:")
+            source.holds("# HELP vllm:", "# TYPE vllm:") or _LINE.search(source.data) is not None
         )
 
     @classmethod
