@@ -67,7 +67,7 @@ def joined(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> dict[str, A
 
 
 def assumed_link() -> str:
-    """What is taken for the link, which no flag names."""
+    """The speed taken for the link, which no flag names."""
     speed = DisaggregationOptions.model_fields["link_gb_per_s"].default
     return f"disaggregation.link_gb_per_s = {speed}: no source has the speed of the link"
 

@@ -1,7 +1,7 @@
 """The ledger of a source: its entries, and which of them a reader used. The rest is reported.
 
 Readers take keys through `Fields`, samples through `metrics`, columns through `columns_of` and
-flags through `CommandSource`, all of which write here; lines of logs go through `left_lines`. What
+flags through `CommandSource`, all of which write here. Lines of logs go through `left_lines`. What
 was there and was not taken is named, in two classes: what may change memory or time, and the rest.
 Names alone are kept, never values.
 """

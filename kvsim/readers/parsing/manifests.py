@@ -136,7 +136,7 @@ def _names(table: Mapping[str, Any]) -> list[str]:
 
 
 def _role(names: Collection[str]) -> str | None:
-    """Which side of a pair of prefill and decode these names are of."""
+    """The side of a pair of prefill and decode that these names say; None for both or none."""
     roles = {role for name in names for role in _ROLES if role in name.lower()}
     return roles.pop() if len(roles) == 1 else None
 

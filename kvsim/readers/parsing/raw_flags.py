@@ -1,7 +1,7 @@
 """Flags and variables of engines as they stand in a text, whoever reads its commands.
 
-They are compared with what the commands that were read have, so that none is lost: a branch that
-was not followed, a second server, a word that a script puts together.
+Those that the commands lack which were read are named. They may be of a branch that was not
+followed, of a second server, or of a word that a script puts together.
 """
 
 import re

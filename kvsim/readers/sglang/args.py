@@ -136,8 +136,8 @@ _ONLY_WITH = {
 
 
 def unread_arguments(names: Sequence[str]) -> list[str]:
-    """Of the arguments that a server prints with a value, those that are not read. Of features that
-    are off none counts.
+    """The arguments that are not read, of those that a server prints with a value. Arguments of
+    features that are off do not count.
     """
     return [
         name
