@@ -1,6 +1,7 @@
 """The built-in models and the `[model]` table."""
 
 import json
+import re
 
 import pytest
 from support.each import check_each
@@ -94,3 +95,8 @@ def test_a_name_is_found_without_reading_every_family() -> None:
         assert named_model(name).name == short
     assert not is_built_in("no-such-model")
     assert not is_built_in("meta-llama/")
+
+
+def test_ids_of_quantised_checkpoints_are_not_those_of_the_plain_model() -> None:
+    quantised = re.compile(r"-(?:FP8|AWQ|GPTQ|NVFP4|Int[48]|W\dA\d+)\b", re.IGNORECASE)
+    assert not [name for name in known_names() if "/" in name and quantised.search(name)]

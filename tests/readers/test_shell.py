@@ -172,3 +172,34 @@ def test_manifest_parsing_time_is_proportional_to_its_length(tmp_path: Path, res
     with pytest.raises(InputError):
         imported(tmp_path, f'command: ["vllm","serve","x"]\n{rest}\n')
     assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["docker run -v /x/vllm:/y/vllm serve/image", "say 'vllm serve a is up'",
+     "docker build -t x/vllm serve", "pkill -f 'vllm serve a --port 1'"],
+)  # fmt: skip
+def test_a_script_that_only_names_the_server_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match="no command of the file starts it"):
+        imported(tmp_path, f"{text}\nvllm_serve=1  # vllm serve\necho vllm serve\n")
+
+
+def test_containers_that_run_another_program_are_no_servers(tmp_path: Path) -> None:
+    text = (
+        "containers:\n- image: vllm/vllm-openai:v0.8.5\n  command: [sh, -c]\n"
+        "  args: [vllm serve facebook/opt-125m --max-num-seqs 7 --node-rank 0]\n"
+        "- image: vllm/vllm-openai:v0.8.5\n  command: [sh, -c, ray start --address x]\n"
+        "- image: vllm/vllm-openai:v0.8.5\n  command: [sh, -c]\n"
+        "  args: [vllm serve facebook/opt-125m --max-num-seqs 7 --node-rank 0 --port 9]\n"
+    )
+    made = imported(tmp_path, text)
+    assert made.merged.settings.max_num_seqs == 7
+    assert "2 servers have these settings: one is taken" in made.reads[0].description.notes
+
+
+def test_arguments_deeper_than_the_command_are_its_own(tmp_path: Path) -> None:
+    text = (
+        "spec:\n  command: [python3, -m, sglang.launch_server]\n  image: x\n  configs:\n"
+        "  - name: default\n    args: [--model-path, facebook/opt-125m, --context-length, '64']\n"
+    )
+    assert imported(tmp_path, text).merged.settings.max_model_len == 64

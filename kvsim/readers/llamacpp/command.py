@@ -9,7 +9,7 @@ from kvsim.readers.parsing.commands import Program
 from kvsim.readers.reader import Sniffed
 
 PROGRAM = Program(
-    serves=re.compile(r"(?<![\w-])llama-server(?:\.exe)?(?=\s|$)"),
+    serves=re.compile(r"(?<![\w=-])llama-server(?:\.exe)?(?=\s|$)"),
     image=re.compile(r"ghcr\.io/ggml-org/llama\.cpp:server()\S*"),
     known=KNOWN,
     short=SHORT,

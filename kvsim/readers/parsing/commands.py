@@ -6,8 +6,10 @@ which may be keys and tokens, are ignored.
 
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from kvsim.plumbing.errors import InputError
@@ -25,6 +27,7 @@ _SHELLS = re.compile(
     r"(?:\S*/)?(?:ba|z|da|k)?sh|ssh|srun|sbatch|tmux|screen|eval|exec|nohup|su|sudo|timeout|env|"
     r"setsid|docker|podman|time|numactl|mpirun"
 )
+_OTHERS = re.compile(r"(?:\S*/)?(?:(?:ba|z|da|k)?sh|python[\d.]*|ray|sleep|tail|nginx)")
 _ASKS = frozenset(("--version", "--help", "-h", "-V"))
 # Commands of which no word is a command.
 _ONLY_TELL = re.compile(
@@ -230,19 +233,18 @@ class Program(NamedTuple):
 
     def _behind(self, words: Sequence[str]) -> tuple[list[str], str | None] | None:
         """The words after the server's own, and the version that an image among them names."""
-        joined = " ".join(map(named, words))
+        shown_words = [named(word) for word in words]
+        joined = " ".join(shown_words)
+        ends = list(accumulate((len(word) + 1 for word in shown_words), initial=0))
         image = self.image.search(joined)
-        match = self.serves.search(joined) or image
-        if match is None:
-            return None
-        at = end = begin = 0
-        while at < len(words) and end < match.end():
-            begin = end
-            end += len(named(words[at])) + (at > 0)
-            at += 1
-        if match.start() > begin and " " in joined[begin:end].strip() and match is not image:
-            return None  # in a text that a word is
-        return list(words[at:]), image and image[1]
+        for match in (*self.serves.finditer(joined), *([image] if image else ())):
+            first = bisect_right(ends, match.start()) - 1
+            at = bisect_left(ends, match.end())
+            before, after = joined[ends[first] : match.start()], joined[match.end() : ends[at] - 1]
+            # A program is a word, perhaps with its folder; a mount or a text only names it.
+            if match is image or (not after and before[-1:] in ("", "/", "\\")):
+                return list(words[at:]), image and image[1]
+        return None
 
     def _of_manifest(
         self, text: str, where: str, given: Mapping[str, str], server: StartedServer | None
@@ -283,10 +285,22 @@ class Program(NamedTuple):
                 with suppress(InputError):  # a text of people, that has a command in it
                     of_it = self._commands(script, {**known, **given})
                     found += [each._replace(environment=sorted(known)) for each in of_it]
-        first: dict[tuple[object, ...], _Command] = {}
-        for each in [each for each in found if not _follows(each.words)] or found:
-            first.setdefault((each.words, each.role), each)
-        return list(first.values())
+        return self._different([each for each in found if not _follows(each.words)] or found, where)
+
+    def _different(self, found: "Sequence[_Command]", where: str) -> "list[_Command]":
+        """The commands with different settings, the first of equal ones with a remark."""
+        equal: dict[tuple[str, str | None], list[_Command]] = {}
+        for each in found:
+            try:
+                arguments = self.of_words(each.words, where)
+                settings = repr((sorted(arguments.known.items()), arguments.missing))
+            except InputError:  # which whoever reads it meets again
+                settings = repr(each.words)
+            equal.setdefault((settings, each.role), []).append(each)
+        for first, *others in equal.values():
+            if others:
+                first.remarks.append(f"{1 + len(others)} servers have these settings: one is taken")
+        return [each[0] for each in equal.values()]
 
     def _of_container(
         self, container: manifests.Container, given: Mapping[str, str]
@@ -302,7 +316,8 @@ class Program(NamedTuple):
             return _Command(container.inner, version, [], [])
         if behind is not None:
             return _Command(tuple(behind[0]), version, [], [])
-        if image and any(word.startswith("-") for word in container.words):
+        runs_other = container.words and _OTHERS.fullmatch(container.words[0])
+        if image and not runs_other and any(word.startswith("-") for word in container.words):
             words = container.words
             if len(words) == 1:
                 words = shell.read_script(words[0], known).commands[0].words
@@ -313,7 +328,7 @@ class Program(NamedTuple):
 def _follows(words: Sequence[str]) -> bool:
     """Whether a command is of a further node of one server: it has the first node's settings."""
     joined = " ".join(words)
-    return "--headless" in words or re.search(r"--node[-_]rank[ =][1-9]", joined) is not None
+    return "--headless" in words or re.search(r"--node[-_]rank[ =](?!0\b)", joined) is not None
 
 
 def _only_tells(words: Sequence[str]) -> bool:
