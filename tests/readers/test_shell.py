@@ -203,3 +203,22 @@ def test_arguments_deeper_than_the_command_are_its_own(tmp_path: Path) -> None:
         "  - name: default\n    args: [--model-path, facebook/opt-125m, --context-length, '64']\n"
     )
     assert imported(tmp_path, text).merged.settings.max_model_len == 64
+
+
+def test_commands_of_one_text_are_split_and_templates_of_manifests_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    compose = (
+        "services:\n  a:\n    image: lmsysorg/sglang:v0.5.3\n"
+        "    entrypoint: python3 -m sglang.launch_server\n    command: >\n"
+        "      --model-path facebook/opt-125m\n      --context-length 64\n"
+    )
+    assert imported(tmp_path, compose).merged.settings.max_model_len == 64
+    pod = (
+        "spec:\n  containers:\n  - image: x\n    command: [vllm, serve]\n    env: []\n"
+        '    args: [facebook/opt-125m, "--max-model-len=${vLLM.length}"]\n'
+    )
+    with pytest.raises(InputError, match=r"\$vLLM_length \(max_model_len\)"):
+        imported(tmp_path, pod)
+    made = imported(tmp_path, pod, variables={"vLLM_length": "64"})
+    assert made.merged.settings.max_model_len == 64

@@ -5,6 +5,7 @@ as variables without a value.
 """
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ _CONTROL = re.compile(r"^[ \t]*(?:\{\{[^{}]*\}\}[ \t]*)+$", re.MULTILINE)
 _CONDITION = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|define|block)\b[^{}]*\}\}")
 _REFERENCE = re.compile(r"\$\$|\$\((\w[\w.-]*)\)")
 _INTERPOLATED = re.compile(r"\$\$|\$\{(\w+)(?:(:?[-+?])([^{}]*))?\}|\$(\w+)")
+_SUBSTITUTED = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _MOST_BYTES, _MOST_KEYS, _DEEPEST = 1 << 20, 10_000, 200
 WORDS = ("entrypoint", "command", "args")  # in the order in which they are run
 _ROLES = ("prefill", "decode")
@@ -176,7 +178,11 @@ def _container(table: Mapping[str, Any], given: Mapping[str, str]) -> Container:
             if item is None or isinstance(item, dict | list):
                 continue
             text = _referred(str(item), {**environment, **given})
-            yield _interpolated(text, given) if is_compose else text
+            if is_compose:
+                text = _interpolated(text, given)
+            if " " not in text:  # no script, whose shell knows its variables
+                text = _substituted(text, given)
+            yield from _split(text) if isinstance(value, str) else [text]
 
     words = [word for key in WORDS for word in words_of(table.get(key))]
     deeper = mappings([each for key, each in table.items() if key not in ENVIRONMENTS])
@@ -216,6 +222,28 @@ def _referred(text: str, environment: Mapping[str, str | None]) -> str:
         return missing(match[1]) if value is None else value
 
     return _REFERENCE.sub(put, text)
+
+
+def _split(text: str) -> list[str]:
+    """The words of a command that is one text; a text of several lines is a script: one word."""
+    if "\n" in text.strip():
+        return [text]
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return [text]
+
+
+def _substituted(text: str, given: Mapping[str, str]) -> str:
+    """`${NAME}` put in, which Kubernetes leaves to whoever writes the manifest: its parts may be
+    joined by dots, which count as underscores.
+    """
+
+    def put(match: re.Match[str]) -> str:
+        name = match[1].replace(".", "_")
+        return given[name] if name in given else missing(name)
+
+    return _SUBSTITUTED.sub(put, text)
 
 
 def _interpolated(text: str, given: Mapping[str, str]) -> str:
