@@ -49,7 +49,7 @@ _KINDS = (
     Nearest("a manifest of YAML",
             _sign(r"^(?:apiVersion|kind|services|image|metadata|jobs|steps|deployment):"),
             "none of its containers starts vllm serve, sglang, trtllm-serve or llama-server"),
-    Nearest("YAML of another tool", _sign(r"\A(?:#.*\n|\s*\n)*[A-Za-z_][\w.-]*:(?:\s|\Z)"),
+    Nearest("YAML of another tool", _sign(r"\A(?:#.*\n|[ \t]*\n)*[A-Za-z_][\w.-]*:(?:\s|\Z)"),
             "if it has flags of a server, give the command line that they make"),
     Nearest("a table", _sign(r"^[\w .%/()-]+(?:,[\w .%/()-]+){2,}$"),
             "kvsim reads requests with columns such as arrival_s, prompt_tokens, output_tokens, "

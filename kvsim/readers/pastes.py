@@ -16,11 +16,12 @@ _SERVES = re.compile(
 BENCH_TITLE = "Serving Benchmark Result"
 _TABLE_END = re.compile(r"^[#>|\s]{0,8}={20,}[ \t]*$", re.MULTILINE)
 _FLAG = re.compile(r"\s--?[a-z]")
-# What may stand before a command on its line: variables, and programs that run another.
+# A word that may stand before a command on its line: a variable, a program that runs another.
 _BEFORE = re.compile(
-    r"(?:(?:\w+=\S*|-\S*|\+|\S*python[\d.]*|nohup|exec|env|sudo|time|uv|run|numactl|srun|mpirun|"
-    r"setsid|stdbuf|taskset|export|\d+)\s+)*[\"'`]?(?:\S*/)?"
+    r"\w+=\S*|-\S*|\+|\S*python[\d.]*|nohup|exec|env|sudo|time|uv|run|numactl|srun|mpirun|"
+    r"setsid|stdbuf|taskset|export|\d+"
 )
+_FOLDER = re.compile(r"[\"'`]?(?:\S*/)?")
 LOGS = ("vllm-log", "sglang-log", "trtllm-log", "llama-log")
 
 
@@ -95,8 +96,10 @@ def _is_command(line: str) -> bool:
     if len(line) >= HEAD_BYTES or (found := _SERVES.search(line)) is None:
         return False
     before = _PROMPT.sub("", line[: found.start()], count=1)
+    *words, folder = re.split(r"\s+", before)
     return (
-        _BEFORE.fullmatch(before) is not None
+        _FOLDER.fullmatch(folder) is not None
+        and all(_BEFORE.fullmatch(word) or not word for word in words)
         and not is_log_line(_PROMPT.sub("", line, count=1))
         and ("\\" in line[-2:] or _FLAG.search(line) is not None or line.lstrip().startswith("$"))
         and "args:" not in line
