@@ -1,4 +1,4 @@
-"""The notes on runs that are only summed up, each kind of note once."""
+"""Notes on runs that are only summarised, with each kind of note given once."""
 
 import json
 import re

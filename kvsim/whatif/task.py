@@ -1,4 +1,4 @@
-"""A task of a what-if: a scenario's tables at one seed, run wherever a processor is free.
+"""A task of a what-if tool: a scenario's tables at one seed, run by any worker process.
 
 A task carries all it needs and its outcome is plain data. So any process of any machine that sees
 the same files gives the same outcome.
@@ -84,7 +84,7 @@ def make_task(
     *,
     waits: bool = False,
 ) -> Task:
-    """The task of these tables. Files it names count by their content, not by their path."""
+    """The task of these tables. In its key, files count by their content, not by their path."""
     plain = {key: value for key, value in table.items() if key != "provenance"}
     limits = dict(limits_s or {})
     asked = [VERSION, _by_content(plain, folder), limits, *(["waits"] if waits else [])]
@@ -93,7 +93,7 @@ def make_task(
 
 
 def run_task(task: Runnable) -> TaskOutcome:
-    """Do what the task says. Whatever goes wrong is in the outcome, not raised."""
+    """Run a task. Any error is in the returned outcome, not raised."""
     began = time.perf_counter()
     try:
         rows = tuple(task.rows())
@@ -127,7 +127,7 @@ def _rows(task: Task) -> list[Row]:
 
 
 def _fleet_rows(task: Task, simulation: Simulation, fleet: FleetSimulation) -> list[Row]:
-    """The numbers of the whole fleet, an allocator each."""
+    """The summary of the whole fleet, one row for each allocator."""
     rows = []
     for options, label in zip(simulation.scenario.allocator, simulation.labels, strict=True):
         watch = QueueWatches(simulation.scenario.scheduler_of(options)) if task.waits else None
@@ -161,7 +161,7 @@ def share_within(recorder: Recorder, limits_s: Mapping[str, float]) -> float:
 
 
 def _stream(scenario: Scenario) -> Stream | None:
-    """The scenario's requests, made once in a process for all points that share them."""
+    """The scenario's requests, generated once in a process for all points that share them."""
     workload = scenario.workload
     if workload is None:
         return None

@@ -14,7 +14,9 @@ _GB = 10**9
 
 
 class TierSize(NamedTuple):
-    """changes: keys of the scenario's tables and their values. flags: the same for the engine."""
+    """A size of a host memory tier. changes: keys of the scenario's tables and their values. flags:
+    the same for the engine.
+    """
 
     changes: Mapping[str, Any]
     flags: str
@@ -27,8 +29,8 @@ def all_ranks_bytes(simulation: Simulation, tokens: int) -> int:
 
 
 def tier_for(simulation: Simulation, tokens: int) -> TierSize | None:
-    """Host memory for this many tokens, the tier that a scenario has at another size, or vLLM's
-    OffloadingConnector where it has none. None where the engine simulated can have no tier.
+    """Host memory for this many tokens: the scenario's tier with another size, or vLLM's
+    OffloadingConnector if it has none. None if the simulated engine supports no tier.
     """
     scenario, options = simulation.scenario, simulation.scenario.allocator[0]
     num_bytes = all_ranks_bytes(simulation, tokens)

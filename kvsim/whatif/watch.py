@@ -1,4 +1,4 @@
-"""The observer of a run that a what-if looks into: why the queue waits, and what is preempted."""
+"""Observer of a run for a what-if tool: causes of waiting in the queue, and preemptions."""
 
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ class QueueWaits(NamedTuple):
     limit: max_num_seqs were running. memory: the pool had no room for it. holes: the pool had the
     room, but not in one place. step: the step had no tokens left (max_num_batched_tokens).
 
-    And those for which others in the queue were passed by. adapters: max_loras adapters were
+    Causes for which other requests in the queue were skipped: adapters: max_loras adapters were
     running. encoder: its budget or cache had no room for an item. loads: content on its way from a
     tier.
     """
@@ -72,8 +72,8 @@ class QueueWatch(Observer):
         self._count(scheduler, now_ps)
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Count the wait so far. Until the next plan, requests wait for what ended the admissions
-        of this step.
+        """Count the wait so far. Until the next plan, requests wait for the cause that ended the
+        admissions of this step.
         """
         for seq in plan.preempted:
             self.preempted.append(Preempted(now_ps, seq.num_outputs, seq.num_computed))

@@ -1,4 +1,4 @@
-"""One number a row with its interval: which row is best is seen at once."""
+"""A figure of one number for each row, with its interval, that shows which row is best."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,10 +17,10 @@ GOOD, PLAIN = "#0072b2", "#8c959f"
 
 
 class Whisker(NamedTuple):
-    """A row.
+    """One row of the figure.
 
-    low, high: its interval's ends, or the mean twice. text: shown at the pointer and next to the
-    row's name. good: whether it is what one acts on.
+    low, high: ends of its interval, or the mean twice. text: tooltip, also shown next to the row's
+    name. good: whether it is the recommended one.
     """
 
     label: str

@@ -34,7 +34,7 @@ def test_explorer_bases_are_the_recipes_and_tour_stops() -> None:
 
 
 @pytest.mark.parametrize("name", list(STARTING_POINTS))
-def test_a_base_comes_back_from_its_address(name: str) -> None:
+def test_state_of_each_starting_point_is_restored_from_its_address(name: str) -> None:
     state = started(STARTING_POINTS[name])
     assert state.settings(STARTING_POINTS) == []
     assert read_query(state.query(STARTING_POINTS), STARTING_POINTS, "chat") == state
@@ -55,7 +55,7 @@ def test_state_restored_from_the_browser_has_the_same_answer(name: str) -> None:
     assert ScenarioState(name, held(state.table)).key == state.key
 
 
-def test_states_that_differ_have_answers_of_their_own() -> None:
+def test_different_states_have_different_answer_keys() -> None:
     one, other = (
         started(STARTING_POINTS["chat"], [f"workload.arrivals.rate_per_s={rate}"])
         for rate in (3.0, 3.5)
@@ -72,7 +72,7 @@ LABELS = st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=40)
     kinds=st.lists(st.sampled_from(["paged", "doubling", "radix"]), min_size=1, max_size=3),
     way=st.sampled_from([{"kv_cache_bytes": 7 << 30}, {"gpu_memory_utilization": 0.5}, {}]),
 )
-def test_a_changed_state_comes_back_from_its_address(
+def test_changed_state_is_restored_from_its_address(
     label: str, rate: float, kinds: list[str], way: dict[str, Any]
 ) -> None:
     table = dict(started(STARTING_POINTS["chat"]).table)

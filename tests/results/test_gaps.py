@@ -39,6 +39,6 @@ def test_token_gaps_equal_a_list_of_gaps(
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(LARGE, LARGE), max_size=9))
-def test_sums_of_products_are_exact(pairs: list[tuple[int, int]]) -> None:
+def test_exact_dot_equals_python_integers(pairs: list[tuple[int, int]]) -> None:
     a, b = (np.array([pair[i] for pair in pairs], dtype=np.int64) for i in (0, 1))
     assert exact_dot(a, b) == sum(x * y for x, y in pairs)

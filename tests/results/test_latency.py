@@ -38,7 +38,7 @@ def test_latencies_equal_a_hand_count():
     ("name", "shown"),
     [("queue_s", queue_s), ("ttft_s", ttft_s), ("tpot_s", tpot_s), ("e2e_s", e2e_s)],
 )
-def test_the_pages_figures_are_those_of_the_summary(name, shown):
+def test_latencies_on_the_page_equal_those_of_the_summary(name, shown):
     run = simulate(SCENARIO).runs[0]
     assert latency.spread(np.sort(shown(run.requests))) == pytest.approx(
         run.summary[name], rel=1e-12

@@ -54,7 +54,7 @@ def test_a_constant_series_is_steady_from_its_start():
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.integers(0, 50)), min_size=1, max_size=30))
-def test_batch_means_keep_the_area(stretches):
+def test_batch_means_preserve_the_integral(stretches):
     times = np.concatenate([[0], np.cumsum([length for length, _ in stretches])])
     values = np.array([value for _, value in stretches])
     edges = np.linspace(0, times[-1], 8)
@@ -81,7 +81,7 @@ def test_a_closed_loop_is_fed_until_a_tenth_of_its_users_have_left():
 @pytest.mark.parametrize(
     "extra", [{}, {"scheduler": {"kind": "continuous", "async_scheduling": True}}]
 )
-def test_a_window_is_the_same_to_the_bit_step_by_step(extra):
+def test_window_summary_is_equal_for_runs_of_steps_and_single_steps(extra):
     leaps, steps = (
         simulate(with_(max_steps=most, step_time="roofline", **extra)) for most in (None, 1)
     )
@@ -121,7 +121,7 @@ def test_window_means_equal_a_sum_over_single_steps():
     assert window["running_mean"] == pytest.approx(by_hand)
 
 
-def test_a_window_that_cannot_be_says_why():
+def test_impossible_measurement_window_gives_a_reason():
     late = simulate(with_(window={"from_s": 1e6}))
     assert late.runs[0].summary["window"] == {
         "found": "none", "reason": "nothing came or left between its edges",

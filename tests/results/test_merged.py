@@ -95,7 +95,9 @@ def sums(parts: list[Any]) -> list[int]:
 
 @settings(max_examples=60, deadline=None)
 @given(replicas)
-def test_merged_books_are_those_of_the_parts(drawn: list[tuple[int, list[Stretch]]]) -> None:
+def test_merged_recorder_equals_the_sum_of_its_parts(
+    drawn: list[tuple[int, list[Stretch]]],
+) -> None:
     parts = [booked(start_ps, course, at_once=True) for start_ps, course in drawn]
     both = merged(parts)
     for name in ("steps", "running_sum", "waiting_sum", "saved_sum", "capacity_bytes"):
@@ -124,7 +126,7 @@ def test_merged_books_are_those_of_the_parts(drawn: list[tuple[int, list[Stretch
 
 @settings(max_examples=60, deadline=None)
 @given(replicas, st.integers(0, 40), st.integers(1, 60))
-def test_nothing_of_a_summary_depends_on_steps_at_once(
+def test_merged_summary_is_equal_for_runs_of_steps_and_single_steps(
     drawn: list[tuple[int, list[Stretch]]], from_ps: int, span_ps: int
 ) -> None:
     pairs = [

@@ -29,7 +29,7 @@ def chats(tables: Any) -> dict[str, Any]:
     )
 
 
-def test_hits_by_turn_are_those_of_the_rows(chats: dict[str, Any]) -> None:
+def test_hits_by_turn_equal_sums_over_request_rows(chats: dict[str, Any]) -> None:
     result = kvsim.simulate(chats)
     (run,) = result.runs
     frame = run.requests

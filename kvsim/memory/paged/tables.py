@@ -313,7 +313,9 @@ class BlockTables:
                     table.lists[g].append(block)
 
     def take_units(self, num: int) -> None:
-        """`start_units` for `num` tables, only counted; their `count` is updated later."""
+        """Allocate one more block in every attention group for `num` tables, counted without block
+        numbers. The tables' `count` is updated later.
+        """
         self.pad_bytes += num * self._all_pads
         self._pool.take(num * len(self.shapes.placed))
 

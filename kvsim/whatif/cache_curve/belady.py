@@ -117,7 +117,8 @@ def _paths(visits: Iterable[CacheVisit], block_tokens: int) -> list[list[_Span]]
 def _pieces(
     paths: Sequence[Sequence[_Span]], asked: Sequence[int]
 ) -> tuple[list[int], list[list[int]], list[int]]:
-    """Cut blocks into pieces wherever a path begins, ends, or ends its request.
+    """Split the blocks into pieces that every path uses as a whole, cut where a path or its prompt
+    ends.
 
     Returns the first block of each piece, each path as pieces, and the number of pieces asked for.
     """

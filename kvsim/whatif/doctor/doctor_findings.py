@@ -1,4 +1,6 @@
-"""The findings of a doctor: signs, suspected causes, and the flags that cure what hurts."""
+"""The findings of `kvsim doctor`: symptoms, suspected causes, and the flags that cure the confirmed
+ones.
+"""
 
 from collections.abc import Sequence
 from functools import partial

@@ -19,18 +19,18 @@ _COMMANDS = {
 
 
 def program(scheduler: str) -> str:
-    """The server's program, "scenario" where no server schedules so."""
+    """The server's program, such as "vllm"; "scenario" if no server has this scheduler."""
     return _COMMANDS[scheduler][0] if scheduler in _COMMANDS else "scenario"
 
 
 def server_command(
     tables: dict[str, Any], folder: Path, before: dict[str, Any] | None = None
 ) -> str | None:
-    """The command of a server with these settings; what no flag sets follows as comments. None
-    where no server schedules so.
+    """The command that starts a server with these settings; settings without a flag are comments.
+    None if no server has this scheduler.
 
     tables: of a scenario; its first allocator is the server's. folder: where its paths start.
-    before: the tables of which these are a change; all flags that change are then written.
+    before: the tables before a change; flags that differ are then always written.
     """
     scenario = Scenario.from_table(tables, folder)
     scheduler = SCHEDULERS.name_of(scenario.scheduler_of(scenario.allocator[0]))

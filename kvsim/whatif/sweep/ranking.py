@@ -107,7 +107,7 @@ def interval_text(measure: Measure, interval: SeedMean | None) -> str:
 
 
 def settings_of(frame: "pd.DataFrame", keys: Sequence[str]) -> list[SweepSetting]:
-    """The settings with all seeds done, in order of the points and allocators."""
+    """The settings for which all seeds have finished, in order of the points and allocators."""
     found = []
     done = frame.loc[frame[STATUS] == DONE]
     if done.empty:

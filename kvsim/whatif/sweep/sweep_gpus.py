@@ -1,4 +1,4 @@
-"""The GPUs of each setting of a sweep: what a setting costs, where settings differ in it."""
+"""GPUs of each setting of a sweep, if settings differ in GPUs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ _SIZES = ("fleet", "disaggregation", "model", "device")
 
 
 def with_gpus(settings: Sequence[SweepSetting], sweep: Sweep) -> list[SweepSetting]:
-    """The settings with their GPUs, where a key that varies may change them."""
+    """The settings with their number of GPUs, if a swept key may change it."""
     if not any(key.partition(".")[0] in _SIZES for key in sweep.keys):
         return list(settings)
     return [replace(each, gpus=_gpus(each, sweep)) for each in settings]

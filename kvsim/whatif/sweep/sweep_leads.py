@@ -22,7 +22,7 @@ _MOST_DRAWN = 8
 
 
 def assigned(settings: Mapping[str, Any]) -> str:
-    """Keys with their values, the keys as `short_names` has them."""
+    """The swept keys with their values, with keys shortened by `short_names`."""
     names = zip(short_names([*settings]), settings.values(), strict=True)
     return ", ".join(f"{name} = {value}" for name, value in names)
 
@@ -41,7 +41,9 @@ def question(keys: Sequence[str]) -> str:
 def lead(
     settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure
 ) -> tuple[str, str, "Callable[[], go.Figure | None]"]:
-    """The ranking measure, as a curve along a key of numbers, else the best settings."""
+    """The leading figure: the ranking measure as a curve along a numeric key, else the best
+    settings.
+    """
     note = (
         "A cross marks a saturated setting: its times grow with the length of the run. An arrow "
         "names the end of an interval that is longer than the figure."
@@ -76,7 +78,7 @@ def run_again(
 
 
 def _typed(value: Any) -> str:
-    """A table's cell as text to type after a key: one that holds a list or a table is TOML."""
+    """A table's cell as text to type after `key=`; lists and tables are written as TOML."""
     is_text = isinstance(value, str) and isinstance(value_of(value), list | dict)
     return value if is_text else value_text(value)
 

@@ -74,7 +74,7 @@ def test_a_planted_bad_knob_is_found(tables: Any, name: str) -> None:
     assert advice.reported.high < 0
 
 
-def test_where_nothing_is_short_no_memory_knob_is_advised(tables: Any) -> None:
+def test_no_memory_knob_is_advised_without_a_bottleneck(tables: Any) -> None:
     """Requests far apart: whatever only shares out memory and sequences changes nothing."""
     table = chats(tables)
     table["workload"] = {**table["workload"], "num_requests": 30}

@@ -44,7 +44,7 @@ def idle(tables: Any) -> dict[str, Any]:
     return table
 
 
-def test_where_memory_never_binds_that_is_said_and_other_seeds_say_it_too(tables: Any) -> None:
+def test_survey_reports_no_bottleneck_if_memory_never_fills(tables: Any) -> None:
     found = surveyed(idle(tables))
     assert found.load.binds is None
     assert not found.load.touches_memory
@@ -88,7 +88,7 @@ def test_the_headroom_is_confirmed_just_below_and_just_above(tables: Any) -> Non
         assert (load.binds is None and load.keeps_up) == free
 
 
-def test_the_smallest_pool_does_and_a_smaller_one_does_not(tables: Any) -> None:
+def test_smallest_pool_is_sufficient_and_a_smaller_one_is_not(tables: Any) -> None:
     table = chats(tables, model={"name": "opt-125m", "max_model_len": 512})
     table["workload"]["clip_to"] = 512
     pool = surveyed(table).pool

@@ -90,7 +90,7 @@ def test_every_policy_is_compared_under_the_exact_schedule() -> None:
     assert isinstance(refused.exception, InputError)
 
 
-def test_a_run_says_in_which_order_conversations_come() -> None:
+def test_conversation_order_of_the_cache_curve_is_taken_from_a_run() -> None:
     table = {
         "model": {"name": "opt-125m"},
         "device": {"name": "a100-40gb"},
@@ -123,7 +123,7 @@ def test_retention_cures_the_collapse_of_a_pool_that_keeps_all_of_its_windows() 
     assert "why" not in answer
 
 
-def test_it_says_why_a_short_prefix_is_never_found(tmp_path: Path) -> None:
+def test_cache_command_explains_a_prefix_shorter_than_a_block(tmp_path: Path) -> None:
     """240 tokens in common, in blocks of 544: not one whole block."""
     path = tmp_path / "short.toml"
     path.write_text(SHORT_PREFIX)

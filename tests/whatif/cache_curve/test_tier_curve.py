@@ -54,7 +54,7 @@ def test_run_with_a_tier_hits_as_the_lru_curve() -> None:
         assert host == pytest.approx(hits.tier, abs=0.05)
 
 
-def test_a_cache_as_small_as_the_pool_has_nothing_in_a_tier() -> None:
+def test_cache_no_larger_than_the_pool_has_no_tier_hits() -> None:
     answer = cache_answer(
         Simulation(Scenario.from_table(table())), CacheQuestion(sizes=(POOL // 2, POOL), tiers=True)
     )

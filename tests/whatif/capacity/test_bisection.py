@@ -36,6 +36,6 @@ def test_whole_numbers_are_found_exactly(start: int, edge: int, up: bool) -> Non
     assert bracket == (Bracket(edge, edge + 1) if up else Bracket(edge, edge - 1))
 
 
-def test_without_an_edge_between_the_bounds_one_side_stays_open() -> None:
+def test_bisection_without_an_edge_within_bounds_leaves_one_side_none() -> None:
     assert answered(Bounds(1.0, 0.1, 10.0, True, False, 0.1), 99.0)[0] == Bracket(10.0, None)
     assert answered(Bounds(1.0, 0.1, 10.0, True, False, 0.1), 0.01)[0] == Bracket(None, 0.1)

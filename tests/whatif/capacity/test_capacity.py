@@ -110,7 +110,7 @@ def test_capacity_of_one_sequence_equals_queueing_theory(
         ("pool", ("ttft_s.p99=3",)),
     ],
 )
-def test_every_answer_is_confirmed_just_inside_and_just_outside(
+def test_capacity_edge_meets_objectives_just_inside_and_not_just_outside(
     busy: dict[str, Any], question: str, slos: tuple[str, ...]
 ) -> None:
     capacity = asked(busy, *slos, repeat=2)
@@ -127,7 +127,7 @@ def test_every_answer_is_confirmed_just_inside_and_just_outside(
             assert not keeps(answer.subject.table, edge.seed, question, outside, *slos)
 
 
-def test_more_memory_holds_out_more_and_paging_more_than_the_maximum(busy: dict[str, Any]) -> None:
+def test_capacity_rate_grows_with_memory_and_with_paging(busy: dict[str, Any]) -> None:
     def rates(table: dict[str, Any]) -> list[float]:
         answers = asked(table, "ttft_s.p99=2").find(QUESTIONS["rate"], [None])
         return [answer.interval.mean for answer in answers if answer.interval is not None]

@@ -38,7 +38,7 @@ def test_found_prefill_and_decode_counts_have_the_fewest_gpus(
     assert num_gpus(keys, found) == min(num_gpus(keys, pair) for pair in pairs)
 
 
-def test_one_kind_is_bisected_and_none_is_enough_for_some() -> None:
+def test_fewest_gpus_of_one_replica_kind_or_none_if_256_do_not_suffice() -> None:
     keys = (ReplicaKey("fleet.replicas", 2, 3),)
     assert fewest(keys, lambda counts: counts[0] >= 7) == (7,)
     assert fewest(keys, lambda counts: False) is None

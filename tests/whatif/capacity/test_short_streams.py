@@ -39,7 +39,7 @@ def brief(tables: Any) -> dict[str, Any]:
     return table
 
 
-def test_a_short_stream_is_said_with_the_number_that_would_do(
+def test_short_stream_warning_names_the_number_of_requests_needed(
     brief: dict[str, Any], tmp_path: Path
 ) -> None:
     answer = found(brief, tmp_path)
@@ -50,7 +50,7 @@ def test_a_short_stream_is_said_with_the_number_that_would_do(
     assert longer["answers"][0]["mean"] < 0.7 * answer["answers"][0]["mean"]
 
 
-def test_the_rate_of_its_own_long_stream_is_no_doubt(tables: Any, tmp_path: Path) -> None:
+def test_rate_of_a_long_stream_gets_no_warning(tables: Any, tmp_path: Path) -> None:
     table = chats(tables)
     table["workload"]["num_requests"] = 1000
     assert not doubts(found(table, tmp_path))

@@ -53,7 +53,7 @@ def test_queue_on_adapter_slots_counts_as_waiting_for_adapters(tables: Any) -> N
     assert next(dict(cure.changes) for cure in suspicion.cures) == {"scheduler.max_loras": 4}
 
 
-def test_enough_slots_are_no_reason_to_wait(tables: Any) -> None:
+def test_queue_with_free_adapter_slots_does_not_wait_for_adapters(tables: Any) -> None:
     case = crowd(tables, adapters={"count": 12, "share": 1.0}, scheduler={"max_loras": 12})
     assert case.waits.adapters == 0
     assert CAUSES.get("few-adapters")().suspect(case) is None
@@ -74,7 +74,7 @@ def test_a_queue_before_the_encoder_waits_for_it(tables: Any) -> None:
     assert waits.memory == 0
 
 
-def test_a_queue_for_content_of_a_tier_waits_for_its_load() -> None:
+def test_requests_skipped_for_a_tier_load_count_as_waiting_for_loads() -> None:
     table, folder = load_tables(SERVERS / "slow-link.toml")
     case = ExaminedRun(subject_of(table, folder, None, 200, 12).table, folder)
     assert case.waits.loads > 0.2

@@ -68,9 +68,7 @@ def is_worker(pid: int) -> bool:
     return b"popen_loky" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-def test_a_row_is_the_summary_of_the_run_it_stands_for(
-    table: dict[str, Any], tmp_path: Path
-) -> None:
+def test_sweep_row_equals_the_summary_of_its_run(table: dict[str, Any], tmp_path: Path) -> None:
     frame = swept(table, tmp_path)
     assert len(frame) == 2 * 2 * 2 * 2
     row = frame.loc[
@@ -90,7 +88,7 @@ def test_a_row_is_the_summary_of_the_run_it_stands_for(
     ("backend", "package"), [("processes", "joblib"), ("dask", "distributed"), ("ray", "ray")]
 )
 @pytest.mark.filterwarnings("default")  # clusters warn of their own making
-def test_the_table_is_the_same_however_it_is_run(
+def test_sweep_table_is_equal_for_every_backend(
     table: dict[str, Any], tmp_path: Path, backend: str, package: str
 ) -> None:
     pytest.importorskip(package, reason=f"{package} is not installed")
@@ -99,7 +97,7 @@ def test_the_table_is_the_same_however_it_is_run(
     pd.testing.assert_frame_equal(one, two, check_exact=True)
 
 
-def test_without_joblib_one_process_does_it(
+def test_sweep_without_joblib_runs_in_one_process(
     table: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_it = swept(table, tmp_path / "one")
@@ -456,7 +454,7 @@ def test_sweep_without_a_finished_point_reports_the_first_error(
     assert "max_model_len" in str(done.exception)
 
 
-def test_a_load_is_no_setting_to_rank(table: dict[str, Any], tmp_path: Path) -> None:
+def test_sweep_does_not_rank_settings_across_loads(table: dict[str, Any], tmp_path: Path) -> None:
     """Of two loads the lower one is always quicker: each load has its own best setting."""
     axes = ["workload.num_requests=20,60", "scheduler.max_num_seqs=4,64"]
     sweep = Sweep(table, tmp_path, [parse_axis(axis) for axis in axes])
@@ -479,7 +477,7 @@ def test_a_load_is_no_setting_to_rank(table: dict[str, Any], tmp_path: Path) -> 
     assert not any(line.startswith("Best in") for line in said)
 
 
-def test_a_key_of_one_allocator_leaves_the_others_alone(
+def test_swept_key_of_one_allocator_does_not_rerun_the_others(
     table: dict[str, Any], tmp_path: Path
 ) -> None:
     """The others run once for all of its values, and their rows are those of a whole run."""
