@@ -261,6 +261,7 @@ class Engine:
             yield from executor.landed(plan)
             if core.routed:
                 yield from core.settle()
+        self._books.queue(core.now_ps)  # a replica that died leaves sequences that waited until now
         executor.close()
 
     def plan(self) -> Plan:

@@ -54,6 +54,19 @@ def test_requests_of_a_dead_replica_are_served_elsewhere_once(kind: str) -> None
     assert min(found.runs[3].recorder.finished.column("first_scheduled_ps")) >= 10 * PS_PER_S
 
 
+@pytest.mark.parametrize("at_s", [6.0, 6.37, 9.5])
+def test_waits_on_a_dying_replica_count_until_it_dies(at_s: float) -> None:
+    fleet = {"replicas": 2, "failure": [{"at_s": at_s, "replica": 0}]}
+    # One sequence a replica, so that requests wait when it dies.
+    few = {"scheduler": {**TABLE["scheduler"], "max_num_seqs": 1}}
+    whole, single = (
+        result(fleet, **few, **steps).runs[0].recorder for steps in ({}, {"max_steps": 1})
+    )
+    assert whole is not None
+    assert single is not None
+    assert whole.waiting_sum == single.waiting_sum > 0
+
+
 @pytest.mark.parametrize("changes", ENGINES, ids=lambda each: ",".join(map(str, each)) or "paged")
 def test_failed_replicas_of_every_engine_lose_no_request(changes: dict[str, Any]) -> None:
     found = result({"replicas": 2, "failure": FAILURES[:1]}, **changes)
