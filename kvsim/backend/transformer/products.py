@@ -1,7 +1,8 @@
 """Products with weights: in the model's dtype, or in FP8 where the device multiplies it.
 
 FP8 is E4M3, with a scale for each row of the weights and for each token. The scale of a token is
-found when it comes, as engines do under dynamic FP8. Embeddings and the output head stay in the model's dtype.
+found when it comes, as engines do under dynamic FP8. Embeddings and the output head stay in the
+model's dtype.
 """
 
 from typing import NamedTuple, Protocol
