@@ -220,7 +220,7 @@ class Program(NamedTuple):
         """Commands in words that are scripts themselves."""
         if depth >= _NESTED or _only_tells(words):
             return
-        runs_text = any(map(_SHELLS.fullmatch, words))
+        runs_text = any(_SHELLS.fullmatch(word) for word in words)
         for word in words:
             if self._is_nested(word):
                 for each in self._commands(word, given, depth + 1):
