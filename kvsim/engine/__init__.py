@@ -1,1 +1,1 @@
-"""The hall where requests, memory and step times meet: plan, wait, commit."""
+"""The simulated engine: schedule a step, wait for its time, process its outputs."""

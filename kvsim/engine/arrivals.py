@@ -1,4 +1,6 @@
-"""The arrivals of a stream: each request at its time, a follow-up after the one before has left."""
+"""Submits the requests of a stream at their arrival times; a follow-up arrives after the request
+before it has left.
+"""
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator
@@ -14,11 +16,12 @@ MOST_BETWEEN = 256  # departures between two reports of progress; of few request
 
 
 class Arrivals:
-    """Submits the requests of a stream. progress: called from time to time with (left, all).
+    """Submits the requests of a stream.
 
-    submit: receives the requests; set before the first arrival. routed: whether there are several
-    engines. A request that is due while the stream's max_concurrency are in flight is sent, in
-    order, when one has left.
+    progress: called from time to time with (requests that have left, all requests). submit:
+    receives the requests; set before the first arrival. routed: a router serves several engines. A
+    request that is due while max_concurrency requests are in flight is sent, in order, when one has
+    left.
     """
 
     submit: Callable[[Request], None]
@@ -61,7 +64,7 @@ class Arrivals:
         yield from ()
 
     def _submit_due(self, _: simpy.Event | None) -> None:
-        """Submit the roots that are due, and wait for the next one."""
+        """Submit the due requests that follow no other, and wait for the next one."""
         env, roots = self._env, self._roots
         now = env.now
         while self._num_come < len(roots):
@@ -82,7 +85,7 @@ class Arrivals:
         self.submit(request)
 
     def left(self, request: Request) -> None:
-        """`request` has left: its follow-ups arrive after their pause."""
+        """`request` has left: schedule its follow-ups after their pause."""
         self._num_left += 1
         if self._progress is not None and (self._num_left % self._every == 0 or not self.missing):
             self._progress(self._num_left, self._total)

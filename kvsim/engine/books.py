@@ -1,5 +1,5 @@
-"""The records of an engine: the ledger over time, the gaps between tokens, and preemptions without
-progress.
+"""The accounting of an engine: memory use over time, gaps between output tokens, and preemptions
+without progress.
 """
 
 from collections.abc import Iterable
@@ -16,8 +16,9 @@ MOST_FRUITLESS = 10_000  # preemptions in a row without a token
 
 
 class Books:
-    """Reports the steps of one engine to its recorder. The engine calls `open` before time passes,
-    and `last_step` and `computed` afterwards.
+    """Reports the steps of one engine to its recorder.
+
+    The engine calls `open` before simulated time passes, and `last_step` and `computed` afterwards.
     """
 
     def __init__(self, scheduler: Scheduler, recorder: Recorder) -> None:
@@ -36,29 +37,33 @@ class Books:
         self._pauses.planned(plan, token_ps)
 
     def returned(self, plan: Plan, now_ps: int) -> None:
-        """The tokens of `plan` came at `now_ps`: set the first-token times of its prompts."""
+        """Set the first-token times of prompts in `plan`, which output their tokens at now_ps."""
         for chunk in plan.chunks:
             if chunk.samples and chunk.seq.first_token_ps < 0:
                 chunk.seq.first_token_ps = now_ps
 
     def open(self) -> None:
-        """Time is about to pass: read the ledger and the length of the queue. Arrivals meanwhile
-        are recorded by `queue`.
+        """Read the memory ledger and the queue's length before time passes.
+
+        `queue` records arrivals in the meantime.
         """
         self._num_waiting = len(self._scheduler.waiting)
         self._head = self._scheduler.waiting.head
         self.scheduled(None)
 
     def idled(self, start_ps: int, end_ps: int) -> None:
-        """The engine computed nothing between these times; sequences may run all the same, as one
-        with copies in flight sleeps between two polls.
+        """Record that the engine computed nothing between these times.
+
+        Sequences may be running: an engine with copies in flight sleeps between two polls.
         """
         rest = len(self._scheduler.running), self._num_waiting, self._saved_bytes, self._parts
         self._recorder.interval(start_ps, 0, end_ps - start_ps, 0, self._usage, None, *rest)
 
     def held(self, plan: Plan) -> None:
-        """Book the time for which the scheduler was held up before it launched `plan`. The next
-        scheduling pass may start other sequences before that plan ends.
+        """Record the time for which the scheduler waited for copies before it launched `plan`.
+
+        It is recorded now since the next scheduling pass may start other sequences before that plan
+        ends.
         """
         plan.held_booked = True
         stall_ps, usage = plan.stalls[0]
@@ -70,16 +75,18 @@ class Books:
         self._recorder.queue(now_ps, len(self._scheduler.waiting))
 
     def last_step(self, done: Plan, ahead: Iterable[Plan]) -> None:
-        """The plans `ahead` were scheduled while `done` computed its last step: their slots were
-        taken but not yet valid.
+        """Record the last step of `done`. Plans `ahead` were scheduled while it computed, so their
+        slots are allocated but not yet valid.
         """
         for plan in ahead:
             self._usage = self._before_return(self._usage, plan)
         self._book(done, done.last_start_ps, 1, done.end_ps - done.last_start_ps, 0, None)
 
     def scheduled(self, ahead: Plan | None) -> None:
-        """One more step of a plan was scheduled: read the ledger, its free bytes split as at
-        `open`. ahead: the plan, if the slots of that step are not yet valid.
+        """Read the memory ledger after one more step was scheduled; free bytes are split as at
+        `open`.
+
+        ahead: the plan of that step, if its slots are not yet valid.
         """
         allocator = self._scheduler.allocator
         if ahead is None or ahead.ends_ps:
@@ -90,8 +97,8 @@ class Books:
         self._saved_bytes, self._parts = allocator.saved_bytes or 0, allocator.parts
 
     def computed(self, plan: Plan, first: int, steps: int, course: Course | None) -> None:
-        """`steps` steps of `plan` were computed, from its step number `first` on, while the ledger
-        changed by `course`.
+        """Record `steps` steps of `plan`, from its step number `first` on. course: how the memory
+        ledger changed in them.
         """
         if not plan.ends_ps:
             if course is not None and self._usage is not self._opened:
@@ -103,8 +110,10 @@ class Books:
         self._book(plan, start_ps, steps, step_ps, 0, course)
 
     def spaced(self, plan: Plan, start_ps: int, step_ps: int, token_ps: int) -> None:
-        """One of several steps of `plan` ran for step_ps from start_ps on, after a rest. token_ps:
-        end of the step before.
+        """Record one of several steps of `plan` that ran for step_ps from start_ps on, after a
+        sleep.
+
+        token_ps: end of the step before the sleep.
         """
         if token_ps < start_ps and not plan.num_late:
             plan.late_batch = PausedBatch(token_ps, plan.num_decode, set())
@@ -112,16 +121,17 @@ class Books:
         self._book(plan, start_ps, 1, step_ps, 0, None)
 
     def pause(self, sequences: Iterable[Sequence], token_ps: int) -> None:
-        """An empty plan passed these over, which had their last token at token_ps."""
+        """Record that an empty plan skipped `sequences`, with their last token at token_ps."""
         plan = Plan()
         plan.passed_over = list(sequences)
         self._pauses.planned(plan, token_ps)
 
     def _before_return(self, usage: Usage, ahead: Plan) -> Usage:
-        """The ledger with the slots of the scheduled step `ahead` counted as reserved, at most the
-        used ones.
+        """The memory ledger with the slots of the scheduled step `ahead` counted as reserved, not
+        used.
 
-        A slot that several sequences share is computed by each of them.
+        The number of slots is limited to those used: each sequence that shares a slot counts it
+        once.
         """
         used, reserved, *others = usage
         ahead_bytes = min(ahead.new_slots * self._scheduler.allocator.token_bytes, used)
@@ -136,7 +146,11 @@ class Books:
         growth_ps: int,
         course: Course | None,
     ) -> None:
-        """Book `steps` steps of `plan` from `start_ps` on, after its copies."""
+        """Record `steps` steps of `plan` from start_ps on, after its copies.
+
+        first_ps: duration of the first step; growth_ps: how much longer each step is than the one
+        before.
+        """
         recorder, running = self._recorder, len(self._scheduler.running)
         self._tokens(plan, start_ps, steps, first_ps, growth_ps)
         if plan.stalls:
@@ -162,7 +176,9 @@ class Books:
             recorder.outside_steps += steps
 
     def _tokens(self, plan: Plan, start_ps: int, steps: int, first_ps: int, growth_ps: int) -> None:
-        """Record the gaps between tokens in these steps; the first gap may follow a pause."""
+        """Record the gaps between output tokens in these steps; the first gap may include a
+        pause.
+        """
         recorder, num = self._recorder, plan.num_decode + plan.num_verifying
         if plan.late or plan.num_late:
             recorder.gaps_until(start_ps + first_ps, plan.late.values())
@@ -178,9 +194,8 @@ class Books:
 
 class Pauses:
     """Sequences of one engine that wait for their next token longer than a step, and since when.
-    The gap before that token is longer than a step.
 
-    A step may pass over some members of the decode batch, or all of them. All of them are kept as
+    A step may skip some members of the decode batch, or all. If it skips all, they are stored as
     one count and one time. Sequences that join the batch later and are skipped too are stored one
     by one.
     """
@@ -213,12 +228,12 @@ class Pauses:
                 plan.num_late += 1
 
     def since_ps(self) -> set[int]:
-        """Times of the last tokens of all that pause."""
+        """Times in ps of the last tokens of all paused sequences."""
         batch = [] if self._batch is None else [self._batch.since_ps]
         return {*self._preempted.values(), *self._passed_over.values(), *batch}
 
     def _end(self, seq: Sequence, token_ps: int) -> int:
-        """`seq` is preempted, or has failed; returns the time of its last token."""
+        """Remove `seq`, which is preempted or has failed; returns the time of its last token."""
         batch = self._batch
         if batch is not None and seq not in batch.apart and seq not in self._newcomers:
             batch.num -= 1
@@ -226,7 +241,7 @@ class Pauses:
         return self._passed_over.pop(seq, token_ps)
 
     def _pause_batch(self, plan: Plan, token_ps: int) -> None:
-        """No member of the batch takes a token."""
+        """Note that no member of the decode batch gets a token in `plan`."""
         if self._batch is None:
             apart = set(self._passed_over)
             self._batch = PausedBatch(token_ps, plan.num_paused - len(apart), apart)
@@ -237,7 +252,7 @@ class Pauses:
         self._newcomers = [chunk.seq for chunk in plan.chunks if chunk.samples]
 
     def _go_on(self, plan: Plan, token_ps: int) -> None:
-        """Some members of the batch, or all, take a token."""
+        """Note that some members of the decode batch, or all, get a token in `plan`."""
         if self._batch is not None:
             self._batch.apart.update(self._newcomers)
             plan.late_batch, self._batch = self._batch, None
@@ -253,8 +268,8 @@ class Pauses:
 
 
 class Progress:
-    """Counts preemptions since the last token, to stop sequences that preempt each other for
-    ever.
+    """Counts preemptions since the last token, to stop the simulation if sequences preempt each
+    other for ever.
     """
 
     def __init__(self) -> None:

@@ -4,9 +4,11 @@ import simpy
 
 
 class EngineClock(simpy.Environment):
-    """simpy's clock. late: whether a follow-up arrives at this instant after engines have planned,
-    as they would have done step by step. num_circling: engines that sleep between copies which, if
-    no request came, would go on for ever.
+    """simpy's clock, shared by all engines of a simulation.
+
+    late: a follow-up arrives at this instant after engines have planned, as it would in a
+    step-by-step run. num_circling: engines that sleep between copies in an endless loop of copies,
+    which only a request can end.
     """
 
     late = False
@@ -14,5 +16,5 @@ class EngineClock(simpy.Environment):
 
     @property
     def only_circles(self) -> bool:
-        """Whether nothing can happen any more but such copies."""
+        """Whether the only events left are polls of engines in an endless loop of copies."""
         return len(self._queue) <= self.num_circling

@@ -4,8 +4,9 @@ from array import array
 
 
 class CopyLog:
-    """Copies in order of submission, a column each. asked_ps: from when on a copy could have moved;
-    start_ps, end_ps: when it moved.
+    """Copies over one link in order of submission, one list per column.
+
+    asked_ps: earliest time at which the copy could have moved; start_ps, end_ps: when it moved.
     """
 
     def __init__(self) -> None:
@@ -15,7 +16,9 @@ class CopyLog:
     def add(
         self, asked_ps: int, start_ps: int, end_ps: int, num_bytes: int, *, piece: bool = False
     ) -> None:
-        """Add a copy, or another piece of the last copy, directly after the piece before it."""
+        """Add a copy of num_bytes. piece: it is the next part of the last copy, directly after the
+        part before.
+        """
         if piece:
             self.end_ps[-1] = end_ps
             self.num_bytes[-1] += num_bytes

@@ -1,4 +1,4 @@
-"""The core of an engine: what its loop and its executor share."""
+"""The state that an engine's loop and its executor share."""
 
 from collections import deque
 from collections.abc import Generator
@@ -18,11 +18,11 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class EngineCore:
-    """The clock, the scheduler, the books, and the plans in flight of one engine.
+    """The clock, the scheduler, the accounting, and the plans in flight of one engine.
 
-    steps_ahead: plans in flight while the engine waits for the oldest. in_flight: plans that have
-    not returned, oldest first; the newest may wait to be one of them. run_end: of the steps in
-    flight, if it can be cut. wake: while idle.
+    steps_ahead: plans in flight while the engine waits for the oldest. in_flight: plans with
+    outputs not yet processed, oldest first; the newest plan may not be in it yet. run_end: end of
+    the current run of steps, if it can be cut short. wake: the event that ends an idle time.
     """
 
     def __init__(self, env: EngineClock, parts: EngineParts) -> None:
@@ -46,32 +46,34 @@ class EngineCore:
         return cast("int", self.env.now)
 
     def cut(self) -> None:
-        """End the run of steps with its current step, or the idle time."""
+        """End the current run of steps after its current step, or end the idle time now."""
         if self.run_end is not None:
             self.run_end.cut(self.now_ps)
         elif self.wake is not None and not self.wake.triggered:
             self.wake.succeed()
 
     def settle(self) -> Generator[simpy.Event, None, None]:
-        """If there is a router: process all other events of this instant before the next plan."""
+        """Process all other events of this instant before the next plan, if a router serves several
+        engines.
+        """
         if self.routed and self.env.peek() == self.env.now:
             yield moment(self.env, 0, PLANS)
 
     def finished(self, plan: Plan, now_ps: int) -> None:
-        """The outputs of the plan are processed."""
+        """Notify the observer that the outputs of `plan` are processed."""
         if self.observer is not None:
             self.observer.finished(self.scheduler, plan, now_ps)
 
     # --- without a step -------------------------------------------------------------------------
 
     def idle(self, plan: Plan) -> Generator[simpy.Event, None, None]:
-        """Wait for an arrival after an empty plan, unless another can be planned at once."""
+        """After an empty plan, wait for an arrival, unless another plan is possible at once."""
         if self.gave_way(plan):
             return
         yield from self.sleep(self.env.event())
 
     def sleep(self, wake: simpy.Event) -> Generator[simpy.Event, None, None]:
-        """Wait for this event, which `cut` triggers too; no step computes until then."""
+        """Wait for `wake`, which `cut` triggers too; no step computes until then."""
         now = self.now_ps
         self.books.open()
         self.wake = wake
@@ -80,8 +82,9 @@ class EngineCore:
         self.books.idled(now, self.now_ps)
 
     def gave_way(self, plan: Plan) -> bool:
-        """Whether, after a plan without a token, something else can be planned at once. A request
-        at the head of the queue that could never start is refused here.
+        """Whether another plan is possible at once after `plan`, which computes no token.
+
+        Refuses a request at the head of the queue that can never start.
         """
         now = self.now_ps
         if plan.preempted:

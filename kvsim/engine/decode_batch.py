@@ -1,4 +1,6 @@
-"""The decode batch: all decoding sequences, advanced together without touching any of them."""
+"""The decode batch: all decoding sequences advance together in closed form, without a visit to
+each.
+"""
 
 from abc import abstractmethod
 from heapq import heappop, heappush, heapreplace
@@ -11,10 +13,10 @@ from kvsim.step import StepShape
 
 
 class DecodeBatch:
-    """The decoding sequences of a scheduler and of its allocator, which advance together. A member
-    leaves when it has its final slots.
+    """The decoding sequences of a scheduler and of its allocator, which advance together.
 
-    num: number of members. step_tokens: that each computes in a step.
+    A member leaves when it has its final slots. num: number of members. step_tokens: tokens that
+    each member computes in a step.
     """
 
     def __init__(self, allocator: Allocator) -> None:
@@ -25,7 +27,7 @@ class DecodeBatch:
 
     @property
     def clock(self) -> int:
-        """Decode steps so far."""
+        """Number of decode steps so far."""
         return self._clock.steps
 
     @property
@@ -53,7 +55,9 @@ class DecodeBatch:
 
     @abstractmethod
     def leave(self, seq: Sequence) -> None:
-        """`seq` stops decoding; its slots and outputs become plain numbers again."""
+        """Remove `seq`. Its slots and outputs are stored as numbers again, not as a difference of
+        clocks.
+        """
 
     @abstractmethod
     def complete(self) -> list[Sequence]:
@@ -63,46 +67,53 @@ class DecodeBatch:
 
     @abstractmethod
     def step(self) -> None:
-        """All members take the slots of one step, which is being scheduled."""
+        """Give all members the slots of one step, which is being scheduled."""
 
     @abstractmethod
     def advance(self, steps: int) -> Course:
-        """All members take those of `steps` steps; returns the change of the ledger."""
+        """Give all members the slots of `steps` steps; returns the change of the memory ledger."""
 
     @abstractmethod
     def steps_that_fit(self, limit: int) -> int:
-        """Number of steps, at most `limit`, for which memory suffices without `must_extend`."""
+        """Number of steps, at most `limit`, for which memory suffices while no member has to get
+        memory on its own (`must_extend`).
+        """
 
     @abstractmethod
     def steps_head_stays_blocked(self, head: Sequence, limit: int, *, busy: bool) -> int:
-        """Number of steps, at most `limit`, in which `head`, which could not start, still
+        """Number of further steps, at most `limit`, in which `head`, which could not start, still
         cannot.
         """
 
     @abstractmethod
     def steps_to_leave(self) -> int:
-        """Steps until the first member has all its slots (the batch is not empty)."""
+        """Number of steps until the first member has its final slots. The batch must not be
+        empty.
+        """
 
     # --- drafts ---------------------------------------------------------------------------------
 
     def shapes(self, steps: int) -> list[StepShape]:
-        """The shapes of the next `steps` steps if each verifies drafts."""
+        """Shapes (numbers of tokens and contexts) of the next `steps` steps if each verifies
+        drafts; else none.
+        """
         return []
 
     def last_step(self, seq: Sequence) -> tuple[int, int] | None:
-        """Slots of a member that verifies drafts before and after its newest step; None where it
-        decodes, or has had no step with the others.
+        """(slots before, slots after) the newest step of a member that verifies drafts.
+
+        None for a member that only decodes, or that has had no step in the batch.
         """
         return None
 
     def steps_below(self, seq: Sequence, slots: int) -> int:
-        """Number of further steps, before which a member that has a `last_step` has fewer than
-        `slots` slots.
-        """
+        """Number of further steps before which a member has fewer than `slots` slots."""
         return slots - self.slots(seq)
 
     def newest_left(self) -> list[ScheduledChunk]:
-        """The newest step as a chunk of each sequence that has left the batch since."""
+        """The newest step of each sequence that took it in the batch and has left since, as
+        chunks.
+        """
         return []
 
     def take_turned(self) -> list[Sequence]:
@@ -111,7 +122,9 @@ class DecodeBatch:
 
 
 class TokenBatch(DecodeBatch):
-    """Members take one token a step. A sequence stores when it joined, and its slots follow."""
+    """Members decode one token a step. Each stores the clock at which it joined, so its slots
+    follow from the clock.
+    """
 
     def __init__(self, allocator: Allocator) -> None:
         super().__init__(allocator)
@@ -186,11 +199,12 @@ class TokenBatch(DecodeBatch):
 
 
 class MemberHeap:
-    """Members by `-base`, or, with by_end, by the clock at which they have their final slots.
+    """Heap of members by `-base`, the most slots first; with by_end, by the clock at which they
+    have their final slots.
 
-    The base of a sequence that rests while others step falls, so its number grows. An entry may
-    therefore be too small for its sequence. It is updated when it reaches the head, so a sequence
-    that leaves and rejoins at every token costs no entry a token.
+    base: slots minus the clock. It falls while a sequence rests and others step, so the key grows.
+    An entry may therefore have too small a key. It is updated when it reaches the head, so a
+    sequence that leaves and rejoins at every token adds no entry a token.
     """
 
     def __init__(self, *, by_end: bool) -> None:
@@ -209,12 +223,12 @@ class MemberHeap:
             heappush(self._heap, (number, seq.order, seq))
 
     def leave(self, seq: Sequence) -> None:
-        """`seq` is not a member any more."""
+        """`seq` is no member any more; its entry is dropped when it reaches the head."""
         if seq is self._first:
             self._first = None
 
     def first(self) -> Sequence | None:
-        """The member with the smallest number; None if there is no member."""
+        """The member with the smallest key; None if there is no member."""
         if self._first is None:
             self._first = self._find_first()
         return self._first

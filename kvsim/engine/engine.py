@@ -1,9 +1,10 @@
-"""The engine: plan, launch, wait for the oldest, commit, as a simpy process.
+"""The engine: schedule a step, launch it, wait for the oldest in flight, process its outputs. It is
+a simpy process.
 
 Under asynchronous scheduling (`depth` 2) a step is scheduled while the one before it computes, so
 the engine waits for the older of two plans. With pipeline parallelism one plan per stage is in
-flight, one more under asynchronous scheduling, and the engine waits for the oldest. What differs
-from one device alone, its executor says (executor/).
+flight, one more under asynchronous scheduling, and the engine waits for the oldest. Executors
+(executor/) add stages and copies.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 class Next(Enum):
     """The engine's next act after the launch of a plan.
 
-    REST: nothing is computed, so it waits for an arrival. FILL: the plan takes a free place among
-    those in flight, and the next one is scheduled. RUN: the engine waits for the oldest in flight,
-    and the plan repeats while nothing changes. LAND: it waits for the oldest alone.
+    REST: nothing is computed, so the engine waits for an arrival. FILL: the plan joins those in
+    flight, and the next one is scheduled. RUN: the engine waits for the oldest plan in flight, and
+    `plan` repeats while nothing changes. LAND: the engine waits for the oldest plan, and `plan`
+    does not repeat.
     """
 
     REST = "rest"
@@ -40,10 +42,11 @@ class Next(Enum):
 
 
 class Executor:
-    """The part that an engine launches its steps on. This one has copies over the host link, which
-    end before their step starts; others add stages, or copies that run concurrently.
+    """Launches the steps of an engine and says what the engine waits for.
 
-    rest_ps: how long the engine sleeps between two steps of a run.
+    This one has a single device, with copies over the host link that end before their step starts.
+    Subclasses add pipeline stages, or copies that run concurrently with steps. rest_ps: time that
+    the engine sleeps between two steps of a run.
     """
 
     def __init__(self, core: EngineCore) -> None:
@@ -53,11 +56,11 @@ class Executor:
     # --- plan and launch ------------------------------------------------------------------------
 
     def begin(self) -> bool:
-        """Whether the engine calls schedule() now; if not, its next plan is an empty one."""
+        """Whether the engine calls schedule() now; if not, its next plan is empty."""
         return True
 
     def launch(self, plan: Plan) -> None:
-        """Queue the plan's copies, and set how long its step takes, repeated too."""
+        """Queue the plan's copies, and set the durations of its step and of its repetitions."""
         if plan.copies:
             self._copy_to_host(plan)
         if not plan.empty:
@@ -65,7 +68,7 @@ class Executor:
             core.timer.time(plan, int(core.env.now), core.in_flight)
 
     def _copy_to_host(self, plan: Plan) -> None:
-        """Queue swapped content on the host link; the step starts after it."""
+        """Queue swapped KV on the host link; the step starts when it is copied."""
         host_link, at_ps = self._core.parts.host_link, plan.start_ps
         for num_bytes, usage in plan.copies:
             copy_ps = host_link.copy_ps(at_ps, num_bytes)
@@ -82,18 +85,18 @@ class Executor:
     # --- wait -----------------------------------------------------------------------------------
 
     def rest(self, plan: Plan) -> Iterable[simpy.Event]:
-        """Wait for an arrival; empty plans in flight return at once."""
+        """Wait for an arrival; empty plans in flight are dropped."""
         core = self._core
         core.in_flight.clear()
         yield from core.idle(plan)
         yield from core.settle()
 
     def filled(self, plan: Plan) -> Iterable[simpy.Event]:
-        """The plan has taken a place in flight: wait until the next one can be scheduled."""
+        """`plan` is in flight: wait until the engine can schedule the next one."""
         return self._hold(plan) if plan.held_ps else ()
 
     def _hold(self, plan: Plan) -> Generator[simpy.Event, None, None]:
-        """The scheduler waited for copies before it launched the plan."""
+        """Wait as long as the scheduler waited for copies before it launched the plan."""
         books = self._core.books
         books.open()
         yield Pause(self._core.env, plan.held_ps)
@@ -112,20 +115,22 @@ class Executor:
         return min(scheduler.repeatable(plan, core.max_steps - 1), plan.affine_steps - 1)
 
     def overlap(self, steps: int) -> int:
-        """Number of steps in flight at the end of a run of `steps` steps, 0 or 1."""
+        """Number of steps of a run, its last ones, that are still in flight when the engine wakes
+        at the run's end: 0 or 1.
+        """
         return min(self._core.steps_ahead, 1)
 
     def until_ready(self, oldest: Plan) -> Iterable[simpy.Event]:
-        """Wait until the outputs of the oldest plan can be processed, after its run or alone."""
+        """Wait until the outputs of the oldest plan can be processed."""
         return ()
 
     # --- commit ---------------------------------------------------------------------------------
 
     def ran(self, plan: Plan) -> None:
-        """A run of the plan is over, planned for several steps and perhaps cut."""
+        """A run of repeated steps of `plan` is over; an arrival may have cut it short."""
 
     def stays(self, plan: Plan) -> bool:
-        """Whether the newest plan takes a place in flight as the oldest returns."""
+        """Whether the newest plan joins those in flight when the oldest one is processed."""
         return not plan.empty
 
     def land(self, plan: Plan, now_ps: int) -> None:
@@ -138,7 +143,7 @@ class Executor:
             core.intake.left(seq, now_ps)
 
     def land_oldest(self) -> Iterable[simpy.Event]:
-        """Wait for the oldest plan in flight alone, and process its outputs."""
+        """Wait for the oldest plan in flight, and process its outputs."""
         core = self._core
         oldest = core.in_flight.popleft()
         core.books.open()
@@ -149,16 +154,18 @@ class Executor:
         core.finished(oldest, core.now_ps)
 
     def landed(self, plan: Plan) -> Iterable[simpy.Event]:
-        """The oldest plan has returned, with `plan` the newest: wait until the engine goes on."""
+        """The outputs of the oldest plan are processed; `plan` is the newest. Wait until the engine
+        schedules again.
+        """
         return ()
 
     # --- around the loop ------------------------------------------------------------------------
 
     def rouse(self) -> None:
-        """A request has arrived."""
+        """Called when a request has arrived: end a sleep between polls."""
 
     def close(self) -> None:
-        """The engine has stopped."""
+        """Called when the engine has stopped."""
 
     def tier_totals(self) -> "RunTotals | None":
         """Totals so far of the tiers after the device; None without tiers."""
@@ -168,7 +175,7 @@ class Executor:
 class Engine:
     """One engine replica: a scheduler, its allocator, and a clock in integer picoseconds.
 
-    executor: launches its steps; made here over the engine's core. process: its loop, once started.
+    executor: launches the steps; made here. process: the simpy process of the loop, once started.
     """
 
     process: simpy.Process
@@ -189,13 +196,13 @@ class Engine:
         self._progress = Progress()
 
     def start(self) -> "Engine":
-        """Begin to plan; not called where ranks step together (see waves.py)."""
+        """Start the loop. Not called for data-parallel ranks in lockstep (waves.py)."""
         self.process = self.core.env.process(self._run())
         return self
 
     @property
     def stopped(self) -> bool:
-        """Whether it plans no more."""
+        """Whether the engine schedules no more."""
         return self.core.stopped
 
     def refusal(self, request: Request) -> Refusal | None:
@@ -203,12 +210,12 @@ class Engine:
         return self.intake.refusal(request)
 
     def turn_away(self, request: Request, refusal: Refusal | str) -> None:
-        """`request` arrives now and is refused."""
+        """Record that `request` arrives now and is refused."""
         self.intake.turn_away(request, self.core.now_ps, refusal)
 
     def submit(self, request: Request, came_ps: int | None = None) -> None:
-        """`request` arrives now: its sequences wait, or it is refused. came_ps: the time at which
-        it reached the deployment, if that was earlier.
+        """`request` arrives now: queue its sequences, or refuse it. came_ps: time at which it
+        reached the deployment, if that was earlier.
         """
         core = self.core
         now = core.now_ps
@@ -221,7 +228,7 @@ class Engine:
         self.executor.rouse()
 
     def cut(self) -> None:
-        """End the run of steps with its current step, or the idle time, and close the books
+        """End the current run of steps after its current step, or the idle time, and record up to
         there.
         """
         self.core.cut()
@@ -231,7 +238,7 @@ class Engine:
         return self.executor.tier_totals()
 
     def stop(self) -> None:
-        """Stop with the current step: unfinished requests never finish."""
+        """Stop after the current step: unfinished requests never finish."""
         self.core.stopped = True
         self.core.cut()
 
@@ -293,7 +300,7 @@ class Engine:
         return plan
 
     def _wait(self, plan: Plan) -> RunEnd:
-        """The event at which the plan, repeated while nothing changes, is committed."""
+        """The event at which a run of `plan`, repeated while nothing changes, ends."""
         core, executor, timed = self.core, self.executor, self.core.timed
         now, steps = core.now_ps, 1 if plan.empty else 1 + executor.repeatable(plan)
         overlap = self._overlap = executor.overlap(steps)
@@ -317,12 +324,16 @@ class Engine:
         return end
 
     def _waited(self) -> int:
-        """Number of steps that the plan ran: all repeatable ones, or fewer if something arrived."""
+        """Number of steps of the plan that ran: all repetitions, or fewer if an arrival cut the
+        run.
+        """
         self.core.run_end, self._end.callbacks = None, []  # the plan may be waited for again
         return self._end.steps
 
     def commit(self, plan: Plan, steps: int) -> None:
-        """The awaited steps are over: book them, and process the outputs that returned."""
+        """Record `steps` steps of `plan`, which are over, and process the outputs of the oldest
+        plan.
+        """
         core, executor = self.core, self.executor
         now = int(core.env.now)
         if self._overlap:
@@ -350,11 +361,11 @@ class Engine:
             core.observer.finished(self.scheduler, done, now)
 
     def _repeat(self, plan: Plan, steps: int) -> None:
-        """`plan` computed `steps` times.
+        """Schedule and record `steps` computed steps of `plan`.
 
         Memory changes as each step is scheduled. With two steps in flight that is before the
-        previous step returns, with one after it; the first of `steps` is scheduled already. Steps
-        that verify drafts are taken one by one.
+        previous step's outputs are processed; with one it is afterwards. The first of `steps` is
+        scheduled already. Steps that verify drafts are scheduled one by one.
         """
         scheduler, books, overlaps = self.scheduler, self._books, self._overlap > 0
         at_once = 1 if plan.ends_ps else steps
@@ -372,8 +383,8 @@ class Engine:
             step += at_once
 
     def _repeat_spaced(self, plan: Plan, steps: int, rest_ps: int) -> int:
-        """`plan` computed `steps` times, and the engine slept in between; returns the end of the
-        last step.
+        """Schedule and record `steps` steps of `plan` with a sleep of rest_ps between two; returns
+        the end of the last step.
         """
         scheduler, books = self.scheduler, self._books
         token_ps = start_ps = plan.start_ps

@@ -1,4 +1,4 @@
-"""The front end of an engine: it queues the sequences of requests, or refuses requests."""
+"""The front end of an engine: queues the sequences of requests, or refuses requests."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,9 +13,8 @@ from kvsim.sequence import Sequence
 class Intake:
     """Receives requests and reports finished ones.
 
-    on_left: called with each request when it has left, finished or refused.
-    refuse: refuse requests that can never run; False keeps them in the queue for ever, as a real
-    scheduler without a front end does.
+    on_left: called with each request that has finished or was refused. refuse: refuse requests that
+    can never run; if False they stay in the queue for ever, as in a scheduler without a front end.
     """
 
     def __init__(
@@ -34,8 +33,10 @@ class Intake:
         self._open: dict[str, int] = {}  # unfinished sequences of each request
 
     def take(self, request: Request, now_ps: int, came_ps: int | None = None) -> bool:
-        """`request` arrives. came_ps: when it reached the deployment, if earlier. Returns whether
-        the next plan could differ because of it.
+        """Queue or refuse `request`, which arrives now; returns whether the next plan could differ
+        because of it.
+
+        came_ps: time at which it reached the deployment, if earlier.
         """
         came_ps = now_ps if came_ps is None else came_ps
         request = self._cut(request)
@@ -53,13 +54,13 @@ class Intake:
         return self._refusal(self._cut(request)) if self._refuse else None
 
     def turn_away(self, request: Request, now_ps: int, refusal: Refusal | str) -> None:
-        """`request` arrives and leaves at once."""
+        """Record that `request` arrives and is refused at once."""
         self._recorder.arrived(now_ps)
         self._recorder.refused(self._cut(request), now_ps, str(refusal))
         self._on_left(request)
 
     def _cut(self, request: Request) -> Request:
-        """`request` with its output cut to the scheduler's limit."""
+        """Shorten the output of `request` to the scheduler's limit."""
         limit = self._scheduler.output_limit(request)
         return request._replace(output_tokens=limit) if request.output_tokens > limit else request
 
@@ -69,17 +70,21 @@ class Intake:
         return list(self._open)
 
     def failed(self, plan: Plan, now_ps: int) -> None:
-        """Sequences that ended with an error leave without their remaining tokens."""
+        """Remove the sequences of `plan` that ended with an error, without their remaining
+        tokens.
+        """
         for seq, reason in plan.failed:
             self.ended(seq, now_ps, reason)
 
     def ended(self, seq: Sequence, now_ps: int, reason: str) -> None:
-        """`seq` ended with this error."""
+        """Remove `seq`, which ended with the error `reason`."""
         self._recorder.failed(seq, now_ps, reason)
         self._leave(seq)
 
     def left(self, seq: Sequence, now_ps: int) -> None:
-        """`seq` has all its tokens; its request has left with the last of its sequences."""
+        """Remove `seq`, which has all its tokens; its request leaves with the last of its
+        sequences.
+        """
         self._recorder.left(seq, now_ps)
         self._leave(seq)
 

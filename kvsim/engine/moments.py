@@ -1,8 +1,8 @@
 """The order of events at one instant.
 
-One engine: a request that arrives when a step ends comes before the end. Several engines of one
-router: steps end first, so that the router sees their results. Then requests arrive, then engines
-plan, then follow-ups without a pause arrive.
+With one engine, a request that arrives when a step ends is processed before the end. With several
+engines of one router, steps end first, so that the router sees their results. Then requests arrive,
+then engines plan, then follow-ups without a pause arrive.
 """
 
 from collections.abc import Callable

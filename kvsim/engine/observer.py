@@ -11,9 +11,10 @@ from kvsim.request import Request
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Observer:
-    """Is notified of every plan, and may read the scheduler then; it changes nothing. Subclasses
-    override the calls that they need. asks_blocks: whether it reads block ids; if not, an allocator
-    may count blocks.
+    """Notified of every plan, when it may read the scheduler; it changes nothing. Subclasses
+    override the calls that they need.
+
+    asks_blocks: it reads block ids; if not, an allocator may count blocks without numbering them.
     """
 
     asks_blocks: ClassVar[bool] = True
@@ -28,13 +29,15 @@ class Observer:
         """`plan` has been scheduled; its memory is taken."""
 
     def polled(self, scheduler: Scheduler, plan: Plan) -> None:
-        """The launch of `plan` waited for copies; a poll after `planned` has asked for others."""
+        """`plan` waited for copies before its launch, and the poll after it has happened since
+        `planned`.
+        """
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
         """The outputs of `plan` are processed; finished sequences have freed their memory."""
 
     def idle(self, scheduler: Scheduler, now_ps: int, *, stalled: bool) -> bool:
-        """No step runs. stalled: the queue cannot start. Returns whether this call submitted
-        requests.
+        """Called when no step runs; returns whether this call submitted requests. stalled: requests
+        wait and cannot start.
         """
         return False

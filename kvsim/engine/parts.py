@@ -19,10 +19,9 @@ class EngineParts(NamedTuple):
     """The parts of one engine replica.
 
     scheduler: the scheduler with its allocator. step_time: the step-time model. host_link: the link
-    for swapped or loaded content. depth: steps in flight. max_steps: most steps of one plan; 1
-    gives the step-by-step run. on_left, refuse: see `Intake`. routed: the engine is one of several
-    of a router. report_interval_ps: interval in ps at which the router reads the engine's reports,
-    also the longest run of steps.
+    for swapped KV. depth: steps in flight. max_steps: most steps of one plan; 1 runs step by step.
+    on_left, refuse: see `Intake`. routed: a router serves several engines. report_interval_ps:
+    interval in ps at which the router reads the engine's reports; no run of steps is longer.
     """
 
     scheduler: Scheduler

@@ -1,4 +1,4 @@
-"""The stages of a pipeline over time: several micro-batches are in flight, one in each stage."""
+"""Times micro-batches over the stages of a pipeline: several are in flight, one in each stage."""
 
 from kvsim.step import StepShape
 from kvsim.step_time.stages import StageTimes

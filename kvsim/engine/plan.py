@@ -16,14 +16,14 @@ UNBOUNDED = 1 << 62  # steps, or tokens
 
 
 class ScheduledChunk:
-    """Tokens of one sequence that is not in the decode batch, computed in this step.
+    """Tokens of one sequence outside the decode batch, computed in this step.
 
     prior_tokens: tokens that the scheduler counts as computed before. start_tokens, end_tokens:
     valid slots before and after the chunk. samples: the chunk reaches the last known token, so the
-    step samples the next one.
-    is_decode: the chunk is the newest token of a sequence that has output, so it counts as decode.
-    drafts: draft tokens in the chunk, all but its first token; accepted: number of these accepted.
-    verifies: no part of a prompt, nor of what a preempted sequence computes again.
+    step samples the next one. is_decode: the chunk is the newest token of a sequence that has
+    output, so it counts as decode. drafts: draft tokens in the chunk, all but its first token.
+    accepted: number of these accepted. verifies: the chunk verifies drafts, so it is no part of a
+    prompt or of a recomputation.
     """
 
     def __init__(
@@ -57,13 +57,14 @@ class ScheduledChunk:
 
     @property
     def num_outputs(self) -> int:
-        """Output tokens of the chunk."""
+        """Number of output tokens of the chunk."""
         return self.end_tokens - self.start_tokens if self.is_decode else int(self.samples)
 
 
 class Cached:
-    """Leading tokens of a waiting sequence that need no computing: prefix-cache hits or, if
-    `swapped`, tokens swapped out to host memory before.
+    """Leading tokens of a waiting sequence that need no computing.
+
+    They are prefix-cache hits or, if `swapped`, tokens swapped out to host memory before.
     """
 
     def __init__(self, tokens: int, swapped: bool) -> None:
@@ -72,7 +73,7 @@ class Cached:
 
 
 class HostCopy(NamedTuple):
-    """A copy to host memory or back before the step; usage: the ledger during the copy."""
+    """A copy to or from host memory before the step. usage: the memory ledger during the copy."""
 
     num_bytes: int
     usage: Usage
@@ -80,9 +81,10 @@ class HostCopy(NamedTuple):
 
 @dataclass(slots=True)
 class PausedBatch:
-    """Members of the decode batch that paused together.
+    """Members of the decode batch that paused at the same time.
 
-    since_ps: time of their last token. num: number of them. apart: the other members of the batch.
+    since_ps: time of their last token. num: number of these members. apart: members of the batch
+    that did not pause.
     """
 
     since_ps: int
@@ -163,7 +165,7 @@ class Plan:
         return tokens > self.abandoned
 
     def continues_with(self, seq: Sequence) -> bool:
-        """Whether a sequence of this step, or of its decode batch, may go on from its token."""
+        """Whether `seq`, with a token in this step, may decode on from it."""
         chunk = next((chunk for chunk in self.chunks if chunk.seq is seq), None)
         return chunk is None or self._goes_on(chunk)
 
@@ -183,11 +185,11 @@ class Plan:
 
     @property
     def stall_ps(self) -> int:
-        """Duration of its copies."""
+        """Total time in ps for which the step waits for copies."""
         return sum(ps for ps, _ in self.stalls) if self.stalls else 0
 
     def take_back(self, seq: Sequence) -> None:
-        """`seq` is preempted: its chunk in this plan, if any, is not computed."""
+        """Remove the chunk of `seq`, if it has one, as the sequence is preempted."""
         for index, chunk in enumerate(self.chunks):
             if chunk.seq is seq:
                 seq.num_outputs -= chunk.num_outputs
@@ -196,24 +198,25 @@ class Plan:
                 return
 
     def duration_ps(self, steps: int) -> int:
-        """Duration of the first `steps` steps."""
+        """Duration in ps of the first `steps` steps, copies included."""
         if self.ends_ps and steps:
             return self.ends_ps[steps - 1]
         return self.first_ps * steps + self.growth_ps * (steps * (steps - 1) // 2)
 
     @property
     def end_ps(self) -> int:
-        """End of the last step."""
+        """Time in ps at which the last step ends."""
         return self.start_ps + self.duration_ps(self.steps)
 
     @property
     def last_start_ps(self) -> int:
-        """Start of the last step."""
+        """Time in ps at which the last step starts."""
         return self.start_ps + self.duration_ps(self.steps - 1)
 
     def steps_by(self, elapsed_ps: int, limit: int, rest_ps: int = 0) -> int:
-        """The smallest number of steps, at most `limit`, that take at least `elapsed_ps`, with a
-        rest of rest_ps after each.
+        """Smallest number of steps, at most `limit`, that take at least elapsed_ps.
+
+        rest_ps: sleep after each step.
         """
         low, high = 0, limit
         while low < high:
@@ -225,7 +228,7 @@ class Plan:
         return low
 
     def shape(self) -> StepShape:
-        """The first step as the step-time form sees it."""
+        """The first step's shape, the input of the step-time model."""
         if not self.chunks:
             return StepShape(
                 (),
@@ -252,7 +255,9 @@ class Plan:
 
 
 class StepTimer:
-    """How long a plan's steps take. Over stages micro-batches pass one after the other."""
+    """Sets the durations of a plan's steps. Over pipeline stages, micro-batches pass one after the
+    other.
+    """
 
     def __init__(self, step_time: StepTime) -> None:
         self._step_time = step_time
@@ -261,8 +266,8 @@ class StepTimer:
         self._pipeline = None if stages is None else Pipeline(stages)
 
     def time(self, plan: Plan, now_ps: int, in_flight: deque[Plan]) -> None:
-        """Set how long the step of the plan takes, and its repetitions. in_flight: the plans
-        scheduled before it that have not returned.
+        """Set the durations of the plan's step and of its repetitions. in_flight: earlier plans
+        with outputs not yet processed.
         """
         if self._pipeline is not None:
             from_ps = now_ps + plan.stall_ps
@@ -284,7 +289,9 @@ class StepTimer:
             plan.outside = self._measured.outside_domain(plan.shape())
 
     def time_alone(self, plan: Plan) -> None:
-        """Time the repetitions of a plan that only decodes, and is alone in the pipeline."""
+        """Set the durations of the repetitions of a plan that only decodes, and is alone in the
+        pipeline.
+        """
         run = self._step_time.decode_run(
             plan.num_decode, plan.context_tokens, plan.longest_context_tokens
         )
@@ -293,7 +300,9 @@ class StepTimer:
             plan.affine_steps = UNBOUNDED if run.steps is None else run.steps
 
     def ran_alone(self, plan: Plan) -> None:
-        """The stages have computed all steps of such a plan."""
+        """Note that the stages have computed all steps of `plan`, which was alone in the
+        pipeline.
+        """
         assert self._pipeline is not None
         steps = plan.steps - 1
         if not steps:
@@ -304,9 +313,11 @@ class StepTimer:
         self._pipeline.end_ps(shape, plan.last_start_ps)
 
     def time_run(self, plan: Plan, shapes: Iterable[StepShape]) -> int:
-        """Time each further step of a plan that verifies drafts, by its accepted tokens; shapes:
-        those steps. Returns for how many of them the plan stays within, or outside, the measured
-        range.
+        """Set the end of each further step of a plan that verifies drafts; shapes: the shape of
+        each.
+
+        Returns how many of these steps are on the same side of the step-time model's measured range
+        as the first.
         """
         plan.ends_ps = [plan.first_ps]
         for shape in shapes:

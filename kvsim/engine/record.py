@@ -1,4 +1,4 @@
-"""The statistics that an engine logs."""
+"""The statistics that an engine logs after a step."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class EngineRecord(NamedTuple):
 
     @classmethod
     def of(cls, scheduler: Scheduler, time_ps: int, unseen: int = 0) -> "EngineRecord":
-        """The record now. unseen: requests that arrived after the last schedule."""
+        """The record at time_ps. unseen: requests that arrived after the last schedule."""
         return cls(
             time_ps,
             len(scheduler.running),

@@ -1,4 +1,6 @@
-"""Events: the end of a run of steps, which may be cut short, and the end of a pause."""
+"""simpy events for the end of a run of steps, which may be cut short, and for the end of a
+sleep.
+"""
 
 import simpy
 
@@ -9,12 +11,13 @@ from kvsim.plumbing.units import ceil_div
 
 
 class RunEnd(simpy.Event):
-    """The end of a run of steps; moments.py has the order of events at one time.
+    """The end of a run of `steps` steps; moments.py has the order of events at one instant.
 
-    A run of `steps` steps, decided at now_ps, begins at begin_ps. It ends at end_ps, after all but
-    its last `behind` steps, or, once it is cut, with its current step. The event of a cut run
-    occurs twice; the second one has no waiters. rest_ps: after each step; that after the last one
-    is not waited for, but a run that is cut in a rest ends with it. With rests `behind` is 0.
+    The run is decided at now_ps and begins at begin_ps. The event occurs at end_ps, when all but
+    its last `behind` steps are over; those are still in flight. Once cut, it occurs at the end of
+    the current step. A cut event is scheduled twice; the second time it has no waiters. rest_ps:
+    sleep after each step. The event does not wait for the sleep after the last step, but a run cut
+    in a sleep ends with it. If rest_ps is not 0, `behind` is 0.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class RunEnd(simpy.Event):
         env.schedule(self, STEP_ENDS, end_ps - now_ps)
 
     def cut(self, now_ps: int) -> None:
-        """End the run with the step that runs at now_ps."""
+        """End the run with the step that is computing at now_ps."""
         late_ps = max(0, now_ps - self._begin_ps + self._clock.late)
         plan, behind, rest_ps = self._plan, self._behind, self._rest_ps
         self.steps = max(1, behind + plan.steps_by(late_ps, self.steps, rest_ps))
@@ -53,7 +56,7 @@ class RunEnd(simpy.Event):
 
 
 class Pause(simpy.Event):
-    """The end of a time that cannot be cut short, after all arrivals at that instant."""
+    """The end of a time that cannot be cut short; it occurs after all arrivals at that instant."""
 
     def __init__(self, env: EngineClock, delay_ps: int) -> None:
         self.env, self.callbacks = env, []
@@ -62,8 +65,9 @@ class Pause(simpy.Event):
 
 
 class Naps(simpy.Event):
-    """The end of `count` naps of nap_ps each, from now_ps on; or, once cut, of the current nap. A
-    cut event occurs twice, as that of a run does.
+    """The end of `count` sleeps of nap_ps each from now_ps on, or, once cut, of the current sleep.
+
+    A cut event is scheduled twice, as in `RunEnd`.
     """
 
     def __init__(self, env: EngineClock, now_ps: int, nap_ps: int, count: int) -> None:
@@ -75,7 +79,7 @@ class Naps(simpy.Event):
         env.schedule(self, STEP_ENDS, nap_ps * count)
 
     def cut(self, now_ps: int) -> None:
-        """End with the nap that runs at now_ps."""
+        """End with the sleep that is in progress at now_ps."""
         naps = max(1, ceil_div(now_ps - self._begin_ps + self._clock.late, self._nap_ps))
         end_ps = self._begin_ps + naps * self._nap_ps
         if end_ps < self._end_ps:
@@ -84,8 +88,8 @@ class Naps(simpy.Event):
 
 
 class Wake(simpy.Event):
-    """The end of a time without steps, after all arrivals at that instant; once triggered, at
-    once.
+    """The end of a time without steps: after all arrivals at that instant, or at once if triggered
+    before.
     """
 
     def __init__(self, env: EngineClock, delay_ps: int) -> None:

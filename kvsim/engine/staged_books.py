@@ -1,8 +1,8 @@
-"""The records of an engine that sleeps while steps compute: stages with copies.
+"""The accounting of an engine that sleeps while steps compute: pipeline stages with copies.
 
-It schedules while earlier steps compute, and processes outputs after they were computed. So the
-ledger is booked from one reading to the next, in the order of time, and a token comes when its
-output is processed.
+The engine schedules while earlier steps compute, and processes outputs some time after they were
+computed. So memory is recorded from one reading of the ledger to the next, in order of time. A
+token's time is when its output is processed.
 """
 
 from collections import deque
@@ -22,8 +22,10 @@ MOST_LATE_OUTPUTS = 4096
 
 
 class StagedBooks(Books):
-    """Books the time up to each reading of the ledger. Of a step that is read more than once, all
-    but the last part is time without a step.
+    """Records the time up to each reading of the memory ledger.
+
+    If the ledger is read several times in one step, only the last part counts as a step; the others
+    count as time without one.
     """
 
     def __init__(self, core: "EngineCore") -> None:
@@ -72,7 +74,7 @@ class StagedBooks(Books):
                 self._forget()
 
     def _forget(self) -> None:
-        """Drop the outputs that no gap begins with any more."""
+        """Drop the output times at which no gap between tokens can begin any more."""
         flying = [plan for plan in self._core.in_flight if not plan.empty]
         begins = {self._booked_ps, *(plan.last_start_ps for plan in flying)}
         begins |= self._pauses.since_ps()
@@ -89,7 +91,9 @@ class StagedBooks(Books):
         self._booked_ps, self._read = start_ps + step_ps, self._reading()
 
     def _book_until(self, end_ps: int) -> None:
-        """Book the time up to end_ps as it was read last, with the steps that compute in it."""
+        """Record the time up to end_ps with the last reading, split at the steps that compute in
+        it.
+        """
         steps = self._steps
         while steps and steps[0].start_ps < end_ps:
             step = steps[0]
@@ -101,8 +105,8 @@ class StagedBooks(Books):
         self._row(end_ps, None)
 
     def _row(self, end_ps: int, step: Plan | None) -> None:
-        """Book the time up to end_ps, in which `step` computes. The slots of later ones are not
-        valid yet.
+        """Record the time up to end_ps, in which `step` computes. Slots of later steps count as
+        reserved.
         """
         start_ps = self._booked_ps
         ends = step is not None and step.end_ps == end_ps

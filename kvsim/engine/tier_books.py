@@ -1,4 +1,6 @@
-"""The books on what sequences found in tiers, and on what computing it would have taken."""
+"""The accounting of hits in tiers, and of the time that computing the loaded tokens would have
+taken.
+"""
 
 from kvsim.results.recorder import Recorder
 from kvsim.results.tier_hits import TierHit, TierHits
@@ -8,10 +10,10 @@ from kvsim.step_time.form import StepTime
 
 
 class TierBooks:
-    """The books of one engine, which writes them into its recorder.
+    """Writes the tier hits of one engine into its recorder.
 
-    storage_hit_tokens: of first admissions, read from the tier after host memory. recompute_ps: of
-    all sequences (`kvsim.results.tier_hits`).
+    storage_hit_tokens: tokens of first admissions that were read from the tier after host memory.
+    recompute_ps: time to compute all loaded tokens (`kvsim.results.tier_hits`).
     """
 
     def __init__(self, recorder: Recorder, step_time: StepTime) -> None:
@@ -21,7 +23,7 @@ class TierBooks:
         self.storage_hit_tokens = self.recompute_ps = 0
 
     def found(self, seq: Sequence, hit: TierHit) -> None:
-        """Book a load, before or as its sequence is admitted."""
+        """Record a load of `seq`, when it starts or when the sequence is admitted."""
         hits = self._of(seq)
         if not seq.num_preemptions:
             hits.tokens += hit.tokens
@@ -36,7 +38,7 @@ class TierBooks:
         self.recompute_ps += longer_ps
 
     def waited(self, seq: Sequence, wait_ps: int) -> None:
-        """Book the time for which a sequence waited for a load."""
+        """Record that `seq` waited wait_ps for a load."""
         self._of(seq).wait_ps += wait_ps
 
     def _of(self, seq: Sequence) -> TierHits:

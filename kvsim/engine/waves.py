@@ -1,4 +1,4 @@
-"""Engines that step together: ranks of data-parallel attention before shared experts.
+"""Data-parallel ranks in lockstep: each has its own attention, and all share the experts.
 
 vLLM 0.33 (v1/engine/core.py, DPEngineCoreProc): every step of a wave takes as long as that of the
 slowest rank. A rank without work runs a dummy step. Ranks agree on whether any has work in the
@@ -20,8 +20,8 @@ from kvsim.step import StepShape
 
 
 class Rank:
-    """An engine that its waves step, instead of a loop of its own. dummy_ps: how long a step
-    without work lasts.
+    """An engine that `Waves` steps in lockstep, instead of a loop of its own. dummy_ps: duration of
+    a dummy step.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -33,12 +33,12 @@ class Rank:
 
     @property
     def has_work(self) -> bool:
-        """Whether it has requests that have not left."""
+        """Whether the rank has waiting or running requests."""
         scheduler = self._core.scheduler
         return bool(scheduler.running) or scheduler.waiting.head is not None
 
     def planned(self) -> Plan | None:
-        """The rank's part of the next step; None: a dummy step."""
+        """Schedule the rank's part of the next step; None: it runs a dummy step."""
         plan = None
         while self.has_work:
             plan = self._engine.plan()
@@ -48,27 +48,27 @@ class Rank:
         return None if plan is None or plan.empty else plan
 
     def rests(self, wake: simpy.Event) -> None:
-        """Nothing is computed until `wake`, which an arrival triggers."""
+        """Begin an idle time, which ends with `wake`; an arrival triggers it."""
         self._core.books.open()
         self._core.wake = wake
 
     def rested(self, begin_ps: int) -> None:
-        """Time has passed since begin_ps, in which it computed nothing."""
+        """Record that the rank computed nothing since begin_ps."""
         core = self._core
         core.wake = None
         if core.now_ps > begin_ps:
             core.books.idled(begin_ps, core.now_ps)
 
     def stepped(self, plan: Plan, lasts_ps: int) -> None:
-        """The step is over, which lasted as long as that of the slowest rank."""
+        """Process the outputs of `plan`. lasts_ps: duration of the slowest rank's step."""
         plan.first_ps = lasts_ps
         self._engine.commit(plan, 1)
 
 
 class Waves:
-    """The steps of all engines of one server. sync_steps: between two agreements.
+    """Steps all engines of one server in lockstep. sync_steps: steps between two agreements.
 
-    num_waves, num_steps: so far. num_dummy_steps: of ranks that had nothing to compute.
+    num_waves, num_steps: counts so far. num_dummy_steps: dummy steps so far, summed over ranks.
     """
 
     def __init__(self, env: EngineClock, sync_steps: int) -> None:
@@ -78,7 +78,7 @@ class Waves:
         env.process(self._run())
 
     def join(self, engine: Engine) -> None:
-        """The engine, which has not started, steps with the others."""
+        """Add an engine, which has not started, as a rank."""
         self._ranks.append(Rank(engine))
 
     def _run(self) -> Generator[simpy.Event, None, None]:

@@ -1,7 +1,8 @@
-"""The owners of addresses in the pool over time, recorded by an observer that changes nothing.
+"""Records which sequence owns each address of the KV pool over time; as an observer it changes
+nothing.
 
-It samples before and after every plan and after every step's end; at each sample its record equals
-the allocator's own tables.
+It samples before and after every plan and at the end of every step. At each sample its record
+equals the allocator's own tables.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,13 +22,15 @@ from kvsim.sequence import Sequence
 
 @runtime_checkable
 class InBuffers(Protocol):
-    """An allocator over an arena."""
+    """An allocator that gives each sequence a contiguous region of an arena."""
 
     arena: Arena
 
 
 class AddressLog(Observer):
-    """Records one engine. addresses: the record so far; call `close` at the end of the run."""
+    """Records the owners of addresses of one engine. addresses: the record so far. Call `close` at
+    the end of the run.
+    """
 
     def __init__(self) -> None:
         self.addresses = Addresses()
@@ -84,7 +87,7 @@ class AddressLog(Observer):
 
 
 class _PartRecorder(Protocol):
-    """Records one kind of content of the pool."""
+    """Records the owners of one kind of address: regions, blocks, pages or cells."""
 
     def sample(self, running: Iterable[Sequence], now_ps: int) -> None: ...
     def close(self, now_ps: int) -> None: ...
@@ -105,7 +108,7 @@ def _recorders(scheduler: Scheduler, addresses: Addresses) -> Iterator[_PartReco
 
 
 class _BufferRecorder:
-    """Records the regions of an arena; as its listener it learns their owners."""
+    """Records the owners of an arena's regions, which it learns as the arena's listener."""
 
     def __init__(self, arena: Arena, addresses: Addresses) -> None:
         self._arena = arena

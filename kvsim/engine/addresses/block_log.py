@@ -1,5 +1,5 @@
-"""The owners of blocks over time. The pool reports blocks that change owner; the next sample finds
-the owner and the time.
+"""Records the owners of KV blocks over time. The pool reports blocks that are taken or freed; the
+next sample supplies the owner and the time.
 
 All blocks of a sample are processed at once, as arrays over the pool's blocks.
 """
@@ -32,7 +32,7 @@ TAKEN, REVIVED, FREED = range(3)
 
 @runtime_checkable
 class InBlocks(Protocol):
-    """An allocator over a pool of blocks."""
+    """An allocator that gives sequences blocks of a pool."""
 
     pool: BlockPool
 
@@ -42,10 +42,11 @@ class InBlocks(Protocol):
 
 
 class BlockRecorder:
-    """Listens to a pool, and records the intervals of its blocks as they end.
+    """Listens to a block pool, and records the intervals (start, end, owner) of its blocks as they
+    end.
 
-    A block with several owners counts for the first one until all have left. Blocks taken in a run
-    of equal steps are spread over its time, in the order in which they were taken.
+    A block with several owners counts for the first one until all have freed it. Blocks taken in a
+    run of equal steps are spread evenly over its time, in the order in which they were taken.
     """
 
     def __init__(self, allocator: InBlocks, addresses: Addresses) -> None:
@@ -108,7 +109,11 @@ class BlockRecorder:
         self._unnamed = np.concatenate((unnamed, blocks)) if len(unnamed) else blocks
 
     def _end(self, cached: Blocks, blank: Blocks, now_ps: int) -> None:
-        """A table returned its blocks: those without a known owner get the owner of the others."""
+        """End the intervals of blocks that a table freed, and give unowned ones the owner of the
+        others.
+
+        cached: freed blocks that remain in the prefix cache. blank: freed blocks without content.
+        """
         blocks = np.concatenate((cached, blank)) if len(blank) else cached
         if not len(blocks):
             return
@@ -133,7 +138,9 @@ class BlockRecorder:
             self._own([(seq, blocks) for seq, blocks, _ in tables])
 
     def _own(self, tables: list[tuple[Sequence, Row[int]]]) -> None:
-        """Assign blocks without a known owner to their sequence, the first of several."""
+        """Assign each block without an owner to the first of the sequences that have it in
+        `tables`.
+        """
         if not tables:
             return
         blocks = _blocks_of([some for _, some in tables])
@@ -149,7 +156,7 @@ class BlockRecorder:
     # --- the record ----------------------------------------------------------------------------
 
     def _stay(self, blocks: Blocks, ends_ps: Times, kind: int) -> None:
-        """End the intervals of these blocks, of this kind, at `ends_ps`."""
+        """End the intervals of `blocks` at `ends_ps`. kind: HELD or KEPT (cached)."""
         ends = np.full(len(blocks), ends_ps) if isinstance(ends_ps, int) else ends_ps
         self._ended.append((blocks, self._since[blocks], ends, self._owner[blocks]))
         self._ended_kinds.append(kind)
@@ -158,8 +165,11 @@ class BlockRecorder:
             self._write()
 
     def _write(self) -> None:
-        """Write the ended intervals. Equal neighbours that ended together are one region. Blocks
-        come and go in long rising or falling runs, so the runs are sorted instead of their blocks.
+        """Write the ended intervals, with adjacent blocks of equal intervals merged into one
+        region.
+
+        Blocks are taken and freed in long rising or falling runs, so runs are sorted instead of
+        blocks.
         """
         if self._ended:
             sizes = [len(each[0]) for each in self._ended]
@@ -184,8 +194,8 @@ class BlockRecorder:
         self._room = self._most_ended()
 
     def _most_ended(self) -> int:
-        """Number of blocks with ended intervals that may wait to be written: at most the room left,
-        so that a full log is detected.
+        """Most ended blocks to buffer before writing: no more than the rows that the log has left,
+        so that a full log is noticed.
         """
         return min(MOST_AT_ONCE, max(1, self._addresses.room))
 
@@ -208,8 +218,10 @@ def _blocks_of(parts: Iterable[Row[int]]) -> Blocks:
 
 
 def _heads(blocks: Blocks, parted: NDArray[np.bool_], stays: list[Blocks]) -> Blocks:
-    """The indices of `blocks` at which a region begins: parted from the one before, or with another
-    interval (start, end, owner).
+    """Indices into `blocks` at which a region begins.
+
+    parted: whether a block is not adjacent to the one before. stays: the columns start, end and
+    owner; a region also begins where one of them changes.
     """
     begins = np.ones(len(blocks), dtype=np.bool_)
     rest = begins[1:]
@@ -220,6 +232,6 @@ def _heads(blocks: Blocks, parted: NDArray[np.bool_], stays: list[Blocks]) -> Bl
 
 
 def _share(gap_ps: int, places: Blocks, parts: int) -> Blocks:
-    """gap_ps * places // parts, where the product may not fit."""
+    """gap_ps * places // parts, computed without overflowing 64 bits."""
     whole, rest = divmod(gap_ps, parts)
     return whole * places + rest * places // parts

@@ -1,9 +1,9 @@
-"""Cell addresses: which sequence holds each cell, or held it last, buffer after buffer.
+"""Records which sequence owns each llama.cpp KV cell, or owned it last, one buffer after another.
 
 Cells of window layers are numbered after those of the other layers.
 
 A sample looks at the cells that were touched since the last one, and at those of sequences that
-began or ended meanwhile. What ended is booked at once, as arrays.
+began or ended meanwhile. Intervals that ended are recorded together, as arrays.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,9 @@ NOBODY = -1  # the stay of an empty cell; else 2 * the place of its owner's name
 
 @runtime_checkable
 class InCells(Protocol):
-    """An allocator over a field of cells. numbers: numbers of the running sequences."""
+    """An allocator that gives sequences single cells. numbers: llama.cpp's number of each running
+    sequence.
+    """
 
     cells: CellCache
     plan: CellPlan
@@ -31,8 +33,11 @@ class InCells(Protocol):
 
 
 class CellRecorder:
-    """Compares touched cells with those of the last sample. A shared cell is recorded for one of
-    its sequences. Neighbours with the same stay are one region.
+    """Compares touched cells with the last sample, and records the interval of each cell that
+    changed.
+
+    A shared cell is recorded for one of its sequences. Adjacent cells with equal intervals are one
+    region.
     """
 
     def __init__(self, allocator: InCells, addresses: Addresses) -> None:
@@ -103,10 +108,10 @@ class CellRecorder:
     def _look(
         self, field: CellField, at: list[int], start: int, cells: list[int], stays: list[int]
     ) -> None:
-        """Append these cells of a buffer, counted from the first of all buffers, and the stay of
-        each now.
+        """Append the cells `at` of one buffer to `cells`, and the current owner of each to `stays`.
 
-        Of sequences that share a cell, the running one that comes last owns it, else the first.
+        start: cells in all earlier buffers; `cells` counts from the first buffer. Of several
+        running owners the last counts; without a running one, the first.
         """
         owners, running = field.owners, self._running
         ranks = {number: rank for rank, number in enumerate(field.held)}
@@ -132,7 +137,7 @@ class CellRecorder:
         cells += [start + cell for cell in at]
 
     def _end(self, cells: NDArray[np.int64], now_ps: int) -> None:
-        """Book the stays of these cells, in rising order, that end now."""
+        """Record the intervals of `cells` (in rising order) that end at now_ps."""
         cells = cells[(self._stay[cells] != NOBODY) & (self._since[cells] < now_ps)]
         if not len(cells):
             return

@@ -1,4 +1,6 @@
-"""The free pages of a pool as runs, to number pages that an allocator only counts."""
+"""The free pages of a pool as runs of consecutive numbers. It numbers pages that an allocator only
+counts.
+"""
 
 from bisect import bisect_left
 from heapq import heapify, heappop, heappush
@@ -7,7 +9,7 @@ from kvsim.plumbing.errors import InvariantError
 
 
 class FreePages:
-    """The free ones of a pool."""
+    """Free page numbers of a pool of `num` pages at the start."""
 
     def __init__(self, num: int) -> None:
         self._runs: list[tuple[int, int]] = []  # first and end, in order, apart from each other
@@ -17,10 +19,10 @@ class FreePages:
             self._put(0, 0, num)
 
     def take(self, num: int, after: int) -> list[tuple[int, int]]:
-        """Take `num` pages as runs (first page, number).
+        """Take `num` pages as runs (first page, number of pages).
 
-        They are the pages from `after` on where these are free, else those in the middle of the
-        widest gap, where both neighbours can grow.
+        Takes pages from number `after` on while these are free. Then it takes from the middle of
+        the widest gap, so that both neighbours can grow.
         """
         taken = []
         self.num -= num
@@ -38,7 +40,7 @@ class FreePages:
         return taken
 
     def _put(self, at: int, first: int, end: int) -> None:
-        """A run of free pages, in its place among the others."""
+        """Insert a run of free pages at index `at` of the sorted runs."""
         self._runs.insert(at, (first, end))
         heappush(self._widest, (first - end, first, end))
         if len(self._widest) > 4 * len(self._runs) + 64:
@@ -46,7 +48,9 @@ class FreePages:
             heapify(self._widest)
 
     def _gap(self, num: int) -> tuple[int, int]:
-        """The widest gap's place, and the page in it to begin with."""
+        """Return the index of the widest free run, and the page of it at which `num` pages should
+        begin.
+        """
         if not self._runs:
             raise InvariantError(f"{num} pages are taken beyond the pool")
         while True:

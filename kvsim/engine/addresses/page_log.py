@@ -1,7 +1,7 @@
-"""Page numbers for a radix allocator, which only counts pages.
+"""Assigns page numbers for a radix allocator, which only counts pages, and records their owners.
 
 All free pages are equal, so a sequence's next page is the one after its last if that is free.
-Content keeps its page: first as a sequence's own, then as the tree's, held or cached.
+Content stays on its page while it moves from a sequence to the radix tree, locked or cached.
 """
 
 from array import array
@@ -18,7 +18,7 @@ from kvsim.sequence import Sequence
 
 @runtime_checkable
 class InPages(Protocol):
-    """An allocator that counts pages. tree: its shared pages."""
+    """An allocator that counts pages. tree: the radix tree with the pages that sequences share."""
 
     tree: RadixTree
     page_tokens: int
@@ -30,7 +30,7 @@ class InPages(Protocol):
 
 
 class PageRun(NamedTuple):
-    """Successive pages, and the time since which they have their owner."""
+    """Consecutive pages of one owner, and the time since when it has them."""
 
     first: int
     num: int
@@ -38,8 +38,10 @@ class PageRun(NamedTuple):
 
 
 class PageRecorder:
-    """Collects events of sequences and nodes, and records them at the next sample, which has the
-    time. Pages taken in a run of equal steps are recorded from its middle on.
+    """Collects events of sequences and tree nodes, and records them at the next sample, which
+    supplies the time.
+
+    Pages taken in a run of equal steps are recorded from the middle of the run on.
     """
 
     def __init__(self, allocator: InPages, addresses: Addresses) -> None:
@@ -61,30 +63,30 @@ class PageRecorder:
     # --- events of the allocator ------------------------------------------------------------------
 
     def filing(self, seq: Sequence, tokens: int) -> None:
-        """The tree takes over the first `tokens` tokens of those that are the sequence's own."""
+        """The tree takes over the first `tokens` of the tokens that only `seq` holds."""
         self._events.append(partial(self._file, seq, tokens // self._page))
 
     def released(self, seq: Sequence) -> None:
-        """A sequence holds nothing of its own any more."""
+        """`seq` frees all pages that only it holds."""
         self._events.append(partial(self._release, seq))
 
     # --- events of the tree -----------------------------------------------------------------------
 
     def filed(self, node: Node) -> None:
-        """Note a new leaf, the end of the content being inserted."""
+        """Note a new leaf of the tree. It holds the end of the content being inserted."""
         self._events.append(partial(self._begin, node, node.tokens // self._page))
 
     def brought(self, node: Node, owner: str) -> None:
-        """A node has pages again, on which its content comes from elsewhere."""
+        """A node gets device pages again, as `owner` loads its content from host memory."""
         self._events.append(partial(self._bring, node, owner, node.tokens // self._page))
         self._brought = True
 
     def split(self, upper: Node, lower: Node) -> None:
-        """The beginning of a node is a node of its own."""
+        """A node is split: its first tokens become the node `upper`, and `lower` has the rest."""
         self._events.append(partial(self._part, upper, lower, upper.tokens // self._page))
 
     def turned(self, node: Node) -> None:
-        """A node got its first lock or lost its last one."""
+        """A node got its first lock, or lost its last one."""
         self._turned[node] = None
 
     def forgotten(self, node: Node) -> None:
@@ -117,7 +119,11 @@ class PageRecorder:
             self._write(drawn.runs(), drawn.kind, drawn.owner)
 
     def _follow(self, since_ps: int, *, what_is_free: bool = False) -> None:
-        """Give the sequences the pages by which they grew, only free ones if `what_is_free`."""
+        """Give each sequence page numbers for its growth since the last sample, owned since
+        since_ps.
+
+        what_is_free: take no more pages than are free, and return none.
+        """
         own, counts = self._own, self._counts
         for seq, tokens in self._allocator.own_tokens():
             more = tokens // self._page - counts.get(seq, 0)
@@ -134,7 +140,7 @@ class PageRecorder:
             counts[seq] = counts.get(seq, 0) + (more if more > 0 or not what_is_free else 0)
 
     def _taken(self, num: int, runs: "Runs", since_ps: int) -> "Runs":
-        """Take `num` pages, if possible right after those of `runs`."""
+        """Take `num` pages, if possible directly after the last of `runs`."""
         after = runs[-1].first + runs[-1].num if runs else -1
         return [PageRun(first, some, since_ps) for first, some in self._free.take(num, after)]
 
@@ -150,7 +156,7 @@ class PageRecorder:
         self._filer = seq.id
 
     def _drop(self) -> None:
-        """Filed pages with already known content are free."""
+        """Free the inserted pages that no new node took: the tree has their content already."""
         self._end(self._filing, HELD, self._filer)
         self._filing = []
 
@@ -182,7 +188,7 @@ class PageRecorder:
         self._end(drawn.runs(), drawn.kind, drawn.owner)
 
     def _turn(self, node: Node) -> None:
-        """A node changes between held and cached."""
+        """Record that a node changed between locked (held) and only cached."""
         drawn, kind = self._nodes[node], HELD if node.locks else KEPT
         if kind != drawn.kind:
             if drawn.rows is None:
@@ -203,7 +209,9 @@ class PageRecorder:
             self._free.give(run.first, run.num)
 
     def _write(self, runs: "Runs", kind: int, owner: str) -> None:
-        """Write the ended intervals of these pages, neighbours as one."""
+        """Write the intervals of these pages, which end now, with adjacent pages of equal intervals
+        merged.
+        """
         size, now_ps = self._page * self._allocator.token_bytes, self._now_ps
         for first, num, since_ps in _joined(sorted(runs)):
             self._addresses.lay(first * size, num * size, since_ps, now_ps, owner, kind)
@@ -213,10 +221,11 @@ Runs = list[PageRun]
 
 
 class _Drawn:
-    """The record of a node: its pages in the order of its tokens, their owner, and held or cached.
+    """The recorded state of one tree node: its pages in token order, their owner, and held or
+    cached.
 
-    since_ps: start of the interval, if it is one time for all its pages; rows: then, the rows to
-    write at each change.
+    since_ps: start of the interval if it is the same for all pages, else -1. rows: with a common
+    start, the log rows to write again at each change.
     """
 
     def __init__(self, runs: Runs, owner: str, kind: int) -> None:
@@ -227,13 +236,13 @@ class _Drawn:
         self.rows: array[int] | None = None
 
     def runs(self) -> Runs:
-        """Runs of the drawn pages, with the start of their intervals."""
+        """Runs of the node's pages, each with the start of its interval."""
         if self.since_ps < 0:
             return self._runs
         return [PageRun(first, num, self.since_ps) for first, num, _ in self._runs]
 
     def begin_at_once(self, now_ps: int) -> None:
-        """Start a new interval for all its pages."""
+        """Start a new interval for all pages of the node at now_ps."""
         self._runs = _joined([PageRun(first, num, now_ps) for first, num, _ in self._runs])
         self.since_ps = now_ps
 
@@ -243,7 +252,7 @@ def _count(runs: Runs) -> int:
 
 
 def _parted(runs: Runs, pages: int) -> tuple[Runs, Runs]:
-    """The first `pages` pages, and the others."""
+    """Split `runs` after the first `pages` pages."""
     head: Runs = []
     for at, run in enumerate(runs):
         if pages < run.num:
@@ -255,7 +264,7 @@ def _parted(runs: Runs, pages: int) -> tuple[Runs, Runs]:
 
 
 def _joined(runs: Runs) -> Runs:
-    """Runs with neighbours that were taken together merged, in order."""
+    """Merge adjacent runs that were taken at the same time. runs: sorted."""
     found: Runs = []
     end = before_ps = -1
     for run in runs:

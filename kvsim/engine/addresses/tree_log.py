@@ -1,4 +1,4 @@
-"""Statistics of a radix tree: depth of hits, size of nodes, age of evicted nodes."""
+"""Records statistics of a radix tree: depth of hits, size of nodes, age of evicted nodes."""
 
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
@@ -17,8 +17,8 @@ class InTree(Protocol):
 
 
 class TreeRecorder:
-    """Listens to a tree. Its time is that of the last sample: the start of a step, or of a run of
-    equal steps.
+    """Listens to a radix tree. It dates events by the last sample: the start of a step, or of a run
+    of equal steps.
     """
 
     def __init__(self, tree: RadixTree, addresses: Addresses) -> None:

@@ -1,1 +1,1 @@
-"""Executors of an engine: stages of a pipeline, copies that run concurrently with the steps."""
+"""Executors of an engine: for pipeline stages, and for copies that run concurrently with steps."""

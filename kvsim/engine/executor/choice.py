@@ -9,7 +9,11 @@ from kvsim.engine.engine import Executor
 def executor_of(
     *, connected: bool, over_stages: bool, hierarchical: bool
 ) -> Callable[[EngineCore], Executor]:
-    """One device alone, or with copies of a connector or a hierarchical cache; or stages."""
+    """The executor class for an engine.
+
+    connected: it has a KV connector. over_stages: it has several pipeline stages. hierarchical: it
+    has SGLang's hierarchical cache.
+    """
     if connected and over_stages:
         from kvsim.engine.executor.staged_copies import CopyingStages  # few runs have any of these
 

@@ -1,8 +1,8 @@
-"""The copies of a KV connector, and the thread of the engine that asks for them and polls them
+"""Drives the worker half of a KV connector: when its copies are submitted and polled
 (vllm/v1/engine/core.py, 0.33).
 
-An iteration without tokens polls the copies too; while a copy is in flight the engine goes on, one
-poll every `idle_ps`.
+An iteration without tokens polls the copies too. While a copy is in flight the engine does not
+block for an arrival: it polls every `idle_ps`.
 """
 
 from collections.abc import Generator
@@ -24,12 +24,12 @@ LOAD_FAILED = "its KV could not be loaded (kv_load_failure_policy = fail)"
 
 
 class Copier:
-    """The copies of one engine.
+    """The copies of one engine, and its polls for finished ones.
 
-    reports: of plans in flight. computed_ps: when all that was launched has computed. held_up_ps:
-    for which steps waited for copies. left: waiting sequences that the last schedule() left; later
-    ones came since. ended: sequences have ended that no schedule() has named to the workers yet.
-    leaps: polls without a result may be left out.
+    reports: result of the poll of each plan in flight. computed_ps: when all launched steps have
+    computed. held_up_ps: total time for which steps waited for copies. left: length of the waiting
+    queue after the last schedule(). ended: sequences have ended since the last schedule(), which
+    the workers have not heard of. leaps: polls without a result may be skipped.
     """
 
     def __init__(self, core: EngineCore) -> None:
@@ -56,7 +56,7 @@ class Copier:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is something to poll for, or to schedule without an arrival."""
+        """Whether the engine must iterate without an arrival: to poll copies, or to schedule."""
         scheduler, connection = self.scheduler, self.connection
         waits = connection.queues.holding or connection.kept or connection.put_off
         return bool(waits or scheduler.running or scheduler.admission.skips or self.connector.busy)
@@ -64,7 +64,7 @@ class Copier:
     def nap(self) -> Generator[simpy.Event, None, None]:
         """Sleep until the next poll that may find something, or until a message or an arrival.
 
-        Polls without a result are left out, unless there is an observer.
+        Without an observer several polls without a result are one sleep.
         """
         self.poll_due()
         now, connector, connection = self._core.now_ps, self.connector, self.connection
@@ -96,19 +96,21 @@ class Copier:
 
     @property
     def _quiet(self) -> bool:
-        """Whether only the connector, or an arrival, can change what the next schedule() does."""
+        """Whether the next schedule() can differ only through the connector or an arrival."""
         connection = self.connection
         if self._news or connection.put_off or connection.loads:
             return False
         return not any(any(report) for report in self.reports.values())
 
     def rouse(self) -> None:
-        """Something came that the next poll may find, or a request."""
+        """A request arrived, or a message that the next poll may find: end the sleep after its
+        current poll interval.
+        """
         if self._naps is not None:
             self._naps.cut(self._core.now_ps)
 
     def until(self, end_ps: int) -> Generator[simpy.Event, None, None]:
-        """Let time pass; what of it no step computes in is booked as idle."""
+        """Sleep until end_ps; the part in which no step computes is recorded as idle."""
         now = self._core.now_ps
         if end_ps <= now:
             return
@@ -117,7 +119,7 @@ class Copier:
         self.idled(now, end_ps)
 
     def idled(self, begin_ps: int, end_ps: int) -> None:
-        """Time has passed; what of it no step computed in is booked."""
+        """Record the part of begin_ps to end_ps in which no step computed as idle."""
         idle_ps = max(begin_ps, self.computed_ps)
         if idle_ps < end_ps:
             self._core.books.idled(idle_ps, end_ps)
@@ -125,12 +127,17 @@ class Copier:
     # --- a step ---------------------------------------------------------------------------------
 
     def follow(self, plan: Plan, now_ps: int) -> None:
-        """`plan` was scheduled at now_ps."""
+        """Note what `plan`, scheduled at now_ps, changed, and which sequences it makes wait for
+        loads.
+        """
         self._news = bool(plan.admitted or plan.preempted or plan.failed or plan.left)
         self._waits.follow(plan, now_ps)
 
     def poll(self, plan: Plan, launch_ps: int, poll_ps: int) -> None:
-        """Poll at poll_ps, after a launch at launch_ps. Messages come while the launch waits."""
+        """Poll for finished copies at poll_ps, after the launch of `plan` at launch_ps.
+
+        If the launch waits and the connector receives messages, the poll happens later, at poll_ps.
+        """
         now = self._core.now_ps
         if not self.connector.hears or launch_ps == now:
             self.reports[plan] = self.connector.poll(poll_ps)
@@ -140,7 +147,7 @@ class Copier:
         wait.callbacks.append(lambda _: self.poll_due())
 
     def poll_due(self) -> None:
-        """Poll for launches that have waited until now."""
+        """Make the polls that are due by now, of launches that waited."""
         now = self._core.now_ps
         for plan in [plan for plan, at_ps in self._unpolled.items() if at_ps <= now]:
             self._poll_late(plan)
@@ -151,11 +158,11 @@ class Copier:
             self._core.observer.polled(self.scheduler, plan)
 
     def is_polled(self, plan: Plan) -> bool:
-        """Whether the copies were polled after the launch of a plan in flight."""
+        """Whether the poll after the launch of `plan`, in flight, has happened."""
         return plan not in self._unpolled
 
     def landed(self, plan: Plan, now_ps: int) -> None:
-        """The outputs of `plan` were processed: its report is next."""
+        """The outputs of `plan` were processed: process the connector's report of that step."""
         if plan in self._unpolled:
             self._poll_late(plan)
         report = self.reports.pop(plan)
@@ -183,5 +190,5 @@ class Copier:
         )
 
     def close(self) -> None:
-        """The engine has stopped."""
+        """Close the connector when the engine has stopped."""
         self.connector.close(self._core.now_ps)

@@ -1,7 +1,8 @@
-"""A device with a KV connector: copies run concurrently with the steps, on the same clock.
+"""Executor of one device with a KV connector: copies run concurrently with the steps, on the same
+clock.
 
 One thread of the engine schedules, launches, and processes outputs (vllm/v1/engine/core.py, 0.33).
-It is held up where a step waits for copies.
+A step that waits for copies blocks that thread.
 """
 
 from collections.abc import Generator, Iterable
@@ -16,9 +17,9 @@ from kvsim.engine.plan import Plan
 
 
 class CopyingExecutor(Executor):
-    """Launches steps, and asks for copies and polls them with each.
+    """Launches steps, and submits and polls the connector's copies with each step.
 
-    idles: the current iteration has nothing to compute, and sleeps at its end.
+    idles: the current iteration computes nothing, so the engine sleeps at its end.
     """
 
     def __init__(self, core: EngineCore) -> None:
@@ -73,8 +74,8 @@ class CopyingExecutor(Executor):
         return self._sleep() if plan.empty else ()
 
     def _sleep(self) -> Generator[simpy.Event, None, None]:
-        """Between two polls, as long as there is anything to schedule or sequences have ended; else
-        empty steps in flight return at once.
+        """Sleep until the next poll if anything can be scheduled or polled for. If not, process the
+        empty steps in flight at once.
         """
         core, copier, scheduler = self._core, self._copier, self._copier.scheduler
         if copier.goes_on or copier.ended or scheduler.running or copier.left:
@@ -91,7 +92,7 @@ class CopyingExecutor(Executor):
     # --- the worker -----------------------------------------------------------------------------
 
     def launch(self, plan: Plan) -> None:
-        """Copies that belong before the step hold it up."""
+        """Launch the step after the copies that it waits for."""
         self._copy_to_host(plan)
         core, copier, now = self._core, self._copier, self._core.now_ps
         copier.follow(plan, now)
@@ -111,7 +112,9 @@ class CopyingExecutor(Executor):
             self._launched(plan, self._free_ps, copier.computed_ps)
 
     def _launched(self, plan: Plan, launch_ps: int, end_ps: int) -> None:
-        """The step computes until end_ps; the copies are asked for right after its launch."""
+        """Submit the copies that follow the step's launch at launch_ps, and poll. The step computes
+        until end_ps.
+        """
         connector = self._copier.connector
         connector.launched(launch_ps, end_ps)
         self._free_ps = launch_ps + (connector.empty_poll_ps if plan.empty else connector.poll_ps)

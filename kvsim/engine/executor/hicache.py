@@ -1,4 +1,4 @@
-"""A device with SGLang's hierarchical cache: copies run concurrently with the steps."""
+"""Executor of a device with SGLang's hierarchical cache: copies run concurrently with the steps."""
 
 from collections.abc import Iterable
 
@@ -17,7 +17,7 @@ from kvsim.plumbing.errors import InvariantError
 
 
 def hicache_of(scheduler: Scheduler) -> Hicache:
-    """The hierarchical cache that the scheduler holds."""
+    """The hierarchical cache of an SGLang scheduler."""
     found = scheduler.hicache if isinstance(scheduler, SglangScheduler) else None
     if not isinstance(found, Hicache):
         raise InvariantError(f"{type(scheduler).__name__} holds no hierarchical cache")
@@ -25,8 +25,8 @@ def hicache_of(scheduler: Scheduler) -> Hicache:
 
 
 class HicacheExecutor(Executor):
-    """A step waits for the layers that it loads. While nothing can run the engine looks again at
-    each end of a copy.
+    """Each layer of a step waits for the load of its own KV. While nothing can run, the engine
+    schedules again at the end of each copy.
     """
 
     def __init__(self, core: EngineCore) -> None:
@@ -55,7 +55,9 @@ class HicacheExecutor(Executor):
         copies.gpu_ps = plan.start_ps + plan.first_ps
 
     def repeatable(self, plan: Plan) -> int:
-        """Steps follow up to the first pass that takes note of a copy."""
+        """Number of further equal steps, up to the first scheduling pass that finds a finished
+        copy.
+        """
         more = super().repeatable(plan)
         end_ps = self._hicache.next_ps
         if more and end_ps is not None:

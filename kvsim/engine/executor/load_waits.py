@@ -1,4 +1,4 @@
-"""How long sequences wait for their loads, and for the answers to lookups."""
+"""Measures how long sequences wait for loads and for pending lookups."""
 
 from kvsim.engine.plan import Plan
 from kvsim.engine.schedulers.connection import Connection
@@ -7,7 +7,7 @@ from kvsim.sequence import Sequence
 
 
 class LoadWaits:
-    """The waits of one engine's sequences. books: of its tiers; None without tiers.
+    """The waits of one engine's sequences. books: accounting of its tiers; None without tiers.
 
     num_waits, wait_ps: see `RunTotals`.
     """
@@ -18,8 +18,8 @@ class LoadWaits:
         self.num_waits = self.wait_ps = 0
 
     def follow(self, plan: Plan, now_ps: int) -> None:
-        """`plan` was scheduled at now_ps: note the sequences that begin to wait for a load or a
-        lookup, and those that have waited.
+        """Note which sequences begin to wait for a load or a lookup in `plan`, scheduled at now_ps,
+        and which have waited.
         """
         since, books, connection = self._since, self._books, self._connection
         for seq in connection.put_off:
@@ -39,5 +39,5 @@ class LoadWaits:
                         books.waited(seq, wait_ps)
 
     def ended(self, seq: Sequence) -> None:
-        """`seq` ended with an error."""
+        """Drop the wait of `seq`, which ended with an error."""
         self._since.pop(seq, None)

@@ -1,8 +1,8 @@
-"""The workers of a pipeline's stages, each with a thread of its own (vLLM 0.33,
+"""The workers of a pipeline's stages, one thread each (vLLM 0.33,
 v1/executor/multiproc_executor.py, v1/worker/gpu/model_runner.py).
 
-A thread launches steps one after the other. A step that waits for copies there holds up that thread
-and the later stages. The output of a step has the reports of all stages.
+A thread launches steps one after the other. A step that waits for copies blocks that thread and the
+later stages. The output of a step carries the copy reports of all stages.
 """
 
 from collections import deque
@@ -13,7 +13,11 @@ from kvsim.engine.plan import Plan
 
 
 class StagedLaunch(NamedTuple):
-    """end_ps: when the step leaves the last stage. ready_ps: when its output is there."""
+    """Times of a step launched on all stages.
+
+    end_ps: when the step leaves the last stage. ready_ps: when its output can be processed. report:
+    copies that all stages have reported.
+    """
 
     end_ps: int
     ready_ps: int
@@ -21,8 +25,10 @@ class StagedLaunch(NamedTuple):
 
 
 class StageWorkers:
-    """in_flight: the plans before the one launched. overlaps: a step is scheduled before the tokens
-    of the one before it are there.
+    """Launches steps on the stages of one pipeline, with the copies of each stage.
+
+    in_flight: plans launched and not yet processed. overlaps: asynchronous scheduling, so that a
+    step is launched before the tokens of the one before it exist.
     """
 
     def __init__(
@@ -36,8 +42,8 @@ class StageWorkers:
         self._stage_ps = [0] * num_stages  # when all that was launched there has computed
 
     def _token_ps(self) -> int:
-        """Time until which the stages but the last wait for tokens of a step that the first one ran
-        num_stages before (`StepTimer`).
+        """Time until which all stages but the last wait for the sampled tokens of the step launched
+        num_stages steps before (see `StepTimer`).
         """
         flying = self._in_flight
         if len(flying) >= self._num_stages and flying[0].continues:
@@ -47,7 +53,10 @@ class StageWorkers:
     def unheld_end_ps(
         self, plan: Plan, now_ps: int, durations_ps: list[int], sends_ps: list[int]
     ) -> int:
-        """When the step would leave the last stage if no copy held it up."""
+        """Time at which the step would leave the last stage if no copy delayed it.
+
+        durations_ps[i]: compute on stage i; sends_ps[i]: transfer to stage i + 1.
+        """
         at_ps = max(now_ps + plan.stall_ps, self._token_ps())
         for stage, stage_ps in enumerate(durations_ps):
             thread_ps = self._launched_ps[stage]
@@ -57,7 +66,9 @@ class StageWorkers:
     def launch(
         self, plan: Plan, now_ps: int, durations_ps: list[int], sends_ps: list[int]
     ) -> StagedLaunch:
-        """Launch the step at now_ps. durations_ps: on each stage; sends_ps: from it to the next."""
+        """Launch the step at now_ps. durations_ps[i]: compute on stage i; sends_ps[i]: transfer to
+        stage i + 1.
+        """
         token_ps, computes = self._token_ps(), not plan.empty
         poll_ps, empty_poll_ps = self._connector.poll_ps, self._connector.empty_poll_ps
         last = self._num_stages - 1

@@ -1,7 +1,7 @@
-"""The stages of a pipeline with a KV connector (vLLM 0.33, v1/engine/core.py
+"""Executor of pipeline stages with a KV connector (vLLM 0.33, v1/engine/core.py
 `step_with_batch_queue`, v1/executor/multiproc_executor.py, v1/worker/gpu/model_runner.py).
 
-A step that waits for copies holds up the workers of its stages (stage_workers.py), but not the
+A step that waits for copies blocks the workers of its stages (stage_workers.py), but not the
 engine.
 """
 
@@ -21,7 +21,9 @@ from kvsim.step_time.stages import StageTimes
 
 
 class CopyingStages(Executor):
-    """The queue of steps in flight holds empty ones too."""
+    """Launches steps over pipeline stages with a connector; empty steps are enqueued too, as in
+    vLLM's batch queue.
+    """
 
     def __init__(self, core: EngineCore) -> None:
         super().__init__(core)
@@ -104,13 +106,15 @@ class CopyingStages(Executor):
 
     @property
     def _has_requests(self) -> bool:
-        """Whether the engine schedules: there are requests, sequences that no schedule() has named
-        as ended, or copies. A request that arrives counts from the next iteration on.
+        """Whether the engine calls schedule(): requests wait or run, copies are in flight, or
+        sequences ended that the workers have not heard of.
+
+        A request that arrives counts from the next iteration on.
         """
         return self._has_news or self._copier.left > 0
 
     def _is_stuck(self, plan: Plan) -> bool:
-        """Whether only an arrival can change the next schedule(), though requests wait."""
+        """Whether requests wait, and only an arrival can change the next schedule()."""
         if not plan.empty or plan.preempted or self._has_news:
             return False
         return len(self._copier.scheduler.waiting) > 0 and all(
@@ -124,8 +128,10 @@ class CopyingStages(Executor):
     # --- one plan alone -------------------------------------------------------------------------
 
     def _count_repeatable(self, plan: Plan) -> int:
-        """Steps that may follow while one plan holds all running sequences, the others in flight
-        are empty, and the connector has nothing to do. No sequence finishes with them.
+        """Number of further steps equal to `plan`, which holds all running sequences, while the
+        other steps in flight are empty and the connector is idle.
+
+        No sequence finishes in these steps.
         """
         if not self._copier.leaps or self._overlaps or plan.chunks or plan.stalls:
             return 0
@@ -141,7 +147,9 @@ class CopyingStages(Executor):
         return self._copier.scheduler.repeatable(plan, limit) if limit > 0 else 0
 
     def _is_alone(self, plan: Plan) -> bool:
-        """Whether the newest plan finds all stages free, and the engine waits for nothing else."""
+        """Whether all stages are free when `plan`, the newest, starts, and the engine waits for
+        nothing else.
+        """
         now, others = self._core.now_ps, self._core.in_flight
         if len(others) < self._core.steps_ahead or self._copier.connector.journal is not None:
             return False
@@ -156,7 +164,9 @@ class CopyingStages(Executor):
         return 0
 
     def ran(self, plan: Plan) -> None:
-        """After each step the engine slept, as the step scheduled while it computed was empty."""
+        """Set the times after a run of `plan`: the engine slept after each step, as the step
+        scheduled meanwhile was empty.
+        """
         steps = plan.steps
         token_ps = plan.start_ps + plan.duration_ps(steps) + self.rest_ps * (steps - 1)
         for each in self._core.in_flight:

@@ -1,10 +1,11 @@
-"""The stages of a pipeline (vLLM 0.33, v1/engine/core.py `step_with_batch_queue`).
+"""Executor of pipeline stages (vLLM 0.33, v1/engine/core.py `step_with_batch_queue`).
 
-Empty plans are in flight too: the engine fills its queue before it waits. With nothing left but
-steps of sequences that have ended it waits for these, and plans one empty step that names them.
+Empty plans are in flight too: the engine fills its batch queue before it waits. If only steps of
+ended sequences are in flight, the engine waits for these. Then it schedules one empty step, which
+reports the ended sequences to the workers.
 
-While one plan holds all running sequences, and the others in flight are empty, the stages compute
-one after the other. Such a plan runs for many steps as on one stage.
+While one plan holds all running sequences, and the others in flight are empty, only one stage
+computes at a time. Such a plan runs for many steps as on one stage.
 """
 
 from kvsim.engine.core import EngineCore
@@ -55,8 +56,8 @@ class Stages(Executor):
         return super().repeatable(plan) if plan.affine_steps > 1 else 0
 
     def _is_alone(self, plan: Plan) -> bool:
-        """Whether all steps in flight are empty but, under asynchronous scheduling, the oldest,
-        which ends where the plan begins.
+        """Whether all steps in flight are empty. Under asynchronous scheduling the oldest may
+        compute, if it ends where `plan` begins.
         """
         flying = iter(self._core.in_flight)
         if self._ahead is None:

@@ -1,1 +1,3 @@
-"""Further limits on the chunks of a step, one file a limit: encoder inputs, adapters."""
+"""Limits on the chunks of a step besides tokens, sequences and blocks: encoder inputs, LoRA
+adapters.
+"""

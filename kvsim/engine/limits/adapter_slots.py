@@ -2,7 +2,7 @@
 
 At most max_loras adapters run at once. A waiting sequence that needs a further one is skipped, and
 the next ones are tried. A running sequence keeps its adapter until it is done or preempted. The
-device keeps max_loras adapters and host memory max_cpu_loras, of each those that were used last.
+device holds max_loras adapters and host memory max_cpu_loras, each the most recently used ones.
 """
 
 from collections.abc import Container
@@ -15,11 +15,11 @@ from kvsim.sequence import Sequence
 
 
 class AdapterSlots(ChunkLimits):
-    """max_loras: adapters that may run at once; max_cpu_loras: that host memory keeps. load_ps: of
-    a copy to the device.
+    """Limits the LoRA adapters of a step.
 
-    num_activated: copies of an adapter to the device; num_read: of these, those that host memory
-    did not have either. delayed: ids of the sequences that were skipped.
+    max_loras: adapters that may run at once. max_cpu_loras: adapters in host memory. load_ps: time
+    of a copy to the device. num_activated: copies of an adapter to the device so far. num_read:
+    those of them that host memory did not have either. delayed: ids of sequences that were skipped.
     """
 
     bind = True
@@ -76,10 +76,10 @@ class AdapterSlots(ChunkLimits):
 
 
 def _used(kept: dict[int, None], adapter: int, most: int, busy: Container[int]) -> bool:
-    """Mark `adapter` as used most recently in `kept`, at most `most` of them; the least recently
-    used one that is not busy is evicted.
+    """Mark `adapter` as most recently used in `kept`, an LRU cache of at most `most` adapters;
+    returns whether it was there.
 
-    Returns whether `kept` had it.
+    Evicts the least recently used adapter that is not in `busy`, if `kept` is full.
     """
     found = adapter in kept
     if found:

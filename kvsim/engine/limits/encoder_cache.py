@@ -1,10 +1,10 @@
 """The encoder cache and its budget (vLLM 0.33: v1/core/encoder_cache_manager.py, and
 _try_schedule_encoder_inputs in v1/core/sched/scheduler.py).
 
-An item of a prompt is encoded whole, in the step with the chunk that reaches it. Its embeddings
-stay referenced until the prompt is computed past it. They are then kept until they are evicted, and
-an equal item hits them. A chunk ends before the first item that does not fit in the step's budget
-or in the cache.
+A multimodal item of a prompt is encoded whole, in the step with the chunk that reaches it. Its
+embeddings stay referenced until the prompt is computed beyond the item. Then they stay cached until
+they are evicted, and an equal item hits them. A chunk ends before the first item that does not fit
+in the step's budget or in the cache.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,14 +22,16 @@ _start, _end = attrgetter("start_tokens"), attrgetter("end_tokens")
 
 
 class EncoderCache(ChunkLimits):
-    """max_input_tokens: embeddings that one step may compute; cache_tokens: that are kept.
-    whole_items: no chunk ends within an item that it could end before. overlaps: a step is
-    scheduled before the one before it has returned. most_items: of a prompt. token_ps: time of the
-    encoder for each embedding.
+    """Limits the multimodal items of a step.
 
-    num_encoded, num_found: items encoded, and items that the cache had. encoded_tokens: their
-    embeddings. free_tokens: free room for embeddings; freeable_tokens: free and evictable room.
-    encoding: items that this step encodes, by sequence: places among its items.
+    max_input_tokens: embeddings that one step may compute. cache_tokens: embeddings that the cache
+    holds. whole_items: no chunk ends within an item that it could end before. overlaps:
+    asynchronous scheduling. most_items: most items of a prompt. token_ps: encoder time for each
+    embedding.
+
+    num_encoded: items encoded so far. num_found: items hit in the cache. encoded_tokens: embeddings
+    computed. free_tokens: free room in embeddings. freeable_tokens: free and evictable room.
+    encoding: items that this step encodes, as indices into the items of each sequence.
     """
 
     def __init__(
@@ -197,7 +199,9 @@ class EncoderCache(ChunkLimits):
     # --- the cache ------------------------------------------------------------------------------
 
     def _refer(self, seq: Sequence, place: int, item: PromptItem) -> bool:
-        """`seq` uses the item from now on; False: it is not cached."""
+        """Add a reference of `seq` to the cached item, number `place` of its items; False: it is
+        not cached.
+        """
         users = self._users.get(item.content)
         if users is None:
             return False
@@ -211,8 +215,8 @@ class EncoderCache(ChunkLimits):
         self._held.setdefault(seq, set()).add(place)
 
     def _make_room(self, tokens: int) -> bool:
-        """Free space for `tokens` more embeddings by evicting the oldest unreferenced items; False
-        if there is not enough.
+        """Evict the oldest unreferenced items until `tokens` more embeddings fit; False if they
+        cannot.
         """
         if tokens <= self.free_tokens:
             return True
@@ -230,7 +234,9 @@ class EncoderCache(ChunkLimits):
             self._drop(seq, place)
 
     def _drop(self, seq: Sequence, place: int) -> None:
-        """`seq` uses this item no more; it uses equal ones until the last of them is dropped."""
+        """Drop the reference of `seq` to the item. If the prompt has equal items, the reference
+        ends with the last one.
+        """
         items, held = seq.request.items, self._held[seq]
         content = items[place].content
         held.remove(place)
@@ -246,5 +252,5 @@ class EncoderCache(ChunkLimits):
 
 
 def _among(content: int, items: Row[PromptItem], places: Iterable[int]) -> bool:
-    """Whether an item at one of these places has this content."""
+    """Whether an item at one of the indices `places` has this content."""
     return any(items[place].content == content for place in places)

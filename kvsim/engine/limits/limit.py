@@ -10,8 +10,10 @@ from kvsim.sequence import Sequence
 
 
 class EncoderCounts(NamedTuple):
-    """encoded_items: items computed by the encoder; encoded_tokens: their embeddings. found_items:
-    items with embeddings in the cache.
+    """Counts of the encoder cache.
+
+    encoded_items: items computed by the encoder. encoded_tokens: their embeddings. found_items:
+    items hit in the cache.
     """
 
     encoded_items: int
@@ -20,7 +22,9 @@ class EncoderCounts(NamedTuple):
 
 
 class AdapterCounts(NamedTuple):
-    """activated: copies of an adapter to the device; read: copies into host memory. delayed: ids of
+    """Counts of LoRA adapters.
+
+    activated: copies of an adapter to the device. read: copies into host memory. delayed: ids of
     skipped sequences.
     """
 
@@ -30,8 +34,10 @@ class AdapterCounts(NamedTuple):
 
 
 class ChunkLimits:
-    """The limits of one scheduler, which asks them before each chunk and reports the result. bind:
-    whether there are any.
+    """The limits of one scheduler, which asks before each chunk and reports the result; these limit
+    nothing.
+
+    bind: whether there are any limits.
     """
 
     bind = False
@@ -48,29 +54,31 @@ class ChunkLimits:
         return True
 
     def allowed(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
-        """Tokens of a chunk that may be computed in this step; 0: `seq` is skipped."""
+        """Number of the next `new_tokens` tokens from start_tokens on that this step may compute;
+        0: `seq` is skipped.
+        """
         return new_tokens
 
     def started(self, seq: Sequence) -> None:
         """`seq` runs from this step on."""
 
     def scheduled(self, chunk: ScheduledChunk) -> int:
-        """The chunk of the last `allowed` is computed in this step. Returns the delay of the step
-        by it, in ps.
-        """
+        """The chunk asked about last is in this step; returns by how many ps it delays the step."""
         return 0
 
     def declined(self, seq: Sequence) -> None:
-        """`seq` of the last `allowed` found no blocks to start."""
+        """`seq`, asked about last, got no blocks and does not start."""
 
     def released(self, seq: Sequence) -> None:
         """`seq` was finished or preempted."""
 
     def returned(self, plan: Plan, leaving: Row[Sequence]) -> None:
-        """The outputs of a step returned; leaving: sequences that finish with it, still running."""
+        """The outputs of `plan` are processed. leaving: sequences that finish with it and still
+        count as running.
+        """
 
     def stay(self) -> bool:
-        """Whether later steps that only decode would be the same as the last one."""
+        """Whether later steps would find the same limits as the last one, if they only decode."""
         return True
 
     def encoder_counts(self) -> EncoderCounts | None:

@@ -1,4 +1,4 @@
-"""The limits of requests with images, sounds, videos or adapters, together."""
+"""The limits for multimodal and LoRA requests, combined."""
 
 from collections.abc import Sequence as Row
 
@@ -12,7 +12,7 @@ from kvsim.sequence import Sequence
 
 
 class SpecialLimits(ChunkLimits):
-    """Limits on requests with images or LoRA adapters."""
+    """Applies the encoder cache's and the adapters' limits together."""
 
     bind = True
 

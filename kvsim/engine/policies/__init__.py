@@ -1,1 +1,1 @@
-"""Parts of every scheduler: order of the queue, choice of victims, preemption."""
+"""Policies of every scheduler: order of the queue, choice of victims, preemption."""

@@ -1,4 +1,4 @@
-"""The policies of a scheduler, the same for every kind of scheduler."""
+"""The three policies that every scheduler has."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,9 @@ from kvsim.engine.policies.victims.victim import Victim
 
 
 class Policies(NamedTuple):
-    """waiting: the queue. victim: rule that chooses the victim. preemption: recompute or swap."""
+    """waiting: the queue of waiting sequences. victim: the rule that chooses which sequence to
+    preempt. preemption: recompute or swap.
+    """
 
     waiting: WaitingQueue
     victim: Victim

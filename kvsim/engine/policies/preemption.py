@@ -1,9 +1,9 @@
-"""Preemption of a sequence: its content is recomputed, or swapped to host memory.
+"""Preemption of a sequence: its KV is recomputed, or swapped to host memory and back.
 
-A swapped sequence waits at the front like any preempted one, so it comes back before new requests
-start. It is swapped in whole, regardless of its hits in a prefix cache. The step that preempts it
-starts when the swap-out has ended, the step in which it runs again when the swap-in has ended (see
-kvsim.engine.link). Without room in host memory a sequence is recomputed.
+A swapped sequence waits at the front like any preempted one, so it runs again before new requests
+start. All of it is swapped in, regardless of its hits in a prefix cache. The step that preempts it
+starts when the swap-out has ended. The step in which it runs again starts when the swap-in has
+ended (see kvsim.engine.link). Without room in host memory a sequence is recomputed.
 """
 
 from abc import abstractmethod
@@ -15,21 +15,25 @@ from kvsim.sequence import Sequence
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Preemption:
-    """The content of preempted sequences. swapped_bytes: bytes copied so far, both ways."""
+    """Recomputes or swaps the KV of preempted sequences. swapped_bytes: bytes copied so far, in
+    both directions.
+    """
 
     swapped_bytes: int = 0
 
     @abstractmethod
     def kept_tokens(self, seq: Sequence) -> int:
-        """Leading tokens of a waiting sequence that are swapped in."""
+        """Number of leading tokens of a waiting sequence that are in host memory, swapped out."""
 
     @abstractmethod
     def put(self, seq: Sequence, tokens: int, num_bytes: int) -> bool:
-        """`seq` is preempted with `tokens` computed tokens; returns whether they are copied out."""
+        """Preempt `seq` with `tokens` computed tokens of num_bytes; returns whether these are
+        swapped out.
+        """
 
     @abstractmethod
     def take(self, seq: Sequence) -> int:
-        """`seq` runs again. Returns the bytes swapped in for it, 0 for none."""
+        """Resume `seq`; returns the bytes to swap in for it, 0 for none."""
 
     @abstractmethod
     def drop(self, seq: Sequence) -> None:
@@ -37,7 +41,7 @@ class Preemption:
 
 
 class Recompute(Preemption):
-    """Recomputation: nothing of a preempted sequence is stored."""
+    """Preempted sequences are recomputed: nothing is stored."""
 
     def kept_tokens(self, seq: Sequence) -> int:
         return 0
@@ -53,7 +57,7 @@ class Recompute(Preemption):
 
 
 class Swap(Preemption):
-    """Host memory for preempted sequences."""
+    """Preempted sequences are swapped to host memory while it has room."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self.free_bytes = capacity_bytes

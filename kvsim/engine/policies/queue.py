@@ -63,12 +63,14 @@ class FcfsQueue:
 
 
 def priority_key(seq: Sequence) -> tuple[int, int, str]:
-    """Priority, arrival, id: lower is earlier."""
+    """Sort key (priority, arrival, id); lower is earlier."""
     return seq.priority, seq.arrival_ps, seq.id
 
 
 class PriorityQueue:
-    """Queue by (priority, arrival, id); lower first, preempted ones among the others."""
+    """Queue by (priority, arrival, id), lower first; a preempted sequence is sorted in like the
+    others.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, str, Sequence]] = []

@@ -1,4 +1,4 @@
-"""Rules that choose the sequence to preempt: one file a rule, and its line here."""
+"""Rules that choose the sequence to preempt, one per file; this file lists them."""
 
 from kvsim.engine.policies.victims.victim import Victim
 from kvsim.plumbing.registry import Registry
