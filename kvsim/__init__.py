@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: `kvsim --help` needs none of it."""
+    """Import a public name when it is first accessed: `kvsim --help` imports none."""
     if name in _HOMES:
         from importlib import import_module
 
@@ -55,5 +55,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, imported or not, for a TAB in an interpreter."""
+    """The public names, imported or not, for tab completion in an interpreter."""
     return __all__

@@ -1,4 +1,4 @@
-"""The command as it is started, by its name or as `python -m kvsim`.
+"""Entry point of the commands `kvsim` and `python -m kvsim`.
 
 Ctrl-C ends it silently at any time, with the shells' exit code for it. That includes the time when
 the command's modules are imported.

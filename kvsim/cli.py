@@ -92,7 +92,7 @@ COMMANDS = {name: command for group in GROUPS.values() for name, command in grou
 
 
 def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The command line with these commands."""
+    """The typer application with the commands of these names."""
     made = typer.Typer(
         help="What is my KV memory doing, and what would another allocator do?",
         no_args_is_help=True,
@@ -140,7 +140,9 @@ def root(
 
 
 def _check_arguments(arguments: list[str]) -> None:
-    """An empty one is a variable that nobody set: as a path it would mean the folder at hand."""
+    """Raise InputError for an empty argument: an unset shell variable, which as a path would mean
+    the current folder.
+    """
     for before, argument in pairwise(["kvsim", *arguments]):
         if not argument.strip():
             raise InputError("an argument is empty", where=f"after {before}")
@@ -149,8 +151,8 @@ def _check_arguments(arguments: list[str]) -> None:
 
 
 def _refuse(error: Any) -> None:
-    """One line for a wrong use of a command, in the manner of all other errors; exit 2. The
-    message is empty where the help was printed, because there were no arguments.
+    """Print a usage error in one line, like all other errors, and exit with its code (2). Its
+    message is empty where typer printed the help because there were no arguments.
     """
     said = " ".join(error.format_message().split()).rstrip(".")
     if said:
@@ -172,7 +174,9 @@ _SAID_OF_VALUES = {
 
 
 def _in_our_words(said: str, arguments: list[str]) -> str:
-    """`--repeat: too small; got 2; limit 3 or more` for typer's line about a wrong value."""
+    """Typer's message about a wrong value in kvsim's form: `--repeat: too small; got 2; limit 3 or
+    more`.
+    """
     found = re.fullmatch(r"invalid value for '(-[^']+)': (.*)", said)
     if found is None:
         return said

@@ -21,7 +21,7 @@ LIBRARY = "kvsim__mypyc"
 
 
 class Sources:
-    """Finds kvsim's modules as they are written."""
+    """Import finder that loads kvsim's modules from their .py sources, never compiled."""
 
     def __init__(self) -> None:
         self._finders: dict[str, FileFinder] = {}
@@ -41,8 +41,8 @@ class Sources:
 
 
 class Library:
-    """Finds the library of all compiled modules in the package's folder, which an installation in
-    place may not register.
+    """Import finder for the shared library of all compiled modules, next to the package. An
+    editable install may not register this library.
     """
 
     def find_spec(
@@ -52,7 +52,7 @@ class Library:
 
 
 def library() -> ModuleSpec | None:
-    """The library for this Python; None: there is none."""
+    """Import spec of the shared library built for this Python; None if there is none."""
     for suffix in EXTENSION_SUFFIXES:
         place = PACKAGE.parent / f"{LIBRARY}{suffix}"
         if place.exists():
@@ -61,7 +61,9 @@ def library() -> ModuleSpec | None:
 
 
 def counts(digests: Path) -> bool:
-    """Whether the compiled form is wanted, is for this Python, and is that of these sources."""
+    """Whether to run the compiled modules: KVSIM_COMPILED allows them, they are built for this
+    Python, and every source has its recorded digest.
+    """
     if os.environ.get(SWITCH) == "0" or library() is None:
         return False
     folder = os.fspath(PACKAGE.parent)
@@ -80,7 +82,9 @@ def _digest(path: str) -> str:
 
 
 def settle() -> bool:
-    """Decide for this process, before any of the modules is imported; whether it is compiled."""
+    """Choose compiled modules or sources for this process, before any module is imported. Returns
+    True for compiled.
+    """
     digests = PACKAGE / "compiled.sha256"
     there = digests.exists()
     if there and counts(digests):

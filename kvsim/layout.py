@@ -9,17 +9,17 @@ GroupKind = Literal["full", "sliding", "mla", "recurrent"]
 
 
 class OwnBlock(NamedTuple):
-    """A block that a cache has whatever the engine's: tokens it covers, bytes it takes."""
+    """Size of a cache's block that the engine's block_size does not change: tokens, bytes."""
 
     tokens: int
     bytes: int
 
 
 class Reading(NamedTuple):
-    """Tokens that attention reads of a cache of its own kind.
+    """Tokens that a query reads of a cache with blocks of its own size (see OwnBlock).
 
-    tokens: most tokens read, the newest or picked ones of a sequence, None: all. pair_flops: of one
-    query and one token, in one layer.
+    tokens: most tokens read, the newest or picked ones of a sequence; None: all. pair_flops: FLOPs
+    of one query with one token, in one layer.
     """
 
     tokens: int | None
@@ -34,10 +34,10 @@ class KVGroup:
     many real layers. bytes_per_token: KV bytes one token adds over all these layers; 0 for a
     recurrent state. window_tokens: a sliding window keeps only this many newest tokens; None
     otherwise. state_bytes: constant bytes per sequence (recurrent state); 0 otherwise.
-    draft_layers: of the layers, those of a drafter. chunk_tokens: local attention frees the blocks
-    before the current chunk of chunk_tokens tokens; None if it does not. own_block: of one layer,
-    where the engine's block size does not count; bytes_per_token is then the share of a token.
-    reading: of layers with own blocks.
+    draft_layers: how many of the layers belong to a drafter. chunk_tokens: local attention frees
+    the blocks before the current chunk of chunk_tokens tokens; None if it does not. own_block:
+    block of one layer, where the engine's block_size does not apply; bytes_per_token is then a
+    token's share of this block. reading: what attention reads in layers with own blocks.
     """
 
     kind: GroupKind
@@ -53,7 +53,9 @@ class KVGroup:
 
 @dataclass(frozen=True, slots=True)
 class KVLayout:
-    """All groups of a model. One token in a sequence shorter than every window costs the sum."""
+    """All layer groups of a model's KV cache. A token in a sequence shorter than every window takes
+    the sum of their bytes_per_token.
+    """
 
     groups: tuple[KVGroup, ...]
 
@@ -81,10 +83,10 @@ class KVLayout:
         return total
 
     def over_gpus(self, num: int) -> "KVLayout":
-        """The layout of one of `num` GPUs that share the tokens of each sequence: one in `num`
-        whole tokens, on average.
+        """The layout on one of `num` GPUs under decode context parallelism. Each holds 1 / num of
+        the tokens of a sequence, so a token takes 1 / num of its bytes on average.
 
-        InputError if layers do not keep all tokens, or differ in them.
+        InputError for sliding-window or recurrent layers, or bytes that `num` does not divide.
         """
         for group in self.groups:
             if group.kind not in ("full", "mla") or group.bytes_per_token % num:

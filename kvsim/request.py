@@ -1,8 +1,8 @@
-"""The nouns that arrive: a request, and the stream of them.
+"""A request, and a stream of requests in order of arrival.
 
 Token content. Two requests share cached blocks only where their tokens are equal, so content is
-kept as runs of consecutive token ids: `((start, length), ...)`. Content that no other request can
-name stays `None` and costs nothing.
+kept as runs of consecutive token ids: `((start, length), ...)`. Content that no other request
+shares is `None` and takes no memory.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class PromptItem(NamedTuple):
 
     @property
     def end_tokens(self) -> int:
-        """Prompt tokens up to its end."""
+        """Prompt tokens up to the end of the item's placeholders."""
         return self.start_tokens + self.tokens
 
 
@@ -35,19 +35,22 @@ class Request(NamedTuple):
     id: unique in its stream.
     arrival_ps: when it arrives, in ps from the stream's start; ignored when `after` is set.
     prompt_tokens: exact length, >= 1.
-    output_tokens: exact length; the engine learns it by doing. 0: the prompt alone is computed (an
-        embedding, a score, a cache to warm), and the step that ends it returns the result.
+    output_tokens: exact length, which the engine does not know in advance. 0: the prompt alone is
+        computed (an embedding, a score, a cache to warm), and the step that ends it returns the
+        result.
     max_tokens: the output length the client declared (None: it declared none).
-    ignore_eos: the client asked for all of them, as benchmarks do, and the engine knows it.
-    front_end_ps: between client and engine, within arrival_ps or think_ps; latencies hold it.
+    ignore_eos: the client asked for all output tokens, as benchmarks do, and the engine knows it.
+    front_end_ps: time between client and engine, contained in arrival_ps or think_ps; latencies
+        include it.
     priority: lower runs first under a priority policy.
     n: parallel samples of the prompt.
     prompt_runs: the prompt's token ids as runs, lengths summing to prompt_tokens; None: private.
     output_start: token id of the first output token, the others follow; None: private.
     after, think_ps: arrives think_ps after the request with this id, or the group of this name, has
-        left (closed loops, conversations).
+        finished (closed loops, conversations).
     session: the conversation it belongs to, for reports.
-    group: requests that come together; `after` may name a group, which has left with its last.
+    group: requests that arrive together; `after` may name a group, which has finished with its last
+        request.
     ends_session: it is the last of its session, and the client says so. pause_ps: how long its
         session pauses after it, as the client says; None: it does not.
     items: images, sounds and videos of the prompt in their order, which do not overlap.
@@ -87,8 +90,8 @@ class Request(NamedTuple):
 class Stream:
     """Requests in order of arrival (followers after the request they follow).
 
-    notes: what was done to them on the way ("clipped 12 of 19,366 prompts to 4,096 tokens").
-    source: what they came from, for provenance: name, sha256 of the file, seed and so on.
+    notes: changes made to the requests ("clipped 12 of 19,366 prompts to 4,096 tokens"). source:
+    origin of the requests, for provenance: name, sha256 of the file, seed and so on.
     max_concurrency: the clients send no more while this many requests are in flight; None: no
     limit.
     """
@@ -100,14 +103,14 @@ class Stream:
 
     @classmethod
     def of(cls, requests: "Stream | Iterable[Request]") -> "Stream":
-        """The stream itself, or one of these requests."""
+        """`requests` itself if it is a Stream, else a Stream of these requests."""
         return requests if isinstance(requests, Stream) else cls(tuple(requests))
 
     def with_hints(self) -> "Stream":
-        """The same with hints of sessions in their requests.
+        """The stream with session hints in its requests: ends_session and pause_ps.
 
-        The last one says that it is the last, and one that another follows says how long the pause
-        is.
+        The last request of a session has ends_session = True; one that another request follows has
+        the think time in pause_ps.
         """
         last = {request.session: request.id for request in self.requests}
         pauses = {request.after: request.think_ps for request in self.requests}
@@ -123,5 +126,6 @@ class Stream:
 
     @property
     def anonymous(self) -> bool:
-        """Whether no request can name another's content, and each is one sequence."""
+        """Whether every prompt is private (prompt_runs None), and no request has several samples.
+        """
         return all(request.prompt_runs is None and request.n == 1 for request in self.requests)

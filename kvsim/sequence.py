@@ -1,6 +1,6 @@
 """A sequence: one output being generated for a request.
 
-All decoding sequences advance together, by one clock, and none of them is touched.
+All decoding sequences advance together, by one clock: a step updates no sequence's record.
 """
 
 from operator import attrgetter
@@ -25,11 +25,12 @@ class Sequence:
     decoding, base: whether it is in the decode batch, and its slots minus the steps of the decode
         clock.
     finished: all its outputs have returned.
-    memory: what its allocator keeps about it; nobody else looks inside.
-    drafting: likewise, where its tokens are drafted ahead.
-    in_flight: the newest plan in flight that computes for it, where its scheduler follows that.
-    placeholders: tokens of it that steps in flight put out. next_step: over the stages of a
-        pipeline under asynchronous scheduling, the first step that may be its next one.
+    memory: the allocator's private record of the sequence; no other code reads it.
+    drafting: the private record of speculative decoding.
+    in_flight: the newest plan in flight that computes the sequence, if its scheduler tracks this.
+    placeholders: output tokens that steps in flight will return (vLLM's num_output_placeholders).
+        next_step: over the stages of a pipeline under asynchronous scheduling, the first step that
+        may be its next one.
     """
 
     __slots__ = (

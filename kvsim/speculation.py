@@ -15,11 +15,12 @@ TABLE = "speculative_config"
 class Method(NamedTuple):
     """Requirements of one method on schedulers and caches, as in vLLM 0.33.
 
-    reads_target: its layers are in the target's own cache and read its hidden states.
-    keys_read_ahead: keys and values of a token follow from the next token too, so that hashes cover
-    that, or hits lose their last block. looks_up: no layer drafts. block_queries: all drafts are
-    queries of one pass, after one more of the newest token, and no step has more of them than
-    max_num_batched_tokens. input_slots: input positions of a request in addition to its tokens.
+    reads_target: the drafter reads the target's hidden states, and its layers have KV in the
+    target's pool. keys_read_ahead: K and V of a token depend on the next token too. So a block's
+    hash covers that token, or hits lose their last block. looks_up: drafts are looked up in the
+    text, without a model. block_queries: all drafts are queries of one pass, after one query of the
+    newest token, and a step has at most max_num_batched_tokens queries. input_slots: input
+    positions of a request in addition to its tokens.
     """
 
     reads_target: bool = False
@@ -56,15 +57,16 @@ class Speculation(NamedTuple):
     counts_inputs: bool = True
 
     def without_lookahead(self) -> "Speculation":
-        """The same in an engine that neither hashes nor reads ahead."""
+        """The speculation in an engine version without look-ahead hashes or counted drafter inputs.
+        """
         return self._replace(hashes_ahead=False, modules=1, counts_inputs=False)
 
     def without_ahead_hashes(self) -> "Speculation":
-        """The same with a KV connector, in which keys cover their own tokens alone."""
+        """The speculation with a KV connector: hashes cover only the tokens of their own block."""
         return self._replace(hashes_ahead=False)
 
     def check(self) -> None:
-        """Raise InputError on a method that is none, or no tokens."""
+        """Raise InputError for an unknown method, or num_speculative_tokens below 1."""
         if self.method not in METHODS:
             raise InputError(
                 "unknown method of speculation",
@@ -81,7 +83,7 @@ class Speculation(NamedTuple):
 
     @property
     def rules(self) -> Method:
-        """The rules of its method."""
+        """Requirements of this method on schedulers and caches."""
         return METHODS[self.method]
 
     @property
@@ -91,12 +93,12 @@ class Speculation(NamedTuple):
 
     @property
     def lookahead_slots(self) -> int:
-        """Slots reserved past the scheduled tokens."""
+        """KV slots that a sequence reserves past its scheduled tokens."""
         return 0 if self.rules.looks_up else max(self.tokens, self.queries_per_seq)
 
     @property
     def hash_lookahead(self) -> int:
-        """Tokens after a unit that its hash covers too."""
+        """Tokens after a block that the block's hash covers too."""
         return self.prefill_lookahead if self.hashes_ahead and self.rules.keys_read_ahead else 0
 
     @property
@@ -108,14 +110,14 @@ class Speculation(NamedTuple):
 
     @property
     def redrafted_tokens(self) -> int:
-        """Number of newest tokens with valid slots that chained modules may yet write again: no
-        hash covers them.
+        """Newest computed tokens with KV that chained MTP modules may overwrite; blocks that hold
+        these tokens get no hash yet.
         """
         return max(0, self.prefill_lookahead - 1)
 
     @property
     def drops_last_block(self) -> bool:
-        """Whether a hit loses its last unit."""
+        """Whether a prefix cache hit loses its last block."""
         return self.rules.keys_read_ahead and not self.hashes_ahead
 
     @property

@@ -1,4 +1,4 @@
-"""A step as a step-time form sees it: prompt chunks and decoding sequences, without names."""
+"""The shape of a step, from which its time follows: prompt chunks and decoding sequences."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class Chunk(NamedTuple):
 
 
 class StepShape(NamedTuple):
-    """One engine step.
+    """Token counts of one engine step.
 
     chunks: the prefill chunks; num_decode: sequences that decode one token each. context_tokens:
     the sum over them of the tokens they attend to, the new ones included. longest_context_tokens:

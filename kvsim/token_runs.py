@@ -13,7 +13,7 @@ ADAPTER_STRIDE = 1 << 64  # beyond every id that a workload or a recorded case h
 
 
 def coalesced(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The same tokens in as few runs as possible, so that equal tokens look equal."""
+    """The runs with adjacent ones merged, so that equal token sequences have equal runs."""
     held: tuple[int, int] | None = None
     for start, length in runs:
         if not length:
@@ -30,18 +30,18 @@ def coalesced(runs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def under_adapter(runs: TokenRuns, adapter: int | None) -> TokenRuns:
-    """The ids of the same tokens as this adapter computes them: K and V of two adapters differ."""
+    """The runs with each id replaced by one of this LoRA adapter, since its K and V differ."""
     return runs if adapter is None else tuple((adapter_id(at, adapter), n) for at, n in runs)
 
 
 def adapter_id(token_id: int, adapter: int | None) -> int:
-    """The id of one token as this adapter computes it."""
+    """The id of one token under this LoRA adapter, different from its id under any other."""
     return token_id if adapter is None else token_id + (adapter + 1) * ADAPTER_STRIDE
 
 
 def with_items(runs: TokenRuns, items: Iterable[PromptItem]) -> TokenRuns:
-    """A prompt with its placeholders replaced by ids of the items' contents, each from its
-    content's start on.
+    """The runs of a prompt with each multimodal placeholder replaced by an id of its item's
+    content.
 
     Equal items make equal blocks wherever their placeholders begin, as vLLM's hashes do.
     """
@@ -58,7 +58,7 @@ def with_items(runs: TokenRuns, items: Iterable[PromptItem]) -> TokenRuns:
 def _between(
     pieces: Iterable[tuple[int, int]], start: int, end: int | None
 ) -> Iterator[tuple[int, int]]:
-    """The tokens from `start` on and below `end` (None: all)."""
+    """The runs of token positions start to end - 1 (end None: to the last token)."""
     passed = 0
     for first, length in pieces:
         begin = max(start - passed, 0)

@@ -1,1 +1,1 @@
-"""The pool: how much device memory is left for KV, and how much fits into it."""
+"""The KV pool: how much device memory is left for KV, and how many tokens fit."""

@@ -1,6 +1,6 @@
-"""LoRA adapters: memory that the engine reserves for the most that may be loaded.
+"""Memory that the engine reserves for max_loras LoRA adapters.
 
-Each linear matrix of n inputs and m outputs gets rank * (n + m) parameters an adapter, in the
+Each linear matrix of n inputs and m outputs gets rank * (n + m) parameters per adapter, in the
 model's dtype. The inputs' half is on every GPU (vLLM's lora/layers, fully_sharded_loras off).
 """
 
@@ -11,13 +11,15 @@ from kvsim.model.weights import DTYPE_BYTES
 
 
 class Adapters(NamedTuple):
-    """max_loras: loaded at once; max_lora_rank: of each."""
+    """LoRA adapters by vLLM's flags. max_loras: adapters loaded at once; max_lora_rank: rank of
+    each.
+    """
 
     max_loras: int
     max_lora_rank: int
 
     def num_bytes(self, model: Model, tp: int) -> int:
-        """Bytes on one of tp GPUs."""
+        """Bytes that all adapters take on one of tp GPUs."""
         total = 0
         for layer in model.layers:
             for inputs, outputs in _matrices(model, layer.mixer, tp):
@@ -28,7 +30,7 @@ class Adapters(NamedTuple):
 
 
 def _matrices(model: Model, part: object, tp: int) -> list[tuple[int, int]]:
-    """Inputs and outputs of the matrices an adapter changes, on one GPU; experts have none."""
+    """(inputs, outputs) of each matrix that an adapter changes, on one GPU; never of experts."""
     hidden = model.hidden_size
     if isinstance(part, Attention):
         kept = part.kv_heads_on(tp)

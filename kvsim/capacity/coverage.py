@@ -1,5 +1,5 @@
-"""Coverage of a model's memory by the simulation, engine by engine: exactly as the engine, an
-approximation, or the size of its pool alone.
+"""How well the simulation follows a model's KV memory, by engine: "exact", approximately, or
+"sized" (the size of the pool alone).
 
 Exact: recorded schedules of that engine with the model's kinds of layers are equal row for row
 (reports/schedules/README.md), and nothing below says otherwise.
@@ -21,8 +21,8 @@ UNTRACKED = ("lfm2", "lfm2_moe")
 
 
 class Coverage(NamedTuple):
-    """level: see above; "sized": `kvsim memory` knows the pool, no simulation runs. reason: why it
-    is not exact, "" where it is.
+    """How well one engine's memory is followed. level: as above; with "sized", `kvsim memory` gives
+    the pool and no simulation runs. reason: why the level is not exact, else "".
     """
 
     level: Level

@@ -1,4 +1,4 @@
-"""A deployment: everything that the estimates of the pool are functions of."""
+"""A deployment: all inputs of the estimates of the pool's size."""
 
 from typing import NamedTuple
 
@@ -85,13 +85,13 @@ class Deployment(NamedTuple):
 
     @property
     def compiles(self) -> bool:
-        """Whether this start fills the compiler's cache, and measures what it compiles."""
+        """Whether this start compiles with an empty cache, and benchmarks the compiled kernels."""
         measures = self.version.benchmarks_compiled and self.device.runs_cuda
         return self.first_start and measures and not self.enforce_eager
 
     @property
     def on_flashinfer(self) -> bool:
-        """Whether sampling runs on FlashInfer."""
+        """Whether FlashInfer samples top-p and top-k."""
         if not self.has_flashinfer:
             return False
         asked = self.flashinfer_sampler

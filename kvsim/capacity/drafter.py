@@ -1,9 +1,10 @@
 """Memory of a drafter: its weights and its KV cache.
 
 A model that reads the target (`TargetReader`: EAGLE-3, DFlash) has the target's embedding. A head
-without a model of its own is "mtp", and EAGLE's where none is named. It is one more layer of the
-target's last kind and a projection of two hidden states into one, with the target's embedding and
-head. "ngram" looks drafts up in the text: it has neither weights nor a cache.
+that is part of the target's checkpoint is "mtp"; "eagle" without a named model is modelled the
+same. It is one more layer of the target's last kind and a projection of two hidden states into one,
+with the target's embedding and head. "ngram" looks drafts up in the text: it has neither weights
+nor a cache.
 """
 
 from collections.abc import Sequence
@@ -27,9 +28,9 @@ PLAIN_BELOW_BITS = 8
 class DrafterCost(NamedTuple):
     """Memory of drafting on one GPU, outside the pool and in it.
 
-    weights_bytes: of the drafter. bytes_per_token: of its layers, on top of the target's.
-    state_bytes: that drafts add to each sequence's recurrent states, by their width and by the
-    scratch ones of which there is one a draft. slots: past a step that each sequence holds.
+    weights_bytes: bytes of the drafter's weights. bytes_per_token: KV bytes that its layers add to
+    the target's. state_bytes: bytes that drafts add to each sequence's recurrent states, which get
+    wider, with one scratch state per draft. slots: KV slots that each sequence holds past a step.
     """
 
     method: str
@@ -40,7 +41,7 @@ class DrafterCost(NamedTuple):
     slots: int
 
     def text(self) -> str:
-        """The same in a sentence."""
+        """The cost in one sentence."""
         states = ""
         if self.state_bytes:
             states = f", {self.state_bytes:,} bytes more of recurrent states for each sequence"
@@ -52,14 +53,16 @@ class DrafterCost(NamedTuple):
 
 
 class Drafter(NamedTuple):
-    """model: None for the target's own module, or none at all."""
+    """The drafter of a deployment. model: its checkpoint; None for a module of the target (MTP) or
+    for drafts looked up in the text.
+    """
 
     model: Model | None
     speculation: Speculation
 
     @property
     def tokens(self) -> int:
-        """Drafted ahead of each step."""
+        """num_speculative_tokens: tokens drafted for each step."""
         return self.speculation.tokens
 
     @property
@@ -76,7 +79,7 @@ class Drafter(NamedTuple):
         return self.speculation.rules.looks_up
 
     def weight_bytes(self, target: Model, tp: int) -> int:
-        """Bytes on one of tp GPUs."""
+        """Bytes of the drafter's weights on one of tp GPUs."""
         if self.looks_up:
             return 0
         if self.model is not None:
@@ -114,15 +117,18 @@ class Drafter(NamedTuple):
         drafts: bool = True,
         by_chunk: bool = False,
     ) -> KVLayout:
-        """The KV cache of both together, on one GPU; by_chunk: as of `ModelOptions.layout`. held:
-        the part of the target on a stage of a pipeline; drafts: whether the drafter is there too.
+        """The KV cache of target and drafter together, on one GPU; by_chunk: as in
+        `ModelOptions.layout`. held: the part of the target on a stage of a pipeline; drafts:
+        whether the drafter is there too.
         """
         drafted = self.caches_beside(target, options) if drafts else ()
         caches = widened(options.caches(held or target), self.tokens)
         return grouped(caches, drafted, by_chunk=by_chunk)
 
     def cost(self, target: Model, caches: Sequence[LayerCache], dtype: str, tp: int) -> DrafterCost:
-        """The memory it takes on one GPU, with a target of these layer caches and this dtype."""
+        """Memory that the drafter takes on one GPU, with a target of these layer caches and this
+        dtype.
+        """
         own = sum(cache.state_bytes for cache in caches)
         wide = sum(cache.state_bytes for cache in widened(caches, self.tokens))
         return DrafterCost(
@@ -135,7 +141,7 @@ class Drafter(NamedTuple):
         )
 
     def as_model(self, target: Model) -> Model:
-        """The drafter as its passes are timed."""
+        """The drafter as a model, to time its forward passes."""
         if self.model is not None:
             return self.model
         layers = (_module(target),)
@@ -144,8 +150,8 @@ class Drafter(NamedTuple):
 
 
 def _module(target: Model) -> Layer:
-    """The last layer that attends to everything, with the last feed-forward part; of compressing
-    layers the window alone.
+    """The layer of an MTP head: the target's last full-attention mixer with its last feed-forward
+    part. A compressed attention mixer keeps its sliding window alone.
     """
     attending = [
         layer

@@ -14,7 +14,7 @@ from kvsim.vllm.rules import SizingRules
 
 
 def is_whole(plan: CachePlan, layout: KVLayout, block_size: int) -> bool:
-    """Whether a block of the engine's holds `block_size` tokens in all layers."""
+    """Whether one block of the engine holds `block_size` tokens in all layers."""
     own = plan.bytes_per_block == block_size * layout.bytes_per_token
     return own and len(plan.groups) == 1 and plan.block_size == block_size
 

@@ -26,11 +26,11 @@ class HeldOutError(NamedTuple):
     logs: int
 
     def around(self, tokens: int) -> tuple[int, int]:
-        """The tokens between which nine in ten servers would be."""
+        """(low, high) tokens between which nine in ten servers' pools are."""
         return int(tokens / (1 + self.most)), int(tokens / (1 - self.most))
 
     def text(self, tokens: int) -> str:
-        """The same in a sentence."""
+        """The error bounds in one sentence."""
         low, high = self.around(tokens)
         return (
             f"Of {self.logs} logs of other people's servers half are within {self.half:.1%} and "

@@ -41,9 +41,10 @@ class MemoryQuestion(NamedTuple):
 
 
 class MemoryAnswer(NamedTuple):
-    """sized: the pool of the GPU with the fewest blocks; device: its kind; devices: those of each
-    stage. fits: sequences by length. first_start: the pool where nothing that the engine compiles
-    is cached; None where that is the same, or the one that was asked for.
+    """The pool of a deployment and the sequences that fit. sized: the pool of the GPU with the
+    fewest blocks; device: the kind of this GPU; devices: the GPUs of each stage. fits: numbers of
+    sequences by length. first_start: the pool where no compiled code is cached; None if it equals
+    `sized` or is what was asked for.
     """
 
     model: Model
@@ -106,7 +107,7 @@ def memory_answer(question: MemoryQuestion) -> MemoryAnswer:
 
 
 def _first_start(memory: MemoryOptions, sized_by: Callable[[MemoryOptions], Sized]) -> Sized | None:
-    """The pool of a first start, where that is not the one asked for; None too where it leaves
+    """The pool of a start without cached compiled code; None if that was asked for, or if it leaves
     nothing for KV.
     """
     if memory.first_start:
@@ -139,7 +140,7 @@ def _lengths(given: Sequence[int], longest: int) -> list[int]:
 
 
 def as_json(answer: MemoryAnswer) -> dict[str, Any]:
-    """Every figure, of one GPU."""
+    """All figures of the answer as JSON values, each of one GPU."""
     model, pool, layout = answer.model, answer.sized.pool, answer.sized.layout
     plan, options = answer.sized.plan, answer.options
     return {

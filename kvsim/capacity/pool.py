@@ -47,7 +47,7 @@ class SizedPool(NamedTuple):
 
     @property
     def simulated(self) -> "SizedPool":
-        """The pool without what the engine would say of it, which no run depends on."""
+        """The pool without the figures that an engine only logs and no simulated run depends on."""
         return self._replace(
             engine_version="",
             engine_block_size=0,
@@ -77,7 +77,7 @@ class SizedPool(NamedTuple):
 class StageShare(NamedTuple):
     """A stage of a pipeline: its number of layers, and one of its GPUs.
 
-    Of this the weights, the bytes left for KV and their blocks, the kind and the memory.
+    The figures are this GPU's: weights, bytes left for KV, their blocks, its name, its memory.
     """
 
     layers: int
@@ -95,8 +95,8 @@ class StageShare(NamedTuple):
 
 
 def unlike_stages(stages: Sequence[StageShare]) -> str | None:
-    """The sentence on the stage that limits the blocks of all, with the room of the others; None if
-    their devices are equal.
+    """The sentence on the stage that limits the number of blocks, with the unused bytes of the
+    other stages; None if their devices are equal.
     """
     if len({(each.device, each.device_bytes) for each in stages}) < 2:
         return None
@@ -117,7 +117,7 @@ class Sized(NamedTuple):
     """A pool with the layout of the GPU's layers, the engine's plan of their caches and the last
     lines of its start-up log. drafter: the memory that drafting takes; None without a drafter.
     stages: those of a pipeline that keep KV, of which the one with the fewest blocks is this.
-    stage: its place among all stages.
+    stage: its index among all stages.
     """
 
     pool: SizedPool

@@ -201,7 +201,7 @@ def _plan(
     block_size: int,
     exports_states: bool,
 ) -> CachePlan:
-    """The plan of all stages; held: the places of the layers that one of them has."""
+    """The plan of all stages; held: indices of the layers on one stage."""
     caches = tuple(chain(*by_stage))
     version, options, drafter = deployment.version, deployment.options, deployment.drafter
     recurrent = any(cache.kind == "recurrent" for cache in caches)

@@ -12,8 +12,8 @@ from kvsim.plumbing.errors import InputError
 
 
 class Stage(NamedTuple):
-    """A stage's layers, in order; first, last: it has the embedding, the head. start: the place of
-    its first layer in the model.
+    """A stage's layers, in order; first, last: it has the embedding, the head. start: index of its
+    first layer in the model.
     """
 
     layers: tuple[Layer, ...]

@@ -91,7 +91,7 @@ def sized_device(name: str, memory_gib: float) -> Device:
 
 
 def own_figures(device: Device) -> list[str]:
-    """The keys of [device] by which it computes otherwise than the catalogue's GPU of this name."""
+    """Keys of [device] with figures that differ from those of the catalogue's GPU of this name."""
     if device.name not in _tables():
         return []
     known = named_device(device.name)

@@ -38,7 +38,7 @@ def profile_of(name: str) -> Profile | None:
 
 
 def sliced(device: Device, profile: Profile, where: str) -> Device:
-    """The slice of `device`; InputError where it has none like that."""
+    """The slice of `device`; InputError where the driver offers no such slice of it."""
     shares = EIGHTHS.get(profile.sevenths, ()) if device.name in SLICED else ()
     whole = device.memory_bytes / GIB
     for eighths in shares:

@@ -25,7 +25,7 @@ def stage_devices(
 
 
 def are_alike(devices: Sequence[Device]) -> bool:
-    """Whether all are of one kind."""
+    """Whether all devices are of one kind."""
     return all(each == devices[0] for each in devices)
 
 

@@ -102,7 +102,7 @@ class Grouping(NamedTuple):
 
     @property
     def padding_layers(self) -> int:
-        """Layers that exist in blocks alone."""
+        """Number of padding layers: parts of blocks that no layer uses."""
         return self.group_layers * len(self.groups) - sum(group.layers for group in self.groups)
 
 
@@ -116,7 +116,7 @@ def states_at_once(drafted_tokens: int, *, caching: bool, exports: bool) -> int:
 
 
 def is_uniform(layout: KVLayout, *, windows: bool = True) -> bool:
-    """Whether one block table does for all layers, because all keep every token.
+    """Whether one block table suffices for all layers, because all keep every token.
 
     Windows are given up where `windows` is false, and where pages cannot be made equal, as MLA's
     are never padded (`_try_get_full_allocation_fallback_groups`).
@@ -229,7 +229,7 @@ def _keeps_all(group: KVGroup) -> bool:
 
 
 def _kept(group: KVGroup) -> tuple[object, ...]:
-    """The tokens of a sequence that the layers keep."""
+    """Properties that layers of one group share: kind, window, chunk, bytes of a state."""
     kind = "full" if group.kind == "mla" else group.kind
     state = ceil_div(group.state_bytes, group.layers)
     return kind, group.window_tokens, group.chunk_tokens, state
@@ -253,7 +253,7 @@ def _beside_states(layout: KVLayout, block_size: int, exports_states: bool) -> i
 def _dealt(
     group: KVGroup, size: int, block_size: int, page_bytes: int, bucket: int
 ) -> list[BlockGroup]:
-    """`group` in as few parts of at most `size` layers as possible, dealt out in turn."""
+    """`group` split into the fewest parts of at most `size` layers, dealt out round-robin."""
     num_parts = ceil_div(group.layers, size)
     parts, before = [], 0
     for part in range(num_parts):

@@ -20,8 +20,8 @@ from kvsim.vllm.rules import Packing
 
 
 class PackedLayers(NamedTuple):
-    """Layers of `group` in one part, draft_layers of them a drafter's; page_bytes: of one block in
-    one of them, as it was brought up.
+    """Layers of `group` in one part, draft_layers of them a drafter's; page_bytes: bytes of one
+    block in one layer, padding included.
     """
 
     group: KVGroup
@@ -39,12 +39,12 @@ class PackedGroup(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Bytes of a block in all these layers, with what pages were brought up by."""
+        """Bytes of a block in all these layers, padding of pages included."""
         return sum(share.layers * share.page_bytes for share in self.shares)
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of a block in all these layers that can hold something."""
+        """Bytes of a block in all these layers that can hold KV, without padding of pages."""
         blocks = ((share.layers, share.group.own_block) for share in self.shares)
         return sum(layers * block.bytes for layers, block in blocks if block is not None)
 
@@ -121,7 +121,7 @@ def _least_padding(counts: Sequence[int], least: int) -> int:
 
 
 def _brought_up(part: PackedGroup, sizes: Sequence[int]) -> PackedGroup:
-    """The group with pages of these sizes, each the next larger."""
+    """The group with each page padded to the smallest of these sizes that holds it."""
     shares = (
         share._replace(page_bytes=min(size for size in sizes if size >= share.page_bytes))
         for share in part.shares
@@ -130,9 +130,10 @@ def _brought_up(part: PackedGroup, sizes: Sequence[int]) -> PackedGroup:
 
 
 def _places(parts: Sequence[PackedGroup], sizes: Sequence[int], *, every_repeat: bool) -> int:
-    """Bytes of the places: for each size as many as any group has pages of it.
+    """Bytes of a block with places: for each page size, as many places as the group with most pages
+    of this size has.
 
-    every_repeat: of each size as many as of the commonest.
+    every_repeat: each page size has as many places as the most frequent size.
     """
     most: Counter[int] = Counter()
     for part in parts:

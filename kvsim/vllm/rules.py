@@ -1,7 +1,7 @@
 """Differences between versions of vLLM: one field each, in three parts.
 
 Modules for blocks, scheduling and sizing read the fields and never ask for a version's name. The
-constants stand in `versions`.
+constants are in `versions`.
 """
 
 from dataclasses import dataclass

@@ -97,7 +97,7 @@ def environment(model: Table, memory: Table) -> list[str]:
 
 
 def without_flag(table: str, options: Table, usual: Table) -> Iterator[tuple[str, Any]]:
-    """Keys that no argument sets, with their values, where they are not as usual."""
+    """Keys that no `vllm serve` argument sets, with values that differ from those in `usual`."""
     for key in UNSET[table]:
         value = options.get(key)
         if key == "quantization" and value in ("fp8", "none"):

@@ -23,7 +23,7 @@ from kvsim.vllm.versions import NEWEST
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes in tokens.
+    """Sizes of blocks, hashes and hits over all groups, in tokens.
 
     blocks: a block of each group; least: the smallest block. unit: the greatest common divisor of
     the blocks; whole: their least common multiple. match: tokens that one hash covers. aligned:

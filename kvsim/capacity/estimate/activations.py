@@ -59,8 +59,9 @@ def activation_bytes(deployment: Deployment, stage: Stage) -> int:
 
 
 def _measured_bytes(deployment: Deployment, stage: Stage) -> int:
-    """A copy of this GPU's part of the embedding, which the compiler measures a kernel on:
-    Qwen3-14B leaves 1.24 GiB less on its first start (1.45 of the table for 0.2 of activations).
+    """Bytes of a copy of this GPU's part of the embedding, on which torch.compile benchmarks a
+    kernel: Qwen3-14B leaves 1.24 GiB less on its first start (1.45 of the table for 0.2 of
+    activations).
     """
     if not (stage.first and deployment.compiles):
         return 0
@@ -70,7 +71,7 @@ def _measured_bytes(deployment: Deployment, stage: Stage) -> int:
 
 
 def gathered_bytes(deployment: Deployment, stage: Stage) -> int:
-    """The buffer that an indexer's keys are gathered in; 0 without one."""
+    """Bytes of the buffer into which a sparse indexer's keys are gathered; 0 without an indexer."""
     compressed = [
         mixer.compress_ratio if isinstance(mixer, CompressedAttention) else 1
         for mixer in (layer.mixer for layer in stage.layers)
@@ -83,7 +84,7 @@ def gathered_bytes(deployment: Deployment, stage: Stage) -> int:
 
 
 def sampler_bytes(deployment: Deployment) -> int:
-    """Logits and their copies, which every GPU holds in full."""
+    """Bytes of the logits and their copies, which every GPU holds in full."""
     version, vocab = deployment.version, deployment.model.vocab_size
     rows = min(deployment.max_num_seqs, deployment.max_num_batched_tokens)
     if deployment.on_second_runner:
@@ -101,9 +102,9 @@ SCRATCH_FROM_ROWS = 8
 def widest_part(deployment: Deployment, stage: Stage) -> int:
     """Elements per token in the widest part of a layer, on one GPU.
 
-    These are projections of attention, or gate, up and product of a dense feed-forward part.
+    A part is the QKV projections, or gate, up and their product in a dense feed-forward part.
 
-    With experts in 4-bit blocks, theirs.
+    With experts in 4-bit blocks, also the experts' buffers.
     """
     widest = max(_widest(layer, deployment.tp) for layer in set(stage.layers)) // deployment.tp
     if _in_blocks(deployment):

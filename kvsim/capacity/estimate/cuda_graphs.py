@@ -32,7 +32,7 @@ def capture_sizes(max_num_seqs: int, largest: int) -> list[int]:
 
 
 def cuda_graph_bytes(deployment: Deployment, stage: Stage) -> int:
-    """Estimate of the graphs of a stage; 0 without them, or where the version charges none."""
+    """Estimated bytes of a stage's CUDA graphs; 0 if eager, or where the version charges none."""
     version, model = deployment.version, deployment.model
     if deployment.enforce_eager or not version.charges_cuda_graphs:
         return 0

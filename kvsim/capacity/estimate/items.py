@@ -1,4 +1,6 @@
-"""The items that the engine takes off its share of the device, as its log lists them."""
+"""Memory items that vLLM subtracts from its share of the device (gpu_memory_utilization), as its
+log lists them.
+"""
 
 from typing import NamedTuple
 
@@ -20,7 +22,7 @@ class Items(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All that is not KV."""
+        """Bytes of all items: everything but KV."""
         return sum(self)
 
 

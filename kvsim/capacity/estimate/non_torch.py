@@ -1,5 +1,5 @@
 """Memory of the process outside torch's allocator on one GPU, above what is in use at the engine's
-first look.
+first memory snapshot.
 
     one GPU                     kernels, by version
     several, up to NVLink 3     by version, with and without NVLink
@@ -66,8 +66,8 @@ def _beside_torch(deployment: Deployment) -> int:
 
 
 def on_pcie(device: Device) -> bool:
-    """Whether its GPUs reach each other without NVLink, or by a bridge between two. NCCL's buffers
-    lie in the host's memory then.
+    """Whether a device's GPUs reach each other without NVLink, or by a bridge between two. NCCL's
+    buffers lie in the host's memory then.
     """
     return device.runs_cuda and 0 < device.peer_bytes_per_s < NVLINK_BYTES_PER_S
 

@@ -29,7 +29,7 @@ VIDEO_TOKENS, VIDEO_TEXT_TOKENS = 12_288, 153_600
 
 
 def kept_bytes(deployment: Deployment, stage: Stage) -> int:
-    """Bytes that stay allocated during the decoder's pass."""
+    """Bytes of vision embeddings and pixels that stay allocated during the decoder's pass."""
     model = deployment.model
     if not (stage.first and model.tower_params):
         return 0
@@ -47,7 +47,7 @@ def kept_bytes(deployment: Deployment, stage: Stage) -> int:
 
 
 def peak_bytes(deployment: Deployment, stage: Stage) -> int:
-    """The peak while the tower runs; 0 where it is not followed."""
+    """Peak bytes while the vision tower runs; 0 for a tower that is not modelled."""
     model, tp = deployment.model, deployment.tp
     tower = model.tower
     if not stage.first or tower is None:
@@ -61,6 +61,6 @@ def peak_bytes(deployment: Deployment, stage: Stage) -> int:
 
 
 def _tokens(tower: Tower, deployment: Deployment) -> int:
-    """Tokens of the images that are encoded."""
+    """Tokens of the images that the profiling run encodes."""
     items = max(1, deployment.max_num_batched_tokens // tower.largest_tokens)
     return items * tower.largest_tokens

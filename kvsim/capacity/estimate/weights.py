@@ -1,6 +1,6 @@
-"""Memory of one GPU of a stage once the model is loaded.
+"""Memory on one GPU of a pipeline stage once the model is loaded.
 
-It has a share of the weights, as stored, and the tensors that the engine derives from them.
+The GPU has a share of the weights, as stored, and tensors that the engine derives from weights.
 
     layers      split over the tensor parallel GPUs; routed experts over all that share them, with
                 data parallel ranks too
@@ -51,7 +51,7 @@ def _held(deployment: Deployment, stage: Stage) -> int:
 
 
 def _expert_padding(deployment: Deployment, stage: Stage) -> float:
-    """How many times their stored bytes the kernels of routed experts take."""
+    """Bytes that kernels need for routed experts divided by their stored bytes; 1: no padding."""
     for layer in stage.layers:
         if isinstance(layer.feed_forward, Experts):
             whole = layer.feed_forward.weights(deployment.model.hidden_size, 1).expert
@@ -60,7 +60,7 @@ def _expert_padding(deployment: Deployment, stage: Stage) -> float:
 
 
 def _tables(model: Model, stage: Stage) -> tuple[int, int]:
-    """Parameters of the embedding and the head that this stage has, and of a head of its own."""
+    """(parameters of the embedding and the LM head on this stage, those of an untied LM head)."""
     rows = VOCABULARY_ROWS * ceil_div(model.vocab_size, VOCABULARY_ROWS)
     tied = stage.first and stage.last and model.tie_word_embeddings
     each = rows * model.hidden_size
@@ -69,7 +69,7 @@ def _tables(model: Model, stage: Stage) -> tuple[int, int]:
 
 
 def _expert_params(deployment: Deployment, layer: Layer) -> int:
-    """Routed experts of a layer on one GPU, padding included."""
+    """Parameters of a layer's routed experts on one GPU, padding included."""
     part, model = layer.feed_forward, deployment.model
     if not isinstance(part, Experts):
         return 0

@@ -92,7 +92,9 @@ class CachePlan(NamedTuple):
         return sum(self._reckoned(tokens))
 
     def printed_blocks_of(self, tokens: int) -> int:
-        """The same as the log of the start counts them: weighed, those of the first group are 1."""
+        """`blocks_of` as the start-up log counts blocks: by `weights`, one of the first group
+        counts 1.
+        """
         if not self.weights:
             return self.blocks_of(tokens)
         blocks = zip(self._reckoned(tokens), self.weights, strict=True)
@@ -129,8 +131,8 @@ def plan_cache(
 ) -> CachePlan:
     """The plan for these layers, of which at least one has a cache, and the layers of a drafter.
 
-    held: which of them a stage of a pipeline has, by their places; None: all. Caches in blocks of
-    their own sizes are planned for each stage separately.
+    held: indices of the layers on a pipeline stage; None: all. Caches in blocks of their own sizes
+    are planned for each stage separately.
     """
     if serving.speculation is not None:
         serving.speculation.check()
@@ -159,7 +161,7 @@ def plan_cache(
 
 
 def _kernel_block_size(caches: Sequence[LayerCache], serving: Serving) -> int:
-    """Tokens in a block before states are looked at."""
+    """Tokens in a block before recurrent states enlarge it: as configured, or vLLM's default."""
     if serving.block_size is not None:
         return serving.block_size
     indexed = {cache.kind for cache in caches if cache.index_bytes}

@@ -37,7 +37,7 @@ class Serving(NamedTuple):
 
     @property
     def gives_chunks_back(self) -> bool:
-        """Whether it frees them here."""
+        """Whether local attention frees past chunks with these flags, drafter included."""
         return gives_chunks_back(frees_chunks=self.frees_chunks, speculation=self.speculation)
 
     @property

@@ -43,8 +43,8 @@ def default_fraction(
 ) -> float:
     """mem_fraction_static if not set, with layers split over `gpus` GPUs.
 
-    latent: the model has latent attention (MLA). copies: of the attention. vision: of a model that
-    sees.
+    latent: the model has latent attention (MLA). copies: of the attention. vision: the model's
+    vision tower; None: it has none.
     """
     share = _share(settings, device_mib, gpus, latent=latent, copies=copies)
     by_parts = settings.rules.reserve in ("parts", "tiers")
@@ -52,7 +52,9 @@ def default_fraction(
 
 
 def _left_beside(vision: Vision) -> float:
-    """The share left by a vision tower (`adjust_mem_fraction_for_vlm`): the larger, the less."""
+    """Factor on mem_fraction_static for a vision tower (`adjust_mem_fraction_for_vlm`): the larger
+    the tower, the smaller.
+    """
     squares = vision.layers * vision.width**2 / (USUAL_LAYERS * USUAL_WIDTH**2)
     return USUAL_LEFT * max(0.8, min(1.05, 1 - 0.1 * (squares - 1)))
 

@@ -1,4 +1,5 @@
-"""Bytes into pools: tokens that every layer keeps, tokens of windows, states of recurrent layers.
+"""Division of bytes into SGLang's pools: tokens that every layer keeps, tokens of sliding windows,
+states of recurrent layers.
 
     sliding windows    T = bytes // (full cell + ratio * window cell), the windows' pool ratio * T;
                        without a radix cache and with max_running_requests given, as many as these
@@ -120,7 +121,7 @@ def _states(budget: int, groups: list[KVGroup], settings: SglangSettings) -> tup
 
 
 def _kept(settings: SglangSettings, windows: list[KVGroup], chunk: int) -> int | None:
-    """Tokens of the windows' pool where the requests that may run at once decide."""
+    """Tokens of the sliding-window pool where max_running_requests sets its size."""
     requests = settings.max_running_requests
     if not windows or requests is None or not settings.disable_radix_cache or chunk <= 0:
         return None
@@ -162,9 +163,9 @@ def _check_windows(windows: list[KVGroup], tokens: int, page: int) -> None:
 
 
 def _requests(settings: SglangSettings, tokens: int, max_model_len: int, states: int | None) -> int:
-    """Most requests at once.
+    """Most requests that may run at once (SGLang's max_running_requests).
 
-    states: requests with room for their states; None: the model has none.
+    states: requests that the pool of states can hold; None: the model has no states.
     """
     given = settings.max_running_requests
     if given is None:

@@ -49,7 +49,7 @@ class SglangSettings(Options):
         return sglang_version(self.engine_version)
 
     def states_a_request(self, *, alone: bool) -> int:
-        """States that each running request may need. alone: the model keeps nothing else."""
+        """Recurrent states that each running request may need. alone: all layers are recurrent."""
         overlaps = not self.disable_overlap_schedule
         flag = self.mamba_radix_cache_strategy
         if flag == "auto" and self.rules.auto_strategy is not None:

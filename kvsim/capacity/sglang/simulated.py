@@ -1,4 +1,4 @@
-"""SGLang's pool as a simulation has it."""
+"""SGLang's pool for a simulation, sized by the options of a scenario."""
 
 from collections.abc import Iterable
 from math import ceil

@@ -68,8 +68,8 @@ def size_sglang(
     model: Model, device: Device, options: ModelOptions, settings: SglangSettings
 ) -> SglangPool:
     """The pools of one GPU; with copies of the attention (`data_parallel_size`), `settings` are
-    those of one copy. InputError for what SGLang's sizing is not followed in, by name, and
-    where the weights leave nothing.
+    those of one copy. InputError names a feature for which SGLang's sizing is not modelled; also
+    raised where the weights leave nothing.
     """
     if model.kind in CHUNKED_KINDS:
         model = model.without_towers()
@@ -168,7 +168,7 @@ def _check_caches(model: Model, options: ModelOptions) -> None:
 def _on_aiter(
     model: Model, device: Device, options: ModelOptions, settings: SglangSettings, *, latent: bool
 ) -> bool:
-    """Whether AMD's attention kernels take room of the fraction, given or not: for long sequences
+    """Whether AMD's attention kernels lower mem_fraction_static, given or not: for long sequences
     (server_args.py, "aiter"; the default there but for MLA).
     """
     amd = not device.runs_cuda and device.name.startswith("mi")

@@ -39,7 +39,9 @@ class Tier(NamedTuple):
 
 
 def _tiers(second: tuple[int, int, int]) -> tuple[Tier, ...]:
-    """second: of the second tier, a chunk and the sequences of the largest graphs."""
+    """The tiers of devices. second: of the second tier, the tokens of a chunk and the sequences of
+    the largest CUDA graph, on fewer than four GPUs and on more.
+    """
     return (
         Tier(20 * GIB_MIB, 2048, 8, 8),
         Tier(35 * GIB_MIB, *second),
