@@ -126,6 +126,5 @@ class Stream:
 
     @property
     def anonymous(self) -> bool:
-        """Whether every prompt is private (prompt_runs None), and no request has several samples.
-        """
+        """Whether every prompt is private (prompt_runs None) and every request has one sample."""
         return all(request.prompt_runs is None and request.n == 1 for request in self.requests)

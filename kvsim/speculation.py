@@ -57,8 +57,7 @@ class Speculation(NamedTuple):
     counts_inputs: bool = True
 
     def without_lookahead(self) -> "Speculation":
-        """The speculation in an engine version without look-ahead hashes or counted drafter inputs.
-        """
+        """The speculation in an engine without look-ahead hashes or counted drafter inputs."""
         return self._replace(hashes_ahead=False, modules=1, counts_inputs=False)
 
     def without_ahead_hashes(self) -> "Speculation":

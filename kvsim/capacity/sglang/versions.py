@@ -39,9 +39,7 @@ class Tier(NamedTuple):
 
 
 def _tiers(second: tuple[int, int, int]) -> tuple[Tier, ...]:
-    """The tiers of devices. second: of the second tier, the tokens of a chunk and the sequences of
-    the largest CUDA graph, on fewer than four GPUs and on more.
-    """
+    """The tiers of devices. second: chunk, graph and graph_of_several of the second tier."""
     return (
         Tier(20 * GIB_MIB, 2048, 8, 8),
         Tier(35 * GIB_MIB, *second),
