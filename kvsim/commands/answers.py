@@ -1,4 +1,4 @@
-"""The steps that the what-if commands share: a runner of tasks, and the printed answer."""
+"""Helpers that the what-if commands share: run tasks, show progress on stderr, print the answer."""
 
 import json
 import sys
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def status_line(first: str = "simulating") -> Iterator[Callable[[str], None]]:
-    """A function that shows a text on stderr while something runs, `first` before the first call.
+    """Show a status text on stderr while the `with` block runs, beginning with `first`; yields the
+    function that replaces the text.
 
-    If stderr is no terminal, it prints a line every five seconds.
+    If stderr is no terminal, the current text is printed as a line every five seconds.
     """
     if not sys.stderr.isatty():
         with Ticker(first) as ticker:
@@ -34,15 +35,19 @@ def status_line(first: str = "simulating") -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def requests_line(first: str) -> Iterator[Callable[[str, int, int], None]]:
-    """The same with a function of what is simulated, how many requests have left, and all."""
+    """Show on stderr how many requests of a simulation have finished, beginning with the text
+    `first`.
+
+    Yields a function of (name of the simulation, requests that left, requests in all).
+    """
     with status_line(first) as show:
         yield lambda what, left, total: show(f"{what}: {left:,} of {total:,} requests")
 
 
 @contextmanager
 def task_runner(jobs: int | None, name: str = "") -> Iterator["TaskRunner"]:
-    """A runner of tasks in `jobs` processes, that says on stderr how many of its runs are done.
-    name: of what they are of.
+    """A TaskRunner over `jobs` processes that shows on stderr how many of its simulations are done.
+    name: label at the start of each progress line, such as the server that is examined.
     """
     from kvsim.whatif.backends import BACKENDS
     from kvsim.whatif.runner import TaskRunner
@@ -59,7 +64,7 @@ def task_runner(jobs: int | None, name: str = "") -> Iterator["TaskRunner"]:
 
 
 def write(findings: "Findings", folder: Path, name: str) -> Path:
-    """Write NAME.json, NAME.md and NAME.html into the folder; returns the path of the page."""
+    """Write NAME.json, NAME.md and NAME.html into the folder, and return the path of NAME.html."""
     from kvsim.plumbing.writing import replace_files, text_writer
     from kvsim.whatif.findings import markdown_of, page_of
 
@@ -70,8 +75,8 @@ def write(findings: "Findings", folder: Path, name: str) -> Path:
 
 
 def show(findings: "Findings", *, verbose: bool, draws: bool = True) -> None:
-    """Print the answer in 24 lines, or all its tables, sentences and commands. draws: whether the
-    command takes --out.
+    """Print the answer in 24 lines, or with `verbose` all its tables, sentences and commands.
+    draws: whether the command has an option --out for a page, which the short form then mentions.
     """
     from kvsim.commands.terminal_tables import out as stdout
 
@@ -95,9 +100,11 @@ def answer(
     verbose: bool = True,
     folder: Path | None = None,
 ) -> None:
-    """Print the findings, as JSON or as text. out: a folder where they are written first, as NAME
-    with its endings; the page's path is then printed too. verbose: everything, not 24 lines.
-    folder: of a scenario with seconds, which then get their interval.
+    """Print the findings as JSON or as text.
+
+    out: folder to write NAME.json, NAME.md and NAME.html into first; the path of the page is then
+    printed too. verbose: print everything, instead of 24 lines. folder: the scenario's folder, if
+    the answer contains simulated seconds: an error range is then added.
     """
     if folder is not None:
         from kvsim.whatif.seconds_range import with_interval

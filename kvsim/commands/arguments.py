@@ -34,7 +34,7 @@ def run_command(scenario: str, changes: list[str] | None) -> str:
 
 
 def count_of(text: str) -> int:
-    """A count of one or more, as people write it: `65536`, `64K`, `1M`."""
+    """Parse a count of one or more, with an optional suffix: `65536`, `64K`, `1M`."""
     try:
         count = whole(text)
     except ValueError:
@@ -45,7 +45,9 @@ def count_of(text: str) -> int:
 
 
 def _quoted(word: str) -> str:
-    """A word as a shell reads it; bytes of a name that are no text stand as bash's escapes."""
+    """Quote a word for a shell; bytes that are not valid text are written as escapes of bash's
+    $'...'.
+    """
     try:
         word.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""`kvsim cache`: what a prefix cache of any size would find of a stream."""
+"""`kvsim cache`: hit rate of a prefix cache of any size for a scenario's prompts."""
 
 from pathlib import Path
 from typing import Annotated

@@ -72,7 +72,7 @@ def _print(compared: "Comparison", names: Sequence[str], console: Any) -> None:
 
 
 def _notes(side: "Side", names: Sequence[str]) -> "Iterator[str]":
-    """Why no change of a label is judged, and the notes on its runs."""
+    """Why a label's changes are not judged better or worse, and the notes on its runs."""
     from kvsim.report.names import listed
 
     if side.unlike:
@@ -96,7 +96,9 @@ def _scenario_rows(compared: "Comparison", value_width: int) -> "Iterator[Row]":
 
 
 def _side_rows(side: "Side", seeds: bool) -> "Iterator[Row]":
-    """One label's key numbers and time-mean of the ledger; a cell a folder."""
+    """Rows of one label: its key numbers and the time-mean of each ledger class, with one cell per
+    folder.
+    """
     from kvsim.report.classes import LOOKS
     from kvsim.report.columns import Cell, Row
     from kvsim.report.numbers import NOTHING, percent
@@ -114,7 +116,7 @@ def _side_rows(side: "Side", seeds: bool) -> "Iterator[Row]":
 
 
 def _cells(line: "MeasureLine", seeds: bool) -> "list[Cell]":
-    """The measure of each run, and its change against the first where that is a ratio."""
+    """One measure's value in each run, followed by its change against the first run."""
     from kvsim.report.columns import Cell
 
     cells = []
@@ -134,9 +136,10 @@ def _cells(line: "MeasureLine", seeds: bool) -> "list[Cell]":
 
 
 def _moved(line: "MeasureLine", value: float | None) -> str:
-    """The difference of a value from the first, to print after it.
+    """The change of `value` against the first run as text, such as ` +1.5 points`; ` =` if they are
+    equal.
 
-    Shares differ in points, as a percentage of a percentage would be mistaken for them.
+    Shares differ in percentage points: a percentage of a percentage would be mistaken for points.
     """
     from kvsim.report.comparison import change
     from kvsim.report.numbers import percent

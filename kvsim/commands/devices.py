@@ -1,4 +1,4 @@
-"""`kvsim devices`: the built-in GPUs, in figures."""
+"""`kvsim devices`: list the built-in GPUs with memory, bandwidth and FLOP/s."""
 
 import json
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`kvsim doctor`: what a server suffers from, and the flag that cures it."""
+"""`kvsim doctor`: find what slows a server down, and the flag that fixes it."""
 
 import json
 import re
@@ -107,7 +107,9 @@ def doctor(
 def _examined(
     subject: "DoctorSubject | RunRefused", runner: "TaskRunner", repeat: int, several: bool
 ) -> "Diagnosis | RunRefused":
-    """The diagnosis of one server; of several, one that cannot be run stops none of the others."""
+    """Diagnose one server. several: if this server cannot be simulated, return the refusal instead
+    of raising, so that the remaining servers of the collection are still examined.
+    """
     from kvsim.whatif.doctor.examine import Doctor
     from kvsim.whatif.doctor.runs import RunRefused
 
@@ -125,8 +127,8 @@ def _examined(
 def _subjects(
     target: str, limits: "StreamLimits", chosen: dict[str, Any]
 ) -> "Iterator[tuple[Iterator[DoctorSubject | RunRefused], bool]]":
-    """The servers to examine, and whether they are of a collection. Their streams lie in a folder
-    that is removed at the end.
+    """The servers to examine, and whether `target` is a collection of runs. Request streams of real
+    runs are written to a temporary folder that is removed on exit.
     """
     from tempfile import TemporaryDirectory
 

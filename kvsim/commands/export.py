@@ -1,4 +1,4 @@
-"""`kvsim export`: a simulated run in other tools' formats."""
+"""`kvsim export`: write a simulated run in another tool's format."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -116,7 +116,9 @@ def _torch(
 
 
 def _server(scenario: str, allocator: str | None, overrides: list[str]) -> "ServedScenario":
-    """The server of one allocator, or of one replica under it; nothing is simulated."""
+    """The server configuration of one allocator (or of one replica of its fleet), without
+    simulating.
+    """
     from kvsim.interchange.served import server_of
     from kvsim.scenario import Scenario
 
@@ -126,7 +128,7 @@ def _server(scenario: str, allocator: str | None, overrides: list[str]) -> "Serv
 
 
 def _check_unchanged(scenario: str, overrides: list[str]) -> None:
-    """InputError for changes to a result."""
+    """Raise InputError if --set is given for a stored result, which cannot be changed."""
     from kvsim.plumbing.errors import InputError
 
     if Path(scenario).is_dir() and overrides:

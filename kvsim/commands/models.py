@@ -1,4 +1,4 @@
-"""`kvsim models`: the built-in models, what a token costs, what a simulation has of them."""
+"""`kvsim models`: list the built-in models, KV bytes per token, and how well each is simulated."""
 
 import json
 from typing import Annotated, Any
@@ -78,7 +78,9 @@ def models(
 
 
 def _reasons(answer: list[dict[str, Any]]) -> list[str]:
-    """A sentence for each reason that some of the models share."""
+    """A sentence for each reason why a model is not simulated exactly, with the models it applies
+    to.
+    """
     sharing: dict[tuple[str, str, str], list[str]] = {}
     for row in answer:
         for engine, each in row["coverage"].items():

@@ -1,4 +1,6 @@
-"""`kvsim observe SCENARIO --out RUN`: a scenario served for real, in real time."""
+"""`kvsim observe SCENARIO --out RUN`: serve a scenario with a real model in real time, and record
+it.
+"""
 
 import json
 from pathlib import Path

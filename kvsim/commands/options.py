@@ -1,4 +1,4 @@
-"""`kvsim options`: every key a scenario may hold."""
+"""`kvsim options`: list every key that a scenario may contain."""
 
 from inspect import cleandoc
 from typing import Annotated

@@ -12,10 +12,10 @@ LINE_EVERY_S = 5.0
 
 
 class Ticker:
-    """Prints `text` and the time passed as a line on stderr, every `every_s` seconds while the
-    block runs; a short one prints nothing.
+    """Prints `text` and the elapsed time as a line on stderr every `every_s` seconds. It runs while
+    the `with` block does; a block that ends sooner prints nothing.
 
-    The lines come from a thread of their own, so also while one step takes long.
+    A background thread prints, so lines appear even during one long step.
     """
 
     def __init__(self, text: str, every_s: float | None = None) -> None:
@@ -33,7 +33,7 @@ class Ticker:
         self._thread.join()
 
     def show(self, text: str) -> None:
-        """Print this from now on."""
+        """Replace the text that the next lines print."""
         self.text = text
 
     def _run(self) -> None:
@@ -48,8 +48,10 @@ class Ticker:
 
 @contextmanager
 def bar(words: str, *more: str) -> Iterator[Callable[[int, int], None]]:
-    """One bar, and a function to call with (how many are done, of how many). words: of what. more:
-    the names of further columns of the bar, of `rich.progress`.
+    """Show a progress bar on stderr; yields a function to call with (number done, total).
+
+    words: label of the bar. more: further columns of `rich.progress` by name, such as
+    `TimeElapsed`.
     """
     if not sys.stderr.isatty():
         with Ticker(words) as ticker:
@@ -68,8 +70,10 @@ def bar(words: str, *more: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def progress(labels: Sequence[str] = (), noun: str = "requests") -> Iterator[Moved]:
-    """A function to call with (label, how many are done, how many in all). labels: those known
-    before, one after the other. noun: of what.
+    """Show a progress bar per label on stderr; yields a function to call with (label, number done,
+    total).
+
+    labels: labels known in advance, which run one after the other. noun: what is counted.
     """
     if not sys.stderr.isatty():
         nothing = f"no {noun} yet"
@@ -100,7 +104,9 @@ def progress(labels: Sequence[str] = (), noun: str = "requests") -> Iterator[Mov
 
 
 def _line(label: str, labels: Sequence[str], count: str) -> str:
-    """`paged (2 of 3): 512 of 1,000 requests (51 %)`; of one alone no place."""
+    """A progress line: `paged (2 of 3): 512 of 1,000 requests (51 %)`; a single label has no (2 of
+    3).
+    """
     if len(labels) < 2 or label not in labels:
         return f"{label}: {count}"
     return f"{label} ({labels.index(label) + 1} of {len(labels)}): {count}"

@@ -1,4 +1,4 @@
-"""`kvsim recipes`: the scenarios that ship with kvsim, each with the question it asks."""
+"""`kvsim recipes`: list the scenarios that ship with kvsim, with the question each one answers."""
 
 import json
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`kvsim record URL --out RUN`: a running server under a load, as files that import reads."""
+"""`kvsim record URL --out RUN`: put load on a running server, and write files to import."""
 
 import asyncio
 import json
@@ -147,7 +147,9 @@ def record(
 def _load(
     given: dict[str, Any], workload: str | None, changes: list[str], seed: int, *, watch: bool
 ) -> tuple["Callable[[int | None], Stream] | None", dict[str, Any]]:
-    """The load that the options describe, and its terms in a benchmark's result; None to watch."""
+    """A function that makes the request stream of the options, and its parameters as a benchmark's
+    result names them; None for the function if the server is only watched.
+    """
     from kvsim.scenario import load_tables
     from kvsim.workload import WORKLOADS
 
@@ -186,7 +188,9 @@ def workload_of_flags(
     prompt_tokens: str | None = None,
     output_tokens: str | None = None,
 ) -> dict[str, Any]:
-    """The [workload] of the flags; InputError unless one kind of load is named."""
+    """The [workload] table that the flags describe; InputError unless exactly one of `rate` and
+    `users` is given.
+    """
     if (rate is None) == (users is None):
         both = rate is not None
         raise InputError(
@@ -214,7 +218,7 @@ def workload_of_flags(
 
 
 def _lengths(text: str, where: str) -> dict[str, Any]:
-    """`512`, or `100-900` for every length in between, each as likely as another."""
+    """Parse a length: `512` is fixed, `100-900` is uniform over 100 to 900."""
     low, dash, high = text.partition("-")
     least, most = (int(each) if each.isdecimal() else 0 for each in (low, high if dash else low))
     if not 1 <= least <= most:
@@ -226,7 +230,7 @@ def _lengths(text: str, where: str) -> dict[str, Any]:
 
 
 def _terms(workload: dict[str, Any]) -> dict[str, Any]:
-    """How the load was sent, as `vllm bench serve` names it."""
+    """The load's parameters under the names of `vllm bench serve`, such as `request_rate`."""
     arrivals = workload.get("arrivals")
     table = arrivals if isinstance(arrivals, dict) else {}
     return {
@@ -254,7 +258,7 @@ def _device_name(device: str | None) -> str | None:
 
 
 def _check_fresh(out: Path) -> None:
-    """InputError where the folder holds files: two recordings in one are none."""
+    """Raise InputError if the folder is not empty: files of two recordings must not be mixed."""
     if out.is_dir() and any(out.iterdir()):
         raise InputError("the folder is not empty", where="--out", value=str(out),
                          remedy="name another one, or remove it")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The reference of scenario files, read off the option classes themselves."""
+"""The reference of scenario files, generated from the option classes."""
 
 import re
 import textwrap
@@ -87,7 +87,9 @@ CHOICES: dict[str, Registry[Any]] = {
 
 
 class OptionEntry(NamedTuple):
-    """One table a scenario may hold: its name, its kind (None: there is but one) and its class."""
+    """One table that a scenario may contain: its name, its kind (None if it has only one) and its
+    class.
+    """
 
     table: str
     kind: str | None
@@ -95,7 +97,7 @@ class OptionEntry(NamedTuple):
 
 
 class Key(NamedTuple):
-    """One key of a table, in words."""
+    """One key of a table: its name, its type with limits, and its default, as texts."""
 
     name: str
     type: str
@@ -103,7 +105,7 @@ class Key(NamedTuple):
 
 
 def entries() -> Iterator[OptionEntry]:
-    """Every table of the scenario format, in the order of a scenario file; kvsim's own kinds."""
+    """Every table of the scenario format, in a scenario file's order, without those of plugins."""
     yield OptionEntry(TOP, None, Scenario)
     for table, options in TABLES.items():
         if "." not in table:
@@ -117,7 +119,7 @@ def entries() -> Iterator[OptionEntry]:
 
 
 def keys(options: type[Options]) -> list[Key]:
-    """The keys of a table, with types and defaults as a TOML file would write them."""
+    """The keys of a table, with types and defaults in TOML's notation."""
     return [
         Key(name, _type(field.annotation) + _limits(field), _default(field))
         for name, field in options.model_fields.items()
@@ -126,7 +128,7 @@ def keys(options: type[Options]) -> list[Key]:
 
 
 def markdown() -> str:
-    """The whole reference as one page."""
+    """The whole reference as one Markdown page."""
     lines = [
         "# Every key of a scenario",
         "",
@@ -147,7 +149,9 @@ def markdown() -> str:
 
 
 def _keys_as_list(text: str, names: Iterable[str]) -> str:
-    """A docstring with each `key: what it is` of its paragraphs as an item of a list."""
+    """A docstring as Markdown, where each `key: explanation` in a paragraph becomes an item of a
+    list.
+    """
     either = "|".join(names) or "(?!)"
     entry = re.compile(rf"(?:^|(?<=[.;)] ))((?:{either})(?:, (?:{either}))*): ")
     blocks = []
@@ -186,7 +190,9 @@ def _type(annotation: Any) -> str:
 
 
 def _names(marks: tuple[Any, ...]) -> str | None:
-    """The kinds of a choice among tables without keys; None for any other."""
+    """The allowed names of a choice if none of its kinds has keys of its own; None for any other
+    type.
+    """
     for choice in marks:
         if isinstance(choice, OneOf):
             registry = choice.registry

@@ -1,4 +1,4 @@
-"""`kvsim report DIR...`: stored results as reports, as figures and tables of their own."""
+"""`kvsim report DIR...`: write reports, single figures or tables of stored results."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -89,7 +89,9 @@ def report(
 
 
 def _of_place(place: str, name: str) -> str:
-    """PLACE.html of report.html, PLACE.ttft.svg of ttft.svg."""
+    """The name of an output file: `report.html` becomes PLACE.html, `ttft.svg` becomes
+    PLACE.ttft.svg.
+    """
     return f"{place}.{name.removeprefix('report.')}"
 
 
@@ -98,14 +100,14 @@ def _names(text: str) -> list[str]:
 
 
 def _report_makers(forms: list[str]) -> _Makers:
-    """Files of whole reports, by name."""
+    """Functions that write whole reports, by file name: `report.html`, `report.pdf`."""
     from kvsim.report.formats import FORMS
 
     return {f"report.{form}": FORMS.get(form)().make for form in forms}
 
 
 def _figure_makers(figures: list[str], forms: list[str]) -> _Makers:
-    """Files of figures, by name."""
+    """Functions that write single figures, by file name: `ttft.svg`."""
     from kvsim.report.figure_files import FIGURE_FORMS
     from kvsim.report.figures import FIGURES
     from kvsim.report.one_figure import figure
@@ -120,7 +122,7 @@ def _figure_makers(figures: list[str], forms: list[str]) -> _Makers:
 
 
 def _table_makers(columns: list[str], forms: list[str]) -> _Makers:
-    """Files of one table, by name."""
+    """Functions that write the table of chosen columns, by file name: `table.tex`."""
     from kvsim.report.table_files import TABLE_FORMS, table_of
 
     def make(form: str, result: "Result") -> bytes:

@@ -1,4 +1,4 @@
-"""`kvsim run`: simulate a scenario under all its allocators."""
+"""`kvsim run`: simulate a scenario under each of its allocators."""
 
 import json
 import shlex
@@ -85,7 +85,9 @@ def run(
 
 
 def _with_measured(result: "Result", scenario: str, changed: list[str]) -> "Result":
-    """The result with the measurements of the real server from `kvsim import`, if there are any."""
+    """The result, with the real server's measurements added that `kvsim import` wrote, if there are
+    any.
+    """
     from kvsim.observed.measured import measured_beside
     from kvsim.scenario import find_scenario
 
@@ -117,7 +119,7 @@ def _print(result: "Result", given: str, *, verbose: bool) -> None:
 
 
 def _check_served(result: "Result") -> None:
-    """InputError for a scenario under which no request was served."""
+    """Raise InputError if no request of the scenario was served."""
     from kvsim.plumbing.errors import InputError
 
     if any(run.summary.requests.finished for run in result.runs):

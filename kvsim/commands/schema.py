@@ -1,4 +1,4 @@
-"""`kvsim schema`: the JSON Schema of scenario files, for editors."""
+"""`kvsim schema`: print the JSON Schema of scenario files, for editors."""
 
 import json
 

@@ -1,4 +1,6 @@
-"""`kvsim snapshot`: what torch's memory is doing, and how much of an error is fragmentation."""
+"""`kvsim snapshot`: read torch's memory snapshot, and say whether fragmentation caused an OOM
+error.
+"""
 
 import json
 from pathlib import Path
@@ -101,7 +103,7 @@ def _without_failure(ledger: "SnapshotLedger") -> str:
 
 
 def verdict(failure: "OutOfMemory") -> str:
-    """Whether a failed request is fragmentation, in sentences."""
+    """Whether fragmentation made an allocation fail, in sentences."""
     from kvsim.report.numbers import size
 
     asked, free = size(failure.asked), size(failure.device_free)

@@ -1,4 +1,4 @@
-"""`kvsim speculation`: what tokens drafted ahead cost in KV memory and hits, and what they buy."""
+"""`kvsim speculation`: what speculative decoding costs in KV memory and hits, and what it gains."""
 
 from kvsim.commands.arguments import AsJson, Changes, ScenarioName
 

@@ -1,4 +1,4 @@
-"""`kvsim sweep`: a scenario at many settings."""
+"""`kvsim sweep`: simulate a scenario at many settings."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -119,7 +119,9 @@ def sweep(
 
 
 def _located(scenario: str, changes: list[str], said: str) -> str:
-    """The error of a point, with the file and the line if the scenario itself has this error."""
+    """The error of a sweep's point; with the file and line if the unchanged scenario has this error
+    too.
+    """
     from kvsim.plumbing.errors import InputError
     from kvsim.scenario import Scenario
     from kvsim.simulation import Simulation
@@ -133,7 +135,9 @@ def _located(scenario: str, changes: list[str], said: str) -> str:
 
 
 def _run(plan: "Sweep", out: Path, options: "BackendOptions", retry_failed: bool) -> "pd.DataFrame":
-    """The sweep's table, with a bar on stderr; an interruption ends it, finished points kept."""
+    """Run the sweep with a progress bar on stderr, and return its table. If it is interrupted,
+    finished points stay in the journal.
+    """
     from kvsim.whatif.sweep.journal import SweepJournal
 
     with SweepJournal(out) as journal, bar("points", "TimeElapsed", "TimeRemaining") as advance:

@@ -1,4 +1,4 @@
-"""Tables of commands on a terminal: numbers to the right, in the one style of all tables."""
+"""Tables of commands on a terminal: numbers aligned to the right, one style for all."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 def plain_table(*columns: str, title: str | None = None, folds: bool = False) -> "Table":
-    """An empty table. A name that begins with `>` is of a column of numbers.
+    """An empty table. A column name that begins with `>` makes a column of numbers.
 
-    folds: whether every column may fold; otherwise the first and those of numbers never do.
+    folds: whether every column may wrap; otherwise the first column and those of numbers never
+    wrap.
     """
     from kvsim.report.table_style import empty_table
 
@@ -33,7 +34,7 @@ def plain_table(*columns: str, title: str | None = None, folds: bool = False) ->
 def numbers_table(
     *columns: str, title: str | None = None, rows: Iterable[Iterable[str]] = ()
 ) -> "Table":
-    """A table with a column of names, then columns of numbers; all may fold."""
+    """A table with a first column of names and further columns of numbers; all columns may wrap."""
     first, *others = columns
     table = plain_table(first, *(f">{column}" for column in others), title=title, folds=True)
     for row in rows:
@@ -46,7 +47,9 @@ def errors_table(
     by_kind: "Mapping[Kind, Errors]",
     sizes: Sequence[str] = ("mape", "p50", "p90", "max"),
 ) -> "Table":
-    """Relative errors of steps in %, a row a kind of step. sizes: fields of `Errors`."""
+    """A table of relative errors of step times in %, one row per kind of step. sizes: the fields of
+    `Errors` to show.
+    """
     heads = [name.replace("mape", "mean") for name in sizes]
     table = numbers_table("step", "n", *heads, "bias", title=title)
     for kind, errors in by_kind.items():
@@ -56,7 +59,9 @@ def errors_table(
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """A table of texts on stdout; brackets in them are themselves."""
+    """Print a table of texts on stdout; square brackets in a text are printed, not taken for
+    markup.
+    """
     from rich.markup import escape
 
     table = plain_table(*columns)
@@ -66,7 +71,9 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
 
 
 def out() -> "Console":
-    """Stdout, as wide as the terminal; where it is no terminal, wide enough to fold nothing."""
+    """A console on stdout, as wide as the terminal; if stdout is no terminal, wide enough to wrap
+    nothing.
+    """
     from rich.console import Console
 
     console = Console(highlight=False)

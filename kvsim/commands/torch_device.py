@@ -1,4 +1,4 @@
-"""The device that a command runs torch on, and the attention there."""
+"""Checks of the device on which a command runs torch, and its option `--attention`."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ Attention = Annotated[
 
 
 def check_device(device: str) -> None:
-    """Raise InputError unless torch is installed and `device` (cpu or cuda) is here."""
+    """Raise InputError unless torch is installed and this machine has the device (cpu or cuda)."""
     need("torch", where="--device")
     import torch
 

@@ -1,4 +1,4 @@
-"""`kvsim traces`: the catalogue of public traces, and what a trace is like."""
+"""`kvsim traces`: list public traces, download one, and summarise a trace."""
 
 import json
 from typing import Annotated, Any

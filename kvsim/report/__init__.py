@@ -1,1 +1,1 @@
-"""The page: words, figures and tables of a result. It only reads."""
+"""Reports of a result: HTML page, terminal text, figures and tables. Results are only read."""

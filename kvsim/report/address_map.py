@@ -1,6 +1,7 @@
-"""The address map for the page: every stay in the pool.
+"""Data of the page's address map: a rectangle in time and addresses for each allocated span.
 
-If they are too many, a picture of all of them and every stay around the fullest moment.
+A stay is a span of addresses that one request holds for a span of time. If a run has too many, the
+page gets a raster picture of all stays, and the single stays around the fullest moment.
 """
 
 from collections.abc import Iterable
@@ -29,7 +30,11 @@ _AT_ONCE = 1 << 18  # stays painted together: few enough that memory is used aga
 
 
 class Columns(NamedTuple):
-    """(n,) of n stays each: place and length in units, times in ticks, owner, cached or not."""
+    """(n,) arrays of n stays, spans of memory that a request holds.
+
+    address, units: first address and length in allocation units. start, end: in ticks. owner: index
+    of the request. kept: whether the content is only cached.
+    """
 
     address: NDArray[np.int64]
     units: NDArray[np.int64]
@@ -40,11 +45,11 @@ class Columns(NamedTuple):
 
 
 def address_maps(result: Result, places: tuple[dict[str, int], ...]) -> list[dict[str, Any] | None]:
-    """The data that the scripts draw, one each run.
+    """The map data of each run, for the page's scripts.
 
-    None for runs that are not traced, have no stays, or have tokens that take no memory.
+    None for a run without recorded addresses, without stays, or in which tokens take no memory.
 
-    places: of each request in the page's list of that run.
+    places: for each run, row number on the page by request id.
     """
     tables = [_with_bytes(run.table("addresses")) for run in result.runs]
     traced = sum(1 for table in tables if table is not None and len(table))
@@ -60,7 +65,7 @@ def address_maps(result: Result, places: tuple[dict[str, int], ...]) -> list[dic
 
 
 def _with_bytes(stays: pd.DataFrame | None) -> pd.DataFrame | None:
-    """The stays, unless none of them takes memory."""
+    """The stays; None if no stay takes memory."""
     return stays if stays is not None and stays["num_bytes"].any() else None
 
 
@@ -115,14 +120,16 @@ def _map(run: Run, stays: pd.DataFrame, places: dict[str, int], most: int) -> di
 
 
 def _ticks(times_ps: NDArray[np.int64], span_ps: int) -> NDArray[np.int32]:
-    """(n,) times in ticks of a map that is span_ps long."""
+    """(n,) times in ticks, of which the whole run of span_ps has TICKS."""
     ticks = np.empty(len(times_ps), dtype=np.int32)
     np.multiply(times_ps, TICKS / span_ps, out=ticks, casting="unsafe")  # as floats, some at a time
     return ticks
 
 
 def _packed(columns: Columns) -> dict[str, str]:
-    """The stays by their starts; times are places among all moments, of which there are few."""
+    """Stays sorted by start and packed as text. Starts and ends are indices into the distinct
+    times, of which there are few.
+    """
     # Neighbours are alike, and shrink.
     order = np.lexsort((columns.address, columns.owner, columns.start))
     address, units, start, end, owner, kept = (column[order] for column in columns)
@@ -140,9 +147,10 @@ def _packed(columns: Columns) -> dict[str, str]:
 
 
 def _fullest(start: NDArray[np.int32], end: NDArray[np.int32], most: int) -> tuple[int, int]:
-    """The longest time around the moment with the most stays that holds at most `most` of them.
+    """The widest interval, in ticks, around the moment with the most stays that overlaps at most
+    `most` stays.
 
-    start: (n,) ascending, as stays come. end: (n,).
+    start: (n,) ascending. end: (n,).
     """
     ends = np.sort(end)
     last = np.append(np.flatnonzero(start[1:] != start[:-1]), len(start) - 1)  # of each moment
@@ -162,7 +170,9 @@ def _fullest(start: NDArray[np.int32], end: NDArray[np.int32], most: int) -> tup
 
 
 def _picture(parts: Iterable[Columns], units: int) -> dict[str, Any]:
-    """The owner of each of COLUMNS x ROWS cells: twice its place, plus one where it is cached."""
+    """A raster of COLUMNS x ROWS cells: 2 x index of the owning request, plus 1 if the content is
+    cached.
+    """
     rectangles = (
         Rectangles(
             part.start / TICKS,
@@ -179,7 +189,9 @@ def _picture(parts: Iterable[Columns], units: int) -> dict[str, Any]:
 
 
 def _holes(run: Run) -> dict[str, Any] | None:
-    """Bytes that the head of the queue needed and of the largest hole, at the worst moments."""
+    """Size of the largest hole and bytes needed by the head of the queue, at the moments of worst
+    external fragmentation.
+    """
     table = run.table("holes")
     if table is None or table.empty:
         return None

@@ -1,4 +1,4 @@
-"""The figure of predicted against measured times; points on the line are equal."""
+"""Scatter plot of predicted against measured times; on the diagonal both are equal."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _MOST_TICKS = 9
 
 
 class MeasuredPairs(NamedTuple):
-    """Points of one name: what was measured, and what was predicted, in one unit."""
+    """Measured and predicted values of one label, in the same unit."""
 
     name: str
     measured: Sequence[float]
@@ -24,16 +24,16 @@ class MeasuredPairs(NamedTuple):
 
 
 class AgainstPanel(NamedTuple):
-    """Points of one measure, which the title names with its unit."""
+    """The points of one measure; the panel's title gives its name and unit."""
 
     title: str
     groups: Sequence[MeasuredPairs]
 
 
 def against(panels: Sequence[AgainstPanel]) -> go.Figure | None:
-    """A panel each below the other, both axes logarithmic.
+    """Panels from top to bottom, both axes logarithmic; None without a point.
 
-    Of more than MOST_POINTS points of a name, every n-th is drawn. None without a point.
+    Of a label with more than MOST_POINTS points, every n-th is drawn.
     """
     panels = [each for each in panels if any(_drawable(pairs) for pairs in each.groups)]
     if not panels:
@@ -85,21 +85,21 @@ def against(panels: Sequence[AgainstPanel]) -> go.Figure | None:
 
 
 def _drawable(pairs: MeasuredPairs) -> list[tuple[float, float]]:
-    """The pairs that a logarithmic axis has a place for."""
+    """The pairs with both values above zero, which a logarithmic axis can show."""
     found = zip(pairs.measured, pairs.predicted, strict=True)
     return [(x, y) for x, y in found if x > 0 and y > 0]
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
-    """Ends of an axis that contains all the values, a factor of ten wide at least."""
+    """Limits of an axis that contains all the values and spans at least a factor of ten."""
     low, high = 0.9 * min(values), 1.1 * max(values)
     more = max(1.0, math.sqrt(10 * low / high))
     return low / more, high * more
 
 
 def _axis(low: float, high: float) -> dict[str, Any]:
-    """A logarithmic axis with ticks at 1, 2, 5, 10, ..., or at powers of ten if those are
-    too many.
+    """A logarithmic axis with ticks at 1, 2, 5, 10, ..., or only at powers of ten over a wide
+    range.
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     tens = [10.0**power for power in range(first, last + 1)]

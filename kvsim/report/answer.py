@@ -1,4 +1,4 @@
-"""The answer to the question that a scenario asks, from the numbers of its runs."""
+"""The answer to a scenario's question, computed from the numbers of its runs."""
 
 from collections.abc import Iterator
 
@@ -20,9 +20,10 @@ _LATENCY_WORDS = {
 
 
 def answer(result: Result) -> str | None:
-    """The question and its answer, one run after the other.
+    """The scenario's question, and an answer with a clause per run.
 
-    None if the scenario asks nothing, or for a fleet, which has its requests in several runs.
+    None if the scenario has no question, or for a fleet, which spreads its requests over several
+    runs.
     """
     table = result.scenario.get("question")
     if table is None or result.fleets:
@@ -44,7 +45,9 @@ def _shares(question: QuestionOptions, runs: list[Run]) -> Iterator[str]:
 
 
 def _share(run: Run, measure: str, limit_s: float) -> float | None:
-    """The share of all submitted requests within the limit; refused requests are not."""
+    """Share of all submitted requests that finished with the measure within limit_s; a refused
+    request counts as late.
+    """
     rows = run.requests[run.requests.status == "finished"]
     done = Departures(*(rows[name].to_numpy() for name in Departures._fields))
     everyone = len(run.requests)
@@ -60,7 +63,7 @@ def _values(question: QuestionOptions, runs: list[Run]) -> Iterator[str]:
 
 
 def _value(measure: str, run: RunSummary) -> tuple[str, str]:
-    """The title of a number, and the number as text."""
+    """Title and formatted value of a measure of one run."""
     if measure == "used":
         return "Share of the pool that held tokens", numbers.percent(run.memory.time_mean.used)
     if measure == "queue":

@@ -1,4 +1,4 @@
-"""The limit of a run, and the number of its sequences that the pool has room for."""
+"""The bottleneck of a run, and how many of its sequences the KV pool can hold."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ _ALL_SEATS = 0.9  # of max_num_seqs: a mean above it leaves no place for others
 
 
 def limits(runs: Sequence[RunSummary], scenario: Mapping[str, Any]) -> Iterator[str]:
-    """The bottleneck of each run, one text for those that share it."""
+    """One sentence per distinct bottleneck, naming the runs that have it."""
     found: dict[str, list[RunSummary]] = {}
     most = scenario.get("scheduler", {}).get("max_num_seqs")
     for run in runs:
@@ -30,10 +30,11 @@ def limits(runs: Sequence[RunSummary], scenario: Mapping[str, Any]) -> Iterator[
 
 
 def room(runs: Sequence[RunSummary]) -> str | None:
-    """How many sequences like those of each run its pool holds at a time, as a sentence.
+    """A sentence on how many sequences like those of each run its KV pool can hold at a time.
 
-    Proportional to the mean bytes of a running sequence, so blocks that sequences share count in
-    part. None for more runs than are named, and where nothing ran.
+    This is the pool's size over the mean bytes of a running sequence; a block that several
+    sequences share is divided among them. None if there are too many runs to list, or if nothing
+    ran.
     """
     counts = [(run, sequences_that_fit(run)) for run in runs]
     known = [(run, count) for run, count in counts if count is not None]
@@ -58,7 +59,7 @@ def _ran(run: RunSummary) -> str:
 
 
 def sequences_that_fit(run: RunSummary) -> float | None:
-    """Sequences with the mean bytes of this run's that fill the pool; None if none held any."""
+    """Pool size over the mean bytes of a running sequence; None if no sequence held memory."""
     held = sum(run.memory.time_mean.of(name) for name in HELD)
     if not run.running_mean or not held:
         return None
@@ -66,7 +67,7 @@ def sequences_that_fit(run: RunSummary) -> float | None:
 
 
 def _about(count: float) -> str:
-    """Two figures: the estimate has no more."""
+    """The count to two significant figures, as the estimate is no more exact."""
     return numbers.count(int(float(f"{count:.2g}")))
 
 

@@ -1,4 +1,5 @@
-"""Output of `kvsim run`: the answer, one table, the pool, the bottleneck, and the next commands.
+"""Short output of `kvsim run`: the answer, one table, the pool, the bottleneck and the next
+command.
 
 It fits a terminal of 24 lines and 80 columns; `kvsim.report.terminal` prints everything.
 """
@@ -54,10 +55,11 @@ _MEASURED = (
 
 
 def print_brief(result: Result, console: "Console", scenario: str) -> None:
-    """Print the answer, a table, what limits and the next command, in at most LINES lines of 80.
+    """Print the answer, a table, the bottleneck and the next command, in at most LINES lines of 80
+    columns.
 
-    scenario: what the user gave, with --set, for that command. Rows and remarks that do not fit are
-    counted.
+    scenario: the scenario argument and the --set options as typed, to print in the next command. A
+    last line counts rows and remarks that do not fit.
     """
     runs: Sequence[RunSummary] = result.fleets or [run.summary for run in result.runs]
     head = answer(result) or paragraphs(result)[0]
@@ -75,7 +77,7 @@ def print_brief(result: Result, console: "Console", scenario: str) -> None:
 
 
 def _tables(result: Result, runs: Sequence[RunSummary], width: int, most: int) -> "Iterator[Table]":
-    """One table of at most `most` rows; several if its columns are too wide for one."""
+    """One table of at most `most` rows; several tables if the columns do not fit the width."""
     beside = measured_table(result)
     if beside is not None and len(runs) == 1:
         rows = [
@@ -96,7 +98,7 @@ def _tables(result: Result, runs: Sequence[RunSummary], width: int, most: int) -
 
 
 def _latencies(run: RunSummary) -> Iterator[Row]:
-    """One row a latency, as `vllm bench serve` names them."""
+    """One row per latency (TTFT, TPOT, ...), as `vllm bench serve` labels it."""
     for name in _LATENCIES:
         latency = run[name]
         if latency is not None and latency.mean is not None:
@@ -105,7 +107,9 @@ def _latencies(run: RunSummary) -> Iterator[Row]:
 
 
 def _across(runs: Sequence[RunSummary], most: int) -> list[Row]:
-    """One column a run; the best of a row is bold. What matters least goes where room lacks."""
+    """Rows of measures with one column per run; the best value of a row is bold. If there are more
+    than `most` rows, the least important are dropped.
+    """
     rows = [Row(Cell(measure.short), _cells(measure, runs)) for measure in shown(_ACROSS, runs)]
     for words, share in (("KV used, mean", _used), ("KV cached", _cached), ("KV wasted", wasted)):
         if any(map(share, runs)):
@@ -119,7 +123,7 @@ def _down(runs: Sequence[RunSummary]) -> list[Measure]:
 
 
 def _rows(runs: Sequence[RunSummary], most: int) -> list[Row]:
-    """One row a run, as many as fit."""
+    """One row per run; if there are more than `most`, the last row counts the others."""
     columns = [_cells(measure, runs) for measure in _down(runs)]
     shown_runs = runs if len(runs) <= most else runs[: most - 1]
     rows = [
@@ -145,7 +149,7 @@ def _cached(run: RunSummary) -> float:
 
 
 def _pool(runs: Sequence[RunSummary]) -> Iterator[str]:
-    """Throughput and the pool of a single run, a line each."""
+    """For a single run: a line on throughput, and a line on the use of the KV pool."""
     if len(runs) > 1:
         return
     (run,) = runs
@@ -164,7 +168,9 @@ def _pool(runs: Sequence[RunSummary]) -> Iterator[str]:
 
 
 def _next(result: Result, scenario: str) -> Iterator[str]:
-    """The command that goes on from here. The doctor takes no scenario of several replicas."""
+    """The command to try next: capacity for several replicas, which the doctor does not support,
+    else doctor or run.
+    """
     if result.fleets or result.scenario.get("disaggregation"):
         yield f"next: kvsim capacity {scenario} --slo ttft_s.p99=2 (the highest rate)"
     elif len(result.runs) == 1 or result.measured is not None:
@@ -174,7 +180,7 @@ def _next(result: Result, scenario: str) -> Iterator[str]:
 
 
 def _remarks(result: Result, room: int, console: "Console") -> Iterator[str]:
-    """The remarks that fit into `room` lines, and the number of those left."""
+    """The remarks that fit into `room` lines, and the number of those omitted."""
     beside = measured_table(result)
     notes = [f"note: {each}" for each in ([beside.note] if beside else []) + remarks(result)]
     fitting = 0

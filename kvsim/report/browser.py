@@ -1,4 +1,4 @@
-"""A page as a picture or on paper, through a browser of this machine without a window."""
+"""Render a page as PNG, PDF or final HTML with a headless browser of this machine."""
 
 import os
 import re
@@ -30,7 +30,7 @@ _FLAGS = (
 
 
 def photographed(page: str) -> bytes:
-    """The whole page as PNG."""
+    """A screenshot of the whole page, as PNG."""
     drawn = re.search(r'<body[^>]* data-height="(\d+)"', dom(page))
     if drawn is None:
         raise InputError(
@@ -47,12 +47,12 @@ def dom(page: str) -> str:
 
 
 def printed(page: str) -> bytes:
-    """The page on paper, as PDF."""
+    """The page printed as PDF."""
     return _run(page, ["--print-to-pdf={out}", "--no-pdf-header-footer"], "page.pdf")
 
 
 def find_browser() -> Path:
-    """The browser that KVSIM_BROWSER names, or the first of NAMES that is installed."""
+    """Path of the browser in KVSIM_BROWSER, or of the first installed one of NAMES."""
     wanted = os.environ.get(VARIABLE)
     found = next(filter(None, map(shutil.which, [wanted] if wanted else NAMES)), None)
     if found is None:
@@ -66,7 +66,7 @@ def find_browser() -> Path:
 
 
 def _run(page: str, flags: Sequence[str], out_name: str | None = None) -> bytes:
-    """The browser's output, or the file it wrote."""
+    """The browser's stdout, or the contents of the file `out_name` that it wrote."""
     browser = find_browser()
     root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory() as folder:

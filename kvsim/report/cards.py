@@ -1,8 +1,8 @@
-"""The cards of the page, four numbers of each run: output tokens per second, time to first token,
-sequences running, and one of its kind.
+"""The four cards at the top of the page: output tokens per second, time to first token, sequences
+running, and one more.
 
-That is the time of a transfer from prefill to decode, the hits of a tier, or else the share of the
-pool at work.
+The last card shows the time of a transfer from prefill to decode, or the hits of a tier. Without
+either it shows the share of the pool in use.
 """
 
 from collections.abc import Sequence
@@ -64,9 +64,8 @@ _MOST_REPLICAS = 4  # with lines of their own
 
 
 class CardLine(NamedTuple):
-    """The number of one run. place: of the run in its result. share: of the best one, for a bar
-    that is longer where the number reads better; None where the run has no such number, and no bar.
-    best: whether it is best.
+    """One run's number on a card. place: index of the run in its result. share: length of its bar
+    relative to the best run, 0 to 1; None for no bar. best: whether the run has the best value.
     """
 
     place: int
@@ -77,9 +76,9 @@ class CardLine(NamedTuple):
 
 
 class Card(NamedTuple):
-    """One number of all runs: its title, its meaning, and a line each run. Prefill replicas have
-    none: they are no alternative to the decode replicas of their deployment. A fleet has a line of
-    its own, without a bar, before those of its replicas, which many replicas do not have.
+    """One number for all runs: title, meaning, and a line per run. Prefill replicas have no line:
+    they are not alternatives to the decode replicas of their deployment. A fleet has a line without
+    a bar, followed by those of its replicas if they are few.
     """
 
     title: str
@@ -115,7 +114,9 @@ def cards(result: Result) -> list[Card]:
 
 
 def _measures(runs: Sequence[RunSummary]) -> tuple[Measure, ...]:
-    """The measures of the cards: a tier's or that of transfers in the place of the pool's."""
+    """The measures of the cards. The last one is the transfer time if there are transfers, the hits
+    from tiers if there are tiers, else the pool in use.
+    """
     if any(run.transfers is not None for run in runs):
         return (*CARDS[:-1], TRANSFER)
     if any(run.offloading is not None for run in runs):
@@ -128,7 +129,7 @@ def _fleet_name(fleet: FleetSummary) -> str:
 
 
 def how_to_read(found: list[Card]) -> str:
-    """The meaning of a longer bar, by card; empty if nothing is compared."""
+    """A sentence on what a longer bar means on which card; empty unless runs are compared."""
     if not found or sum(line.share is not None for line in found[0].lines) < 2:
         return ""
     titles = [card.title.partition(",")[0].lower() for card in found if card.has_better]
@@ -136,8 +137,8 @@ def how_to_read(found: list[Card]) -> str:
 
 
 def _share(measure: Measure, value: float, values: list[float]) -> float | None:
-    """How close a value is to the best of all, as a share; of a share, the value. A value alone has
-    nothing to be compared with: None.
+    """Length of a bar: how close the value is to the best one, 0 to 1. A measure that is a share is
+    its own length. None for a single value, which nothing can be compared with.
     """
     if measure in _SHARES:
         return value

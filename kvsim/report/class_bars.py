@@ -1,4 +1,4 @@
-"""One stacked bar a run, a segment of it a class of the ledger; the first run on top."""
+"""A stacked horizontal bar per run with a segment per ledger class; the first run is on top."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Stretches(NamedTuple):
-    """The segments of one class in all bars.
+    """The segments of one ledger class in the bars of all runs.
 
-    values, texts: one each run. hover: the text that appears under the pointer, as a template of
-    plotly (`%{customdata[0]}` is the run, the following are its `details`).
+    values, texts: one per run. hover: text on mouse-over, as a plotly template in which
+    `%{customdata[0]}` is the run and the following entries are its `details`.
     """
 
     look: ClassLook
@@ -27,7 +27,9 @@ class Stretches(NamedTuple):
 def class_bars(
     labels: Sequence[str], classes: Sequence[Stretches], *, row_px: int, edges_px: int, gap: float
 ) -> "go.Figure":
-    """The figure; row_px: a run's height, gap: the share of it that is not bar but name."""
+    """Draw the bars. row_px: height of a run's row. gap: the share of a row that holds the run's
+    label.
+    """
     import plotly.graph_objects as go  # a text in a terminal draws none
 
     figure = go.Figure()
@@ -73,7 +75,9 @@ def class_bars(
 
 
 def put_key_below(figure: "go.Figure", room_px: int) -> None:
-    """Name the classes under the bars. room_px: of the axis and the key, which folds on a phone."""
+    """Add a legend of the ledger classes under the bars. room_px: height of the axis and the
+    legend, which wraps on a phone.
+    """
     below = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
     figure.update_layout(
         showlegend=True, legend={**below, "traceorder": "normal"}, margin={"b": room_px}

@@ -1,8 +1,8 @@
-"""The ten classes of the ledger on pages: a colour, a texture and a plain sentence.
+"""Colour, hatch and explanation of each of the ten ledger classes, for pages.
 
 The hues are distinguishable with any colour vision (Okabe and Ito, "Color Universal Design", 2008).
-Blue works, warm hues are held and wasted, greys are free. External fragmentation is free and lost
-at once, so it is grey with a hatch.
+Used memory is blue, held or wasted memory has warm hues, free memory is grey. External
+fragmentation is free and lost at once, so it is grey with a hatch.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -11,10 +11,11 @@ Family = Literal["working", "held, not working", "free"]
 
 
 class ClassLook(NamedTuple):
-    """Colour, pattern and meaning of one class of the ledger.
+    """Colour, hatch and explanation of one ledger class.
 
-    name: the ledger's. family: what it is good for. colour, ink: fill, and the text that reads on
-    it. pattern: plotly's name of its hatch, empty for none. meaning: one sentence for a student.
+    name: the ledger's name. family: the group of classes it belongs to. colour, ink: colour of the
+    area, and of text on it. pattern: plotly's name of the hatch; empty for none. meaning: one
+    sentence for a student.
     """
 
     name: str
@@ -142,7 +143,7 @@ RUN_DASHES = ("solid", "10px,3px", "3px,2px", "10px,3px,2px,3px")
 
 
 def hatch(look: ClassLook) -> dict[str, Any] | None:
-    """Plotly's `pattern` of a class; None for a plain fill."""
+    """Plotly's `pattern` for a ledger class; None for a plain area."""
     if not look.pattern:
         return None
     return {

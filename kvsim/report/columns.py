@@ -1,4 +1,4 @@
-"""Tables for a terminal, split where the columns of one do not fit its width."""
+"""Tables for a terminal, split into several if the columns do not fit the width."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,14 +16,14 @@ _WIDEST_HEAD = 24
 
 
 class Cell(NamedTuple):
-    """A text and rich's style of it; brackets in it are no markup."""
+    """A text with a style of rich; square brackets in the text are not markup."""
 
     text: str
     style: str = ""
 
 
 class Row(NamedTuple):
-    """A line of a table: its name, one cell a column; section: a rule comes above it."""
+    """A row of a table: its name, and one cell per column. section: draw a rule above it."""
 
     name: Cell
     cells: Sequence[Cell]
@@ -31,10 +31,10 @@ class Row(NamedTuple):
 
 
 def tables(first: str, heads: Sequence[str], rows: Sequence[Row], width: int) -> Iterator["Table"]:
-    """One table, or as many as it takes for all columns to fit `width`, each with its names.
+    """One table, or several if not all columns fit `width`; each repeats the first column.
 
-    No cell is cut. Names and heads wrap between words (or parts of a key or a path), and only
-    inside one that is too long by itself.
+    No cell is cut. Text wraps between words (or at separators of a key or a path), and inside a
+    word only if it is wider than its column.
     """
     heads = [wrapped(head, _WIDEST_HEAD) for head in heads]
     widths = [
@@ -80,7 +80,7 @@ def _table(
 
 
 def _swatched(name: str, style: str) -> "Text":
-    """The name; its first character alone takes the style, as a swatch does."""
+    """The name with its first character in the given style, as a colour swatch."""
     from rich.text import Text
 
     text = Text(name)

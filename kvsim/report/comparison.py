@@ -1,4 +1,4 @@
-"""Stored results side by side: what changed in the scenarios and in the numbers, as data."""
+"""Compare stored results: which scenario keys and which numbers differ, as data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,12 +15,12 @@ UNSEEN = 0.0005  # a change by less reads as 0.0 %, and is called neither better
 
 
 class MeasureLine(NamedTuple):
-    """One measure of the runs of one label.
+    """One measure of the runs with one label.
 
-    values: one each result, None where the result has no such run. better, worse: indices of the
-    results that changed for the better or the worse against the first. They are empty if neither
-    direction is good or the runs did other work (`Side.unlike`). over_seeds: the mean over the
-    results and its interval, where they differ in their seed alone.
+    values: one per result, None if the result has no such run. better, worse: indices of the
+    results that improved or got worse against the first. They are empty if neither direction is
+    good or if the runs did different work (`Side.unlike`). over_seeds: mean and interval over
+    results that differ only in their seed.
     """
 
     measure: Measure
@@ -31,11 +31,11 @@ class MeasureLine(NamedTuple):
 
 
 class Side(NamedTuple):
-    """The runs of one label.
+    """The runs with one label, one per result.
 
-    runs: one each result, None where the result has no such run. same: whether all their numbers
-    are equal. unlike: why no change is called better or worse; None where changes are. shares: the
-    mean share of each class over time, one each result.
+    runs: None where the result has no such run. same: whether all their numbers are equal. unlike:
+    why changes are not called better or worse; None if they are. shares: mean share of the pool
+    over time by ledger class, one per result.
     """
 
     label: str
@@ -47,10 +47,10 @@ class Side(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Stored results side by side.
+    """The comparison of several stored results.
 
-    changed: keys of the scenarios that differ. found: keys of their provenance that differ.
-    seeds_only: whether the results are one scenario under several seeds. sides: one each label.
+    changed: scenario keys that differ. found: provenance keys that differ. seeds_only: whether the
+    results are one scenario under several seeds. sides: one per label.
     """
 
     changed: tuple[Difference, ...]
@@ -60,7 +60,7 @@ class Comparison(NamedTuple):
 
 
 def compare_results(results: Sequence[ResultSummary]) -> Comparison:
-    """Compare results with the first of them."""
+    """Compare all results with the first one."""
     differing = differences([result.scenario for result in results])
     changed = tuple(each for each in differing if not each.key.startswith("provenance."))
     found = tuple(each for each in differing if each.key.startswith("provenance."))
@@ -77,7 +77,7 @@ def compare_results(results: Sequence[ResultSummary]) -> Comparison:
 
 
 def _by_label(result: ResultSummary) -> dict[str, RunSummary]:
-    """Runs by label: the fleet or run that served all requests; then the replicas of fleets."""
+    """Runs by label: first the fleet or run that served all requests, then replicas of fleets."""
     found: dict[str, RunSummary] = {}
     for run in (*(result.fleets or ()), *result.runs):
         found.setdefault(run.label, run)
@@ -85,7 +85,9 @@ def _by_label(result: ResultSummary) -> dict[str, RunSummary]:
 
 
 def _of_fleets(label: str, results: Sequence[ResultSummary]) -> bool:
-    """Whether a replica of several has this label, which is meaningless next to another fleet."""
+    """Whether the label is of one replica in a fleet, such as `paged #3`: its numbers mean nothing
+    next to a replica of another fleet.
+    """
     return any(
         label.startswith(f"{fleet.label} #") for each in results for fleet in each.fleets or ()
     )
@@ -144,7 +146,7 @@ def _line(
 
 
 def _moved(values: Sequence[float | None], sign: int) -> frozenset[int]:
-    """Places of the values above (sign 1) or below (-1) the first by more than 0.05 %."""
+    """Indices of the values above (sign 1) or below (sign -1) the first by more than 0.05 %."""
     base = values[0]
     if base is None:
         return frozenset()
@@ -156,10 +158,10 @@ def _moved(values: Sequence[float | None], sign: int) -> frozenset[int]:
 
 
 def as_json(names: Sequence[str], results: Sequence[ResultSummary]) -> dict[str, Any]:
-    """The comparison as data: the results, what differs, and each measure's change.
+    """The comparison as JSON data: the results, the keys that differ, and each measure's change.
 
-    change: against the first result, a fraction of it; None where that is 0 or missing. unlike: why
-    no change of work done is called better or worse.
+    change: relative to the first result, as a fraction; None if that is 0 or missing. unlike: why
+    changes are not called better or worse.
     """
     compared = compare_results(results)
     return {
@@ -189,5 +191,5 @@ def as_json(names: Sequence[str], results: Sequence[ResultSummary]) -> dict[str,
 
 
 def change(base: float | None, value: float | None) -> float | None:
-    """Relative difference of `value` from `base`; None where it is undefined."""
+    """(value - base) / base; None if either is missing or the base is 0."""
     return None if not base or value is None else value / base - 1

@@ -8,7 +8,7 @@ from kvsim.results.summary import RunSummary
 
 
 def costs(runs: Sequence[RunSummary]) -> list[str]:
-    """The sentences on refusals, preemptions and recomputed tokens of each run."""
+    """A sentence per run on refused requests, preemptions and recomputed tokens."""
     refused = [run.requests.rejected for run in runs]
     all_refuse_as_many = len(runs) > 1 and refused[0] and len(set(refused)) == 1
     sentences = [f"Each {_refused(refused[0])}."] if all_refuse_as_many else []

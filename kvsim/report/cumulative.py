@@ -1,4 +1,4 @@
-"""A distribution as its cumulative curve, and its logarithmic axis of time."""
+"""Cumulative distribution curves on a logarithmic axis of time."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _SAMPLE = 4000
 
 
 class Curve(NamedTuple):
-    """A run's distribution: its place among the runs, its label, and (n,) n >= 1 spans in s."""
+    """The distribution of one run: index of the run, its label, and (n,) n >= 1 times in s."""
 
     place: int
     label: str
@@ -31,7 +31,9 @@ class Curve(NamedTuple):
 
 
 def add_curves(figure: go.Figure, panels: Sequence[Sequence[Curve]]) -> None:
-    """Draw the cumulative curves of each panel of `figure`, top to bottom, on one axis of time."""
+    """Draw the cumulative curves of each panel of `figure`, top to bottom, with a shared axis of
+    time.
+    """
     everyone = [curve.spans_s for curves in panels for curve in curves]
     axis, least = axis_of(min(map(np.min, everyone)), max(map(np.max, everyone)))
     for row, curves in enumerate(panels, start=1):
@@ -54,10 +56,10 @@ def add_curves(figure: go.Figure, panels: Sequence[Sequence[Curve]]) -> None:
 
 
 def thinned(values: Floats) -> tuple[Floats, Floats]:
-    """(x, share) of the empirical distribution at some of its own points, the whole tail included.
+    """(x, share): points of the empirical distribution, thinned except for its upper tail.
 
-    values: (n,) n >= 1. Both results ascend; share[i] is exactly the share of values <= x[i] where
-    no value repeats; the first share is 0, the last 1.
+    values: (n,) n >= 1. Both results ascend, share from 0 to 1; if no value repeats, share[i] is
+    exactly the share of values <= x[i].
     """
     ordered = np.sort(values)
     n = len(ordered)
@@ -71,7 +73,8 @@ def thinned(values: Floats) -> tuple[Floats, Floats]:
 
 
 def weighed(values: Floats, weights: NDArray[np.number[Any]]) -> Floats:
-    """A sample of 4,000 equal weights with the same distribution; none where there are no values.
+    """A sample of 4,000 values with equal weights and the same distribution; empty if there are no
+    values.
 
     values, weights: (n,).
     """
@@ -84,9 +87,10 @@ def weighed(values: Floats, weights: NDArray[np.number[Any]]) -> Floats:
 
 
 def axis_of(shortest: float, longest: float) -> tuple[dict[str, Any], float]:
-    """Plotly's options of an axis for values of seconds between these, and its left edge.
+    """Plotly's options for a logarithmic axis of seconds from `shortest` to `longest`, and its left
+    end.
 
-    Shorter values are drawn at the edge, and its label says so.
+    Shorter values than the axis can show are drawn at its left end, labelled with "≤".
     """
     low, right = _span(shortest, longest)
     cut = shortest < 10.0**low
@@ -103,7 +107,9 @@ def axis_of(shortest: float, longest: float) -> tuple[dict[str, Any], float]:
 
 
 def _span(shortest: float, longest: float) -> tuple[int, float]:
-    """The axis, as powers of ten: a whole one on the left, a little more than the longest wait."""
+    """Ends of the axis as powers of ten: a whole power on the left, a bit above `longest` on the
+    right.
+    """
     right = math.log10(max(longest, _LEAST_S)) + 0.06
     left = math.floor(math.log10(max(shortest, _LEAST_S)) + 1e-9)
     return max(left, math.ceil(right) - _DECADES), right

@@ -1,20 +1,21 @@
-"""Differences between scenarios, key by key."""
+"""Differences between scenarios, by key."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
 class Difference(NamedTuple):
-    """A key that is not the same everywhere, and its value in each scenario (None: not there)."""
+    """A key with different values in the scenarios, and its value in each (None if missing)."""
 
     key: str
     values: tuple[Any, ...]
 
 
 def differences(scenarios: Sequence[Mapping[str, Any]]) -> list[Difference]:
-    """The keys in which the scenarios differ, dotted; items of a list by index (`allocator.0`).
+    """The dotted keys in which the scenarios differ; items of a list by index (`allocator.0`).
 
-    Keys are in the order of the first scenario; a key that it lacks follows those of its table.
+    Keys are in the order of the first scenario; a key that it lacks follows the others of its
+    table.
     """
     flat = [dict(_leaves(scenario)) for scenario in scenarios]
     keys = _by_table(dict.fromkeys(key for leaves in flat for key in leaves))
@@ -30,7 +31,7 @@ def differences(scenarios: Sequence[Mapping[str, Any]]) -> list[Difference]:
 
 
 def _by_table(keys: Iterable[str]) -> list[str]:
-    """The keys in order, with those of a table together at the place of the first one."""
+    """The keys in order, with all keys of a table at the place of its first one."""
     stands: dict[str, int] = {}  # a key or table: where it was first seen
     paths = []
     for key in keys:

@@ -1,4 +1,4 @@
-"""Sentences on accepted and rejected drafts."""
+"""Sentences on accepted and rejected draft tokens."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from kvsim.results.summary import RunSummary, SpeculationSummary
 
 
 def drafted(runs: Sequence[RunSummary]) -> list[str]:
-    """A sentence for each run that verified drafts."""
+    """A sentence per run with speculative decoding."""
     return [
         _sentence(run.label, run.speculation)
         for run in runs

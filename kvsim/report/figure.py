@@ -1,4 +1,4 @@
-"""The base class of the figures of the page, and the look that figures share."""
+"""Base class of the page's figures, and their shared style."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -23,12 +23,12 @@ CLEAR = "rgba(0,0,0,0)"
 
 
 class Figure(Options):
-    """One figure. Its file holds one of these; it draws what a result's tables hold.
+    """One figure, drawn from a result's tables.
 
-    title: above it. note: how to read it, in a sentence. nothing: what the page says instead where
-    there is nothing to draw. span: the width it takes on a wide screen. lines: it draws a line a
-    run, so that the page puts the key to them above it. classes: it fills areas in the colours of
-    the ledger's classes; the page puts the key to them above it.
+    title: heading. note: a sentence on how to read it. nothing: text that the page shows if there
+    is nothing to draw. span: full or half width on a wide screen. lines: whether it draws a line
+    per run; classes: whether it fills areas in the colours of ledger classes. With either, the page
+    puts a legend above the figure.
     """
 
     title: ClassVar[str]
@@ -40,12 +40,14 @@ class Figure(Options):
 
     @abstractmethod
     def draw(self, result: Result) -> "go.Figure | None":
-        """The figure, or None where there is nothing to draw. Mutates nothing."""
+        """Draw the figure; None if there is nothing to draw. The result is not changed."""
         raise NotImplementedError(type(self).__name__)  # every subclass overrides this
 
 
 def style(figure: "go.Figure", *, height_px: int, **layout: Any) -> None:
-    """Give `figure` the shared look: typeface, inks, margins. Its key is the page's."""
+    """Give `figure` the shared style: font, colours, margins. It has no legend, as the page draws
+    it.
+    """
     figure.update_layout(
         template="none",
         font={"family": FONT, "size": 13, "color": INK},
@@ -68,7 +70,7 @@ def style(figure: "go.Figure", *, height_px: int, **layout: Any) -> None:
 
 
 def plain(text: str) -> str:
-    """A user's text for plotly, which reads tags and entities in every text: shown as it is."""
+    """A user's text escaped for plotly, which would read tags and entities in it."""
     name = named(text)
     for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         name = name.replace(sign, entity)
@@ -76,7 +78,7 @@ def plain(text: str) -> str:
 
 
 def heading(text: str, *, axis: str, above_px: int = 4) -> dict[str, Any]:
-    """A panel's name as an annotation over its upper left corner; `axis` is `y`, `y2`, ..."""
+    """A panel's title as an annotation above its upper left corner; `axis` is `y`, `y2`, ..."""
     number = axis.removeprefix("y")
     return {
         "text": f"<b>{plain(text)}</b>",
@@ -93,7 +95,7 @@ def heading(text: str, *, axis: str, above_px: int = 4) -> dict[str, Any]:
 
 
 def time_axis(span_s: float) -> tuple[float, dict[str, Any]]:
-    """An axis of time from 0 to `span_s`: the seconds of its unit, and plotly's axis options."""
+    """An axis of time from 0 to `span_s`: seconds per unit of the axis, and plotly's options."""
     units = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
     unit_s, name = next((unit for unit in units if span_s >= 3 * unit[0]), (1e-3, "ms"))
     return unit_s, {
@@ -104,7 +106,9 @@ def time_axis(span_s: float) -> tuple[float, dict[str, Any]]:
 
 
 def round_times(longest_s: float, most: int = 5) -> dict[str, Any]:
-    """Plotly's options of an axis in seconds with ticks at round numbers of one unit."""
+    """Plotly's options for an axis in seconds with at most `most` ticks at round numbers of one
+    unit.
+    """
     unit_s, axis = time_axis(longest_s)
     steps = (size * 10.0**power for power in range(-4, 9) for size in (1, 2, 5))
     step = next(each for each in steps if longest_s / unit_s / each <= most)
@@ -116,5 +120,5 @@ def round_times(longest_s: float, most: int = 5) -> dict[str, Any]:
 
 
 def compact(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Single precision: plenty for a screen, and half the bytes on the page."""
+    """The values in single precision: enough for a screen, and half the bytes on the page."""
     return np.asarray(values, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""A figure of `kvsim.figure` as a file, for a paper or a slide."""
+"""A figure of `kvsim.figure` as SVG, PNG, PDF, HTML or JSON, for a paper or a slide."""
 
 import base64
 import re
@@ -19,27 +19,27 @@ _WHITE = {"paper_bgcolor": "#ffffff", "plot_bgcolor": "#ffffff"}
 
 
 def _svg(figure: "go.Figure") -> bytes:
-    """A drawing of lines and texts, of any size."""
+    """The figure as SVG."""
     return _picture(figure, "svg", 1)
 
 
 def _png(figure: "go.Figure") -> bytes:
-    """DOTS_PER_PX x WIDTH_PX wide, on white."""
+    """The figure as PNG, DOTS_PER_PX x WIDTH_PX wide, on white."""
     return _picture(figure, "png", DOTS_PER_PX)
 
 
 def _pdf(figure: "go.Figure") -> bytes:
-    """One sheet of the figure's size."""
+    """The figure as a PDF with one page of its size."""
     return printed(_page(figure))
 
 
 def _html(figure: "go.Figure") -> bytes:
-    """A page that opens offline, with zoom and values under the pointer."""
+    """The figure as an HTML page that opens offline, with zoom and values on mouse-over."""
     return _page(figure).encode()
 
 
 def _json(figure: "go.Figure") -> bytes:
-    """The figure as plotly reads it back: `plotly.io.from_json`."""
+    """The figure as JSON that `plotly.io.from_json` reads."""
     text: str = figure.to_json()
     return text.encode()
 
@@ -54,7 +54,7 @@ FIGURE_FORMS: dict[str, Callable[["go.Figure"], bytes]] = {
 
 
 def _page(figure: "go.Figure", **values: Any) -> str:
-    """The figure alone on a page; values: of the template, to make a picture of it."""
+    """An HTML page with only this figure. values: further variables of the template."""
     figure.update_layout(_WHITE)
     height = round(figure.layout.height)
     return rendered(
@@ -69,8 +69,8 @@ def _page(figure: "go.Figure", **values: Any) -> str:
 
 
 def _picture(figure: "go.Figure", form: str, scale: int) -> bytes:
-    """The image that plotly renders of the figure in a browser of this machine, passed as a data
-    address (RFC 2397).
+    """The image that plotly renders of the figure in a browser of this machine, decoded from a data
+    URL (RFC 2397).
     """
     found = re.search(r'data-picture="([^"]+)"', dom(_page(figure, picture=form, scale=scale)))
     if found is None:

@@ -1,5 +1,6 @@
-"""The page out of its contents, without the libraries that made them: the explorer's server, which
-gets contents from its workers, starts without pandas.
+"""Render the HTML page from plain contents, without the libraries that computed them.
+
+So the explorer's server, which gets contents from its workers, starts without pandas.
 """
 
 import re
@@ -29,10 +30,10 @@ REQUEST_COLUMNS = (
 
 
 class Drawn(NamedTuple):
-    """A figure on the page: its data is plotly's JSON, or None.
+    """A figure on the page: its data is plotly's JSON, or None if nothing was drawn.
 
-    lines: indices of the runs that its legend names: those with a line in it. classes: classes of
-    the ledger with areas in it.
+    lines: indices of the runs that its legend lists, because they have a line. classes: ledger
+    classes that have an area.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Drawn(NamedTuple):
 
 
 def whole_page(held: dict[str, Any]) -> str:
-    """The page of these `contents`."""
+    """Render the page from `page.contents`."""
     labels = held["labels"]
     return rendered(
         "page.html",
@@ -62,12 +63,14 @@ def whole_page(held: dict[str, Any]) -> str:
 
 
 def map_page(held: dict[str, Any]) -> str:
-    """The address map of these `contents` alone, on a page of its own."""
+    """Render a page with only the address map, from `page.contents`."""
     return rendered("map_page.html", **held)
 
 
 def with_labels(text: str, labels: list[str]) -> str:
-    """The text as safe HTML: labels stand out, and no line breaks between a number and its unit."""
+    """The text as safe HTML in which run labels stand out and no line breaks between a number and
+    its unit.
+    """
     names = sorted({str(escape(called(label))) for label in labels}, key=len, reverse=True)
     name = "|".join(re.escape(each) for each in names)
     # A space within a label is not one between a number and its unit: labels come first.

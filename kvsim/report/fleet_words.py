@@ -1,4 +1,4 @@
-"""A fleet in plain sentences, each computed from its numbers."""
+"""Sentences on a fleet, each computed from its numbers."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,8 +14,8 @@ UNEVEN = 1.2  # times the mean: a replica that had so much more is named
 
 
 def fleet_paragraphs(result: Result) -> list[str]:
-    """The outcome of every allocator, then for each of them where its requests went and what its
-    caches held.
+    """Paragraphs on a fleet: the outcome under each allocator, then how each router spread the
+    requests and what the caches hit.
     """
     fleets = result.fleets
     outcomes = [_outcome(fleet) for fleet in fleets]
@@ -87,7 +87,7 @@ def _price(fleet: FleetSummary) -> str:
 
 
 def _changes(fleet: FleetSummary) -> Iterator[str]:
-    """How replicas came and went."""
+    """Sentences on the number of replicas over time, and on replicas that died."""
     changes = fleet.changes
     if changes is None:
         return
@@ -120,8 +120,8 @@ def _balance(fleet: FleetSummary, result: Result) -> Iterator[str]:
 
 
 def _own_times(fleet: FleetSummary, result: Result) -> Iterator[str]:
-    """The remark that replicas' numbers do not add up to the fleet's if they cover
-    different times.
+    """A remark, if replicas' makespans differ much, that replicas' numbers do not add up to the
+    fleet's.
     """
     spans = [run.makespan_s for run in _replicas(fleet, result) if run.makespan_s]
     if len(spans) < 2 or min(spans) > ALIKE * fleet.makespan_s:
@@ -134,12 +134,12 @@ def _own_times(fleet: FleetSummary, result: Result) -> Iterator[str]:
 
 
 def _sent(fleet: FleetSummary, result: Result) -> Sequence[int]:
-    """Requests of each replica of this fleet, in order."""
+    """Number of requests routed to each replica of the fleet, by index."""
     return [run.requests.submitted for run in _replicas(fleet, result)]
 
 
 def _replicas(fleet: FleetSummary, result: Result) -> Sequence[RunSummary]:
-    """The replicas of this fleet, in order."""
+    """The fleet's replicas, by index."""
     at = 0
     for each in result.fleets:
         if each.label == fleet.label:

@@ -1,4 +1,4 @@
-"""The base class of the forms of a report."""
+"""Base class of the output formats of a report."""
 
 from abc import abstractmethod
 
@@ -7,9 +7,9 @@ from kvsim.results.result import Result
 
 
 class Form(Options):
-    """A form of a report: its name is the end of the files' names."""
+    """An output format of a report, such as PDF; its name is the file's extension."""
 
     @abstractmethod
     def make(self, result: Result) -> bytes:
-        """The whole file; InputError where this machine cannot make it."""
+        """The contents of the file; InputError if this machine cannot make it."""
         raise NotImplementedError(type(self).__name__)  # every subclass overrides this

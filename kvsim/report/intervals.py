@@ -26,10 +26,10 @@ _MOST = 60.0  # of a logarithm: a factor that no two seeds differ by
 
 
 class Interval(NamedTuple):
-    """A confidence interval: low <= the expectation <= mean + half.
+    """A confidence interval with its upper end at mean + half.
 
-    by_factors: mean is the geometric mean, and the interval reaches as many times below it as
-    above; else as far.
+    by_factors: `mean` is the geometric mean, and the lower end is the same factor below it as the
+    upper end is above. Otherwise the lower end is mean - half.
     """
 
     mean: float
@@ -50,9 +50,9 @@ class Interval(NamedTuple):
 def interval(
     values: Sequence[float], confidence: float = CONFIDENCE, *, times: bool = False
 ) -> Interval | None:
-    """Student's interval of the mean of independent values; None of fewer than two.
+    """Student's t interval of the mean of independent values; None for fewer than two.
 
-    times: of the geometric mean, where all are above 0.
+    times: the values are times; if all are above 0, use the geometric mean and the logarithms.
     """
     n = len(values)
     if n < 2:
@@ -67,7 +67,7 @@ def interval(
 
 @cache
 def _student(share: float, degrees: int) -> float:
-    """The quantile of Student's t."""
+    """A quantile of Student's t distribution."""
     from scipy.stats import t
 
     return float(t.ppf(share, degrees))

@@ -1,4 +1,4 @@
-"""The latencies of finished requests, in seconds, out of a run's table of requests."""
+"""Latencies of finished requests in seconds, computed from a run's table of requests."""
 
 import numpy as np
 import pandas as pd
@@ -9,12 +9,12 @@ from kvsim.results.latency import Floats, Moments
 
 
 def finished(requests: pd.DataFrame) -> pd.DataFrame:
-    """The rows of requests that finished."""
+    """The rows of finished requests."""
     return requests.loc[requests["status"] == "finished"]
 
 
 def queue_s(requests: pd.DataFrame) -> Floats:
-    """Queueing time in s, from arrival to the first step that took the request in."""
+    """Queueing time in s: arrival to the first step that schedules the request."""
     done = finished(requests)
     return latency.queue(_column(done, "arrival_ps"), _column(done, "scheduled_ps")) / PS_PER_S
 
@@ -26,19 +26,19 @@ def ttft_s(requests: pd.DataFrame) -> Floats:
 
 
 def e2e_s(requests: pd.DataFrame) -> Floats:
-    """End to end: from arrival to the last output token."""
+    """End-to-end latency in s: arrival to the last output token."""
     done = finished(requests)
     return latency.e2e(_column(done, "arrival_ps"), _column(done, "finish_ps")) / PS_PER_S
 
 
 def tpot_s(requests: pd.DataFrame) -> Floats:
-    """Time per output token after the first, of requests with more than one."""
+    """Time per output token after the first in s, for requests with at least two output tokens."""
     done = finished(requests)
     moments = (_column(done, name) for name in ("first_token_ps", "finish_ps", "output_tokens"))
     return latency.tpot(*moments) / PS_PER_S
 
 
 def _column(requests: pd.DataFrame, name: str) -> Moments:
-    """Integers: two large floats would lose the small difference between them."""
+    """A column as integers: the small difference of two large floats would be inexact."""
     column: Moments = requests[name].to_numpy(np.int64)
     return column

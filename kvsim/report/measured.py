@@ -25,7 +25,9 @@ _SHOWN = ("mean", "p50", "p99", "peak")
 
 
 class MeasuredRow(NamedTuple):
-    """A number as texts: measured, then for each run the simulated one and the difference."""
+    """One number, as texts: the measured value, then the simulated value and the difference for
+    each run.
+    """
 
     name: str
     measured: str
@@ -33,21 +35,23 @@ class MeasuredRow(NamedTuple):
 
 
 class MeasuredTable(NamedTuple):
-    """labels: of the runs. note: where the measurements are from, and what a difference is."""
+    """Measured and simulated numbers. labels: one per run. note: source of the measurements, and
+    how the differences are computed.
+    """
 
     labels: tuple[str, ...]
     rows: tuple[MeasuredRow, ...]
     note: str
 
     def heads(self) -> list[str]:
-        """The heads of the columns after the first."""
+        """The column heads, without the one of the column of names."""
         if len(self.labels) == 1:
             return ["measured", "simulated", "difference"]
         return ["measured", *(head for label in self.labels for head in (label, "difference"))]
 
 
 def measured_table(result: Result) -> MeasuredTable | None:
-    """The table of a result; None where nothing was measured."""
+    """The table for a result; None if it has no measurements."""
     if result.measured is None:
         return None
     runs: tuple[RunSummary, ...] = result.fleets or tuple(run.summary for run in result.runs)
@@ -55,7 +59,7 @@ def measured_table(result: Result) -> MeasuredTable | None:
 
 
 def table_of(measured: MeasuredSummary, runs: Mapping[str, Mapping[str, Any]]) -> MeasuredTable:
-    """The table of these runs, by label."""
+    """The table of these measurements next to these runs, given by label."""
     columns = [list(compared(measured, run)) for run in runs.values()]
     rows = [
         MeasuredRow(_name(pairs[0].key), _text(pairs[0], pairs[0].measured), _cells(pairs))

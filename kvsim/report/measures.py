@@ -1,4 +1,4 @@
-"""The key numbers of a run: name, key in the summary, form as text, and the good direction."""
+"""The key numbers of a run: name, key in summary.json, formatting, and the better direction."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -11,13 +11,13 @@ Numbers = Mapping[str, Any]
 
 
 class Measure(NamedTuple):
-    """One key number.
+    """One key number of a run.
 
-    title: its name in full; short: at the head of a narrow column. value: the number of a run, None
-    where it does not apply. form: the number as text. better: the good direction where the same
-    work is done, None if neither is. More sequences running may mean more memory well used, or
-    slower steps. meaning: an explanation of the word. always: shown even where it is 0 or missing
-    in every run.
+    title: full name. short: name for a narrow column. value: the number of a run, None if it does
+    not apply. form: formats the number. better: which direction is better for the same work, None
+    if neither is. More running sequences, for example, may mean that memory is well used, or that
+    steps are slow. meaning: explanation of the name. always: whether to show it even if it is 0 or
+    missing in every run.
     """
 
     title: str
@@ -30,16 +30,18 @@ class Measure(NamedTuple):
 
     @property
     def is_time(self) -> bool:
-        """Whether it is a time, which differs from seed to seed by factors."""
+        """Whether it is a time, which varies between seeds by factors."""
         return self.form is numbers.seconds
 
     def text(self, run: Numbers) -> str:
-        """The number of one run as text."""
+        """The formatted number of one run."""
         return self.form(self.value(run))
 
 
 def at_key(key: str) -> Callable[[Numbers], float | None]:
-    """The number at this dotted key; None where there is none."""
+    """A function that reads the number at a dotted key, such as `ttft_s.p50`; None if it is
+    missing.
+    """
 
     def value(run: Numbers) -> float | None:
         found: Any = run
@@ -137,17 +139,17 @@ MEASURES: dict[str, Measure] = {
 
 
 def shown(names: Sequence[str], runs: Sequence[RunSummary]) -> list[Measure]:
-    """The measures of these names that apply to some of these runs."""
+    """The measures of these names that apply to at least one of the runs."""
     measures = [MEASURES[name] for name in names]
     return [m for m in measures if m.always or any(m.value(run) for run in runs)]
 
 
 def best(measure: Measure, runs: Sequence[RunSummary]) -> set[int]:
-    """Places of the runs with the best text in this measure.
+    """Indices of the runs with the best formatted value of this measure.
 
-    Empty if neither direction is good, if all texts are equal, or if the runs did not finish the
-    same requests. A run that refuses long requests is quick with the rest. Prefill replicas are no
-    alternative to the decode replicas of their deployment, and have no place.
+    Empty if neither direction is better, if all texts are equal, or if the runs did not finish the
+    same requests. A run that refuses long requests is quick with the others. Prefill replicas never
+    count, as they are no alternative to the decode replicas of their deployment.
     """
     ranked = {index: run for index, run in enumerate(runs) if run.pool_of != "prefill"}
     values = {index: measure.value(run) for index, run in ranked.items()}
@@ -161,13 +163,13 @@ def best(measure: Measure, runs: Sequence[RunSummary]) -> set[int]:
 
 
 def judged(measure: Measure, runs: Sequence[RunSummary]) -> bool:
-    """Whether these runs can be ranked by this measure."""
+    """Whether this measure can rank these runs."""
     one_stream = len({run.requests.submitted for run in runs}) < 2
     return measure.better is not None and ((measure in _COUNTS and one_stream) or same_work(runs))
 
 
 def same_work(runs: Sequence[RunSummary]) -> bool:
-    """Whether all runs finished as many requests of the same stream."""
+    """Whether all runs finished equally many requests of the same stream."""
     return len({run.requests.finished for run in runs}) < 2
 
 

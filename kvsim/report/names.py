@@ -1,4 +1,4 @@
-"""Names that users gave, in a sentence: cut where long, their direction kept to themselves."""
+"""Names from users, made safe to put into a sentence: shortened, and their direction isolated."""
 
 import re
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ _TURNS = ("R", "AL", "AN", "RLE", "RLO", "LRE", "LRO", "RLI", "LRI", "FSI", "PDF
 
 
 def named(text: str) -> str:
-    """A name on one line, of sixty characters at most; one that could change the line's direction
-    is wrapped in Unicode's isolate.
+    """A name on one line, cut to sixty characters. If it contains signs that change the writing
+    direction, it is wrapped in Unicode's isolate.
     """
     line = " ".join(text.split())
     if len(line) > _LONGEST:
@@ -23,16 +23,16 @@ def named(text: str) -> str:
 
 
 def called(label: str) -> str:
-    """A label as a sentence can carry it: in quotes where it could be taken for more than one
-    word of it.
-    """
+    """A label for use in a sentence; in quotes if it contains spaces or unusual characters."""
     if re.fullmatch(r"[\w.+=/-]{1,60}", label):
         return named(label)
     return f"\N{LEFT DOUBLE QUOTATION MARK}{named(label)}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
 def listed(labels: Sequence[str]) -> str:
-    """Labels, already as `called`, in a sentence; of many the first three."""
+    """Labels as a list in a sentence; of more than four, the first three and the number of the
+    others.
+    """
     if len(labels) <= 4:
         return numbers.listed(labels)
     return f"{', '.join(labels[:3])} and {len(labels) - 3} more"

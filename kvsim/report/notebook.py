@@ -1,4 +1,4 @@
-"""A result in a notebook: what a terminal shows, as HTML in the notebook's own colours."""
+"""A result in a notebook: the output of `kvsim run` as HTML."""
 
 from io import StringIO
 
@@ -10,7 +10,7 @@ FORM = '<pre style="line-height: 1.25; overflow-x: auto">{code}</pre>'
 
 
 def html(result: Result) -> str:
-    """The tables and sentences of `kvsim run`."""
+    """The tables and sentences of `kvsim run` as HTML."""
     from rich.console import Console
 
     console = Console(

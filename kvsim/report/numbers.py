@@ -1,4 +1,4 @@
-"""Numbers as people read them: three significant figures, and the unit that suits them."""
+"""Numbers formatted for people: three significant figures, and a suitable unit."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,9 @@ _TIMES = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
 def figures(value: float, digits: int = 3) -> str:
-    """`value` to `digits` significant figures, whole parts never cut: 0.0123, 4.57, 118,784."""
+    """`value` to `digits` significant figures, without rounding the whole part: 0.0123, 4.57,
+    118,784.
+    """
     if value == 0:
         return "0"
     whole = len(str(int(abs(value)))) if abs(value) >= 1 else 0
@@ -21,7 +23,7 @@ def figures(value: float, digits: int = 3) -> str:
 
 
 def count(value: float | None) -> str:
-    """A whole number with its thousands: 19,366."""
+    """A whole number with thousands separators: 19,366."""
     return NOTHING if value is None else f"{value:,.0f}"
 
 
@@ -31,7 +33,7 @@ def number(value: float | None) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """A fraction in per cent: `57 %`, with a decimal below ten, `< 0.1 %` for what would vanish."""
+    """A fraction in percent: `57 %`, `5.7 %` below ten, `< 0.1 %` if it would round to zero."""
     if fraction is None:
         return NOTHING
     share = 100 * fraction
@@ -43,7 +45,7 @@ def percent(fraction: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A time in the unit that keeps it above one: `340 ms`, `4.57 s`, `12.3 min`."""
+    """A time in a unit that makes it at least one: `340 ms`, `4.57 s`, `12.3 min`."""
     if value is None:
         return NOTHING
     if value == 0:
@@ -69,7 +71,7 @@ def size(num_bytes: float | None) -> str:
 
 
 def times(ratio: float) -> str:
-    """How many times as much: `4.4 times`, `twice`."""
+    """A ratio as text: `4.4 times`, `twice`."""
     return "twice" if 1.95 <= ratio < 2.05 else f"{figures(ratio, 2)} times"
 
 
@@ -79,7 +81,7 @@ def plural(value: float, noun: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a sentence: `a`, `a and b`, `a, b and c`."""
+    """Names as a list in a sentence: `a`, `a and b`, `a, b and c`."""
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"

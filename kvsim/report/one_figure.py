@@ -1,4 +1,4 @@
-"""A figure of the report on its own, for a notebook or a paper."""
+"""A single figure of the report, for a notebook or a paper."""
 
 from typing import TYPE_CHECKING
 
@@ -34,9 +34,9 @@ def figure(result: Result, name: str) -> "go.Figure":
 
 
 def _give_head_and_legend(figure: "go.Figure", title: str) -> None:
-    """Add the page's title of a figure, and a legend.
+    """Add the title that the page shows, and a legend.
 
-    In this a name has one entry however many panels draw it, and no entry is cut.
+    A name has one entry in the legend, however many panels draw it; no entry is cut.
     """
     names: set[str] = set()
     for trace in figure.data:

@@ -1,4 +1,4 @@
-"""Numbers and texts on a page: compressed and in letters, for scripts/unpack.js to read."""
+"""Numbers and texts compressed and encoded in Base64, for a page's script scripts/unpack.js."""
 
 import base64
 import zlib
@@ -9,27 +9,29 @@ from numpy.typing import NDArray
 
 
 def packed(values: NDArray[Any]) -> str:
-    """Whole numbers 0 <= v < 2**32 as text: bytes of equal weight together, so that they shrink."""
+    """Integers 0 <= v < 2**32 as text. The lowest bytes come first, then the next ones, ..., which
+    compresses better.
+    """
     plain = np.ascontiguousarray(values, dtype="<u4")
     planes = plain.view(np.uint8).reshape(-1, 4).T
     return in_letters(zlib.compress(planes.tobytes(), 9))
 
 
 def packed_differences(values: NDArray[Any]) -> str:
-    """Ascending whole numbers, by their steps."""
+    """Ascending integers as text, packed as differences of neighbours."""
     return packed(np.diff(np.asarray(values, dtype=np.int64), prepend=0))
 
 
 def packed_floats(values: NDArray[Any]) -> str:
-    """Single-precision numbers, by their bits."""
+    """Numbers in single precision as text, packed by their bit patterns."""
     return packed(np.ascontiguousarray(values, dtype="<f4").view("<u4"))
 
 
 def packed_text(text: str) -> str:
-    """A text in letters, a quarter to a third of its length."""
+    """A text compressed and in Base64, which takes a quarter to a third of its length."""
     return in_letters(zlib.compress(text.encode(), 9))
 
 
 def in_letters(compressed: bytes) -> str:
-    """Base64 of what zlib made."""
+    """Compressed bytes in Base64."""
     return base64.b64encode(compressed).decode("ascii")

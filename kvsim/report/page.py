@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything in it, which opens offline and can be sent to anyone."""
+"""The HTML report: one file that contains everything, opens offline and can be sent to anyone."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -35,12 +35,14 @@ _SEEN = 0.001  # of the pool: a class with less is no pixel wide, and the key le
 
 
 def make_page(result: Result) -> str:
-    """The whole report as HTML, which loads nothing (0.5 MB of it are plotly.js)."""
+    """The whole report as HTML, which loads nothing from the network (0.5 MB are plotly.js)."""
     return whole_page(contents(result))
 
 
 def contents(result: Result, names: Iterable[str] = FIGURES) -> dict[str, Any]:
-    """The texts and figures of the page, as plain values. names: of the figures to draw."""
+    """Texts and figures of the page as plain values, from which `filled_page` renders it. names:
+    the figures to draw.
+    """
     runs = [run.summary for run in result.runs]
     labels = [run.label for run in runs]
     listed_requests = request_list(result)
@@ -102,13 +104,15 @@ def _figures(result: Result, names: Iterable[str]) -> dict[str, Drawn]:
 
 
 def _classes_in(plot: go.Figure) -> tuple[str, ...]:
-    """The classes of the ledger that areas of the figure are named for."""
+    """The ledger classes that have an area in the figure."""
     names = {trace.name for trace in plot.data}
     return tuple(look.name for look in LOOKS if look.name in names)
 
 
 def _with_lines(plot: go.Figure, count: int) -> tuple[int, ...]:
-    """Indices of the runs of `count` that have a line in the figure, found by its colour."""
+    """Indices, below `count`, of the runs that have a line in the figure; found by the line's
+    colour.
+    """
     colours = {
         trace.line.color
         for trace in plot.data
@@ -118,9 +122,8 @@ def _with_lines(plot: go.Figure, count: int) -> tuple[int, ...]:
 
 
 def _next(result: Result) -> tuple[str, str]:
-    """The next question to ask, and its command.
-
-    The doctor takes no scenario of several replicas.
+    """A sentence on what to try next, and the command: capacity for several replicas, which the
+    doctor does not support, else the doctor.
     """
     if {"fleet", "disaggregation"} & set(result.scenario):
         limit = "Next, in this page's folder, the highest rate with 99 % of first tokens in 2 s:"
@@ -130,7 +133,7 @@ def _next(result: Result) -> tuple[str, str]:
 
 
 def _table(runs: Sequence[RunSummary]) -> list[dict[str, Any]]:
-    """Rows of the key numbers: title, meaning, texts (one a run) and which of them read best."""
+    """Rows of the key numbers: title, meaning, a text per run, and the indices of the best runs."""
     return [
         {
             "title": measure.title,
@@ -143,7 +146,7 @@ def _table(runs: Sequence[RunSummary]) -> list[dict[str, Any]]:
 
 
 def _facts(result: Result) -> list[tuple[str, str]]:
-    """Facts of the run, for the line under the title."""
+    """(label, value) facts of the run, for the line under the title."""
     scenario = result.scenario
     memory = result.runs[0].summary.memory
     requests = (result.fleets[0] if result.fleets else result.runs[0].summary).requests
@@ -163,7 +166,7 @@ def _facts(result: Result) -> list[tuple[str, str]]:
 
 
 def _together(result: Result) -> str:
-    """The runs by name; of a fleet the number of its replicas."""
+    """The runs' labels for the title; of a fleet, its label and number of replicas."""
     names = [_with_replicas(run) for run in served([run.summary for run in result.runs])]
     if result.fleets:
         names = [f"{plural(each.replicas, 'replica')} of {each.label}" for each in result.fleets]
@@ -171,7 +174,7 @@ def _together(result: Result) -> str:
 
 
 def _with_replicas(run: RunSummary) -> str:
-    """The run by name, with the number of its prefill and decode replicas."""
+    """The run's label, with its number of prefill and decode replicas if they are separate."""
     found = run.transfers
     if found is None:
         return called(run.label)
@@ -180,14 +183,14 @@ def _with_replicas(run: RunSummary) -> str:
 
 
 def _devices(table: object) -> str:
-    """The GPU, and those of pipeline stages with another one."""
+    """The GPU's name, and the GPUs of pipeline stages that have another one."""
     others = table.get("stage") or () if isinstance(table, dict) else ()
     named = [f"{each.get('name', 'changed')} in stage {each['number']}" for each in others]
     return ", ".join([_name(table, "name"), *named])
 
 
 def _name(table: object, *keys: str) -> str:
-    """The first of `keys` that a scenario's table holds; a path by its last part."""
+    """The value of the first of `keys` that the table contains; of a path, its last part."""
     if not isinstance(table, dict):
         return ""
     value = next((table[key] for key in keys if table.get(key)), "")

@@ -1,4 +1,4 @@
-"""Rectangles in time and addresses as a picture: each cell has the colour at its middle."""
+"""Rasterise rectangles in time and addresses: a cell gets the colour at its centre."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -11,7 +11,9 @@ Floats = NDArray[np.float64]
 
 
 class Rectangles(NamedTuple):
-    """(n,) each. start, end, low, high: the sides, in shares of the picture. colour: >= 0."""
+    """n rectangles as (n,) arrays. start, end, low, high: sides as fractions of the picture.
+    colour: >= 0.
+    """
 
     start: Floats
     end: Floats
@@ -21,10 +23,10 @@ class Rectangles(NamedTuple):
 
 
 def painted(parts: Iterable[Rectangles], columns: int, rows: int) -> NDArray[np.int64]:
-    """(columns, rows) of colours >= 0, or NOBODY; the rows run with the addresses.
+    """(columns, rows) colours >= 0, or NOBODY for an empty cell. Rows run with the addresses.
 
-    parts: all rectangles, some at a time; no two share a point. A rectangle that holds no middle of
-    a cell is painted where the cell is empty: none is lost.
+    parts: batches of rectangles, which do not overlap. A rectangle that contains no cell's centre
+    is still painted into the nearest cell if that cell is empty.
     """
     cells = np.full((columns, rows), NOBODY, dtype=np.int64)
     small = cells.copy()  # what is painted where the cell stays empty, the last of several
@@ -34,7 +36,7 @@ def painted(parts: Iterable[Rectangles], columns: int, rows: int) -> NDArray[np.
 
 
 def _paint(each: Rectangles, cells: NDArray[np.int64], small: NDArray[np.int64]) -> None:
-    """Paint rectangles into `cells`; those without a middle of a cell into `small`."""
+    """Paint rectangles into `cells`; those that contain no cell's centre into `small`."""
     columns, rows = cells.shape
     left, right = (_first_middle(at, columns) for at in (each.start, each.end))
     bottom, top = (_first_middle(at, rows) for at in (each.low, each.high))
@@ -56,5 +58,7 @@ def _paint(each: Rectangles, cells: NDArray[np.int64], small: NDArray[np.int64])
 
 
 def _first_middle(at: Floats, cells: int) -> NDArray[np.int64]:
-    """The first of `cells` cells with its middle at or after `at`, a share of the picture."""
+    """Index of the first of `cells` cells with its centre at or after `at`, a fraction of the
+    picture.
+    """
     return np.clip(np.ceil(at * cells - 0.5), 0, cells).astype(np.int64)

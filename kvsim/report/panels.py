@@ -1,4 +1,4 @@
-"""Panels one above the other on a common axis, each with its name over it."""
+"""Panels from top to bottom on a shared horizontal axis, each with its title above it."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _EDGES_PX = 46  # above the first panel and below the last
 
 
 def panels(names: Sequence[str], *, panel_px: int, gap_px: int) -> go.Figure:
-    """A styled figure of empty panels, row 1 on top."""
+    """A styled figure of empty panels, with row 1 on top."""
     height = _EDGES_PX + panel_px * len(names)
     figure = make_subplots(
         rows=len(names), cols=1, shared_xaxes=True, vertical_spacing=gap_px / height
@@ -28,8 +28,8 @@ def panels(names: Sequence[str], *, panel_px: int, gap_px: int) -> go.Figure:
 
 
 def over_time(figure: go.Figure, span_s: float) -> float:
-    """Give all its panels an axis of time from 0 to `span_s`, on which a request can be marked;
-    the seconds of the axis's unit.
+    """Give all panels an axis of time from 0 to `span_s`; returns the seconds per unit of the axis.
+    The page can mark a request on this axis.
     """
     unit_s, axis = time_axis(span_s)
     figure.update_layout(hovermode="x unified", meta={"mark": "time", "unit_s": unit_s})

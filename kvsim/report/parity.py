@@ -1,4 +1,4 @@
-"""The page of a fit: predicted against measured steps, and the error over the tokens of a step."""
+"""The page of a step-time fit: predicted against measured steps, and errors by tokens a step."""
 
 import json
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ _Pair = tuple[Sample, float]
 
 
 def parity_page(title: str, samples: Sequence[Sample], errors: Sequence[float]) -> str:
-    """HTML that loads nothing.
+    """An HTML page that loads nothing from the network.
 
-    errors: predicted / measured - 1 of each sample; of more than MOST_POINTS samples of a kind,
+    errors: predicted / measured - 1 of each sample. Of a kind with more than MOST_POINTS samples,
     every n-th is drawn.
     """
     pairs = list(zip(samples, errors, strict=True))
@@ -46,7 +46,7 @@ def parity_page(title: str, samples: Sequence[Sample], errors: Sequence[float]) 
 
 
 def _verdict(kinds: dict[str, list[_Pair]]) -> str:
-    """The mean size of the error of each kind of step."""
+    """A sentence on the mean absolute error of each kind of step."""
     found = [
         f"{figures(100 * fmean(abs(error) for _, error in pairs), 2)} % over "
         f"{plural(len(pairs), f'{kind} step')}"

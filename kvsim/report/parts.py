@@ -1,4 +1,4 @@
-"""Names and meanings of the parts of the ledger's classes (`memory.parts` of a run's summary)."""
+"""Names and explanations of the parts of ledger classes (`memory.parts` in summary.json)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,10 +8,10 @@ from kvsim.results.summary import RunSummary
 
 
 class PartLook(NamedTuple):
-    """Name and meaning of one part.
+    """Name and explanation of one part of a ledger class.
 
-    name: its key in the summary. owner: the class that it is a part of. words: its name in a narrow
-    table. meaning: one sentence for a student.
+    name: its key in summary.json. owner: the ledger class. words: name for a narrow table. meaning:
+    one sentence for a student.
     """
 
     name: str
@@ -98,14 +98,14 @@ PART_LOOKS: tuple[PartLook, ...] = (
 
 
 class PartRow(NamedTuple):
-    """One part, and its share of the pool in each run as a text."""
+    """One part of a ledger class, and its share of the pool in each run as text."""
 
     look: PartLook
     texts: list[str]
 
 
 def part_rows(runs: Sequence[RunSummary], owner: str | None = None) -> list[PartRow]:
-    """The parts, of one class or of all, that some run has."""
+    """Rows of the parts that at least one run has. owner: only parts of this ledger class."""
     return [
         PartRow(look, [percent(_share(look, run)) for run in runs])
         for look in PART_LOOKS
@@ -114,7 +114,7 @@ def part_rows(runs: Sequence[RunSummary], owner: str | None = None) -> list[Part
 
 
 def _share(look: PartLook, run: RunSummary) -> float | None:
-    """The share of the pool; None where the run does not count the parts of that class."""
+    """The part's share of the pool; None if the run does not record parts of its ledger class."""
     parts, memory = _parts(run), run.memory
     if look.name in parts:
         return parts[look.name]

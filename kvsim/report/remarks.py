@@ -1,4 +1,6 @@
-"""Remarks on the numbers: requests that were left out, and effects that are not simulated."""
+"""Remarks on a result's numbers: requests left out, effects that are not simulated, expected
+errors.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +18,7 @@ from kvsim.step_time.kernels.expected import (
 
 
 def remarks(result: Result) -> list[str]:
-    """The remarks as sentences: on the requests, then on each run."""
+    """The remarks as sentences: first on the requests, then on each run."""
     notes = result.scenario.get("provenance", {}).get("notes", [])
     sentences = [f"Requests: {note}." for note in notes]
     sentences += step_time_remarks(result.scenario, result.runs[0].summary.running_mean)
@@ -51,9 +53,9 @@ BORROWED = {
 
 
 def step_time_remarks(scenario: Mapping[str, Any], running: float | None) -> list[str]:
-    """Sources of the step times, and the error to expect of them.
+    """Sentences on the source of the step times and on their expected error.
 
-    running: sequences at a time, on average.
+    running: mean number of running sequences.
     """
     provenance = scenario.get("provenance", {})
     if not (source := provenance.get("step_time")):
@@ -70,7 +72,7 @@ def step_time_remarks(scenario: Mapping[str, Any], running: float | None) -> lis
 
 
 def _drafting(config: Mapping[str, Any]) -> str:
-    """How drafting is timed."""
+    """A clause on where the time of drafting comes from."""
     if config.get("draft_us") is not None:
         return "drafting takes the draft_us that is given"
     if config["method"] == "ngram":
@@ -79,7 +81,9 @@ def _drafting(config: Mapping[str, Any]) -> str:
 
 
 def _expected(provenance: Mapping[str, Any], running: float | None) -> list[str]:
-    """The error to expect of composed step times at these lengths and this batch."""
+    """A sentence on the expected error of kernel-based step times at these lengths and this batch
+    size.
+    """
     served, lengths = provenance.get("served_points"), provenance.get("mean_tokens")
     if not served or lengths is None or not running:
         return []
@@ -108,7 +112,7 @@ def _sizes(error: ExpectedError | None) -> str:
 
 
 def _copies(result: Result) -> list[str]:
-    """The remark that one data-parallel copy was simulated, if so."""
+    """A remark that only one data-parallel rank was simulated, if that is so."""
     scenario = result.scenario
     copies = scenario.get("model", {}).get("data_parallel_size", 1)
     if copies == 1 or scenario.get("fleet") or scenario.get("disaggregation"):
@@ -120,9 +124,9 @@ def _copies(result: Result) -> list[str]:
 
 
 def _unmeasured(run: RunSummary, asked: bool) -> str:
-    """The reason why a run that served requests has no window; empty where it has one.
+    """Why a run that served requests has no measurement window; empty if it has one.
 
-    asked: whether the scenario gives the edges of the window.
+    asked: whether the scenario sets the ends of the window.
     """
     if not isinstance(run.window, NoWindow) or not run.requests.finished:
         return ""

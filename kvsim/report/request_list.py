@@ -1,4 +1,4 @@
-"""The requests of a result for the page: searched, sorted and marked in the reader's browser."""
+"""The list of requests on the page, which a reader can search, sort and mark."""
 
 import json
 from typing import Any, NamedTuple
@@ -16,8 +16,8 @@ SLOWEST = 0.2  # of the rows of a list that is cut
 
 
 class RequestList(NamedTuple):
-    """data: for the page's scripts. rows: each run's rows on the page, by their ids -> place.
-    left_out: how many requests of the result are not on the page.
+    """data: the list for the page's scripts. places: for each run, row number by request id.
+    left_out: number of requests that are not on the page.
     """
 
     data: dict[str, Any]
@@ -26,7 +26,7 @@ class RequestList(NamedTuple):
 
 
 def request_list(result: Result) -> RequestList:
-    """All requests, or of very many the slowest and an even choice of the others."""
+    """All requests; if they are too many, the slowest and an even sample of the others."""
     runs, places, left_out = [], [], 0
     most = max(MOST_ROWS // max(len(result.runs), 1), LEAST_ROWS)
     for run in result.runs:
@@ -44,7 +44,9 @@ def request_list(result: Result) -> RequestList:
 
 
 def _columns(rows: pd.DataFrame) -> dict[str, Any]:
-    """Seconds, -1 where the moment never came; counts; the reasons of refusals."""
+    """Columns of the list: times in seconds, -1 if the event never happened; counts; reasons of
+    refusals.
+    """
     times = {
         name: packed_floats(np.where(rows[f"{name}_ps"] < 0, -1.0, rows[f"{name}_ps"] / PS_PER_S))
         for name in ("arrival", "scheduled", "first_token", "finish")

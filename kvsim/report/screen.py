@@ -1,4 +1,4 @@
-"""A terminal's screen, which a brief answer fits: its lines, and how many a text takes."""
+"""Height of texts on a terminal, so that a short answer fits the screen."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ LINES = 24
 
 
 def height(text: str, console: "Console") -> int:
-    """Lines that the text takes at the console's width."""
+    """Number of lines that the text takes at the console's width."""
     return len(console.render_lines(text, pad=False))
 
 

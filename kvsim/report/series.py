@@ -1,9 +1,8 @@
 """The memory series, thinned to the width of a screen.
 
-A row of the series is read as a straight line from its value at the row's first step to that at its
-last. The drawing gets one point per bucket of time: the time-weighted mean of those lines over the
-bucket. It also has the lowest and highest value in it. No spike is lost, and areas on the screen
-are byte-seconds.
+A row of the series is a straight line from the value at its first step to the value at its last.
+The drawing has one point per bucket of time: the time-weighted mean of those lines, with the lowest
+and highest value in the bucket. So no spike is lost, and an area on the screen is byte-seconds.
 """
 
 from typing import NamedTuple
@@ -20,8 +19,8 @@ Floats = NDArray[np.float64]
 class Buckets(NamedTuple):
     """A series in b buckets of time.
 
-    edges_s: (b + 1,) seconds. mean, low, high: (b, c), one column a quantity, over the time that
-    was recorded; 0 where none was.
+    edges_s: (b + 1,) seconds. mean, low, high: (b, c) with one column per quantity, over the
+    recorded time in the bucket; 0 if none of it was recorded.
     """
 
     edges_s: Floats
@@ -31,16 +30,16 @@ class Buckets(NamedTuple):
 
     @property
     def middles_s(self) -> Floats:
-        """(b,) the middle of each bucket, in seconds."""
+        """(b,) centre of each bucket, in seconds."""
         return (self.edges_s[:-1] + self.edges_s[1:]) / 2
 
 
 def bucketed(
     memory: pd.DataFrame, first: list[str], last: list[str], buckets: int
 ) -> Buckets | None:
-    """Thin the columns `first` (value at a row's first step) and `last` (at its last).
+    """Thin the columns `first` (values at a row's first step) and `last` (values at its last step).
 
-    memory: rows in order of time, not overlapping. None where no time passes.
+    memory: rows in order of time, not overlapping. None if the series covers no time.
     """
     starts = memory["start_ps"].to_numpy(np.float64) / PS_PER_S
     ends = memory["end_ps"].to_numpy(np.float64) / PS_PER_S

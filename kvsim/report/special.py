@@ -1,4 +1,4 @@
-"""Sentences on the costs of images, sounds, videos and adapters."""
+"""Sentences on the cost of multimodal inputs (images, audio, video) and of LoRA adapters."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Chosen columns of `Result.table` as a file, for a paper, a wiki or a spreadsheet."""
+"""Chosen columns of `Result.table` as TeX, Markdown or CSV, for a paper or a spreadsheet."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,7 +18,9 @@ _DIGITS = 4  # significant ones
 
 
 def table_of(result: Result, columns: Sequence[str]) -> "pd.DataFrame":
-    """One row a run, by label, with these columns of `Result.table`; InputError for another one."""
+    """One row per run, by label, with these columns of `Result.table`; InputError for an unknown
+    column.
+    """
     need("pandas", where="--columns")
     whole = result.table()
     for name in columns:
@@ -34,14 +36,14 @@ def table_of(result: Result, columns: Sequence[str]) -> "pd.DataFrame":
 
 
 def _tex(table: "pd.DataFrame") -> bytes:
-    """A `tabular` with the lines of the package booktabs."""
+    """A LaTeX `tabular` with the rules of the package booktabs."""
     texts = table.map(_text).rename_axis(None)
     made: str = texts.to_latex(escape=True, column_format=f"l{'r' * len(table.columns)}")
     return made.encode()
 
 
 def _markdown(table: "pd.DataFrame") -> bytes:
-    """A table of GitHub's Markdown."""
+    """A table in GitHub's Markdown."""
     rows = [
         [escaped(str(label)), *(escaped(_text(value)) for value in row)]
         for label, row in zip(table.index, table.to_numpy().tolist(), strict=True)
@@ -50,7 +52,7 @@ def _markdown(table: "pd.DataFrame") -> bytes:
 
 
 def _csv(table: "pd.DataFrame") -> bytes:
-    """All digits, with a heading."""
+    """CSV with all digits and a header."""
     made: str = table.rename(index=no_formula).to_csv(lineterminator="\n")
     return made.encode()
 
@@ -63,7 +65,7 @@ TABLE_FORMS: dict[str, Callable[["pd.DataFrame"], bytes]] = {
 
 
 def _text(value: object) -> str:
-    """A number with _DIGITS significant digits, without an exponent where it needs none."""
+    """A number with _DIGITS significant digits, without an exponent if it needs none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if math.isnan(value):  # this run has no such number

@@ -1,4 +1,4 @@
-"""The style of every table on a terminal: a bold title to the left, a rule under the heads, nothing
+"""The style of every terminal table: a bold title on the left, a rule under the heads, nothing
 else. Names that do not fit break between words.
 """
 

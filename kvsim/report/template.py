@@ -1,4 +1,4 @@
-"""Pages out of their templates: one look, one head, nothing of a user's text is markup."""
+"""Render pages from templates with one style and one head; texts from users are escaped."""
 
 import re
 import zlib
@@ -17,7 +17,7 @@ _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]{1,40}(?![\w-])")
 
 
 def environment(package: str = HERE) -> "jinja2.Environment":
-    """The templates of a package, with the report's as fallback, which they extend and include."""
+    """The jinja2 environment of a package's templates, which extend and include the report's."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     made = Environment(
@@ -33,12 +33,12 @@ def environment(package: str = HERE) -> "jinja2.Environment":
 
 
 def rendered(template: str, package: str = HERE, **values: Any) -> str:
-    """The page that a package's template makes of these values."""
+    """The page that a package's template renders from these values."""
     return environment(package).get_template(template).render(**values)
 
 
 def whole_flags(text: object) -> "Markup":
-    """A text as safe HTML, in which no line breaks inside a flag such as `--max-num-seqs`."""
+    """The text as safe HTML in which no line breaks inside a flag such as `--max-num-seqs`."""
     from markupsafe import Markup, escape
 
     whole = _FLAG.sub(r'<span class="whole">\g<0></span>', str(escape(text)))
@@ -46,23 +46,22 @@ def whole_flags(text: object) -> "Markup":
 
 
 class Carried:
-    """Data that one page carries for its scripts.
+    """Data and scripts embedded in one page.
 
-    Figures are compressed, and so is the library that draws them, which a page without a figure has
-    not.
+    Figures are compressed. So is plotly.js, which a page without figures does not contain.
     """
 
     def __init__(self) -> None:
         self.num_figures = 0
 
     def figure(self, name: str, plotly_json: str) -> "Markup":
-        """The script element that holds the data of a figure."""
+        """The script element that contains the data of a figure."""
         self.num_figures += 1
         return _element(f'type="text/plain" id="figure-{name}"', packed_text(plotly_json))
 
     def scripts(self, *names: str) -> "Markup":
-        """The library, where a figure asks for it, and then these files of scripts/. The last
-        things on a page.
+        """plotly.js if the page has figures, then these files of scripts/, as the last elements of
+        the page.
         """
         from markupsafe import Markup
 
@@ -76,7 +75,7 @@ class Carried:
 
 
 def plotly_script() -> bytes:
-    """The library that draws the figures: a script of 1.1 MB, with what they need."""
+    """The source of plotly.js (1.1 MB), reduced to what the figures need."""
     return zlib.decompress(_library())
 
 
@@ -92,10 +91,10 @@ def _element(attributes: str, text: str) -> "Markup":
 
 
 def inert(json_text: str) -> str:
-    """JSON for a script element: "<" could end it, and may be spelled differently."""
+    """JSON safe inside a script element: "<", which could end the element, is escaped."""
     return json_text.replace("<", "\\u003c")
 
 
 def style_sheet() -> str:
-    """The look that all pages share."""
+    """The CSS that all pages share."""
     return (files(HERE) / "page.css").read_text(encoding="utf-8")

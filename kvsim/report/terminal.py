@@ -1,4 +1,4 @@
-"""The short report: tables as wide as the terminal, and the words."""
+"""Full output of `kvsim run`: tables as wide as the terminal, and the sentences."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,8 +27,8 @@ _WAITS = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "e2e_p99")
 
 
 def print_result(result: Result, console: "Console") -> None:
-    """Print the answer to the scenario's question, the tables of work, latencies and memory, then
-    the sentences and the remarks.
+    """Print the answer to the scenario's question, the tables of throughput, latencies and memory,
+    then sentences and remarks.
     """
     found = answer(result)
     if found is not None:
@@ -62,7 +62,7 @@ def print_result(result: Result, console: "Console") -> None:
 
 
 def _measured(result: Result) -> "_Part":
-    """The real server's measurements next to each run."""
+    """A table of the real server's measurements next to each run."""
     table = measured_table(result)
     if table is None:
         return _Part("", [], [])
@@ -74,7 +74,7 @@ def _measured(result: Result) -> "_Part":
 
 
 def _measures(names: Sequence[str], runs: Sequence[RunSummary]) -> "_Part":
-    """Key numbers, one row a run; the best of a column is bold."""
+    """A table of key numbers with a row per run; the best value of a column is bold."""
     measures = shown(names, runs)
     bests = [best(measure, runs) for measure in measures]
     rows = [
@@ -91,7 +91,7 @@ def _measures(names: Sequence[str], runs: Sequence[RunSummary]) -> "_Part":
 
 
 def _window(runs: Sequence[RunSummary]) -> "_Part":
-    """The numbers of the windows that were given or found steady."""
+    """A table of the numbers in each run's measurement window."""
     windows = [(run.label, run.window) for run in runs if isinstance(run.window, WindowSummary)]
     rows = [
         Row(
@@ -114,8 +114,8 @@ def _window(runs: Sequence[RunSummary]) -> "_Part":
 
 
 def _memory(runs: Sequence[RunSummary]) -> "_Part":
-    """The ledger's time-mean in per cent of the pool: a row each class that occurs, and a row each
-    part of it below.
+    """A table of the ledger's time-mean in percent of the pool: a row per class that occurs,
+    followed by rows of its parts.
     """
     shares = [run.memory.time_mean for run in runs]
     rows = []
@@ -134,7 +134,7 @@ def _fitted(part: "_Part", width: int) -> Iterator["Table"]:
 
 
 class _Part(NamedTuple):
-    """One table of the report, however many it is printed as."""
+    """One table of the report, which may print as several if it is too wide."""
 
     first: str
     heads: Sequence[str]

@@ -1,4 +1,4 @@
-"""Sentences on the hits of tiers after the device, and the cost of their loads."""
+"""Sentences on the hits of tiers after the device, and on the cost of their loads."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def behind_device(runs: Sequence[RunSummary]) -> list[str]:
-    """Sentences on each run with tiers: hits by tier, waits, and the time that loads saved."""
+    """Sentences on each run with tiers: hits by tier, waits, and the time saved by loads."""
     return [
         sentence
         for run in runs

@@ -1,4 +1,4 @@
-"""Sentences on transfers between prefill and decode replicas."""
+"""Sentences on KV transfers between prefill and decode replicas."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def served(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """The runs that are a whole service, without pools that only compute prompts."""
+    """The runs without prefill replicas, which only compute prompts."""
     return [run for run in runs if run.pool_of != "prefill"]
 
 
 def transferred(runs: Sequence[RunSummary]) -> list[str]:
-    """Sentences on each run with prefill and decode replicas."""
+    """Sentences on each run with separate prefill and decode replicas."""
     prompts = {run.label.rpartition(": ")[0]: run for run in runs if run.pool_of == "prefill"}
     return [
         sentence

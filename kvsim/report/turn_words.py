@@ -1,4 +1,4 @@
-"""Hits by turn of a conversation, and what a tier has room for, in words."""
+"""Sentences on hits by turn of a conversation, and on how much a tier can hold."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ _SPLIT = ("pipeline_parallel_size", "decode_context_parallel_size")
 
 
 def turn_lines(result: Result) -> Iterator[str]:
-    """One line a run with hits in conversations: `hits by turn: 0, 50, 67 %`."""
+    """One line per run with hits in conversations: `hits by turn: 0, 50, 67 %`."""
     for run in () if result.fleets else result.runs:  # turns of a conversation visit replicas
         if not run.summary.prefix_cache.hit_tokens or not _has_rows(run):
             continue
@@ -26,7 +26,7 @@ def turn_lines(result: Result) -> Iterator[str]:
 
 
 def tier_room(result: Result) -> Iterator[str]:
-    """Room of each run's tiers, in tokens and in conversations."""
+    """Sentences on how many tokens and conversations each run's tiers can hold."""
     for run in () if result.fleets else result.runs:
         found = run.summary.offloading
         for tier in found.tiers if found is not None else ():
@@ -39,12 +39,14 @@ def tier_room(result: Result) -> Iterator[str]:
 
 
 def _has_rows(run: Run) -> bool:
-    """Whether the rows of its requests are at hand; of a summary alone they are not."""
+    """Whether the run's table of requests can be read; a run that has only its summary lacks it."""
     return run.recorder is not None or "requests" in run.tables
 
 
 def _tokens(result: Result, run: Run, kind: str, capacity_bytes: int | None) -> int | None:
-    """None where a tier has no limit, or its size is of something else than all tokens' KV."""
+    """Tokens that the tier can hold; None if it is unlimited, or if its size does not count the KV
+    of all layers and tokens.
+    """
     memory = run.summary.memory
     model = result.scenario["model"]
     ranks = int(model.get("tensor_parallel_size") or 1)

@@ -1,4 +1,4 @@
-"""Latencies as cumulative curves: the share of the requests that waited x seconds at most."""
+"""Latencies as cumulative curves: the share of the requests that waited at most x seconds."""
 
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
@@ -15,7 +15,7 @@ WaitsOf: TypeAlias = "staticmethod[[pd.DataFrame], Floats]"
 
 
 class Waits(Figure):
-    """A figure of one kind of wait: a cumulative curve a run, over finished requests."""
+    """A figure of one latency: a cumulative curve per run, over finished requests."""
 
     nothing: ClassVar[str] = "No request finished."
     span: ClassVar[Literal["full", "half"]] = "half"
@@ -27,7 +27,7 @@ class Waits(Figure):
     waits_s: ClassVar[WaitsOf]
 
     def draw(self, result: Result) -> go.Figure | None:
-        """The cumulative curves of all runs; None where no request waited so."""
+        """The cumulative curves of all runs; None if no request has this latency."""
         curves = [
             Curve(index, run.label, values)
             for index, run in enumerate(result.runs)

@@ -1,4 +1,4 @@
-"""Tables of the measured part of each run next to the whole."""
+"""Tables of each run's measurement window, next to the numbers of the whole run."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ _ROWS: tuple[tuple[str, Callable[[WindowSummary], str]], ...] = (
 
 
 def window_rows(runs: Sequence[RunSummary]) -> list[dict[str, Any]]:
-    """Rows of the measurement windows, where any run has one: title, and texts, one a run."""
+    """Rows of the measurement windows if any run has one: a title, and a text per run."""
     windows = [run.window for run in runs]
     measured = [isinstance(window, WindowSummary) for window in windows]
     if not any(measured):
@@ -41,6 +41,6 @@ def window_rows(runs: Sequence[RunSummary]) -> list[dict[str, Any]]:
 
 
 def window_title(runs: Sequence[RunSummary]) -> str:
-    """The heading of these rows."""
+    """The heading of the table of measurement windows."""
     given = any(run.window is not None and run.window.found == "given" for run in runs)
     return "In the window that was given" if given else "While it was steady"

@@ -1,9 +1,9 @@
-"""The result in plain sentences, each computed from the summaries.
+"""The result in sentences, each computed from the summaries.
 
-Every sentence is supported by the numbers. Two runs within one twentieth of each other count as
-equal. Waste is named only if it takes a twentieth of the pool or more. Runs that did not finish the
-same requests are not compared. More sequences at a time are not praised. By Little's law a run
-holds more when it is fed more or when each one takes longer.
+Two runs within one twentieth of each other count as equal. Waste is mentioned only if it takes a
+twentieth of the pool or more. Runs that did not finish the same requests are not compared. More
+running sequences are not praised: by Little's law a run holds more if it is fed more or if each
+sequence takes longer.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ _PARTS = (
 
 
 def paragraphs(result: Result) -> list[str]:
-    """One to nine paragraphs for a reader new to the numbers."""
+    """One to nine paragraphs for a reader new to these numbers."""
     if result.fleets:
         from kvsim.report.fleet_words import fleet_paragraphs  # few results have a fleet
 
@@ -93,7 +93,7 @@ def _refused_all(run: RunSummary) -> bool:
 
 
 def _outcome(runs: Sequence[RunSummary]) -> list[str]:
-    """The sentences on latencies of finished requests."""
+    """Sentences on the latencies of finished requests."""
     done = [run for run in runs if run.requests.finished]
     sentences = [f"No request finished under {_name(run)}." for run in runs if run not in done]
     if all(map(_refused_all, runs)):
@@ -150,7 +150,7 @@ def _alone(run: RunSummary) -> list[str]:
 
 
 def _median_wait(run: RunSummary) -> float | None:
-    """Median time to the first token in s; of prefill replicas, to the end of the prompt."""
+    """Median time to the first token in s; for prefill replicas, to the end of the prompt."""
     return run.e2e_s.p50 if run.ttft_s.p50 is None else run.ttft_s.p50
 
 
@@ -159,7 +159,7 @@ def _seen(run: RunSummary) -> str:
 
 
 def _saturated(runs: Sequence[RunSummary]) -> list[str]:
-    """The runs that could not keep up, called so."""
+    """A sentence that lists the saturated runs, where the queue grew until the last arrival."""
     full = [run for run in runs if run.noted("saturated")]
     if not full:
         return []
@@ -175,7 +175,9 @@ def _saturated(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _concurrency(runs: Sequence[RunSummary]) -> list[str]:
-    """How many sequences each run held, and where the rest of the memory was."""
+    """Sentences on how many sequences each run held, and on what the rest of the memory was used
+    for.
+    """
     running = [run for run in runs if run.running_mean]
     if not running:
         return []
@@ -200,7 +202,7 @@ def _held_alone(run: RunSummary) -> str:
 
 
 def _against(run: RunSummary, mark: RunSummary, comparable: bool) -> str:
-    """How many sequences `run` held where `mark` did, and why that differs."""
+    """A sentence on how many sequences `run` held compared with `mark`, and why."""
     mean, top = run.running_mean or 0.0, mark.running_mean or 0.0
     if _same(mean, top):
         held = f"{_name(run)} held about as many sequences at a time as {_name(mark)}"
@@ -219,7 +221,7 @@ def _against(run: RunSummary, mark: RunSummary, comparable: bool) -> str:
 
 
 def _waste(run: RunSummary) -> str:
-    """The largest waste of a run as a clause."""
+    """A clause on the largest class of waste in a run."""
     shares = run.memory.time_mean
     worst = max(WASTE_WORDS, key=lambda name: shares[name])
     if shares[worst] >= _NOTABLE:
@@ -230,7 +232,9 @@ def _waste(run: RunSummary) -> str:
 
 
 def _why(run: RunSummary, name: str) -> str:
-    """The purpose of a class of waste: that of a named part, if most of it is, or as a rule."""
+    """A clause on why memory of the ledger class `name` is wasted. If one of its parts is at least
+    half of it, the clause is about this part.
+    """
     share = run.memory.time_mean.of(name)
     for whole, part, words in _PARTS:
         if whole == name and 2 * run.memory.part(part) >= share:
@@ -239,7 +243,7 @@ def _why(run: RunSummary, name: str) -> str:
 
 
 def _limit(runs: Sequence[RunSummary]) -> list[str]:
-    """Say if the pool was never full: such a run cannot distinguish allocators."""
+    """A sentence if the pool was never full, as such a run cannot distinguish allocators."""
     memories = [run.memory for run in runs]
     if not all(_finished(run) for run in runs) or any(
         memory.peak_allocated > 1 - _NOTABLE
@@ -268,7 +272,7 @@ def _sequences(mean: float) -> str:
 
 
 def wasted(run: RunSummary) -> float:
-    """The share of the pool in all classes of waste, over time."""
+    """Time-mean share of the pool in all classes of waste."""
     return sum(run.memory.time_mean.of(name) for name in WASTE_WORDS)
 
 

@@ -1,4 +1,4 @@
-"""Texts in lines of a given width, broken between words and, in a long name, after a separator."""
+"""Wrap texts to a given width between words, and long names after a separator."""
 
 import re
 
@@ -7,7 +7,7 @@ _SPLIT = r"(?<=[/_ =])|(?<=\w-)|(?<=[.,])(?!\d)"
 
 
 def wrapped(text: str, width: int) -> str:
-    """The text in lines of at most `width` cells, broken after a separator where there is one."""
+    """The text in lines of at most `width` cells, broken after separators if it has any."""
     lines = [""]
     for part in parts(text):
         rest = part
@@ -46,7 +46,7 @@ def parts(text: str) -> list[str]:
 
 
 def cells(text: str) -> int:
-    """Cells of a terminal that the text's longest line takes."""
+    """Width of the text's longest line, in cells of a terminal."""
     from rich.cells import cell_len
 
     return max(map(cell_len, text.split("\n")))

@@ -1,4 +1,4 @@
-"""`kvsim calibrate`: measure a model on this machine and fit, or fit samples that lie here."""
+"""`kvsim calibrate`: measure a model on this machine and fit step times, or fit given samples."""
 
 import typer
 

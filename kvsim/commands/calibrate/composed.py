@@ -1,4 +1,4 @@
-"""`kvsim calibrate fit` and `pace` for step times composed of kernels."""
+"""`kvsim calibrate fit --step-time` and `pace`: correction factors for kernel-based step times."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,12 @@ def fit_over(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Fit a few numbers over the step time of this kind on the first share of the samples."""
+    """Fit a few correction numbers on top of the step time `kind` (kernels or fitted), and print
+    the resulting [step_time] table and the errors.
+
+    share: first share of the samples that is fitted; the errors are of the rest. engine: its name
+    and its version.
+    """
     from kvsim.commands.terminal_tables import errors_table
     from kvsim.commands.terminal_tables import out as stdout
     from kvsim.device import named_device
@@ -68,7 +73,9 @@ def fit_over(
 
 
 def pace_over(kind: str, run: Path, out: Path) -> None:
-    """Fit a few numbers over the step time of this kind on the first third of a run."""
+    """Fit a few correction numbers on top of the step time `kind`, and write the [step_time] table
+    to `out`. They are fitted on the first third of a recorded run.
+    """
     from kvsim.commands.answers import requests_line
     from kvsim.commands.terminal_tables import numbers_table
     from kvsim.commands.terminal_tables import out as stdout

@@ -1,4 +1,4 @@
-"""`kvsim calibrate fit SAMPLES`: step times from measured steps."""
+"""`kvsim calibrate fit SAMPLES`: fit step times to measured steps."""
 
 import json
 from pathlib import Path

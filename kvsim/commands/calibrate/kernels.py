@@ -1,4 +1,6 @@
-"""`kvsim calibrate kernels SOURCE`: tables of kernels for `[step_time] kind = "kernels"`."""
+"""`kvsim calibrate kernels SOURCE`: convert measured kernel times for `[step_time] kind =
+"kernels"`.
+"""
 
 import json
 from functools import partial

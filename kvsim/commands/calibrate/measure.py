@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StoreChoice(Enum):
-    """The store of the KV cache while steps are measured."""
+    """Storage of the KV cache while steps are measured: paged blocks, or a contiguous buffer."""
 
     PAGED = "paged"
     CONTIGUOUS = "contiguous"

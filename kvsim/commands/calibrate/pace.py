@@ -1,4 +1,4 @@
-"""`kvsim calibrate pace RUN --calibration FILE --out FILE2`: at the pace the machine had then."""
+"""`kvsim calibrate pace RUN`: rescale a calibration to the machine's speed in a recorded run."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`kvsim memory MODEL --device D`: what a token costs, what the pool holds, how many fit."""
+"""`kvsim memory MODEL --device D`: KV bytes per token, size of the KV pool, sequences that fit."""
 
 from kvsim.commands.memory.command import memory
 

@@ -1,4 +1,4 @@
-"""The options of `kvsim memory`, and the call of the library that answers."""
+"""The command function of `kvsim memory`: reads its options and prints the library's answer."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -106,7 +106,9 @@ memory.command_class = EngineCommand  # type: ignore[attr-defined]  # kvsim.cli 
 
 
 def _taken_for(name: str) -> list[str]:
-    """The note on a model that is sized as an elder one; none, no note."""
+    """A note that the model is sized as an older one with the same config.json. No note if it is in
+    the catalogue itself.
+    """
     from kvsim.model.catalogue import elder_of
 
     elder = elder_of(name)
@@ -116,7 +118,7 @@ def _taken_for(name: str) -> list[str]:
 
 
 def _odd_blocks(tokens: int) -> str | None:
-    """The sentence on blocks that no server has; None for others."""
+    """The warning that vLLM would refuse this block size; None if it accepts the size."""
     if tokens % KERNEL_TOKENS == 0:
         return None
     return (
@@ -155,7 +157,9 @@ def _question(options: "ModelOptions", gpu: "Device", flags: Mapping[str, Any]) 
 
 
 def _on_stages(gpu: "Device", given: Sequence[str], count: int) -> "Sequence[Device]":
-    """The GPU of each stage; InputError for what does not name a stage and its GPU."""
+    """The GPU of each of `count` pipeline stages: `gpu`, except where `given` says STAGE=GPU.
+    InputError for an entry of another form, or for a stage that is given twice.
+    """
     from kvsim.device import named_device, stage_devices
     from kvsim.plumbing.errors import InputError
 
@@ -174,12 +178,14 @@ def _on_stages(gpu: "Device", given: Sequence[str], count: int) -> "Sequence[Dev
 
 
 def _fields(options: "type[Options]", flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags that are keys of these options."""
+    """The flags that are also fields of this option class."""
     return {name: value for name, value in flags.items() if name in options.model_fields}
 
 
 def _device(name: str | None, memory_gib: float | None) -> "Device":
-    """The GPU asked for: listed, listed with another memory, or known by its memory alone."""
+    """The GPU that --device and --device-memory ask for. It is from the catalogue, perhaps with
+    another memory size, or a GPU of which only the memory size is given.
+    """
     from kvsim.device import named_device, sized_device
     from kvsim.plumbing.errors import InputError
 

@@ -1,4 +1,4 @@
-"""Choice of the engine with the pool that `kvsim memory` sizes, by the given options."""
+"""Choice of the engine (vLLM, SGLang or TensorRT-LLM) that `kvsim memory` sizes, by its options."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from kvsim.plumbing.errors import InputError
 
 
 class Way(NamedTuple):
-    """An engine but vLLM: its name, its panel, and the words for its pool."""
+    """An engine other than vLLM: its name, the help panel of its options, and its pool as text."""
 
     engine: str
     panel: str
@@ -29,9 +29,10 @@ VLLM_ONLY = (
 
 
 def with_engine(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags, with `auto` for the share of memory of the engine that `--engine` names.
+    """The flags, where `--engine sglang` or `trt-llm` sets that engine's memory fraction to `auto`,
+    unless a fraction is given.
 
-    InputError for the share of another engine.
+    InputError if the memory fraction of another engine is given.
     """
     engine = flags["engine"]
     filled = dict(flags)
@@ -48,8 +49,9 @@ def with_engine(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chosen_way(context: typer.Context, flags: Mapping[str, Any]) -> str | None:
-    """The option that chooses an engine; None for vLLM. InputError for an option of another engine,
-    which would change nothing.
+    """Name of the given memory-fraction option that chooses another engine (such as
+    `mem_fraction_static`); None for vLLM. InputError for an option of an engine that is not chosen,
+    since it would change nothing.
     """
     way = next((name for name in WAYS if flags[name] is not None), None)
     words = WAYS[way].words if way is not None else "vLLM's pool"
@@ -68,17 +70,17 @@ def chosen_way(context: typer.Context, flags: Mapping[str, Any]) -> str | None:
 
 
 def of_vllm(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags without those of the other engines."""
+    """The flags without the options of SGLang and TensorRT-LLM."""
     own = {name for way in WAYS.values() for name in PANELS[way.panel]}
     return {name: value for name, value in flags.items() if name not in own}
 
 
 def is_given(context: typer.Context, name: str) -> bool:
-    """Whether the user wrote this option."""
+    """Whether this option was given on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def flag(name: str) -> str:
-    """The option as the user writes it."""
+    """The option's name as typed: `block_size` becomes `--block-size`."""
     return "--" + name.replace("_", "-")

@@ -1,4 +1,4 @@
-"""The options of `kvsim memory`, by the panels of its help."""
+"""The options of `kvsim memory`, grouped by the panels of its --help."""
 
 from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
@@ -10,8 +10,10 @@ from kvsim.commands.arguments import count_of
 
 
 class Flag(NamedTuple):
-    """One option. kind: the type of its value; `count_of`: a count of one or more. default: None
-    where the engine or the model decides, as `shown` says in the help. more: further settings of
+    """One command-line option.
+
+    kind: type of its value; the parser `count_of` means an integer of one or more. default: None if
+    the engine or the model decides, as `shown` says in --help. more: further arguments of
     `typer.Option`.
     """
 
@@ -22,7 +24,7 @@ class Flag(NamedTuple):
     more: Mapping[str, Any] = {}
 
     def parameter(self, name: str, panel: str) -> Parameter:
-        """The option as a parameter of the command. A switch has no form that turns it off."""
+        """The option as a keyword-only parameter of the command. A boolean has no --no- form."""
         switch = ["--" + name.replace("_", "-")] if self.kind is bool else []
         more = {"parser": count_of, "metavar": "<int>"} if self.kind is count_of else self.more
         look: dict[str, Any] = {"show_default": self.shown, "rich_help_panel": panel, **more}
@@ -187,7 +189,7 @@ PANELS_OF: dict[str, tuple[str, ...]] = {
 
 
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with every option of PANELS, in place of its `**flags`."""
+    """The command with its `**flags` replaced by every option of PANELS."""
     own = [each for each in signature(command).parameters.values() if each.name != "flags"]
     for panel, group in PANELS.items():
         own += [flag.parameter(name, panel) for name, flag in group.items()]

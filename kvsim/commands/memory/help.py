@@ -11,12 +11,12 @@ ENGINE = "kvsim.engine"  # the key of the named engine in click's context
 
 
 class EngineCommand(TyperCommand):
-    """A command with the options of several engines. Its help shows those of `--engine NAME`, or
-    of vLLM; every option can be given all the same.
+    """A command with the options of several engines. Its --help shows only the options of `--engine
+    NAME`, or of vLLM by default; every option is still accepted.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, the engine first: `--help` ends the reading."""
+        """Parse the arguments, but read `--engine` first, because parsing ends at `--help`."""
         words = [part for word in args for part in word.split("=", 1)]
         named = dict(pairwise(words)).get("--engine")
         ctx.meta[ENGINE] = named if named in PANELS_OF else "vllm"

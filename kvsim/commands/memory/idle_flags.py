@@ -1,4 +1,4 @@
-"""Options of `kvsim memory` that were given and change nothing of its answer."""
+"""Notes on given options of `kvsim memory` that have no effect on its answer."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,10 +19,10 @@ _ASKED = ("device", "engine", *WAYS)
 def idle_notes(
     context: typer.Context, flags: Mapping[str, Any], answer: Callable[[Mapping[str, Any]], Any]
 ) -> list[str]:
-    """A note that names the options without which `answer` is the same, and would be with another
-    value; none, no note.
+    """A note that lists the given options that have no effect; empty if all have one.
 
-    answer: every figure under some flags; InputError where there is none.
+    An option has no effect if the answer is the same at the option's default and at other values of
+    it. answer: computes all figures from the flags; raises InputError for flags it cannot answer.
     """
     full, idle = answer(flags), []
 

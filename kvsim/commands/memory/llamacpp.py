@@ -1,4 +1,4 @@
-"""`kvsim memory MODEL.gguf --engine llama.cpp`: the cache of a llama.cpp server, or of Ollama."""
+"""`kvsim memory MODEL.gguf --engine llama.cpp`: size the KV cache of llama-server or of Ollama."""
 
 import json
 import os
@@ -18,7 +18,9 @@ OLLAMA_CONTEXT = 4096  # tokens of a request, where OLLAMA_CONTEXT_LENGTH says n
 
 
 def is_llamacpp(context: typer.Context, model: str, flags: Mapping[str, Any]) -> bool:
-    """Whether llama.cpp's cache is asked for; InputError for an option that changes nothing."""
+    """Whether the flags ask for llama.cpp's KV cache. InputError for options of the other kind of
+    engine, which would have no effect.
+    """
     given = {name for name in flags if is_given(context, name)}
     gguf = Path(model).suffix == ".gguf"
     if flags["engine"] not in ENGINES and not gguf:
@@ -54,7 +56,9 @@ def answer_llamacpp(
     as_json: bool,
     out: Path | None,
 ) -> None:
-    """Size the cache, and print it as the log's lines, or as JSON. out: a folder for the page."""
+    """Size the KV cache, and print it as the lines of llama-server's log, or as JSON. out: folder
+    for the page.
+    """
     from kvsim.commands.memory.idle_flags import idle_notes
 
     found = _figures(path, flags)
@@ -83,7 +87,7 @@ def answer_llamacpp(
 
 
 def _figures(path: Path, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Every figure of the cache, and the lines of the log."""
+    """All figures of the KV cache as plain data, and the lines that llama-server logs about it."""
     from kvsim.engine.schedulers.llama_server.flags import ServerFlags
     from kvsim.llamacpp.gguf_file import read_gguf
     from kvsim.llamacpp.placement import device_bytes
@@ -133,10 +137,11 @@ def _figures(path: Path, flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ollama(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Ollama's settings for llama-server: a buffer for each of its parallel requests, all allocated
-    when the model is loaded.
+    """The settings with which Ollama starts llama-server: a separate KV buffer for each parallel
+    request, all allocated when the model is loaded.
 
-    Options, then its environment, then its defaults.
+    A value comes from the command line, else from Ollama's environment variables, else from
+    Ollama's defaults.
     """
     parallel = table["n_parallel"] or _environment("OLLAMA_NUM_PARALLEL", 1)
     tokens = table["n_ctx"] or _environment("OLLAMA_CONTEXT_LENGTH", OLLAMA_CONTEXT)
@@ -160,7 +165,7 @@ def _environment(name: str, default: int) -> int:
 
 
 def _shares(text: str | None) -> list[float]:
-    """The shares of `--tensor-split`, such as 3,1."""
+    """Parse `--tensor-split`, the model's proportions on each GPU: `3,1` becomes [3.0, 1.0]."""
     if text is None:
         return [1.0]
     try:

@@ -23,9 +23,10 @@ _LEAST_ROWS = 2  # of sequences, where notes leave little room
 
 
 def print_answer(answer: "MemoryAnswer", notes: Sequence[str], *, verbose: bool) -> None:
-    """The pool in the engine's own lines, notes, the items of the memory, and sequences that fit.
+    """Print the pool in the engine's own log lines, the notes, the uses of memory, and the
+    sequences that fit.
 
-    verbose: every kind of layer and every length too, beyond LINES lines.
+    verbose: also print every kind of layer and every sequence length, beyond LINES lines.
     """
     from rich.console import Console
 
@@ -56,7 +57,7 @@ def print_answer(answer: "MemoryAnswer", notes: Sequence[str], *, verbose: bool)
 
 
 def spread(rows: "Sequence[SequencesFit]", most: int) -> "list[SequencesFit]":
-    """At most `most` of the rows, evenly, the last among them."""
+    """At most `most` evenly spaced rows, always with the last one."""
     every = -(-len(rows) // most)
     return list(rows[::-1][::every])[::-1]
 
@@ -112,7 +113,7 @@ def _print_engine(answer: "MemoryAnswer", console: "Console") -> None:
 
 
 def _not_simulated(answer: "MemoryAnswer") -> Iterator[str]:
-    """Differences of `kvsim run` from this answer."""
+    """Notes on layers that attend within chunks."""
     plan = answer.sized.plan
     local = [group for group in plan.groups if group.chunk_tokens is not None]
     if local:
@@ -160,8 +161,8 @@ def _stages(answer: "MemoryAnswer") -> "Table":
 
 
 class MemoryPart(NamedTuple):
-    """One use of a GPU's memory, in bytes. is_pool: whether requests share
-    it; the rest is taken before.
+    """One use of a GPU's memory, in bytes. is_pool: whether it is a pool that requests share;
+    anything else is subtracted before pools are sized.
     """
 
     words: str
@@ -170,8 +171,8 @@ class MemoryPart(NamedTuple):
 
 
 def device_parts(pool: "SizedPool") -> list[MemoryPart]:
-    """Uses of a GPU's memory, the KV pool last; of a pool of given size, the weights and the pool
-    alone.
+    """The uses of a GPU's memory, with the KV pool last. If the pool's size is given, only the
+    weights and the pool are listed.
     """
     weights = MemoryPart("weights", pool.weights_bytes)
     if pool.sized_by != "gpu_memory_utilization":
@@ -187,8 +188,8 @@ def device_parts(pool: "SizedPool") -> list[MemoryPart]:
 
 
 def memory_table(title: str, total_bytes: int | None, parts: Sequence[MemoryPart]) -> "Table":
-    """A table of one GPU's memory. total_bytes: the device's, from which all is taken that is no
-    pool; None where the pool does not follow from it.
+    """A table of one GPU's memory. total_bytes: the GPU's memory, from which all uses but the pool
+    are subtracted; None if the pool's size is given instead of computed.
     """
     table = numbers_table("", "bytes", "", title=title)
     if total_bytes is not None:

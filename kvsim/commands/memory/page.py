@@ -1,4 +1,4 @@
-"""`kvsim memory --out DIR`: the answer as a page with a picture of the GPU's memory."""
+"""`kvsim memory --out DIR`: the answer as an HTML page with a bar of the GPU's memory."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -43,10 +43,10 @@ def write_page(
     data: Mapping[str, Any],
     more: Sequence[FindingsTable] = (),
 ) -> None:
-    """Write memory.json, .md and .html into the folder, and say on stderr where the page is.
+    """Write memory.json, .md and .html into the folder, and print the path of the page on stderr.
 
-    server: the engine and its model. data: the JSON answer, with the lines of the engine's `log`
-    and `notes`. more: tables after that of the memory.
+    server: name of the engine and its model. data: the JSON answer, with keys `log` (lines of the
+    engine) and `notes`. more: tables that follow the table of memory.
     """
     from kvsim.commands.answers import write
 
@@ -70,7 +70,7 @@ def write_page(
 
 
 def _bar(device: str, parts: Sequence[MemoryPart]) -> "go.Figure":
-    """One bar, from what is taken before the KV cache to the KV cache itself."""
+    """A stacked bar of one GPU's memory, with the KV cache as the last segment."""
     # The last has the colour of used memory, the others those of the ledger's other classes.
     used, *others = LOOKS
     looks = [*(others[at % len(others)] for at in range(len(parts) - 1)), used]

@@ -1,4 +1,4 @@
-"""`kvsim memory SCENARIO.toml`: the pool of a scenario, and what its engine would log of it."""
+"""`kvsim memory SCENARIO.toml`: size the KV pool of a scenario, as its engine would log it."""
 
 import json
 from collections.abc import Mapping
@@ -19,9 +19,8 @@ def answer_scenario(
     as_json: bool,
     out: Path | None,
 ) -> None:
-    """Size the pool, and print it as text or as JSON. out: refused; the file has a page by `run`.
-
-    InputError for an option that the file excludes.
+    """Size the pool, and print it as text or as JSON. InputError for any option, since the file
+    decides it, and for `out`: `kvsim run --out` writes a scenario's page.
     """
     for name in flags:
         if is_given(context, name):
@@ -52,8 +51,8 @@ def answer_scenario(
 
 
 def scenario_figures(path: Path) -> dict[str, Any]:
-    """Every figure of the pool, of one GPU. tokens: as the engine logs them, with hybrid models as
-    with others; under schedulers that log none, those that the pool holds.
+    """All figures of the pool on one GPU, as plain data. `tokens` is the size that the engine logs
+    (with its rule for hybrid models); if the scheduler logs none, the tokens that the pool holds.
     """
     from kvsim.scenario import Scenario
     from kvsim.scenario.build.sized import SizedScenario

@@ -1,4 +1,4 @@
-"""`kvsim memory --mem-fraction-static`: the pools of an SGLang server."""
+"""`kvsim memory --mem-fraction-static`: size the pools of an SGLang server."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ FLAGS = (*PANELS[SGLANG], "weights_gib", "engine_version")
 def sglang_figures(
     options: "ModelOptions", device: "Device", flags: Mapping[str, Any]
 ) -> "SglangPool":
-    """The pools by the flags of SGLang."""
+    """Size the pools that these SGLang flags give."""
     from kvsim.capacity.sglang.settings import SglangSettings
     from kvsim.capacity.sglang.sizing import size_sglang
 
@@ -64,7 +64,7 @@ def answer_sglang(
 
 
 def sglang_parts(pool: "SglangPool") -> list[MemoryPart]:
-    """Uses of a GPU's memory; the pools last, of them that of full attention."""
+    """The uses of a GPU's memory; the pools come last, and of the pools the full-attention KV."""
     pools, headroom = pool.pools, f"headroom (mem_fraction_static {pool.mem_fraction_static:g})"
     parts = [
         MemoryPart("gone before the weights (estimate)", pool.set_up_bytes),

@@ -1,4 +1,4 @@
-"""`kvsim memory --free-gpu-memory-fraction`: the pool of a TensorRT-LLM server."""
+"""`kvsim memory --free-gpu-memory-fraction`: size the KV pool of a TensorRT-LLM server."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def trt_llm_figures(
     options: "ModelOptions", device: "Device", flags: Mapping[str, Any]
 ) -> "SizedPool":
-    """The pool by the flags of TensorRT-LLM."""
+    """Size the pool that these TensorRT-LLM flags give."""
     from kvsim.capacity.options import MemoryOptions
     from kvsim.capacity.tensorrt_llm import WAY, trt_llm_pool
 
@@ -32,7 +32,7 @@ def trt_llm_figures(
 
 
 def trt_llm_parts(pool: "SizedPool") -> list[MemoryPart]:
-    """Uses of a GPU's memory, the KV cache last."""
+    """The uses of a GPU's memory, with the KV cache last."""
     return [
         MemoryPart("weights", pool.weights_bytes),
         MemoryPart("activations (estimate)", pool.activation_bytes),
@@ -82,7 +82,9 @@ def answer_trt_llm(
 
 
 def _number(text: str) -> float | str:
-    """The share, or the text itself, for the message that refuses it."""
+    """The text as a number, or unchanged if it is none, so that validation can quote it in the
+    error.
+    """
     try:
         return float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`kvsim validate`: the simulator against recordings, papers, real runs and a real cache."""
+"""`kvsim validate`: compare the simulator with recordings, papers, real runs and a real cache."""
 
 import typer
 

@@ -1,5 +1,5 @@
-"""The commands of `kvsim validate` with code in `evidence/`: a checkout has this folder, an
-installed wheel does not.
+"""The commands of `kvsim validate` implemented in `evidence/`, a folder that a source checkout has
+and an installed wheel lacks.
 """
 
 import sys
@@ -16,10 +16,10 @@ from kvsim.plumbing.places import standing_at
 
 
 class EvidenceCommand(NamedTuple):
-    """A command of `kvsim validate`.
+    """A command of `kvsim validate` that is implemented in `evidence/`.
 
-    place: its function in evidence/, as `module:name`. help: what --help says of it where this
-    function cannot be imported. example: the line below its --help.
+    place: the function, as `module:name`. help: its --help text if the function cannot be imported.
+    example: the example at the end of its --help.
     """
 
     place: str
@@ -58,8 +58,8 @@ ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def add_evidence(app: typer.Typer) -> None:
-    """Register every command of COMMANDS with `app`; without `evidence/` the command raises
-    InputError.
+    """Register every command of COMMANDS with `app`. Without `evidence/`, a command raises
+    InputError when it is run.
     """
     for name, each in COMMANDS.items():
         command, epilog = _imported(each.place), example(each.example)
@@ -73,9 +73,11 @@ def add_evidence(app: typer.Typer) -> None:
 
 
 def _imported(place: str) -> Callable[..., Any] | None:
-    """The function `module:name`, searched in the checkout's folder last; None without evidence.
+    """Import the function `module:name`; None if `evidence/` is not found on sys.path or in the
+    checkout.
 
-    An editable install puts kvsim on sys.path, but not the checkout that contains it.
+    The checkout's folder is searched last: an editable install puts kvsim on sys.path, but not the
+    checkout that contains it.
     """
     checkout = str(Path(kvsim.__file__).parents[1])
     if checkout not in sys.path:

@@ -1,4 +1,4 @@
-"""`kvsim validate runs FOLDER...`: collections of published runs, all at once."""
+"""`kvsim validate runs FOLDER...`: simulate collections of published runs and report the errors."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The figures of the page, in its order: one file a figure, and its line here."""
+"""The figures of the page in order, one module per figure."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.report.figure import Figure

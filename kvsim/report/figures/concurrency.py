@@ -1,4 +1,4 @@
-"""Running, waiting, memory in use and time to first token over time: one line a run."""
+"""Running and waiting requests, memory in use and time to first token over time: a line per run."""
 
 from typing import ClassVar, NamedTuple
 
@@ -34,7 +34,9 @@ class Concurrency(Figure):
     lines: ClassVar[bool] = True
 
     def draw(self, result: Result) -> go.Figure | None:
-        """Three panels of the series and one of waits, all runs in each."""
+        """Four panels with a line per run: three from the memory series, and one of times to first
+        token.
+        """
         drawn = [
             (index, run, series)
             for index, run in enumerate(result.runs)
@@ -78,14 +80,16 @@ class Concurrency(Figure):
 
 
 class _Waits(NamedTuple):
-    """Medians of the time to first token, in those of equal parts of the time that have one."""
+    """Median time to first token in buckets of equal width in time; buckets without requests are
+    left out.
+    """
 
     middles_s: NDArray[np.float64]
     median_s: NDArray[np.float64]
 
 
 def _series(run: Run) -> Buckets | None:
-    """Sequences running, requests waiting and per cent of the pool that sequences hold."""
+    """Sequences running, requests waiting, and percent of the pool that sequences hold."""
     memory, ends = run.memory, [f"{name}_end_bytes" for name in HELD]
     percent = 100 / run.summary.memory.capacity_bytes
     memory = memory.assign(
@@ -96,7 +100,7 @@ def _series(run: Run) -> Buckets | None:
 
 
 def _waits(run: Run) -> _Waits:
-    """Waits of finished requests, by the time of their first token."""
+    """Median time to first token of finished requests, by the time of their first token."""
     waits_s = ttft_s(run.requests)
     at_s = finished(run.requests)["first_token_ps"].to_numpy(np.float64) / PS_PER_S
     if not len(waits_s):
@@ -109,6 +113,6 @@ def _waits(run: Run) -> _Waits:
 
 
 def _faint(colour: str) -> str:
-    """`#rrggbb` at one sixth of its strength."""
+    """The colour `#rrggbb` at one sixth of its opacity."""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return f"rgba({red}, {green}, {blue}, 0.17)"

@@ -1,4 +1,4 @@
-"""Preemptions, tokens computed again, and bytes copied and swapped, over time."""
+"""Preemptions, recomputed tokens, and bytes copied and swapped, over time."""
 
 from typing import ClassVar
 
@@ -37,7 +37,7 @@ class Events(Figure):
     lines: ClassVar[bool] = True
 
     def draw(self, result: Result) -> go.Figure | None:
-        """One panel a quantity that is not 0 everywhere, all runs in each."""
+        """A panel for each quantity that is not always 0, with a line per run."""
         ends = [int(run.memory["end_ps"].max()) for run in result.runs if len(run.memory)]
         if not ends or max(ends) <= 0:
             return None
@@ -68,7 +68,7 @@ class Events(Figure):
 
 
 def _sums(run: Run, name: str, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How much of it came in each bucket."""
+    """The amount of the event quantity `name` in each bucket of time."""
     events = run.table("events")
     if events is None or events.empty:
         return np.zeros(len(edges) - 1)

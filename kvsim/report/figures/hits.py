@@ -27,7 +27,7 @@ class CacheHits(Figure):
     lines: ClassVar[bool] = True
 
     def draw(self, result: Result) -> go.Figure | None:
-        """One line a run that hit; buckets without a look-up are gaps in it."""
+        """A line per run with hits; a bucket of time without a lookup is a gap."""
         tables = [(index, run, run.table("events")) for index, run in enumerate(result.runs)]
         hit = [
             (index, run, events)

@@ -1,4 +1,4 @@
-"""Number of requests of each replica over time: one row a replica."""
+"""Requests in each replica of a fleet over time: one row per replica."""
 
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ class Lanes(Figure):
     nothing: ClassVar[str] = "This scenario has no [fleet], so there is one replica and no router."
 
     def draw(self, result: Result) -> go.Figure | None:
-        """A row a replica, and the most uneven moment."""
+        """A row per replica, and a mark at the moment when load is most uneven."""
         if not result.fleets:
             return None
         tables = [run.memory for run in result.runs]
@@ -80,7 +80,9 @@ class Lanes(Figure):
 
 
 def _there(result: Result, middles_s: Floats) -> NDArray[np.bool_]:
-    """Whether each run's replica took requests, or finished its last, in each bucket."""
+    """(runs, buckets): whether the run's replica was ready and had not ended in this bucket of
+    time.
+    """
     there = np.ones((len(result.runs), len(middles_s)), bool)
     at = 0
     for fleet in result.fleets:

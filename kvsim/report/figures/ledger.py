@@ -1,4 +1,4 @@
-"""The ledger over time: one panel a run, the ten classes stacked up to the pool."""
+"""The ledger over time: a panel per run, with the ten classes stacked up to the pool's size."""
 
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ _HELD = [look.name for look in LOOKS if look.family != "free"]
 
 
 class Ledger(Figure):
-    """Stacked areas of the ten classes over time."""
+    """Stacked areas of the ten ledger classes over time."""
 
     title: ClassVar[str] = "The pool over time"
     note: ClassVar[str] = (
@@ -30,7 +30,7 @@ class Ledger(Figure):
     classes: ClassVar[bool] = True
 
     def draw(self, result: Result) -> go.Figure | None:
-        """One panel a run on a common axis of time; per cent of the pool."""
+        """A panel per run with a shared axis of time, in percent of the pool."""
         runs = [run for run in result.runs if len(run.memory)]
         ends = [int(run.memory["end_ps"].max()) for run in runs]
         if not ends or max(ends) <= 0:
@@ -45,7 +45,7 @@ class Ledger(Figure):
 
 
 def _panel(figure: go.Figure, run: Run, row: int, unit_s: float) -> None:
-    """Add one run's classes, and the line of the most that was held, to panel `row`."""
+    """Add one run's ledger classes, and the line of its peak allocation, to panel `row`."""
     capacity = run.summary.memory.capacity_bytes
     memory = run.memory.assign(
         held_bytes=run.memory[[f"{name}_bytes" for name in _HELD]].sum(axis=1),

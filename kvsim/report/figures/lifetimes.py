@@ -1,6 +1,4 @@
-"""How long memory was held, how long its content was cached, and how long it was idle
-before reuse.
-"""
+"""How long memory was held, how long content was cached, how long memory was idle before reuse."""
 
 from typing import ClassVar
 
@@ -19,7 +17,7 @@ _PANELS = ("held", "kept until hit or taken", "from being given back to the next
 
 
 class Lifetimes(Figure):
-    """Three distributions over spans of memory, weighted by their bytes."""
+    """Three distributions over allocated spans of memory, weighted by bytes."""
 
     title: ClassVar[str] = "Lifetimes and reuse"
     note: ClassVar[str] = (
@@ -30,7 +28,7 @@ class Lifetimes(Figure):
     lines: ClassVar[bool] = True
 
     def draw(self, result: Result) -> go.Figure | None:
-        """One panel a distribution that any run has, a curve a run in each."""
+        """A panel per distribution that any run has, with a curve per run."""
         tables = [(at, run, run.table("addresses")) for at, run in enumerate(result.runs)]
         curves: dict[str, list[Curve]] = {}
         for index, run, stays in tables:
@@ -48,10 +46,10 @@ class Lifetimes(Figure):
 
 
 def _spans_s(stays: pd.DataFrame) -> tuple[NDArray[np.float64], ...]:
-    """Held, cached and idle spans in seconds, each repeated by its share of bytes.
+    """Times in seconds that memory was held, cached, and idle, each repeated in proportion to its
+    bytes.
 
-    A place is idle from one holder's end to the next one's start; of buffers, if the next one
-    begins at the same address.
+    Idle is the time from the end of one holder to the start of the next one at the same address.
     """
     held = (stays["kind"] == "held").to_numpy()
     address, num_bytes, start_ps, end_ps = (

@@ -1,4 +1,4 @@
-"""Transfers over the links over time: between prefill and decode replicas, and to tiers."""
+"""Transfers over links over time: between prefill and decode replicas, and to tiers."""
 
 from typing import ClassVar
 
@@ -29,7 +29,7 @@ class Links(Figure):
     nothing: ClassVar[str] = "No run has a link that KV moves over, or nothing moved."
 
     def draw(self, result: Result) -> go.Figure | None:
-        """Three panels; a line a run and link in each."""
+        """Three panels with a line per run and link."""
         tables = [
             (index, run.label, copies)
             for index, run in enumerate(result.runs)
@@ -75,14 +75,17 @@ class Links(Figure):
 
 
 def _means(edges: Floats, begin: Floats, end: Floats, height: Floats) -> Floats:
-    """Means between successive `edges` of the sum of `height` from `begin` to `end`."""
+    """Time-weighted means between successive `edges` of the total `height` of n intervals.
+
+    begin, end, height: (n,); interval i adds height[i] from begin[i] to end[i].
+    """
     area = _ramps(edges, begin, height) - _ramps(edges, end, height)
     means: Floats = np.maximum(np.diff(area) / np.diff(edges), 0)
     return means
 
 
 def _ramps(at: Floats, begin: Floats, slope: Floats) -> Floats:
-    """The sum at each time of the ramps that have begun by then."""
+    """For each time t in `at`: the sum of slope[i] * (t - begin[i]) over all begin[i] < t."""
     order = np.argsort(begin, kind="stable")
     begun, slopes = begin[order], slope[order]
     count = np.searchsorted(begun, at)

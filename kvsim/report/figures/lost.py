@@ -1,4 +1,4 @@
-"""Lost concurrency: what else would have fitted into the bytes that did no work."""
+"""Lost concurrency: how many more sequences the wasted bytes could have held."""
 
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ _WASTE = ("reserved", "overprovisioned", "rounding", "transient", "metadata", "e
 
 
 class Lost(Figure):
-    """Sequences that ran, and those that the wasted bytes would have held."""
+    """Sequences that ran on average, and further ones that the wasted bytes could have held."""
 
     title: ClassVar[str] = "Lost concurrency"
     note: ClassVar[str] = (
@@ -27,7 +27,7 @@ class Lost(Figure):
     classes: ClassVar[bool] = True
 
     def draw(self, result: Result) -> go.Figure | None:
-        """Horizontal bars, the first run on top."""
+        """Horizontal bars, with the first run on top."""
         runs = [
             run.summary
             for run in result.runs
@@ -52,6 +52,6 @@ class Lost(Figure):
 
 
 def _sequences(run: RunSummary, name: str) -> float:
-    """Sequences of the run's mean size that the bytes of a class hold."""
+    """Sequences of the run's mean size that would fill the mean bytes of a ledger class."""
     shares = run.memory.time_mean
     return (run.running_mean or 0.0) * shares.of(name) / shares.used

@@ -1,4 +1,4 @@
-"""Average use of the pool: one stacked bar a run, with all classes summing to the pool."""
+"""Mean use of the pool: a stacked bar per run, the ledger classes summing to the pool's size."""
 
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,7 +15,7 @@ _TICKS = [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
 class Shares(Figure):
-    """The time-mean of the ledger, one bar a run."""
+    """The time-mean of the ledger, as a bar per run."""
 
     title: ClassVar[str] = "The pool, on average"
     note: ClassVar[str] = (
@@ -26,7 +26,7 @@ class Shares(Figure):
     classes: ClassVar[bool] = True
 
     def draw(self, result: Result) -> "go.Figure | None":
-        """Horizontal bars, the first run on top; each bar's segments sum to 1."""
+        """Horizontal bars with the first run on top; the segments of a bar sum to 1."""
         runs = [run for run in result.runs if any(run.summary.memory.time_mean.values())]
         if not runs:
             return None

@@ -1,4 +1,4 @@
-"""Prompt tokens found on the device and in the tiers after it, over time."""
+"""Prompt tokens hit in the device's pool and in the tiers after it, over time."""
 
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ _COLUMNS = ("prompt_tokens", "cached_tokens", "host_cached_tokens", "storage_cac
 
 
 class HitsByTier(Figure):
-    """Share of the prompt tokens that was found, by tier."""
+    """Share of the prompt tokens that were hit, by tier."""
 
     title: ClassVar[str] = "Hits by tier over time"
     note: ClassVar[str] = (
@@ -31,7 +31,7 @@ class HitsByTier(Figure):
     nothing: ClassVar[str] = "No run has tiers behind the device, or nothing was found in them."
 
     def draw(self, result: Result) -> go.Figure | None:
-        """Up to three lines a run with hits in tiers; buckets without a start are gaps in them."""
+        """Up to three lines per run with tier hits; a bucket where no request started is a gap."""
         tables = [(index, run.label, run.requests) for index, run in enumerate(result.runs)]
         hit = [
             (index, label, requests[requests["scheduled_ps"] >= 0])

@@ -1,4 +1,4 @@
-"""Statistics of a radix tree's nodes: depth of hits, size of nodes, age of evicted ones."""
+"""Statistics of a radix tree's nodes: tokens of hits, size of nodes, age of evicted nodes."""
 
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
@@ -31,7 +31,7 @@ class _Curves(NamedTuple):
 
 
 class Tree(Figure):
-    """Three distributions over a tree's hits and nodes."""
+    """Three distributions over the hits and nodes of a radix tree."""
 
     title: ClassVar[str] = "The radix tree"
     note: ClassVar[str] = (
@@ -43,7 +43,7 @@ class Tree(Figure):
     lines: ClassVar[bool] = True
 
     def draw(self, result: Result) -> go.Figure | None:
-        """One panel a distribution that any run has, a curve a run in each."""
+        """A panel per distribution that any run has, with a curve per run."""
         curves = []
         for place, run in enumerate(result.runs):
             nodes = run.table("nodes")
@@ -70,7 +70,7 @@ class Tree(Figure):
 
 
 def _spans(nodes: pd.DataFrame) -> tuple[Floats, ...]:
-    """Tokens of each hit, tokens of each node, ages of evicted tokens in s."""
+    """Tokens of each hit, tokens of each node, and ages of evicted tokens in s."""
     tokens = nodes["tokens"].to_numpy(np.float64)
     event = nodes["event"].astype(str).to_numpy()
     gone = event == "evicted"
@@ -107,7 +107,7 @@ def _tokens(tokens: float) -> str:
 
 
 def _tokens_axis(most: float) -> dict[str, object]:
-    """A logarithmic axis of tokens, none of them at its left edge."""
+    """A logarithmic axis of tokens that shows 0 at its left end."""
     powers = range(int(np.ceil(np.log10(max(most, 10.0)))) + 1)
     return {
         "type": "log",

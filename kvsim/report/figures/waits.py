@@ -1,4 +1,4 @@
-"""The distributions of requests' latencies, a figure each."""
+"""Distributions of requests' latencies, one figure per latency."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from kvsim.report.waits import Waits, WaitsOf
 
 
 class Queue(Waits):
-    """The distribution of the time before a step first took a request in."""
+    """The distribution of the queueing time, until a step first schedules the request."""
 
     title: ClassVar[str] = "Waiting in the queue"
     note: ClassVar[str] = (

@@ -1,4 +1,4 @@
-"""The forms a report comes in: a file a form, and its line here."""
+"""The output formats of a report, one module per format."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.report.form import Form

@@ -1,4 +1,4 @@
-"""The address maps of all runs filling up, as an animation that every browser shows."""
+"""An animated PNG of the address maps of all runs as they fill up."""
 
 import struct
 import zlib
@@ -24,10 +24,10 @@ _KEPT = 0.3  # of an owner's colour, where its content is only kept
 
 
 class Apng(Form):
-    """One panel a run, in their order from the top: time across, addresses upwards."""
+    """A panel per run from the top: time from left to right, addresses upwards."""
 
     def make(self, result: Result) -> bytes:
-        """An animated PNG of indexed colours; InputError where no run was traced."""
+        """The animated PNG with a palette; InputError if no run recorded its addresses."""
         runs = [
             run for run in result.runs
             if (stays := run.table("addresses")) is not None and len(stays)
@@ -44,8 +44,8 @@ class Apng(Form):
 
 
 def _panel(run: Run, until_ps: float) -> NDArray[np.uint8]:
-    """(PANEL, WIDTH) of colours: 1 for memory without an owner, then one an owner, then those of
-    the cached.
+    """(PANEL, WIDTH) indices into the palette: 1 for memory that nobody holds, then one per owner's
+    colour, then the same colours paler for cached content.
     """
     stays = run.table("addresses")
     assert stays is not None
@@ -63,7 +63,9 @@ def _panel(run: Run, until_ps: float) -> NDArray[np.uint8]:
 
 
 def _frames(whole: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
-    """The picture up to one moment after the other; what is yet to come is empty."""
+    """Frames of the animation: each shows the picture up to a later moment, and empty memory after
+    it.
+    """
     for frame in range(1, FRAMES + 1):
         shown = whole.copy()
         seen = WIDTH * frame // FRAMES
@@ -72,7 +74,7 @@ def _frames(whole: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
 
 
 def _palette() -> bytes:
-    """Paper, the empty pool, the owners, and the owners' colours in the pool."""
+    """The palette, 3 bytes per colour: background, empty pool, owners, owners' paler colours."""
     faint = [_mixed(hue, _WELL) for hue in _OWNERS]
     return b"".join(hue.to_bytes(3, "big") for hue in (_PAPER, _WELL, *_OWNERS, *faint))
 
@@ -86,7 +88,7 @@ def _mixed(hue: int, ground: int) -> int:
 
 
 def _animated(frames: list[NDArray[np.uint8]], palette: bytes) -> bytes:
-    """The chunks of an APNG (W3C, PNG third edition, sections 11.2 and 11.3.6), looping."""
+    """An endless APNG of the frames (W3C, PNG third edition, sections 11.2 and 11.3.6)."""
     height, width = frames[0].shape
     parts = [
         b"\x89PNG\r\n\x1a\n",

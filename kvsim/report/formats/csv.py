@@ -1,4 +1,4 @@
-"""The numbers of the summary as a table for a spreadsheet."""
+"""The numbers of summary.json as a CSV table for a spreadsheet."""
 
 import csv
 import io
@@ -13,10 +13,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Csv(Form):
-    """One row a run, one column a number of its summary, by its path: `ttft_s.p50`."""
+    """One row per run, one column per number of its summary by dotted key: `ttft_s.p50`."""
 
     def make(self, result: Result) -> bytes:
-        """The table as CSV: UTF-8 with a heading."""
+        """The table as UTF-8 CSV with a header."""
         rows = [dict(_leaves(run.summary)) for run in result.runs]
         columns = dict.fromkeys(name for row in rows for name in row)
         text = io.StringIO()
@@ -37,5 +37,5 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def no_formula(text: str) -> str:
-    """A user's text, which a spreadsheet shows as it is."""
+    """The text, with an apostrophe before it if a spreadsheet would take it for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text

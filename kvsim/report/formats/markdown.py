@@ -1,4 +1,4 @@
-"""The words and the tables as Markdown, for an issue, a wiki or a pull request."""
+"""The report's sentences and tables as Markdown, for an issue, a wiki or a pull request."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from kvsim.results.result import Result
 
 
 class Markdown(Form):
-    """Words, key numbers, the mean of the pool, and the scenario."""
+    """Sentences, key numbers, mean use of the pool, and the scenario."""
 
     def make(self, result: Result) -> bytes:
         """The report as GitHub's Markdown, in UTF-8."""
@@ -55,18 +55,18 @@ def _number(text: str, good: bool) -> str:
 
 
 def escaped(text: str) -> str:
-    """A user's text, none of it taken for Markdown or HTML."""
+    """A user's text with all Markdown and HTML escaped."""
     return re.sub(r"([\\`*_{}\[\]<>|#&~])", r"\\\1", text)
 
 
 def pipe_table(heads: Sequence[str], *rows: Sequence[str]) -> str:
-    """A table with its first column aligned to the left, the others to the right."""
+    """A Markdown table with its first column aligned to the left, the others to the right."""
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def fenced(text: str, language: str) -> str:
-    """A block of code, its fence longer than any in the text."""
+    """A fenced code block; the fence is longer than any in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.strip()}\n{fence}"

@@ -1,4 +1,4 @@
-"""The page as it is, as a picture, and on paper."""
+"""The report as an HTML page, as a screenshot, and as a printed PDF."""
 
 from kvsim.report.browser import photographed, printed
 from kvsim.report.form import Form
@@ -7,7 +7,7 @@ from kvsim.results.result import Result
 
 
 class Html(Form):
-    """One file that opens offline."""
+    """A single HTML file that opens offline."""
 
     def make(self, result: Result) -> bytes:
         """The HTML page, in UTF-8."""
@@ -15,14 +15,14 @@ class Html(Form):
 
 
 class Png(Form):
-    """The whole page in one picture, drawn by a browser of this machine."""
+    """A screenshot of the whole page, taken by a browser of this machine."""
 
     def make(self, result: Result) -> bytes:
         return photographed(make_page(result))
 
 
 class Pdf(Form):
-    """The page on as many sheets as it takes, printed by a browser of this machine."""
+    """The page printed on as many sheets as needed, by a browser of this machine."""
 
     def make(self, result: Result) -> bytes:
         return printed(make_page(result))
