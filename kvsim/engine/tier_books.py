@@ -13,7 +13,8 @@ class TierBooks:
     """Writes the tier hits of one engine into its recorder.
 
     storage_hit_tokens: tokens of first admissions that were read from the tier after host memory.
-    recompute_ps: time to compute all loaded tokens (`kvsim.results.tier_hits`).
+    recompute_ps: by how much longer steps would have taken to compute the loaded tokens of all
+    sequences (`kvsim.results.tier_hits`).
     """
 
     def __init__(self, recorder: Recorder, step_time: StepTime) -> None:

@@ -41,7 +41,7 @@ class RemoteMatch(NamedTuple):
     """Tokens of a sequence that the connector can load, after those cached on the device.
 
     waits: the sequence waits for its load (WAITING_FOR_REMOTE_KVS); else it is admitted at once,
-    and the step waits for the load. Without tokens there is nothing to load.
+    and the step waits for the load. With 0 tokens nothing is loaded.
     """
 
     tokens: int = 0
@@ -52,12 +52,12 @@ NO_MATCH = RemoteMatch()
 
 
 class Report(NamedTuple):
-    """Copies that have ended, as one poll found them.
+    """Copies that have ended, as found by one poll.
 
     loaded: sequences with a load that succeeded. failed: sequences with a load that failed. sent:
-    finished sequences with blocks that the connector held for transfer and needs no more. jobs:
-    further copies, as the connector numbers them. parts: the reports of several connectors that it
-    is put together from, in their order.
+    finished sequences with blocks that the connector held for transfer and has released now. jobs:
+    numbers of further copies. parts: in a report of several connectors, the report of each, in
+    their order.
     """
 
     loaded: tuple[Sequence, ...] = ()
@@ -71,11 +71,11 @@ NOTHING = Report()
 
 
 class Decided(NamedTuple):
-    """A step as `scheduled` sees it.
+    """A scheduled step, the argument of `scheduled`.
 
     plan: its chunks, admissions and preemptions. running: all running sequences, in vLLM's order.
-    stepping: those of them that compute in this step, in that order. loading: sequences with a load
-    that starts in this step. admitted: those admitted in it.
+    stepping: the running sequences that compute in this step, in that order. loading: sequences
+    with a load that starts in this step. admitted: sequences admitted in this step.
     """
 
     plan: Plan
@@ -86,10 +86,12 @@ class Decided(NamedTuple):
 
 
 class DeviceBlocks(Protocol):
-    """Questions about the device that a connector may ask; the scheduler answers them."""
+    """Answers of the scheduler to a connector's questions about the device's blocks."""
 
     def blocks_of(self, seq: Sequence) -> list[list[int]]:
-        """Block ids of a sequence by layer group, from position `skipped` on; ids from 1 on."""
+        """Block ids of a sequence for each layer group, from position `skipped` on. Ids start
+        at 1.
+        """
         ...
 
     def held_blocks(self, seq: Sequence) -> list[int]:
@@ -97,47 +99,51 @@ class DeviceBlocks(Protocol):
         ...
 
     def skipped_blocks(self, seq: Sequence) -> list[int]:
-        """Leading positions of each table that hold no block, because a window left them."""
+        """For each layer group, number of leading positions of the block table without a block, as
+        the sliding window has left them.
+        """
         ...
 
     def junction_tokens(self, seq: Sequence) -> int:
-        """The shared-prefix boundary of a sequence: tokens after which others diverged from it; 0:
-        none.
+        """The shared-prefix boundary of a sequence: number of tokens after which other prompts
+        diverged; 0: none.
         """
         ...
 
     def take_named_states(self) -> dict[Sequence, list[NamedState]]:
-        """The recurrent states that got a key since the last call, by sequence."""
+        """Recurrent states that entered the prefix cache since the last call, by sequence."""
         ...
 
     def held_before(self, seq: Sequence) -> list[int] | None:
-        """Blocks by layer group that a sequence had before the step being scheduled; None: as many
-        as its tokens fill.
+        """Number of blocks in each layer group before the step being scheduled; None: exactly
+        ceil(tokens / block_size).
         """
         ...
 
     def computed_tokens(self, seq: Sequence) -> int:
-        """Slots of a sequence, those of the step being scheduled and all its drafts included."""
+        """Slots of a sequence, including those of the step being scheduled and all its drafts."""
         ...
 
     def known_tokens(self, seq: Sequence) -> int:
-        """Number of tokens of a sequence that the scheduler has: prompt and returned output."""
+        """Number of tokens of a sequence that the scheduler has: prompt and outputs processed so
+        far.
+        """
         ...
 
     def steps_below(self, seq: Sequence, tokens: int) -> int:
-        """Number of further steps that only decode and are scheduled while fewer than `tokens`
-        token ids of a running sequence have returned.
+        """Number of further decode steps that are scheduled while the scheduler has fewer than
+        `tokens` token ids of a running sequence.
         """
         ...
 
     def returned_tokens(self, seq: Sequence) -> int:
-        """Slots of a sequence before the step being scheduled, without those of outputs that have
-        not returned.
+        """Slots of a sequence before the step being scheduled, without those of outputs in
+        flight.
         """
         ...
 
     def keys_of(self, seq: Sequence, start: int, end: int) -> list[int]:
-        """See `HoldingPromise`, as the next four."""
+        """See `HoldingPromise`, as for the next four methods."""
         ...
 
     def named_blocks(
@@ -154,36 +160,36 @@ class DeviceBlocks(Protocol):
 
 
 class StageCopies(Protocol):
-    """The worker half of a connector on each stage of a pipeline."""
+    """The worker half of a connector, with one worker for each stage of a pipeline."""
 
     def launch_on(self, stage: int, now_ps: int, compute_ps: int) -> int:
-        """Submit copies before a step as `Connector.launch`, on one stage."""
+        """`Connector.launch` on one stage: submit the copies that precede a step."""
         ...
 
     def launched_on(self, stage: int, end_ps: int) -> None:
-        """Submit copies after a step as `Connector.launched`, on one stage."""
+        """`Connector.launched` on one stage: submit the copies that follow a step."""
         ...
 
     def poll_stages(self, times_ps: list[int]) -> Report:
-        """Poll each stage at its own time, as `Connector.poll`: the copies that all have reported
-        now.
+        """`Connector.poll` on each stage i at times_ps[i]; returns copies that all stages have
+        reported by now.
         """
         ...
 
 
 class Connector(ABC):
-    """One connector of one engine. device: what `attach` gave, before anything runs.
+    """One connector of one engine. device: set by `attach` before anything runs.
 
-    connects: there is one; not so NO_CONNECTOR. loads: KV comes to this engine: with two steps in
-    flight blocks that one of them may write are not freed. recomputes_failed: a sequence is
+    connects: False for NO_CONNECTOR alone. loads: it loads KV into this engine, so with two steps
+    in flight blocks that one of them may write are not freed. recomputes_failed: a sequence is
     recomputed after a failed load (kv_load_failure_policy "recompute"); else it ends with an error
-    ("fail"). journal: receives events to compare with a recording; None: they are not recorded.
+    ("fail"). journal: receives events to compare with a recording; None: events are not recorded.
     idle_ps: how long the engine sleeps after an iteration without tokens while copies are in
-    flight. poll_ps: between the launch of a step and its poll, during which the engine is busy.
-    empty_poll_ps: the same of an iteration without tokens, which launches nothing. circles: without
-    requests its copies would go on for ever. hears: messages of other engines come to it, also
-    while a launch waits for copies. stage_copies: the worker half of each pipeline stage; None: of
-    one stage alone.
+    flight. poll_ps: time from the launch of a step to its poll, in which the engine is busy.
+    empty_poll_ps: this time in an iteration without tokens, which launches nothing. circles:
+    livelock, as without requests the connector would copy forever. hears: it receives messages from
+    other engines, even while a launch waits for copies. stage_copies: the worker half of each
+    pipeline stage; None: it supports one stage only.
     """
 
     connects: bool = True
@@ -200,64 +206,67 @@ class Connector(ABC):
     empty_poll_ps: int = 0
 
     def record(self, journal: ConnectorJournal) -> None:
-        """Write into `journal` from now on."""
+        """Write events into `journal` from now on."""
         self.journal = journal
 
     def attach(self, device: DeviceBlocks) -> None:
-        """The scheduler is there, and answers about the device."""
+        """Set the scheduler's answers about the device."""
         self.device = device
 
     def on_news(self, woken: Callable[[], None]) -> None:
-        """The engine is there; call `woken` when something comes that a poll may find."""
+        """Set `woken`, to be called when a message or a copy arrives that a poll may find."""
         self.woken = woken
 
     # --- the scheduler half ---------------------------------------------------------------------
 
     def take_storage_tokens(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> int:
-        """Tokens of a match with allocated blocks that were read for this sequence from the tier
-        after host memory.
+        """Number of tokens of an allocated match that were read for `seq` from the tier after host
+        memory.
 
-        They are forgotten by the call.
+        The call forgets them.
         """
         return 0
 
     def begin(self, now_ps: int) -> None:
-        """A schedule() begins at now_ps."""
+        """Called when a schedule() begins at now_ps."""
         return
 
     @abstractmethod
     def matched(self, seq: Sequence, device_tokens: int) -> RemoteMatch | None:
-        """Match the tokens after the first `device_tokens` of a waiting sequence outside the
+        """Look up the tokens of a waiting sequence after its first `device_tokens` outside the
         device.
 
-        None: the lookup is pending, so the sequence is skipped in this step and asked for again.
+        None: the lookup is pending, so this step skips the sequence and a later one asks again.
         """
 
     @abstractmethod
     def allocated(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> None:
-        """A sequence got its blocks after `matched` answered `match`: to load, or, where nothing is
-        to be loaded, to compute.
+        """`seq` got its blocks after `matched` answered `match`: to load, or, with an empty match,
+        to compute.
         """
 
     @abstractmethod
     def scheduled(self, step: Decided) -> None:
-        """schedule() has decided a step, an empty one too."""
+        """Called after each schedule(), with empty steps too."""
 
     def finished(self, seq: Sequence) -> bool:
-        """A sequence has its last token and still holds its blocks. True: these stay as they are
-        until a report names the sequence in `sent`.
+        """`seq` has its last token and still holds its blocks.
+
+        True: the blocks are held for transfer until a report has the sequence in `sent`.
         """
         return False
 
     @abstractmethod
     def returned(self, report: Report, now_ps: int) -> None:
-        """The output of the step returned, at now_ps, in which `report` was polled."""
+        """Process `report`, which was polled in a step; the step's output is processed at
+        now_ps.
+        """
 
     def quiet_steps(self, step: Decided, limit: int) -> int:
-        """Number of further steps, at most `limit`, that decode as this one and change nothing of
-        the connector.
+        """Number of further decode steps like this one, at most `limit`, that change nothing of the
+        connector.
 
-        Asked only while it is not `busy` and nobody waits.
+        Called only while the connector is not `busy` and no sequence waits.
         """
         return 0
 
@@ -266,41 +275,48 @@ class Connector(ABC):
         return ()
 
     def close(self, now_ps: int) -> None:
-        """The engine dies now. Tiers that it shares with other replicas keep their content."""
+        """Called when the engine dies. Tiers that it shares with other replicas keep their
+        content.
+        """
         return
 
     # --- the worker half ------------------------------------------------------------------------
 
     @abstractmethod
     def launch(self, now_ps: int, compute_ps: int) -> int:
-        """The step decided last is about to be launched; compute that was launched before it ends
-        at compute_ps. Returns when it may be launched, at now_ps or later.
+        """Submit copies that precede the step scheduled last; returns when the step may be
+        launched.
+
+        compute_ps: end of the compute launched before it. The result is now_ps or later.
         """
 
     @abstractmethod
     def launched(self, now_ps: int, end_ps: int) -> None:
-        """The step was launched at now_ps and computes until end_ps."""
+        """Submit copies that follow the step, which was launched at now_ps and computes until
+        end_ps.
+        """
 
     @abstractmethod
     def poll(self, now_ps: int) -> Report:
-        """The copies that have ended by now_ps and no poll has named yet."""
+        """Return the copies that have ended by now_ps and were in no report yet."""
 
     def quiet_until(self, now_ps: int) -> int:
-        """The earliest time at which a poll or a schedule() of an engine that computes nothing may
-        find something new; `woken` is called if that changes. now_ps: any poll may.
+        """Earliest time at which a poll or a schedule() of an idle engine may find something new.
+
+        `woken` is called if that time changes. now_ps: the next poll may find something.
         """
         return now_ps
 
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """Whether the engine keeps stepping for the connector alone: copies are in flight, or a
+        """Whether the engine must keep stepping for the connector: copies are in flight, or a
         finished sequence has not been processed.
         """
 
 
 class NoConnector(Connector):
-    """No connector: every lookup misses, and nothing is stored."""
+    """Does nothing: every lookup misses, and nothing is stored."""
 
     connects = False
     loads = False

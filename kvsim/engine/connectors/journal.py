@@ -1,10 +1,10 @@
-"""Journal of a connector's actions in each step, to compare with a recording."""
+"""Journal of a connector's actions in each step, to compare with a recording of vLLM."""
 
 from typing import Any
 
 
 class ConnectorJournal:
-    """Entries by the name of the field in which a recording has them, in the order of events."""
+    """Entries by field name of the recording, in the order of events."""
 
     def __init__(self) -> None:
         self._entries: dict[str, list[Any]] = {}

@@ -1,4 +1,4 @@
-"""One direction of a link: copies one after the other, in order of submission."""
+"""One direction of a link: copies run one after the other, in order of submission."""
 
 from collections import deque
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from kvsim.plumbing.units import PS_PER_S, ceil_div
 
 
 class LaneCopy(NamedTuple):
-    """One copy on its way. job: its number. start_ps, end_ps: when it moves."""
+    """A submitted copy. job: number of its copy job. start_ps, end_ps: when it moves."""
 
     job: int
     start_ps: int
@@ -18,9 +18,10 @@ class LaneCopy(NamedTuple):
 class Lane:
     """One direction of a link, or one of several queues that share nothing.
 
-    latency_ps: before each copy. bytes_per_s: while it lasts. tick_ps: copies take whole ticks.
-    queued: a copy waits for the one before it; else all move side by side at full speed.
-    num_bytes, busy_ps: copied and used so far; log: each copy.
+    latency_ps: time before each copy moves. bytes_per_s: rate while it moves. tick_ps: durations
+    are rounded up to whole ticks. queued: a copy waits for the one before it; else all run
+    concurrently at full speed. num_bytes: bytes copied so far. busy_ps: sum of durations so far.
+    log: each copy.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Lane:
     def submit(self, job: int, num_bytes: int, at_ps: int, *, piece: bool = False) -> LaneCopy:
         """Queue a copy that may start at at_ps, after those submitted before it.
 
-        piece: of the last copy.
+        piece: it is the next part of the last copy.
         """
         start_ps = max(at_ps, self._free_ps) if self._queued else at_ps
         duration_ps = self.duration_ps(num_bytes)
@@ -58,12 +59,12 @@ class Lane:
         return copy
 
     def end_ps(self, job: int) -> int:
-        """When a copy that no poll has named yet ends; 0 where there is none."""
+        """End in ps of the copy of `job`; 0 if there is none, or a poll has reported it."""
         return next((copy.end_ps for copy in self._copies if copy.job == job), 0)
 
     @property
     def last_ps(self) -> int:
-        """When all copies so far have ended."""
+        """Time in ps at which all copies submitted so far have ended."""
         return self._free_ps
 
     def ended(self, now_ps: int) -> list[int]:

@@ -1,9 +1,9 @@
 """Several connectors of one engine (vLLM 0.33.0, kv_transfer/kv_connector/v1/multi_connector.py).
 
-A lookup asks them in order. The first that has tokens loads them, and the others hear that nothing
-is to be loaded for them. If the lookup of one is pending, the sequence is skipped, and the later
-connectors are not asked. All of them store. The blocks of a finished sequence stay until every
-connector that keeps them has named the sequence.
+A lookup asks the connectors in order. The first one with a hit loads; the others are called as
+after a miss. If the lookup of one is pending, the sequence is skipped, and the later connectors are
+not asked. All of them store. The blocks of a finished sequence are held until every connector that
+needs them has reported the sequence.
 """
 
 from collections import Counter
@@ -24,9 +24,9 @@ from kvsim.sequence import Sequence
 
 
 class MultiConnector(Connector):
-    """connectors: in the order in which they are asked; all are polled.
+    """Combines `connectors`, which are asked in this order; all are polled.
 
-    loads: as in `Connector`, of the role that they have together.
+    loads: as in `Connector`, for the combined role.
     """
 
     def __init__(self, connectors: tuple[Connector, ...], *, loads: bool) -> None:
@@ -132,7 +132,9 @@ class MultiConnector(Connector):
         )
 
     def _freed(self, seq: Sequence) -> bool:
-        """A connector needs the blocks of a sequence no more; whether it is the last one."""
+        """Note that one connector has released the blocks of `seq`; returns whether it was the last
+        one.
+        """
         if not self._keepers[seq]:
             del self._keepers[seq]
             return True
@@ -140,8 +142,8 @@ class MultiConnector(Connector):
         return False
 
     def quiet_until(self, now_ps: int) -> int:
-        """The idle connectors find nothing until another one changes something, or a request
-        arrives.
+        """See `Connector.quiet_until`. If one connector is busy, idle ones find nothing before it
+        or an arrival changes something.
         """
         busy = [each for each in self._connectors if each.busy]
         return min(each.quiet_until(now_ps) for each in busy or self._connectors)

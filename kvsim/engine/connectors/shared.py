@@ -1,4 +1,4 @@
-"""Tiers that replicas on one clock share."""
+"""Tiers that several replicas of a fleet share."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -9,15 +9,16 @@ T = TypeVar("T")
 
 
 class Shared:
-    """Parts of one fleet by name, each made by the replica that asks first."""
+    """The shared tiers of one fleet by name, each made by the replica that asks first."""
 
     def __init__(self) -> None:
         self._parts: dict[str, tuple[str, Any]] = {}
 
     def part(self, where: str, kind: str, make: Callable[[], T]) -> T:
-        """The part that the option at `where` asks for; `make` makes it where there is none yet.
+        """Return the shared tier that the option at `where` asks for; the first call makes it with
+        `make`.
 
-        kind: must be equal for all replicas that share the part; InputError where it differs.
+        kind: must be equal for all replicas that share the tier; InputError where it differs.
         """
         first, found = self._parts.setdefault(where, (kind, None))
         if kind != first:

@@ -1,4 +1,4 @@
-"""The `[[tier]]` tables of a scenario: tiers after the device, nearest first."""
+"""The `[[tier]]` tables of a scenario: tiers after the device, the nearest first."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -21,8 +21,10 @@ BYTES_PER_GB = 10**9
 
 
 class StageSite(NamedTuple):
-    """One stage of a pipeline. group_bytes: of a block of each group of layers there.
-    host_bytes_per_s: of the link of its device, in one direction.
+    """One stage of a pipeline.
+
+    group_bytes: bytes of a block of each layer group on this stage. host_bytes_per_s: rate of its
+    device's link to host memory, in one direction.
     """
 
     group_bytes: tuple[int, ...]
@@ -30,13 +32,13 @@ class StageSite(NamedTuple):
 
 
 class TierSite(NamedTuple):
-    """Facts of the engine that tiers are built for.
+    """Facts about the engine that tiers are built for.
 
-    groups: of layers, each with a chunk of one block. block_bytes: of a block of the device, all
-    its layers together. Both are those of the first stage of a pipeline. ranks: tensor-parallel
-    ones of all stages, each of which copies its part over a link of its own. prefix_caching,
-    retention_tokens: of the device. host_bytes_per_s: of each link, in one direction. stages: of a
-    pipeline; none for one stage.
+    groups: layer groups, each with a chunk of one block. block_bytes: bytes of a device block, over
+    all its layers. In a pipeline both are for the first stage. ranks: number of tensor-parallel
+    ranks of all stages; each copies its part over its own link. prefix_caching, retention_tokens:
+    options of the device's cache. host_bytes_per_s: rate of each link, in one direction. stages:
+    stages of a pipeline; none if there is one stage only.
     """
 
     groups: "tuple[OffloadedGroup, ...]"
@@ -50,9 +52,11 @@ class TierSite(NamedTuple):
 
 
 class ConnectorPlan(NamedTuple):
-    """build: makes the connector of an engine; what it shares is that of all on its clock. holds:
-    its copies hold blocks of the device. asks_blocks: it asks for block ids. serves: the other
-    parts that it runs with, of `kvsim.support`.
+    """How to build a connector, and what it needs.
+
+    build: makes the connector of an engine, given the tiers shared in the fleet. holds: its copies
+    hold device blocks. asks_blocks: it asks for block ids. serves: other parts that it works with,
+    by their names in `kvsim.support`.
     """
 
     build: "Callable[[Shared], Connector]"
@@ -149,7 +153,7 @@ class HostTierOptions(LinkOptions):
 
 
 def refuse_behind(behind: Sequence[TierOptions], what: str, place: int = 1) -> None:
-    """InputError if there is a tier at this place, after a tier that supports none."""
+    """Raise InputError if there is a tier at index `place`, after a tier that supports none."""
     if behind:
         raise InputError(
             f"no tier can follow {what}",

@@ -9,12 +9,12 @@ TO_HOST, FROM_HOST = "device to host", "host to device"
 
 
 class TierTotals(NamedTuple):
-    """Totals of one tier.
+    """Totals of one tier in a run.
 
-    capacity_bytes: of all ranks together; None: no limit. stored_bytes, loaded_bytes: into it and
-    out of it, by each tensor-parallel rank, of a pipeline by all stages. store_busy_ps,
-    load_busy_ps: how long its copies moved, in sum. failed_stores: offers that found no room.
-    copies: what moved over its links, by the link's name.
+    capacity_bytes: size over all ranks; None: no limit. stored_bytes, loaded_bytes: bytes copied
+    into and out of the tier by each tensor-parallel rank, summed over pipeline stages.
+    store_busy_ps, load_busy_ps: sum of the durations of its copies. failed_stores: offers that
+    found no room. copies: log of the copies over each link, by the link's name.
     """
 
     kind: str
@@ -28,7 +28,7 @@ class TierTotals(NamedTuple):
 
     @classmethod
     def together(cls, same: "Sequence[TierTotals]") -> "TierTotals":
-        """The same tier of several replicas: all in sum, without a limit where one has none."""
+        """Sum the totals of the same tier in several replicas; the capacity is None if one is."""
         sizes = [each.capacity_bytes for each in same]
         return cls(
             same[0].kind,
@@ -43,14 +43,14 @@ class TierTotals(NamedTuple):
 
 
 class RunTotals(NamedTuple):
-    """Totals of all tiers.
+    """Totals of all tiers in a run.
 
     hit_tokens: tokens found in the tiers and not on the device, for sequences that started for the
-    first time. awaited_hit_tokens: those of sequences that waited for their load. num_waits,
-    wait_ps: how often a sequence waited for its load until it ran, and how long in sum. held_up_ps:
-    how long steps could not be launched before copies had ended. storage_hit_tokens: of hit_tokens,
-    those read from the tier after host memory. recompute_ps: by how much longer steps would have
-    been if the device had computed what was loaded, each prompt in one step of its own.
+    first time. awaited_hit_tokens: hit tokens of sequences that waited for their load. num_waits,
+    wait_ps: number and total time of waits of sequences for a load. held_up_ps: total time for
+    which steps waited for copies before their launch. storage_hit_tokens: hit tokens that were read
+    from the tier after host memory. recompute_ps: by how much longer all steps would have taken if
+    the device had computed what was loaded, each prompt in a separate step.
     """
 
     tiers: tuple[TierTotals, ...]
@@ -64,7 +64,7 @@ class RunTotals(NamedTuple):
 
     @classmethod
     def together(cls, parts: "Sequence[RunTotals | None]") -> "RunTotals | None":
-        """Sum the totals of several replicas, each with tiers of its own; None without any."""
+        """Sum the totals of several replicas; None if none has tiers."""
         found = [each for each in parts if each is not None]
         if not found:
             return None

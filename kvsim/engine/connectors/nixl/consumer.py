@@ -1,5 +1,5 @@
-"""The decode half: prompts are read out of the blocks of prefill engines (base_scheduler.py,
-pull_scheduler.py, pull_worker.py, vLLM 0.33.0).
+"""The decode half of NixlConnector: it reads prompts out of the blocks of prefill engines
+(base_scheduler.py, pull_scheduler.py, pull_worker.py, vLLM 0.33.0).
 """
 
 from collections.abc import Container
@@ -12,7 +12,7 @@ from kvsim.sequence import Sequence
 
 
 class ReadGroup(NamedTuple):
-    """A group of layers. window_blocks: most blocks of one prompt that are read; 0: all."""
+    """A group of layers. window_blocks: most blocks of one prompt that are read; 0: all blocks."""
 
     block_tokens: int
     block_bytes: int
@@ -20,20 +20,22 @@ class ReadGroup(NamedTuple):
 
 
 class ReadLink(Protocol):
-    """Link over which a decode engine reads prompts.
+    """The link over which a decode engine reads prompts.
 
-    handshake_ps: how long the first contact with an engine takes.
+    handshake_ps: duration of the first contact with a prefill engine.
     """
 
     handshake_ps: int
 
     def read(self, keeper: KeeperInbox, num_bytes: int, at_ps: int) -> tuple[int, int]:
-        """Start and end in ps of a read of `num_bytes`, asked for at at_ps."""
+        """Queue a read of num_bytes requested at at_ps; returns its start and end in ps."""
         ...
 
 
 class PromptRead(NamedTuple):
-    """A read of a loading sequence. start_tokens: found on the device before."""
+    """A read for a loading sequence. start_tokens: tokens hit in the device's prefix cache
+    before.
+    """
 
     seq: Sequence
     start_tokens: int
@@ -41,10 +43,10 @@ class PromptRead(NamedTuple):
 
 
 class NixlConsumer(Connector):
-    """kv_role = kv_consumer.
+    """NixlConnector with kv_role = kv_consumer.
 
-    heartbeat_ps: between two heartbeats. recomputes_failed: recompute a request after a failed
-    read, instead of ending it with an error. fails: names of requests with a read that fails.
+    heartbeat_ps: time between two heartbeats. recomputes_failed: recompute a request after a failed
+    read, instead of ending it with an error. fails: sequence ids with a read that fails.
     """
 
     def __init__(
@@ -74,11 +76,11 @@ class NixlConsumer(Connector):
     # --- the scheduler half ---------------------------------------------------------------------
 
     def read_groups(self, groups: tuple[ReadGroup, ...]) -> None:
-        """Set the groups of layers of the engine, where they become known after it is built."""
+        """Set the engine's layer groups, which may be known only after this is built."""
         self._groups = groups
 
     def arrived(self, name: str) -> None:
-        """A request has come; if a prefill engine keeps its prompt, that will be read."""
+        """A request has arrived; if a prefill engine holds its prompt, plan to read it."""
         prompt = self._prompts.take(name)
         if prompt is not None:
             self._waiting[name] = self._unread[name] = prompt
@@ -136,7 +138,7 @@ class NixlConsumer(Connector):
         self._delayed = [read for read in in_order if self._known[read.prompt.keeper] > at_ps]
 
     def _post(self, read: PromptRead, at_ps: int) -> None:
-        """Read what the device lacks of a prompt."""
+        """Start the read of the tokens of a prompt that the device lacks."""
         blocks = self._blocks(read)
         num_bytes = sum(
             count * group.block_bytes for count, group in zip(blocks, self._groups, strict=True)
@@ -150,7 +152,9 @@ class NixlConsumer(Connector):
             self.journal.add("reads", [read.seq.id, blocks, num_bytes, start_ps, end_ps])
 
     def _blocks(self, read: PromptRead) -> list[int]:
-        """Number of blocks to read of each group: the last block whole, none before its window."""
+        """Number of blocks to read in each layer group: only those in its window, the last block
+        whole.
+        """
         held, skipped = self.device.held_blocks(read.seq), self.device.skipped_blocks(read.seq)
         found = []
         for group, num_held, missing in zip(self._groups, held, skipped, strict=True):

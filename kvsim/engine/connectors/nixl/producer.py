@@ -1,5 +1,5 @@
-"""The prefill half: blocks of finished prompts are kept until they are read (base_scheduler.py,
-pull_scheduler.py, pull_worker.py, vLLM 0.33.0).
+"""The prefill half of NixlConnector: it holds the blocks of finished prompts until they are read
+(base_scheduler.py, pull_scheduler.py, pull_worker.py, vLLM 0.33.0).
 """
 
 from kvsim.engine.connectors.connector import NO_MATCH, Connector, Decided, RemoteMatch, Report
@@ -8,9 +8,10 @@ from kvsim.sequence import Sequence
 
 
 class NixlProducer(Connector):
-    """kv_role = kv_producer.
+    """NixlConnector with kv_role = kv_producer.
 
-    lease_ps: how long blocks are kept without a word. extension_ps: from a heartbeat on.
+    lease_ps: how long blocks are held without a heartbeat. extension_ps: how long they are held
+    after a heartbeat.
     """
 
     loads = False

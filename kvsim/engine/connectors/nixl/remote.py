@@ -1,7 +1,7 @@
 """Prompts that a prefill engine has computed and a decode engine may read.
 
-A prefill engine keeps the blocks of such a prompt until the decode engine has read them, or until a
-lease ends. The decode engine prolongs the lease by heartbeats as long as the request waits there.
+A prefill engine holds the blocks of such a prompt until the decode engine has read them, or until a
+lease ends. The decode engine extends the lease by heartbeats while the request waits there.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,9 @@ from kvsim.sequence import Sequence
 
 
 class RemotePrompt:
-    """One prompt, kept by a prefill engine. seq: its sequence there. deadline_ps: when the lease
-    ends. keeper: the inbox of that engine.
+    """One prompt in the blocks of a prefill engine.
+
+    seq: its sequence there. deadline_ps: end of the lease. keeper: the inbox of that engine.
     """
 
     __slots__ = ("deadline_ps", "keeper", "seq")
@@ -23,9 +24,10 @@ class RemotePrompt:
 
 
 class KeeperInbox:
-    """Messages to a prefill engine, each with the time in ps at which it arrives: `read` once a
-    prompt has been read, `heartbeats` for those that wait to be read. came: called with every
-    message.
+    """Messages to a prefill engine, each with the time in ps at which it arrives.
+
+    read: end of the read of each prompt. heartbeats: (time, names of prompts that wait to be read).
+    came: called with every message.
     """
 
     def __init__(self) -> None:
@@ -34,7 +36,7 @@ class KeeperInbox:
         self.came: Callable[[], None] = lambda: None
 
     def put_read(self, name: str, end_ps: int) -> None:
-        """A prompt will have been read at end_ps."""
+        """Send the message that the read of a prompt ends at end_ps."""
         self.read[name] = end_ps
         self.came()
 
@@ -45,19 +47,19 @@ class KeeperInbox:
 
 
 class RemotePrompts:
-    """Computed prompts of one deployment by sequence id, until the decode engine has read them or
-    given them up.
-    """
+    """Computed prompts of one deployment by sequence id, until a decode engine takes them."""
 
     def __init__(self) -> None:
         self._prompts: dict[str, RemotePrompt] = {}
 
     def add(self, name: str, prompt: RemotePrompt) -> None:
-        """A prefill engine keeps this prompt."""
+        """Add a prompt; a prefill engine holds its blocks."""
         self._prompts[name] = prompt
 
     def take(self, name: str) -> RemotePrompt | None:
-        """The prompt of a request that a decode engine looks at first; None: it computes it."""
+        """Remove and return the prompt of a request that reached its decode engine; None: the
+        decode engine computes it.
+        """
         return self._prompts.pop(name, None)
 
 

@@ -1,5 +1,5 @@
-"""Adaptive replacement: what was touched once and what was touched again, and which misses of late
-would have been hits (vLLM 0.33, v1/kv_offload/cpu/policies/arc.py).
+"""Adaptive replacement cache (ARC): balances chunks used once against chunks used again by which
+recent misses would have been hits (vLLM 0.33, v1/kv_offload/cpu/policies/arc.py).
 """
 
 from collections import OrderedDict
@@ -11,8 +11,10 @@ from kvsim.sequence import Sequence
 
 
 class AdaptiveReplacement(ChunkPolicy):
-    """once, again: chunks in host memory, oldest first. Ghosts: keys that left either list.
-    target: how many chunks `once` should have.
+    """Keeps two lists of chunks in host memory, used once and used again, each oldest first.
+
+    Ghosts: keys of chunks evicted from each list. target: number of chunks that the list of those
+    used once should have.
     """
 
     def __init__(self, capacity: int) -> None:

@@ -1,11 +1,11 @@
-"""A chunk of KV in host memory, the unit of storing."""
+"""A chunk of KV in host memory: the unit of storing, of one or more blocks."""
 
 
 class ChunkContent:
-    """Content of a chunk, as the connector looks it up.
+    """The content of a chunk, which a lookup compares.
 
-    key: of these tokens in one group of layers. end: number of tokens from the start of the
-    sequence to the end of the chunk. group: index of the group.
+    key: identifies all tokens up to the chunk's end in one layer group. end: number of tokens from
+    the start of the sequence to the end of the chunk. group: index of the layer group.
     """
 
     __slots__ = ("end", "group", "key")
@@ -15,8 +15,10 @@ class ChunkContent:
 
 
 class HostChunk:
-    """content: what it holds, or will hold when it is ready. slot: its place in host memory. pins:
-    copies that read it, on their way to the device or to a tier.
+    """A chunk with a slot of host memory.
+
+    content: what it holds, or will hold once `ready`. slot: index of its slot. pins: number of
+    copies that read it, to the device or to a further tier.
     """
 
     __slots__ = ("content", "key", "pins", "ready", "slot")
@@ -29,5 +31,5 @@ class HostChunk:
 
     @property
     def evictable(self) -> bool:
-        """Whether its slot can be taken: nothing writes or reads it."""
+        """Whether it can be evicted: no copy writes or reads it."""
         return self.ready and not self.pins

@@ -1,8 +1,8 @@
 """vLLM's OffloadingConnector over host memory (vLLM 0.33,
 distributed/kv_transfer/kv_connector/v1/offloading).
 
-Chunks are stored as prompts are computed, not when the device evicts them. Host memory so holds
-copies of what the device still has, and what the device forgets is there already.
+Chunks are stored as prompts are computed, not when the device evicts them. So host memory holds
+copies of blocks that the device still caches, and whatever the device evicts is stored already.
 """
 
 from collections import Counter
@@ -42,10 +42,10 @@ POLICIES = {"lru": LeastRecentlyUsed, "arc": AdaptiveReplacement}
 
 
 class OffloadingConnector(Connector):
-    """settings: as resolved.
+    """Stores chunks in host memory and loads hits. settings: with all counts resolved.
 
-    workers: copy the chunks; one of each pipeline stage. keys: of the content of chunks; None: its
-    own.
+    workers: copy the chunks; one for each pipeline stage. keys: the keys of chunks' content; None:
+    this connector makes its own.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class OffloadingConnector(Connector):
         return RemoteMatch(hit, waits=True)
 
     def _find(self, seq: Sequence, asked: HostQuery) -> HostFound | None:
-        """Look up chunks in host memory; the previous result is reused if nothing was stored or
+        """Look up chunks in host memory; reuses the previous result if no chunk was stored or
         evicted since.
         """
         changes, known = self.pool.changes, self._known.get(seq)
@@ -128,7 +128,7 @@ class OffloadingConnector(Connector):
         return found
 
     def _states(self, seq: Sequence, group: int, first: int, last: int) -> Iterator[int]:
-        """Lookup results for the chunks from place `first` to `last`."""
+        """Lookup results of the chunks of one layer group with indices `first` to `last` - 1."""
         writing = READY if self.settings.synchronous else WRITING
         get = self.pool.get
         for key in self.keys.listed(seq, group, first, last):
@@ -136,7 +136,9 @@ class OffloadingConnector(Connector):
             yield ABSENT if chunk is None else READY if chunk.ready else writing
 
     def _being_loaded(self, seq: Sequence, start: int, end: int) -> bool:
-        """Whether somebody loads a part of these tokens, which the device will have then."""
+        """Whether another sequence is loading some of these tokens, which will then be hits on the
+        device.
+        """
         if not self._loading:
             return False
         for g, group in enumerate(self.settings.groups):

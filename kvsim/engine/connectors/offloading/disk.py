@@ -1,9 +1,9 @@
-"""Files as a tier after host memory: threads that read and write chunks, and one that looks for
+"""Files as a tier after host memory: threads that read and write chunks, and one that looks up
 files.
 
-vLLM 0.33, v1/kv_offload/tiering with a tier of type "fs". Each job is one task of one thread, its
-chunks one after the other; a chunk is skipped if its file exists. Reading and writing threads have
-queues of their own, and take from the other's when theirs is empty. Files are never deleted.
+vLLM 0.33, v1/kv_offload/tiering with a tier of type "fs". One thread runs each job, one chunk after
+the other; writing skips a chunk with an existing file. Reading and writing threads have separate
+queues, and take from the other queue if theirs is empty. Files are never deleted.
 """
 
 from collections import deque
@@ -18,8 +18,8 @@ from kvsim.sequence import Sequence
 
 
 class DiskJob:
-    """Chunks that one thread reads from files, or writes to them. reader: whether a reading thread
-    has it.
+    """Chunks that one thread reads from files, or writes to files. reader: whether a reading thread
+    runs it.
     """
 
     __slots__ = ("chunks", "end_ps", "number", "read", "reader", "seq")
@@ -31,9 +31,10 @@ class DiskJob:
 
 
 class Disk:
-    """The threads of one engine over a folder. read, write: how long one chunk takes a thread.
-    chunk_bytes: of a slot of host memory. lookup_ps: to look for one file. folder: None: one of
-    its own.
+    """The threads of one engine that read and write chunk files in a folder.
+
+    read, write: give the time of one chunk in a thread. chunk_bytes: size of a slot of host memory.
+    lookup_ps: time to look up one file. folder: the files; None: this engine has its own folder.
     """
 
     def __init__(
@@ -72,8 +73,8 @@ class Disk:
     # --- files ----------------------------------------------------------------------------------
 
     def answer(self, seq: Sequence, key: int, now_ps: int) -> bool | None:
-        """Whether there is a file; None: that is not known yet, and asked at the end of the
-        schedule.
+        """Whether the file of `key` exists; None: not known yet, so it is looked up after this
+        schedule().
 
         An answer is valid as long as one of the sequences that asked is unfinished.
         """
@@ -85,7 +86,7 @@ class Disk:
         return known[1] if known[0] <= now_ps else None
 
     def ask(self, now_ps: int) -> None:
-        """The new questions go to the thread that looks."""
+        """Send the new questions to the lookup thread."""
         if not self._questions:
             return
         start_ps = max(now_ps, self._looking_ps)
@@ -101,7 +102,7 @@ class Disk:
             self.journal.add("asked", [self._looking_ps // self.tick_ps, num, found])
 
     def finished(self, seq: Sequence, keys: list[int]) -> None:
-        """A sequence is done, which may have asked for these."""
+        """`seq` has finished: drop answers for `keys` that no other sequence asked for."""
         for key in keys:
             asking = self._asking.get(key)
             if asking is None:
@@ -114,7 +115,7 @@ class Disk:
     # --- jobs -----------------------------------------------------------------------------------
 
     def submit(self, seq: Sequence, chunks: list[HostChunk], now_ps: int, *, read: bool) -> None:
-        """A job for the next thread that is free."""
+        """Queue a job of `seq` that reads or writes `chunks`; an idle thread starts it at once."""
         self.folder.advance(now_ps)
         job = DiskJob(self._made, seq, chunks, read=read)
         self._made += 1
@@ -127,7 +128,7 @@ class Disk:
                 return
 
     def _begin(self, reader: bool, now_ps: int) -> bool:
-        """A thread takes a job; False: there is none."""
+        """Let a free thread start the next job; False: there is no job."""
         queue = self._queues[reader] or self._queues[not reader]
         if not queue:
             return False
@@ -142,7 +143,9 @@ class Disk:
         return True
 
     def _start(self, job: DiskJob, now_ps: int) -> None:
-        """The end of a job that starts now, and of each file that it writes."""
+        """Set the end of a job that starts now, and the time at which each file it writes is
+        complete.
+        """
         moved = job.chunks
         if not job.read:
             moved = [chunk for chunk in moved if not self.folder.has(chunk.key, now_ps)]
@@ -159,7 +162,7 @@ class Disk:
             self.folder.writes(chunk.key, now_ps + (job.end_ps - now_ps) * place // num)
 
     def _end(self, job: DiskJob) -> None:
-        """A thread has ended a job, and takes the next one."""
+        """Note that a thread has ended `job`, and let it take the next one."""
         if self._closed:
             return
         self._writing.pop(job, None)
@@ -168,7 +171,7 @@ class Disk:
             self._idle[job.reader] += 1
 
     def close(self, now_ps: int) -> None:
-        """The engine has died: its threads have, and what they were writing is lost."""
+        """The engine has died: its threads stop, and files that they were writing are lost."""
         self._closed = True
         for queue in self._queues.values():
             queue.clear()
@@ -188,7 +191,7 @@ class Disk:
         )
 
     def reports(self, now_ps: int) -> list[DiskJob]:
-        """The jobs that have ended by now_ps and no report has named yet."""
+        """Jobs that have ended by now_ps and were not returned by an earlier call."""
         self.folder.advance(now_ps)
         ended, self._ended = self._ended, []
         self.num_open -= len(ended)

@@ -1,4 +1,6 @@
-"""A folder of chunk files: of one engine, or of all replicas of a fleet (a network file system)."""
+"""A folder of chunk files, used by one engine, or by all replicas of a fleet (a network file
+system).
+"""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -10,11 +12,11 @@ NEVER = 1 << 62
 
 
 class Folder:
-    """Files, and the jobs of all engines that read and write them.
+    """The files, and the jobs of all engines that read and write them.
 
-    keys: of the content of chunks, the same for all engines; None: each engine numbers its own.
-    link_bytes_per_s: of all engines together, reads and writes each; None: only the threads limit
-    them. A job occupies the link until all of it has moved.
+    keys: the keys of chunks' content, if all engines share them; None: each engine makes its own.
+    link_bytes_per_s: rate of all engines together, for reads and for writes each; None: only the
+    threads limit them. A job occupies the link until all its bytes have moved.
     """
 
     def __init__(self, keys: ChunkKeys | None = None, link_bytes_per_s: int | None = None) -> None:
@@ -26,7 +28,7 @@ class Folder:
         self._num_disks = 0
 
     def joined(self) -> int:
-        """The number of one more engine."""
+        """Add an engine; returns its index."""
         self._num_disks += 1
         return self._num_disks - 1
 
@@ -36,20 +38,22 @@ class Folder:
         return len(self._written_ps)
 
     def has(self, key: int, now_ps: int) -> bool:
-        """Whether the file of this content is complete."""
+        """Whether the file of this content is complete at now_ps."""
         return self._written_ps.get(key, NEVER) <= now_ps
 
     def writes(self, key: int, end_ps: int) -> None:
-        """The file of this content is complete at end_ps, or earlier where it was written twice."""
+        """Note that the file of this content is complete at end_ps; if it is written twice, the
+        first time counts.
+        """
         self._written_ps.setdefault(key, end_ps)
 
     def lost(self, key: int, now_ps: int) -> None:
-        """The file of this content is never completed, unless it is complete at now_ps."""
+        """Note that the writer of this content's file died at now_ps; a complete file remains."""
         if not self.has(key, now_ps):
             self._written_ps.pop(key, None)
 
     def link_end_ps(self, num_bytes: int, now_ps: int, *, read: bool) -> int:
-        """When a job that starts at now_ps has moved its bytes over the link."""
+        """Queue num_bytes on the link at now_ps; returns when they have moved."""
         if self._link_bytes_per_s is None:
             return now_ps
         start_ps = max(now_ps, self._free_ps[read])
@@ -57,10 +61,10 @@ class Folder:
         return self._free_ps[read]
 
     def started(self, end_ps: int, disk: int, job: int, ended: Callable[[], None]) -> None:
-        """A thread of an engine works on the job of this number; `ended` is called at its end."""
+        """A thread of engine `disk` runs `job` until end_ps; `ended` is called then."""
         heappush(self._working, (end_ps, disk, job, ended))
 
     def advance(self, now_ps: int) -> None:
-        """The jobs of all engines end up to now_ps, in the order of their ends."""
+        """End the jobs of all engines that are due by now_ps, in the order of their ends."""
         while self._working and self._working[0][0] <= now_ps:
             heappop(self._working)[-1]()

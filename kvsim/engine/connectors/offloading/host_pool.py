@@ -11,8 +11,8 @@ from kvsim.sequence import Sequence
 class Accesses:
     """Keys that a sequence offered or loaded, in order of access.
 
-    missed: what was not in host memory. stored: what it put there. reused: what it found there, put
-    by others.
+    missed: keys that were not in host memory. stored: keys that this sequence stored. reused: keys
+    that another sequence had stored.
     """
 
     __slots__ = ("contents", "missed", "reused", "stored")
@@ -25,18 +25,20 @@ class Accesses:
 
     @property
     def tail_first(self) -> list[int]:
-        """All keys, the content furthest from the start first; of one end, the last group first."""
+        """All keys, those furthest from the start of the sequence first; at one end, the last group
+        first.
+        """
         contents = self.contents.values()
         return [c.key for c in sorted(contents, key=lambda c: (-c.end, -c.group))]
 
 
 class HostPool:
-    """Slots of one size for chunks of all groups of layers.
+    """Slots of one size for chunks of all layer groups.
 
-    store_threshold: content is stored from its n-th offer on, if n is 2 or more; max_tracker_size:
-    number of contents that offers are counted for. on_evict: hears of chunks that leave. changes:
-    how often a chunk came, was written or left. writing, pinned: chunks that are being written, and
-    that copies read.
+    store_threshold: if n is 2 or more, content is stored from its n-th offer on. max_tracker_size:
+    number of contents with counted offers. on_evict: called with each evicted chunk. changes:
+    number of chunks stored, written or evicted so far. writing, pinned: numbers of chunks being
+    written, and of chunks that copies read.
     """
 
     def __init__(
@@ -58,21 +60,21 @@ class HostPool:
 
     @property
     def num_used(self) -> int:
-        """Slots that are taken."""
+        """Number of slots in use."""
         return len(self._chunks)
 
     @property
     def keys(self) -> list[int]:
-        """The contents that are there, oldest slot first."""
+        """Keys of all chunks, the oldest first."""
         return list(self._chunks)
 
     def get(self, key: int) -> HostChunk | None:
-        """The chunk with this content."""
+        """The chunk with this key; None if there is none."""
         return self._chunks.get(key)
 
     def offer(self, seq: Sequence, contents: list[ChunkContent]) -> list[HostChunk] | None:
-        """Chunks of `contents` to store, each with a slot; None: there is no room for all of them,
-        and nothing is stored.
+        """Allocate slots for those of `contents` that should be stored; None: there is no room for
+        all, and nothing is stored.
         """
         if self._threshold >= 2:
             self._count([content.key for content in contents])
@@ -97,7 +99,9 @@ class HostPool:
         return [self._insert(seq, content) for content in absent]
 
     def _count(self, keys: list[int]) -> None:
-        """ChunkContent of this offer stays counted; the oldest other content makes room."""
+        """Count an offer of these keys; the oldest other counts are dropped if there are too
+        many.
+        """
         seen = self._seen
         others = len(seen)
         for key in keys:
@@ -116,7 +120,7 @@ class HostPool:
             seen[key] = 1
 
     def _miss(self, seq: Sequence, keys: list[int]) -> None:
-        """Count the misses of a sequence that it has not counted before."""
+        """Report misses of `seq` to the eviction policy, each key once."""
         missed = self._of(seq).missed
         new = [key for key in keys if key not in missed]
         if new:
@@ -124,7 +128,9 @@ class HostPool:
             missed.update(new)
 
     def _access(self, seq: Sequence, contents: list[ChunkContent], reused: list[int]) -> None:
-        """Record accesses of a sequence, even if no room is found for some of the contents."""
+        """Report accesses of `seq` to the eviction policy, even if no room is found for some
+        contents.
+        """
         of = self._of(seq)
         new = [content for content in contents if content.key not in of.contents]
         if new:
@@ -155,7 +161,7 @@ class HostPool:
         return True
 
     def _insert(self, seq: Sequence, content: ChunkContent) -> HostChunk:
-        """A chunk that is being written from now on; a slot is free."""
+        """Add a chunk that is being written from now on; a slot must be free."""
         if self._fresh < self.num_slots:
             slot = self._fresh
             self._fresh += 1
@@ -169,23 +175,23 @@ class HostPool:
         return chunk
 
     def written(self, chunk: HostChunk) -> None:
-        """A chunk holds its content."""
+        """The copy that writes `chunk` has ended."""
         chunk.ready = True
         self.changes += 1
         self.writing -= 1
 
     def load(self, seq: Sequence, chunk: HostChunk) -> None:
-        """A load begins to read a chunk."""
+        """A load for `seq` begins to read `chunk`."""
         self.pin(chunk)
         self._access(seq, [chunk.content], [chunk.key])
 
     def pin(self, chunk: HostChunk) -> None:
-        """A copy begins to read a chunk, which stays meanwhile."""
+        """A copy begins to read `chunk`, which cannot be evicted meanwhile."""
         self.pinned += not chunk.pins
         chunk.pins += 1
 
     def unpin(self, chunk: HostChunk) -> None:
-        """A copy has read a chunk."""
+        """A copy that reads `chunk` has ended."""
         chunk.pins -= 1
         self.pinned -= not chunk.pins
 

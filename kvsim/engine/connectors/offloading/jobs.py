@@ -1,4 +1,6 @@
-"""Copies between device and host: what each reads and writes, and which blocks it guards."""
+"""Copies between device and host memory: what each reads and writes, and which blocks must not be
+overwritten meanwhile.
+"""
 
 from collections.abc import Iterable
 
@@ -7,10 +9,12 @@ from kvsim.sequence import Sequence
 
 
 class CopyJob:
-    """One copy. number: in order of creation. store: out of the device; else into it. waits: the
-    sequence waits for it; else, for a load, the step does. counts: its blocks by layer group;
-    num_bytes: of them, copied by each rank of the first stage. skipped: leading blocks of the first
-    chunk that a load leaves out, for the device has them.
+    """One copy between device and host memory.
+
+    number: in order of creation. store: from the device to host memory; else a load. waits: for a
+    load, the sequence waits for it; else the step does. counts: number of its blocks in each layer
+    group. num_bytes: bytes of these blocks, copied by each rank of the first stage. skipped:
+    leading blocks of the first chunk that a load omits, as the device has them.
     """
 
     __slots__ = (
@@ -44,10 +48,10 @@ class CopyJob:
 
 
 class Jobs:
-    """The copies that have not been reported, by number, and by sequence.
+    """Copies that have not been reported yet, by number and by sequence.
 
-    A store reads blocks that its sequence may have freed already. A sequence that is allocated such
-    a block waits for the end of the store.
+    A store may read blocks that its sequence has freed already. A step that allocates such a block
+    to another sequence waits for the end of the store.
     """
 
     def __init__(self) -> None:
@@ -93,25 +97,25 @@ class Jobs:
         return list(self._of.get(seq, {}).values())
 
     def get(self, number: int) -> CopyJob:
-        """One that has not been reported."""
+        """The unreported copy with this number."""
         return self._jobs[number]
 
     @property
     def guarding(self) -> bool:
-        """Whether some blocks may not be overwritten."""
+        """Whether stores read blocks that may be allocated to other sequences."""
         return bool(self._guards)
 
     def guard(self, job: CopyJob, blocks: list[int]) -> None:
-        """Watch `blocks`, which another sequence may take while `job` reads them."""
+        """Note that `job` reads `blocks`, which may be allocated to another sequence meanwhile."""
         for block in blocks:
             self._guards.setdefault(block, {})[job.number] = None
 
     def reading(self, blocks: Iterable[int]) -> set[int]:
-        """Numbers of the stores that still read one of `blocks` and do not hold it."""
+        """Numbers of the stores that read some of `blocks` after their sequence freed them."""
         return {number for block in blocks for number in self._guards.get(block, ())}
 
     def ended(self, number: int) -> CopyJob:
-        """Remove a reported copy job."""
+        """Remove and return a copy job that was reported."""
         job = self._jobs.pop(number)
         own = self._of[job.seq]
         del own[number]

@@ -1,12 +1,13 @@
-"""Keys of chunks: the content of all tokens up to a chunk's end, in one group."""
+"""Keys of chunks: a key identifies all tokens up to a chunk's end, in one layer group."""
 
 from kvsim.memory.content_keys import ContentKeys, KeyRuns
 from kvsim.sequence import Sequence
 
 
 class ChunkKeys:
-    """Keys of the chunks of sequences, of as many tokens each as their group says. Content that
-    nobody else can name gets keys that nobody else gets.
+    """Keys of the chunks of sequences. chunk_tokens[g]: tokens of a chunk in layer group g.
+
+    Chunks with generated tokens that no other request can have get keys of their own.
     """
 
     def __init__(self, chunk_tokens: tuple[int, ...]) -> None:
@@ -16,16 +17,16 @@ class ChunkKeys:
         self._runs: dict[Sequence, dict[int, KeyRuns]] = {}
 
     def key(self, seq: Sequence, group: int, place: int) -> int:
-        """The key of the chunk at this place."""
+        """Key of chunk number `place` of `seq` in a layer group."""
         return self._of(seq, self._chunk_tokens[group]).at(place) * self._num + group
 
     def listed(self, seq: Sequence, group: int, start: int, end: int) -> list[int]:
-        """The keys of the chunks from place `start` to `end`."""
+        """Keys of the chunks `start` to `end` - 1 of `seq` in a layer group."""
         keys = self._of(seq, self._chunk_tokens[group]).listed(start, end)
         return [key * self._num + group for key in keys]
 
     def forget(self, seq: Sequence) -> None:
-        """Nobody will ask for this sequence again."""
+        """Drop the stored keys of `seq`, which is not asked for again."""
         self._runs.pop(seq, None)
 
     def _of(self, seq: Sequence, tokens: int) -> KeyRuns:

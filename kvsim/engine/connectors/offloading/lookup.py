@@ -14,8 +14,10 @@ StatesOf = Callable[[int, int, int], Iterator[int]]
 
 
 class HostFound(NamedTuple):
-    """tokens: up to where everything needed is in host memory, from the sequence's start. put_off:
-    some of it is on its way there, or it is not known yet whether it is.
+    """Result of a lookup in host memory.
+
+    tokens: length of the hit, counted from the sequence's start. put_off: the lookup is pending, as
+    some chunks are being written, or a tier has not answered.
     """
 
     tokens: int
@@ -23,10 +25,11 @@ class HostFound(NamedTuple):
 
 
 class HostQuery(NamedTuple):
-    """num_tokens: known tokens of the sequence; full chunks of them can be in host memory.
+    """A lookup's question.
 
-    end: tokens of the longest useful hit. limited: the request itself limits it, so that hits end
-    with chunks. device_tokens: what the device has.
+    num_tokens: known tokens of the sequence; only full chunks of these can be hit. end: tokens of
+    the longest useful hit. limited: the request limits the hit (max_load_tokens), so that it ends
+    with a chunk. device_tokens: tokens hit on the device.
     """
 
     num_tokens: int
@@ -36,7 +39,9 @@ class HostQuery(NamedTuple):
 
 
 class HostSearch:
-    """One look-up of one sequence: each group shortens the hit, until all can continue from it."""
+    """One lookup of one sequence: each layer group shortens the hit, until all groups can continue
+    from it.
+    """
 
     def __init__(
         self, groups: tuple[OffloadedGroup, ...], asked: HostQuery, states: StatesOf
@@ -48,7 +53,7 @@ class HostSearch:
         self._order = full + self._short
 
     def found(self) -> HostFound | None:
-        """The longest prefix that all groups can continue from; None: nothing worth a load."""
+        """The longest hit that all layer groups can continue from; None: less than a chunk."""
         asked, end, hit = self._asked, self._asked.end, 0
         put_off, todo = False, self._order
         while todo:
@@ -82,9 +87,10 @@ class HostSearch:
         return HostFound(asked.device_tokens + hit, put_off)
 
     def _of_group(self, g: int, end: int) -> int | None:
-        """Number of chunks found after the device's hit; None: the lookup is pending.
+        """Number of chunks hit after the device's hit in layer group g; None: the lookup is
+        pending.
 
-        Of layers that draft the last one is found and not used.
+        In a group with drafter layers the last chunk is found but not used.
         """
         group = self._groups[g]
         size = group.chunk_tokens
@@ -110,10 +116,11 @@ class HostSearch:
         return None if put_off else run
 
     def _last_run(self, g: int, first: int, last: int, need: int) -> int | None:
-        """End of the last run of as many chunks as the layers' window needs, or of the run that
-        begins at the first.
+        """End, counted from `first`, of the last run of as many chunks as the layers' window needs.
+        If there is none, length of the run that begins at `first`.
 
-        need: chunks for the run at the end, which may be partial.
+        need: chunks needed at the end of the hit, where a chunk may be partial. None: the lookup is
+        pending.
         """
         run, unknown, writing = 0, False, False
         for place in range(last - 1, first - 1, -1):

@@ -1,7 +1,7 @@
-"""Least recently used, counted in requests: of one request's chunks the tail leaves first.
+"""Least recently used by request: of one request's chunks, those at the tail are evicted first.
 
 vLLM 0.33, v1/kv_offload/cpu/policies/lru.py. All chunks that a request touches share one rank until
-it is finished. Then each of them gets a rank of its own, the head the newest.
+it is finished. Then each of them gets a separate rank, the head the newest.
 """
 
 from collections.abc import Container
@@ -15,7 +15,7 @@ Rank = tuple[int, int]
 
 
 class LeastRecentlyUsed(ChunkPolicy):
-    """Ranks: (number, minus the tokens to the chunk's end); the lowest leaves first."""
+    """Evicts the chunk with the lowest rank (number, minus the tokens to the chunk's end)."""
 
     def __init__(self, capacity: int) -> None:
         self._rank: dict[int, Rank] = {}

@@ -99,7 +99,9 @@ class VllmOffloading(HostTierOptions):
         return ConnectorPlan(build)
 
     def _worker(self, site: TierSite, stage: int | None = None) -> Worker:
-        """The worker of a rank that copies; stage: index in the pipeline."""
+        """The worker that copies for one rank. stage: index in the pipeline; None: one stage
+        only.
+        """
         num_bytes: tuple[int, ...] = ()
         if stage is not None:
             num_bytes, speed = site.stages[stage]
@@ -113,7 +115,7 @@ class VllmOffloading(HostTierOptions):
         )
 
     def _check_groups(self, groups: tuple[OffloadedGroup, ...], site: TierSite) -> None:
-        """InputError for what several kinds of layers cannot have."""
+        """Raise InputError for options that do not work with several kinds of layers."""
         short = [group for group in groups if group.reach_tokens is not None]
         if short and self.sync_load_budget_bytes:
             raise InputError(
@@ -136,7 +138,7 @@ class VllmOffloading(HostTierOptions):
     def _check_behind(
         self, behind: Sequence[TierOptions], chunk_bytes: int, chunk_tokens: tuple[int, ...]
     ) -> None:
-        """InputError for a tier that vLLM does not allow after host memory."""
+        """Raise InputError for a tier that vLLM does not allow after host memory."""
         if not behind:
             return
         behind[0].behind_host(chunk_bytes, chunk_tokens, Shared())

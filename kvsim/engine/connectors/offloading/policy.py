@@ -1,4 +1,4 @@
-"""Eviction policies of host memory: the events that a policy receives, and what it answers."""
+"""The interface of eviction policies for chunks in host memory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
@@ -8,7 +8,9 @@ from kvsim.sequence import Sequence
 
 
 class ChunkPolicy(ABC):
-    """An order of the chunks that are in host memory (vLLM 0.33, v1/kv_offload/cpu/policies)."""
+    """Decides which chunk of host memory is evicted next (vLLM 0.33,
+    v1/kv_offload/cpu/policies).
+    """
 
     @abstractmethod
     def missed(self, keys: list[int]) -> None:
@@ -28,19 +30,21 @@ class ChunkPolicy(ABC):
     def finished(
         self, seq: Sequence, keys: list[int], stored: Container[int], reused: Container[int]
     ) -> None:
-        """A sequence is done. keys: of all it accessed, tail first. stored: of these, what it put
-        into host memory and never found there; reused: what others had put there.
+        """`seq` is done. keys: all that it accessed, tail first.
+
+        stored: keys that it stored, and never found stored by others; reused: keys that others had
+        stored.
         """
 
     @abstractmethod
     def choose(self, count: int, kept: Container[int]) -> list[HostChunk] | None:
-        """`count` evictable chunks, without the keys `kept`, in the order of their eviction; None:
+        """Choose `count` evictable chunks, none of them in `kept`, in order of eviction; None:
         there are fewer.
         """
 
     @abstractmethod
     def evicted(self, chunk: HostChunk) -> None:
-        """A chunk that `choose` named has left."""
+        """A chunk that `choose` returned was evicted."""
 
 
 PolicyMaker = Callable[[int], ChunkPolicy]

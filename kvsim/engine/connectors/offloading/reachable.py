@@ -1,4 +1,4 @@
-"""Choice of the stored chunks in layers with a window: those that a hit can need.
+"""Selects the chunks of sliding-window layers to store: only those that a hit can need.
 
 vLLM 0.33, kv_connector/v1/offloading/scheduler.py; the device caches blocks of windows by the same
 rule.
@@ -9,11 +9,11 @@ from kvsim.plumbing.units import ceil_div
 
 
 class StoredReach:
-    """The blocks of one group that a request stores.
+    """The blocks of one layer group that a request stores.
 
-    prompt_tokens: of the request. junction_tokens: the shared-prefix boundary, after which other
-    prompts were seen to differ; 0: none. horizon: blocks up to which its last segment goes; None:
-    not known yet. all: a hit can need every block.
+    prompt_tokens: length of the prompt. junction_tokens: the shared-prefix boundary, after which
+    other prompts diverged; 0: none. horizon: number of blocks up to the end of the request's last
+    segment; None: not known yet. all: a hit can need every block.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class StoredReach:
             self._ends = [end // aligned * aligned // size for end in ends]
 
     def has(self, block: int) -> bool:
-        """Whether a hit can need the block at this position."""
+        """Whether a hit can need block number `block`."""
         if self.all:
             return True
         segment, need = self._segment, self._need
@@ -53,5 +53,5 @@ class StoredReach:
         return any(end - need <= block < end for end in self._ends)
 
     def any_of(self, first: int, count: int) -> bool:
-        """The same for any of `count` blocks from position `first` on."""
+        """Whether a hit can need any of `count` blocks from number `first` on."""
         return any(self.has(block) for block in range(first, first + count))

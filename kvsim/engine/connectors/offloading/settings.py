@@ -10,12 +10,13 @@ NO_LIMITS: tuple[int | None, int | None] = (None, None)
 
 
 class OffloadedGroup(NamedTuple):
-    """A group of layers with KV that is offloaded.
+    """A layer group with KV that is offloaded.
 
-    block_tokens: tokens in a block. chunk_blocks: blocks in a chunk. block_bytes: copied for one
-    block, on the first stage of a pipeline. reach_tokens: how far it looks back, None: to the
-    start; 0: a recurrent state. chunked: it looks back to the last multiple of reach_tokens alone.
-    drafts: it holds layers of a drafter, which may write the last chunk again.
+    block_tokens: tokens in a block. chunk_blocks: blocks in a chunk. block_bytes: bytes copied for
+    one block, on the first stage of a pipeline. reach_tokens: tokens that attention looks back;
+    None: to the start; 0: a recurrent state. chunked: attention looks back only to the last
+    multiple of reach_tokens. drafts: the group has layers of a drafter, which may write the last
+    chunk again.
     """
 
     block_tokens: int
@@ -31,29 +32,31 @@ class OffloadedGroup(NamedTuple):
         return self.block_tokens * self.chunk_blocks
 
     def chunks_to_store(self, tokens: int, prompt_tokens: int, *, done: bool) -> int:
-        """Number of chunks among `tokens` tokens that nothing will write again."""
+        """Number of chunks among the first `tokens` tokens that are final: nothing will write them
+        again.
+        """
         num = tokens // self.chunk_tokens
         return max(0, num - 1) if self.drafts and tokens > prompt_tokens and not done else num
 
     @property
     def recurrent(self) -> bool:
-        """Whether a chunk is the state at its end."""
+        """Whether a chunk holds the recurrent state at its end, instead of KV of its tokens."""
         return self.reach_tokens == 0
 
     @property
     def slides(self) -> bool:
-        """Whether it has a sliding window."""
+        """Whether the group has a sliding window."""
         return bool(self.reach_tokens) and not self.chunked
 
     @property
     def reach_chunks(self) -> int:
-        """Chunks that a hit needs at its end, if this is where a chunk ends; 0: all."""
+        """Number of chunks that a hit needs at its end, if it ends with a chunk; 0: all chunks."""
         if self.reach_tokens is None:
             return 0
         return max(1, ceil_div(self.reach_tokens, self.chunk_tokens))
 
     def chunks_below(self, tokens: int) -> int:
-        """Number of chunks of a hit of `tokens` tokens, which may end inside a chunk."""
+        """Number of last chunks that a hit of `tokens` tokens needs; it may end inside a chunk."""
         if not self.slides or self.reach_tokens is None:
             return self.reach_chunks
         beyond = -tokens % self.chunk_tokens
@@ -61,15 +64,15 @@ class OffloadedGroup(NamedTuple):
 
 
 class OffloadSettings(NamedTuple):
-    """groups: of layers, as the device has them.
+    """Settings of the connector. groups: the device's layer groups.
 
     slots: chunks in host memory. policy: "lru" or "arc". prompt_only: generated tokens are not
     stored. sync_load_budget_bytes: a step waits for loads of at most this many bytes in sum.
-    prefix_caching: of the device. retention_tokens: of blocks of windows, see the device's option;
-    None: all are kept. alignment_tokens: where hits of several groups may end; 0: anywhere.
-    host_bytes: of the pool, for reports. limits: max_load_tokens and max_offload_tokens by request.
-    synchronous: each step waits for its loads and for the stores of the step before it. kind: of
-    the tier, for reports.
+    prefix_caching: whether the device has a prefix cache. retention_tokens: interval at which
+    blocks of windows are cached, see the device's option; None: all blocks are. alignment_tokens:
+    hits of several groups end at its multiples; 0: anywhere. host_bytes: size of the pool, for
+    reports. limits: max_load_tokens and max_offload_tokens by request. synchronous: each step waits
+    for its loads and for the stores of the step before it. kind: the tier's kind, for reports.
     """
 
     groups: tuple[OffloadedGroup, ...]
@@ -89,15 +92,15 @@ class OffloadSettings(NamedTuple):
 
     @property
     def bytes_per_token(self) -> float:
-        """Copied for one token, all groups together."""
+        """Bytes copied for one token, over all layer groups."""
         return sum(group.block_bytes / group.block_tokens for group in self.groups)
 
     def no_blocks(self) -> list[int]:
-        """The number of blocks of each group in an empty copy."""
+        """Number of blocks in each layer group of an empty copy: zeros."""
         return [0] * len(self.groups)
 
     def only(self, group: int) -> list[int]:
-        """The same for one block of a group."""
+        """Number of blocks in each layer group of a copy of one block of `group`."""
         counts = self.no_blocks()
         counts[group] = 1
         return counts
@@ -108,22 +111,23 @@ class OffloadSettings(NamedTuple):
 
     @property
     def has_reach(self) -> bool:
-        """Whether some layers do not look back to the start."""
+        """Whether some layers do not attend to the start: windows, or recurrent states."""
         return any(group.reach_tokens is not None for group in self.groups)
 
     @property
     def state_tokens(self) -> int:
-        """Tokens between two recurrent states that are kept; 0 without any."""
+        """Number of tokens between two stored recurrent states; 0 if there are none."""
         return max((group.chunk_tokens for group in self.groups if group.recurrent), default=0)
 
     def ends_anew(self, group: OffloadedGroup) -> bool:
-        """Whether blocks of a window are kept at each place where hits may end, and so at the end
-        of a finished sequence too.
+        """Whether the group caches its window's blocks at each position where hits may end.
+
+        It then stores those at the end of a finished sequence too.
         """
         aligned = self.alignment_tokens
         dense = group.slides and self.retention_tokens is None
         return dense and aligned > 0 and aligned % group.block_tokens == 0
 
     def limit_of(self, seq: Sequence) -> tuple[int | None, int | None]:
-        """max_load_tokens and max_offload_tokens of a request, None: it has no such limit."""
+        """(max_load_tokens, max_offload_tokens) of a request; None: no such limit."""
         return self.limits.get(seq.request.id, NO_LIMITS) if self.limits else NO_LIMITS

@@ -1,5 +1,5 @@
-"""Stores: the chunks offered to host memory as sequences compute, and the stores that a step must
-wait for.
+"""Stores: which chunks are offered to host memory as sequences compute, and which stores a step
+must wait for.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,9 @@ from kvsim.sequence import Sequence
 
 
 class Tables:
-    """Block ids of a sequence by group, 0 where there is none; after how many tokens others were
-    seen to part from it.
+    """Block ids of a sequence in each layer group, 0 where there is no block.
+
+    junction_tokens: the shared-prefix boundary, after which other prompts diverged.
     """
 
     __slots__ = ("blocks", "junction_tokens")
@@ -29,7 +30,7 @@ class Tables:
 
 
 class Stores:
-    """Offers chunks once each, in the order of their tokens."""
+    """Offers each chunk of a sequence once, in the order of its tokens."""
 
     def __init__(
         self, settings: OffloadSettings, pool: HostPool, keys: ChunkKeys, jobs: Jobs
@@ -46,16 +47,16 @@ class Stores:
 
     @property
     def pending(self) -> bool:
-        """Whether some sequences have finished and are yet to be looked at."""
+        """Whether some finished sequences have not offered their last chunks."""
         return bool(self._finished)
 
     @property
     def finishing(self) -> list[Sequence]:
-        """Sequences that have finished and still offer content."""
+        """Finished sequences that still offer chunks with the next step."""
         return list(self._finished)
 
     def asked(self, seq: Sequence) -> None:
-        """A waiting sequence is looked up: it will offer everything."""
+        """A waiting sequence is looked up: it will offer all its chunks again."""
         self._next[seq] = [0] * len(self._settings.groups)
         self._offering.add(seq)
         self._windows.forget(seq)
@@ -66,7 +67,7 @@ class Stores:
         self._next[seq] = [ceil_div(num_tokens, group.chunk_tokens) for group in groups]
 
     def finished(self, seq: Sequence, device: DeviceBlocks) -> None:
-        """A sequence is done and about to give its blocks back."""
+        """`seq` is done and about to free its blocks."""
         self._finished[seq] = self._tables(seq, device)
         for job in self._jobs.of(seq):
             if job.store:
@@ -75,7 +76,7 @@ class Stores:
     # --- a step ---------------------------------------------------------------------------------
 
     def scheduled(self, step: Decided, device: DeviceBlocks) -> list[CopyJob]:
-        """The step is decided: returns the stores that it makes."""
+        """Return the stores that the scheduled step makes."""
         self._given = set()
         if self._windows or self._jobs.guarding or self._finished:
             self._given = given(step, device, self._settings)
@@ -107,7 +108,7 @@ class Stores:
         return made
 
     def _tables(self, seq: Sequence, device: DeviceBlocks) -> Tables:
-        """The blocks of a sequence as they are now."""
+        """The current block tables of `seq`."""
         held, skipped = device.blocks_of(seq), device.skipped_blocks(seq)
         blocks = []
         for g in range(len(self._settings.groups)):
@@ -116,8 +117,8 @@ class Stores:
         return Tables(blocks, device.junction_tokens(seq))
 
     def _states(self, device: DeviceBlocks) -> list[CopyJob]:
-        """Store jobs for recurrent states at the ends of chunks that sequences have passed, each
-        stored alone.
+        """Store jobs for recurrent states at chunk ends that sequences have passed, one job for
+        each.
         """
         made: list[CopyJob] = []
         for seq, states in device.take_named_states().items():
@@ -155,21 +156,25 @@ class Stores:
         return job
 
     def _most(self, seq: Sequence, tokens: int) -> int:
-        """Number of the first `tokens` tokens that may be stored."""
+        """Number of the first `tokens` tokens that may be stored, by prompt_only and
+        max_offload_tokens.
+        """
         if self._settings.prompt_only:
             tokens = min(tokens, seq.prompt_tokens)
         most = self._settings.limit_of(seq)[1]
         return tokens if most is None else min(tokens, most)
 
     def _open(self, seq: Sequence, tokens: int) -> bool:
-        """Whether some of the chunks of `tokens` tokens have not been offered."""
+        """Whether some full chunks of the first `tokens` tokens have not been offered."""
         after = self._next[seq]
         groups = self._settings.groups
         return any(tokens // group.chunk_tokens > after[g] for g, group in enumerate(groups))
 
     def _offer(self, seq: Sequence, tokens: int, tables: Tables, *, done: bool) -> list[CopyJob]:
-        """Offer those chunks of the first `tokens` tokens that were not; returns the store. done:
-        the sequence has finished.
+        """Offer the chunks of the first `tokens` tokens that were not offered; returns the store
+        job, if any.
+
+        done: the sequence has finished.
         """
         after = self._next[seq]
         contents: list[ChunkContent] = []
@@ -212,7 +217,10 @@ class Stores:
     def _places(
         self, seq: Sequence, g: int, num: int, tables: Tables, *, done: bool
     ) -> Iterator[int]:
-        """Places of the chunks of a group that are offered now, of the first `num`."""
+        """Indices of the chunks of layer group g that are offered now, among the first `num`.
+
+        done: the sequence has finished.
+        """
         settings, group, after = self._settings, self._settings.groups[g], self._next[seq][g]
         each, blocks = group.chunk_blocks, tables.blocks[g]
         in_prompt = self._most(seq, seq.prompt_tokens) // group.chunk_tokens
@@ -246,9 +254,10 @@ class Stores:
     # --- flushes --------------------------------------------------------------------------------
 
     def flushed(self, step: Decided) -> set[int]:
-        """The stores that must end before the step: those of sequences that it preempts, and those
-        that read blocks which it gives to others. From the next step on blocks that windows give
-        back are among these.
+        """Numbers of the stores that must end before the step.
+
+        These are stores of sequences that it preempts, and stores that read blocks which it
+        allocates to others. From the next step on, blocks that windows free are guarded too.
         """
         found = {
             job.number for seq in step.plan.preempted for job in self._jobs.of(seq) if job.store
@@ -260,7 +269,7 @@ class Stores:
         return found
 
     def quiet_steps(self, step: Decided, device: DeviceBlocks, limit: int) -> int:
-        """How many more steps that only decode offer nothing, at most `limit`."""
+        """Number of further decode steps, at most `limit`, that offer no chunks."""
         groups = self._settings.groups
         watched = bool(self._windows) and not self._settings.prompt_only
         for seq in step.stepping:

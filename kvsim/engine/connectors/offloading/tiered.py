@@ -1,8 +1,8 @@
 """The offloading connector with files in a tier after host memory (vLLM 0.33:
 TieringOffloadingSpec).
 
-A chunk stored in host memory is written to a file at once. A chunk found in a file alone is first
-read into host memory, and loaded from there when its sequence is scheduled again.
+A chunk stored in host memory is written to a file at once. A chunk found only in a file is first
+read into host memory. It is loaded from there when its sequence is scheduled again.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from kvsim.sequence import Sequence
 
 
 class TieredConnector(OffloadingConnector):
-    """disk: the files in the tier after host memory."""
+    """Offloads to host memory, and from there to files. disk: the file tier."""
 
     def __init__(self, settings: OffloadSettings, worker: Worker, disk: Disk) -> None:
         super().__init__(settings, worker, keys=disk.folder.keys)
@@ -80,7 +80,9 @@ class TieredConnector(OffloadingConnector):
         return tokens
 
     def _promote(self, seq: Sequence, content: ChunkContent) -> int:
-        """A slot of host memory for what a file has; without room it counts as absent."""
+        """Allocate a slot of host memory for a chunk found in a file; returns WRITING, or ABSENT if
+        there is no room.
+        """
         evicted: list[HostChunk] = []
         on_evict = self.pool.on_evict
         self.pool.on_evict = evicted.append

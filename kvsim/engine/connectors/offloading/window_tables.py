@@ -1,8 +1,8 @@
-"""Blocks of layers with a window, as a connector knows them (vLLM 0.33,
+"""The connector's own block tables of sliding-window layers (vLLM 0.33,
 kv_connector/v1/offloading/scheduler.py).
 
-The device frees such blocks while their sequence runs. Their content stays until others get them,
-and can be stored until then.
+The device frees such blocks while their sequence runs. Their content can be stored until the blocks
+are allocated to others.
 """
 
 from kvsim.engine.connectors.connector import Decided, DeviceBlocks
@@ -12,10 +12,10 @@ from kvsim.sequence import Sequence
 
 
 def given(step: Decided, device: DeviceBlocks, settings: OffloadSettings) -> set[int]:
-    """Blocks that a step allocates to sequences.
+    """Block ids that a step allocates to sequences.
 
-    Of those that it admits or that begin to load these are whole tables, hits included, and new
-    blocks of the others.
+    For sequences that it admits or that begin to load these are whole tables, hits included. For
+    others they are the new blocks.
     """
     found: set[int] = set()
     new = {*step.admitted, *step.loading}
@@ -48,7 +48,9 @@ def given(step: Decided, device: DeviceBlocks, settings: OffloadSettings) -> set
 
 
 class WindowTables:
-    """Block ids by sequence and group, 0 where there is none or others have got it."""
+    """Block ids by sequence and layer group; 0 where there is no block, or it was allocated to
+    another sequence.
+    """
 
     def __init__(self, settings: OffloadSettings) -> None:
         self._settings = settings
@@ -63,11 +65,13 @@ class WindowTables:
         return bool(self._watched)
 
     def of(self, seq: Sequence, g: int) -> list[int] | None:
-        """The table of a group; None: it keeps its blocks."""
+        """The table of `seq` in layer group g; None: the group frees no blocks while its sequence
+        runs.
+        """
         return self._ids[seq][g] if g in self._watched else None
 
     def forget(self, seq: Sequence) -> None:
-        """A sequence starts again, or is done."""
+        """Drop the tables of `seq`, which starts again or is done."""
         self._ids.pop(seq, None)
 
     def update(
@@ -77,8 +81,10 @@ class WindowTables:
         blocks: set[int],
         stored: dict[Sequence, list[int]],
     ) -> None:
-        """A step gives `blocks` to sequences. stored: by sequence and group, chunks that need not
-        be offered any more.
+        """Update the tables after a step, which allocates `blocks`.
+
+        stored: by sequence and layer group, number of leading chunks that need not be offered any
+        more.
         """
         own: dict[Sequence, dict[int, int]] = {}
         for seq in step.admitted:
@@ -95,7 +101,9 @@ class WindowTables:
                         table[place] = 0
 
     def _extended(self, seq: Sequence, device: DeviceBlocks) -> dict[int, int]:
-        """Append the new blocks of a sequence; returns where they begin, by group."""
+        """Append the new blocks of `seq` to its tables; returns for each layer group the index of
+        the first one.
+        """
         tables, computed = self._ids[seq], device.computed_tokens(seq)
         begin = {
             g: len(table)

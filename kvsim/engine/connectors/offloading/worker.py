@@ -1,5 +1,5 @@
-"""The workers of the offloading connector, of one device or of each stage of a pipeline. Each has
-three queues of copies, concurrent with the compute stream.
+"""The workers of the offloading connector, one for each pipeline stage. Each has three queues of
+copies, concurrent with the compute stream.
 
 vLLM 0.33, v1/kv_offload/cpu/gpu_worker.py and v1/worker/gpu/kv_connector.py. Stores are submitted
 one step after they were made, unless a step must wait for them. Loads are submitted after the
@@ -19,11 +19,12 @@ from kvsim.engine.connectors.offloading.jobs import CopyJob, Jobs
 
 
 class Worker:
-    """Submits copies and says which have ended.
+    """Submits the copies of one rank and reports which have ended.
 
-    loading: synchronous loads share one link direction, asynchronous loads another. submitted:
-    hears of each copy, in order. stage: of a pipeline, its place; group_bytes: copied there for a
-    block of each layer group.
+    store: queue of stores. load: queue of loads that sequences wait for. expedited: queue of loads
+    that the step waits for. submitted: called with each copy, in order. stage: index in the
+    pipeline; None: one stage only. group_bytes: bytes copied on this stage for a block of each
+    layer group.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class Worker:
         self.submitted: Callable[[CopyJob], None] | None = None
 
     def give(self, stores: list[CopyJob], loads: list[CopyJob], flush: set[int]) -> None:
-        """The copies that a schedule() made, and those that its step must wait for."""
+        """Set the stores and loads that a schedule() made. flush: numbers of the stores that its
+        step waits for.
+        """
         self._stores, self._loads, self._flush = stores, loads, flush
 
     def launch(self, now_ps: int, compute_ps: int) -> int:
-        """Submit what goes before the step; returns when that may be launched."""
+        """Submit the copies that precede the step; returns when the step may be launched."""
         begin_ps, flush = max(now_ps, compute_ps), self._flush
         for job in self._deferred:
             self._submit(self.store, "store", job, begin_ps)
@@ -66,11 +69,13 @@ class Worker:
         return ready_ps
 
     def launched(self, end_ps: int) -> None:
-        """The step computes until end_ps: submit the asynchronous loads."""
+        """Submit the loads that the step does not wait for; the step computes until end_ps."""
         self._load(end_ps, 0)
 
     def _load(self, at_ps: int, ready_ps: int) -> int:
-        """Submit all loads; returns when those have ended that the step waits for."""
+        """Submit all loads at at_ps; returns when those that the step waits for have ended, or
+        ready_ps if later.
+        """
         for job in self._loads:
             if job.waits:
                 self._submit(self.load, "load", job, at_ps)
@@ -95,14 +100,14 @@ class Worker:
         return sum(num * each for num, each in zip(job.counts, self._group_bytes, strict=True))
 
     def ended(self, now_ps: int) -> list[int]:
-        """The copies that have ended and were not named before: stores first."""
+        """Numbers of the copies that have ended and were not returned before: stores first."""
         return [*self.store.ended(now_ps), *self.load.ended(now_ps), *self.expedited.ended(now_ps)]
 
 
 class Workers:
-    """The copies of each stage; see `StageCopies`.
+    """The copies of all stages; see `StageCopies`.
 
-    each: the workers, by stage. jobs: the copies that have not been reported.
+    each: the worker of each stage. jobs: the copies that have not been reported.
     """
 
     def __init__(self, each: tuple[Worker, ...], jobs: Jobs) -> None:
@@ -111,18 +116,20 @@ class Workers:
         self._journal: ConnectorJournal | None = None
 
     def record(self, journal: ConnectorJournal) -> None:
-        """Write into `journal` from now on."""
+        """Write events into `journal` from now on."""
         self._journal = journal
         for worker in self.each:
             worker.journal = journal
 
     def give(self, stores: list[CopyJob], loads: list[CopyJob], flush: set[int]) -> None:
-        """The copies that a schedule() made, and those that its step must wait for."""
+        """Set the stores and loads that a schedule() made on each stage. flush: numbers of the
+        stores that its step waits for.
+        """
         for worker in self.each:
             worker.give(stores, loads, flush)
 
     def launch_on(self, stage: int, now_ps: int, compute_ps: int) -> int:
-        """See `StageCopies`, as the next two."""
+        """See `StageCopies`, as for the next two methods."""
         return self.each[stage].launch(now_ps, compute_ps)
 
     def launched_on(self, stage: int, end_ps: int) -> None:
@@ -140,7 +147,7 @@ class Workers:
         return Report(loaded=loaded, jobs=tuple(ended))
 
     def _ended(self, times_ps: list[int]) -> list[int]:
-        """The copies that all stages have reported now."""
+        """Numbers of the copies that the last stage has reported now, so that all stages have."""
         seen: dict[int, None] = {}
         for stage, now_ps in enumerate(times_ps):
             for number in self.each[stage].ended(now_ps):
@@ -154,7 +161,7 @@ class Workers:
         return ended
 
     def named(self) -> list[tuple[str, Worker]]:
-        """The workers, each with the suffix of its links' names."""
+        """(suffix of its links' names in reports, worker) of each stage."""
         if len(self.each) == 1:
             return [("", self.each[0])]
         return [(f", stage {stage}", worker) for stage, worker in enumerate(self.each, 1)]

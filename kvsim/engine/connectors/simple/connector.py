@@ -1,7 +1,7 @@
 """vLLM's SimpleCPUOffloadConnector (vLLM 0.33, v1/simple_kv_offload).
 
-Host memory is a second pool of blocks. Stores hold their blocks of the device, which are not free
-before the report, and come back to the end of the free queue then.
+Host memory is a second pool of blocks. A store holds its device blocks until it is reported; then
+they return to the end of the free queue.
 """
 
 from sys import maxsize
@@ -26,7 +26,11 @@ STORE = 1 << 60  # jobs of stores are numbered from here on
 
 
 class SimpleConnector(Connector):
-    """settings: as resolved. store, load: the two directions of the link."""
+    """Stores device blocks in host blocks and loads hits. store, load: the two directions of the
+    link.
+
+    settings: with all counts resolved.
+    """
 
     def __init__(self, settings: SimpleSettings, store: Lane, load: Lane) -> None:
         self.settings, self.store, self.load = settings, store, load
@@ -105,8 +109,8 @@ class SimpleConnector(Connector):
                 self.journal.add("stores", [self._new_store, keys, host, num_bytes])
 
     def _paired(self, chosen: list[tuple[int, HeldBlock]]) -> list[BlockPair]:
-        """Blocks of the device with their keys, which are held from now on, each with a block of
-        host memory.
+        """Pair each (key, device block) of `chosen` with a new host block, and hold the device
+        blocks.
         """
         evicted: list[int] = []
         pairs = [BlockPair(held, key, self.host.take(evicted)) for key, held in chosen]
@@ -119,8 +123,9 @@ class SimpleConnector(Connector):
         return pairs
 
     def _computed(self, step: Decided) -> list[BlockPair]:
-        """Blocks that the step's sequences had computed before it: of the admitted ones first, and
-        of these of new ones first.
+        """Blocks to store that the step's sequences had computed before it.
+
+        Admitted sequences come first, among them those that were never preempted.
         """
         admitted = sorted(step.admitted, key=lambda seq: seq.num_preemptions > 0)
         new = set(admitted)
@@ -130,7 +135,7 @@ class SimpleConnector(Connector):
         return found
 
     def _offer(self, seq: Sequence, num_tokens: int) -> list[BlockPair]:
-        """The blocks of `num_tokens` tokens to store, as far as host memory has room."""
+        """Blocks of the first num_tokens tokens to store, as many as host memory has room for."""
         after, end = self._after.get(seq, 0), num_tokens // self.settings.block_tokens
         room = self.host.num_free
         if end <= after or not room:
@@ -148,10 +153,10 @@ class SimpleConnector(Connector):
         return self._paired(chosen)
 
     def _about_to_go(self) -> list[BlockPair]:
-        """Cached blocks at the head of the device's free queue that host memory lacks, as many as
-        it has room for.
+        """Cached blocks to store that the device evicts next and host memory lacks, as many as host
+        memory has room for.
 
-        The scan starts after the block examined last.
+        The scan of the free queue starts after the block examined last.
         """
         chosen: list[tuple[int, HeldBlock]] = []
         if self._cursor is not None:
@@ -167,9 +172,11 @@ class SimpleConnector(Connector):
         return self._paired(chosen)
 
     def _look_for_circles(self) -> None:
-        """A small host memory forgets one content for the other, and vLLM without requests stores
-        them by turns for ever. It does if all free blocks are in an order that they had before;
-        that of the first, second, fourth, eighth... store is remembered.
+        """Detect a livelock: without requests, vLLM may store the same blocks forever into a small
+        host memory that evicts them again.
+
+        It is one if the order of all free blocks repeats. The order of the 1st, 2nd, 4th, 8th...
+        store is remembered and compared.
         """
         if self._after:
             self._num_idle, self._marked, self.circles = 0, None, False
@@ -281,7 +288,7 @@ class SimpleConnector(Connector):
 
     @property
     def num_held(self) -> int:
-        """Blocks of the device that copies read or write."""
+        """Number of device blocks that copies read or write."""
         loading = sum(load.num_blocks for load in self._loads.values())
         loading += sum(len(blocks) for _, blocks in self._new_loads)
         return loading + sum(len(store.pairs) for store in self._stores.values())

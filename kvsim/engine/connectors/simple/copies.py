@@ -1,4 +1,4 @@
-"""The copies of the Simple connector: all loads of a step are one, and all its stores another."""
+"""The copies of the Simple connector: one copy has all loads of a step, another all its stores."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,7 @@ from kvsim.sequence import Sequence
 
 
 class BlockPair(NamedTuple):
-    """A block of the device, its content's key, and the block of host memory it is copied to or
-    from.
-    """
+    """A device block, the key of its content, and the host block that it is copied to or from."""
 
     held: HeldBlock
     key: int
@@ -17,7 +15,9 @@ class BlockPair(NamedTuple):
 
 
 class SimpleLoad(NamedTuple):
-    """Blocks of sequences that wait for one copy. host: what it reads."""
+    """One copy to the device, for several waiting sequences. host: the host blocks that it reads,
+    by sequence.
+    """
 
     seqs: list[Sequence]
     host: list[list[int]]
@@ -25,6 +25,6 @@ class SimpleLoad(NamedTuple):
 
 
 class SimpleStore(NamedTuple):
-    """Blocks that one copy reads and writes."""
+    """One copy to host memory. pairs: the blocks that it reads and writes."""
 
     pairs: list[BlockPair]

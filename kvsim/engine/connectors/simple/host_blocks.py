@@ -1,4 +1,4 @@
-"""Blocks in host memory, kept as vLLM keeps those of the device (v1/core/block_pool.py, 0.33)."""
+"""Blocks in host memory, managed as vLLM's pool of device blocks (v1/core/block_pool.py, 0.33)."""
 
 from collections import OrderedDict
 
@@ -6,10 +6,10 @@ from kvsim.vllm.rules import FIRST_BLOCK
 
 
 class HostBlocks:
-    """Numbers from FIRST_BLOCK on.
+    """A pool of host blocks, numbered from FIRST_BLOCK on.
 
-    A block is found by its content's key once its store has ended. Free blocks are evicted from the
-    front; those with content are appended at the end.
+    A block can be hit once its store has ended. Free blocks are evicted from the front of a queue;
+    freed blocks with content are appended at the end.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -21,21 +21,21 @@ class HostBlocks:
 
     @property
     def num_free(self) -> int:
-        """Blocks that nothing reads or writes."""
+        """Number of blocks that no copy reads or writes."""
         return len(self._free)
 
     @property
     def num_known(self) -> int:
-        """Contents that can be found."""
+        """Number of distinct contents that can be hit."""
         return len(self._known)
 
     @property
     def order(self) -> tuple[tuple[int, int], ...]:
-        """The free blocks in the order in which they leave, each with its key."""
+        """Free blocks in order of eviction, each with its key."""
         return tuple((block, self._key[block]) for block in self._free)
 
     def find(self, key: int) -> int:
-        """A block with this content, the oldest one; 0: there is none."""
+        """The oldest block with this content; 0: there is none."""
         return next(iter(self._known.get(key, ())), 0)
 
     def key(self, block: int) -> int:
@@ -43,7 +43,9 @@ class HostBlocks:
         return self._key[block]
 
     def take(self, evicted: list[int]) -> int:
-        """The first free block, its content forgotten; its key is added to `evicted`."""
+        """Evict and return the first free block; appends its key to `evicted`, if it had
+        content.
+        """
         block, _ = self._free.popitem(last=False)
         key = self._key[block]
         if key >= 0:
@@ -57,20 +59,21 @@ class HostBlocks:
         return block
 
     def hold(self, blocks: list[int]) -> None:
-        """One more reads these, which do not leave meanwhile."""
+        """Add a reader to each of these blocks, which are not evicted meanwhile."""
         for block in blocks:
             if not self._owners[block]:
                 del self._free[block]
             self._owners[block] += 1
 
     def name(self, block: int, key: int) -> None:
-        """A block in use has its content, which others may have too."""
+        """Enter a block into the cache with its key; other blocks may have the same key."""
         self._known.setdefault(key, {})[block] = None
         self._key[block] = key
 
     def let_go(self, blocks: list[int]) -> None:
-        """One less reads or writes these; they come back in this order, those without content to
-        the front.
+        """Remove a reader or writer from each of these blocks; those without any become free.
+
+        They are appended to the queue in this order; blocks without content go to its front.
         """
         for block in blocks:
             self._owners[block] -= 1

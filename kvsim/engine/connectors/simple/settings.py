@@ -4,10 +4,12 @@ from typing import NamedTuple
 
 
 class SimpleSettings(NamedTuple):
-    """block_tokens, block_bytes: of a block of the device, all layers together. host_blocks: in
-    host memory, one of them nobody's. lazy: what the device is about to forget is stored, of the
-    next lazy_blocks free blocks in each step; else all that has been computed.
-    host_bytes: of host memory, for reports.
+    """Settings of the connector.
+
+    block_tokens, block_bytes: size of a device block, over all layers. host_blocks: blocks in host
+    memory, including the null block. lazy: store only blocks that the device evicts soon, from the
+    next lazy_blocks free blocks in each step; else all computed blocks. host_bytes: size of host
+    memory, for reports.
     """
 
     block_tokens: int
