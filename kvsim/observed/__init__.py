@@ -1,1 +1,3 @@
-"""A real run as a folder: what it holds, how it is written and read. No torch here."""
+"""Real runs of engines as folders: which files a folder holds, and how the files are written and
+read. Nothing here imports torch.
+"""

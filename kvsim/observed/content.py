@@ -1,4 +1,4 @@
-"""Shared prompt contents by ids of blocks, as files of an observed run have them."""
+"""Hash ids of prompt blocks, as stream.jsonl of an observed run has them."""
 
 from collections.abc import Iterator
 
@@ -6,14 +6,18 @@ from kvsim.request import Request, TokenRuns
 
 
 class BlockIds:
-    """Ids of prompts' blocks: equal ids where all tokens up to the block's end are equal."""
+    """Gives prompt blocks their hash ids: two blocks get one id where all tokens up to the block's
+    end are equal.
+    """
 
     def __init__(self, block_size: int) -> None:
         self._block_size = block_size
         self._known: dict[tuple[int, TokenRuns], int] = {}
 
     def of(self, request: Request) -> list[int] | None:
-        """The ids of a request's blocks, the last perhaps partial; None for a private prompt."""
+        """One id per block of `block_size` tokens of the prompt, the last block perhaps partial;
+        None for a prompt that shares no content (prompt_runs is None).
+        """
         if request.prompt_runs is None:
             return None
         ids: list[int] = []
@@ -24,7 +28,9 @@ class BlockIds:
 
 
 def _blocks(runs: TokenRuns, size: int) -> Iterator[TokenRuns]:
-    """The runs cut after every `size` tokens; runs that go on where one ends are one run."""
+    """Cut (first token id, length) runs into blocks of `size` tokens. Adjacent runs within a block
+    are merged.
+    """
     block: list[tuple[int, int]] = []
     room = size
     for start, length in runs:

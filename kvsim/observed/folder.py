@@ -31,10 +31,12 @@ Row = TypeVar("Row", bound=Options)
 
 
 class ObservedRun(NamedTuple):
-    """A folder, read and checked. requests: as the simulator takes them, in the rows' order.
+    """An observed run's folder, read and checked.
 
-    ticks: none where the engine's log was not kept. steps: of a run that kvsim recorded, with an
-    ObservedMeta as meta; None of others. assumptions: what the folder leaves open, in words.
+    rows are those of requests.csv; requests are the same as the simulator takes them, in that
+    order. ticks are the rows of timeseries.csv, empty without that file. steps are the rows of
+    steps.csv if kvsim recorded the run (meta is then an ObservedMeta), else None. assumptions has a
+    sentence for each setting that the folder leaves open.
     """
 
     name: str
@@ -47,7 +49,7 @@ class ObservedRun(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read the files; InputError names file, row and fault."""
+        """Read the folder's files; InputError gives the file, the row and the fault."""
         if not folder.is_dir():
             raise InputError("no such folder", where=str(folder))
         meta = _meta(folder / "meta.json")
@@ -72,7 +74,7 @@ class ObservedRun(NamedTuple):
 
 
 def _meta(path: Path) -> RunMeta:
-    """The settings: of a run of kvsim's own where the file names kvsim, else of vLLM's."""
+    """Read meta.json: as an ObservedMeta if it has the key kvsim, else as a VllmMeta."""
     table = {key: value for key, value in read_object(path).items() if value is not None}
     return (ObservedMeta if "kvsim" in table else VllmMeta).parse(table, str(path))
 
@@ -100,7 +102,9 @@ def _check_order(path: Path, rows: tuple[ObservedRequest, ...]) -> None:
 def _prompts(
     path: Path, meta: RunMeta, rows: tuple[ObservedRequest, ...]
 ) -> list[TokenRuns | None]:
-    """Known contents of the prompts: as requests.csv has them, else by blocks."""
+    """The token runs of each request's prompt: from requests.csv where it has them, else from the
+    block ids of stream.jsonl; None if unknown.
+    """
     trace = read_trace(path, format="mooncake", hash_block_tokens=meta.block_size)
     if len(trace.rows) != len(rows):
         raise InputError(

@@ -1,4 +1,4 @@
-"""The rows of logged_steps.csv: what a server's own log said of its steps."""
+"""The rows of logged_steps.csv: the engine steps that a server's own log reports."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,15 +14,18 @@ FILE = "logged_steps.csv"
 
 
 class LoggedStep(Options):
-    """One line of a log about one step, or about the steps since the line before it.
+    """One line of a log about one step, or about all steps since the previous line.
 
-    line: `iteration`, one step of vLLM (`--enable-logging-iteration-details`); `prefill`, one
-    prompt step of SGLang; `decode`, SGLang's decode steps since its last such line. time_s: on the
-    log's clock, from its first line with a time. rank: the engine's, of several. prefill_tokens:
-    prompt tokens computed; cached_tokens: prompt tokens found in the prefix cache. decode_tokens:
-    tokens generated, or computed again after a preemption. held_tokens: tokens in the pool.
-    elapsed_ms: of the one step. tokens_per_s: as the line has them. kv_usage: a share of the pool.
-    dummy: a step of a rank that only keeps step with others. None: not in the line.
+    line says which kind: `iteration`, one step of vLLM (`--enable-logging-iteration-details`);
+    `prefill`, one prefill step of SGLang; `decode`, SGLang's decode steps since its previous such
+    line.
+
+    time_s counts from the log's first line with a time. rank is the engine's rank, where there are
+    several. prefill_tokens counts computed prompt tokens, cached_tokens those found in the prefix
+    cache. decode_tokens counts tokens generated, or recomputed after a preemption. held_tokens
+    counts tokens in the KV pool. elapsed_ms is the duration of the one step. tokens_per_s is the
+    rate in the line. kv_usage is a fraction of the KV pool. dummy marks a step in which a
+    data-parallel rank without requests only follows the others. None: the line does not say.
     """
 
     line: Literal["iteration", "prefill", "decode"]
@@ -44,8 +47,8 @@ class LoggedStep(Options):
 
 
 def read_logged_steps(folder: Path) -> Iterator[LoggedStep]:
-    """The steps in the folder of an observed run; none where it has no such file. InputError names
-    the row that is wrong.
+    """Read the logged steps of an observed run's folder; nothing if the folder has no such file.
+    InputError gives the row that is wrong.
     """
     path = folder / FILE
     if path.is_file():

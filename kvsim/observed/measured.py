@@ -4,7 +4,8 @@
      "ttft_s": {"mean": ..., "p50": ..., "p90": ..., "p95": ..., "p99": ...}, "tpot_s": {...},
      "kv_usage": {"mean": 0.02, "peak": 0.03}}
 
-The keys are those of a run in summary.json (`kvsim.results.measured`), each there if it is known.
+The keys are those of a simulated run in summary.json (`kvsim.results.measured`). Statistics that
+were not reported are left out.
 """
 
 from pathlib import Path
@@ -16,12 +17,15 @@ FILE = "measured.json"
 
 
 def run_folder(scenario: Path) -> Path:
-    """The folder for `kvsim import`'s measurements of this scenario file's server."""
+    """The folder NAME.run, where `kvsim import` puts measurements of the server that NAME.toml
+    describes.
+    """
     return scenario.with_suffix(".run")
 
 
 def measured_beside(scenario: Path) -> MeasuredSummary | None:
-    """Measurements of a scenario file's server; None if there is no file of them next to it.
+    """Read the measurements in NAME.run/measured.json for the scenario file NAME.toml; None without
+    that file.
 
     InputError for a measured.json that is damaged.
     """

@@ -1,5 +1,5 @@
-"""Common fields of every meta.json: a real engine's settings, and the simulated engine made of
-them.
+"""Fields that every meta.json has: a real engine's settings, from which the simulated engine is
+made.
 """
 
 from abc import abstractmethod
@@ -15,12 +15,13 @@ from kvsim.step_time.calibrated.identity import ModelIdentity
 
 
 class RunMeta(Options):
-    """Settings that every recording has; further ones in the file are for its readers.
+    """Settings that every recording has. A subclass reads further fields.
 
-    block_size: tokens an id of stream.jsonl stands for. tick_seconds: between rows of the time
-    series. clock_ahead_s: by how much the clock of the time series is ahead of that of the
-    requests; None: found from the two. peer_gb_per_s: of the link between its GPUs, one way; None:
-    the GPU's own.
+    block_size is the number of tokens that one hash id of stream.jsonl represents. tick_seconds is
+    the time between rows of timeseries.csv. clock_ahead_s is how far the clock of timeseries.csv is
+    ahead of the clock of requests.csv; None: estimated from both files. peer_gb_per_s is the
+    bandwidth of the link between the run's GPUs in one direction, in GB/s; None: the GPU model's
+    own.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -38,34 +39,40 @@ class RunMeta(Options):
     @property
     @abstractmethod
     def engine(self) -> str:
-        """The engine's name and version, in words."""
+        """The engine's name and version, such as `vLLM 0.9.1`."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Sentences on the assumptions made where the recording has no value."""
+        """Sentences on the values that were assumed because the recording lacks them."""
         return ()
 
     @property
     def pool_recorded(self) -> bool:
-        """Whether the size of the pool is known; another one never fills."""
+        """Whether the size of the KV pool is recorded. Without a recorded size the simulated pool
+        never fills.
+        """
         return True
 
     @property
     def shares_prompts(self) -> bool:
-        """Whether the engine shares equal beginnings of prompts."""
+        """Whether prefix caching is on: requests with equal beginnings of their prompts share KV
+        blocks.
+        """
         return True
 
     def serving(self, requests: Sequence[Request]) -> Self:
-        """The settings for these requests: a pool that is not known has room for all."""
+        """The settings for these requests; if the pool's size is not recorded, the pool is made
+        large enough to hold all of them at once.
+        """
         return self
 
     @abstractmethod
     def facts(self) -> list[tuple[str, str]]:
-        """The settings in words, for a page."""
+        """(label, value) pairs that describe the engine on a report page."""
 
     @abstractmethod
     def engine_facts(self) -> dict[str, Any]:
-        """The engine as `--json` reports it."""
+        """The engine's entry in the output of `--json`."""
 
     @abstractmethod
     def model_identity(self) -> ModelIdentity:
@@ -73,4 +80,6 @@ class RunMeta(Options):
 
     @abstractmethod
     def replica_spec(self) -> ReplicaSpec:
-        """The simulated replica that its settings make, one step at a time."""
+        """The simulated replica with these settings. It computes one step at a time (max_steps =
+        1).
+        """

@@ -1,4 +1,4 @@
-"""Observations of an engine in real time, and the rows of files made from them."""
+"""Records of a run of `kvsim observe`, and their conversion to rows of the run's files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,10 +17,11 @@ _DIGITS = 9  # of seconds: a file says nanoseconds
 
 @dataclass(slots=True)
 class Observation:
-    """Times in ps on the run's clock.
+    """Everything recorded in one observed run. Times are in ps on the run's clock.
 
-    arrived: ids of the requests that were let in, in order of arrival. recorder: requests that
-    finished and that were refused. records: the engine's own log, one a step. shapes: of the steps.
+    arrived holds the ids of admitted requests, in order of arrival. recorder has the requests that
+    finished and those that were refused. records has one entry of the engine's log per step. shapes
+    has the batch shape of each step.
     """
 
     recorder: Recorder
@@ -30,7 +31,7 @@ class Observation:
     records: list[EngineRecord] = field(default_factory=list)
 
     def served(self) -> list[tuple[ObservedRequest, Request]]:
-        """Finished requests, in the order in which they came."""
+        """Finished requests as rows of requests.csv, in order of arrival, each with its Request."""
         recorder = self.recorder
         finished = {
             seq.id: (seq, end_ps)
@@ -58,7 +59,9 @@ class Observation:
         return rows
 
     def ticks(self, tick_seconds: float) -> Iterator[Tick]:
-        """The last record before each tick, from the first record on, until the run has ended."""
+        """Rows of timeseries.csv: every `tick_seconds` the engine's last log record before that
+        time, from the first record to the end of the run.
+        """
         records, at = self.records, 0
         origin_ps, tick_ps = self.recorder.first_arrival_ps, ps_from_seconds(tick_seconds)
         first, last = (
@@ -77,7 +80,7 @@ class Observation:
             )
 
     def samples(self) -> Iterator[SampleRow]:
-        """The steps as `kvsim calibrate fit` takes them."""
+        """The steps as sample rows, the input of `kvsim calibrate fit`."""
         for step, shape in zip(self.steps, self.shapes, strict=True):
             yield SampleRow(
                 chunks=shape.chunks,

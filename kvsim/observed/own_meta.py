@@ -1,4 +1,4 @@
-"""meta.json of a run that kvsim observed on its own torch backend."""
+"""meta.json of a run that `kvsim observe` recorded on its own torch backend."""
 
 from typing import Any
 
@@ -16,22 +16,26 @@ HOST_BYTES_PER_S = 25 * 10**9
 
 
 class RefusedRequest(Options):
-    """A request that could never run."""
+    """A request that the engine refused, and the reason: for example, it exceeds the KV pool."""
 
     id: str
     reason: str
 
 
 class Circumstances(Options):
-    """How a run went, for the reader.
+    """The conditions and outcome of an observed run, written for people; the simulation does not
+    use these fields.
 
-    clock: what its times were read from. device: torch's name of it. store, attention: what kept
-    KV, and what read it. started_at, finished_at: in UTC. device_facts, load_after, software: of
-    the machine. bytes_beside_the_store: on the device, when the run began. preemptions,
-    recomputed_tokens, swapped_bytes: of the whole run, as its scheduler counts. graphs: steps that
-    were captured, replayed, and run launch by launch. pace_s: of the step that shows the machine's
-    pace, the median over a run by thread CPU time (see `kvsim calibrate pace`). refused: the
-    requests that were not served.
+    clock is the clock from which times were read. device is torch's name of the device. store and
+    attention describe the KV store and the attention kernel that reads it. started_at and
+    finished_at are in UTC. device_facts, load_after and software describe the machine.
+    bytes_beside_the_store counts bytes in use on the device when the run began, without the KV
+    store.
+
+    preemptions, recomputed_tokens and swapped_bytes are the scheduler's totals over the run. graphs
+    counts steps that were captured as a CUDA graph, replayed from one, or launched kernel by
+    kernel. pace_s is the median thread CPU time of the reference step that shows the machine's
+    speed (see `kvsim calibrate pace`). refused lists the requests that were not served.
     """
 
     clock: str
@@ -53,11 +57,13 @@ class Circumstances(Options):
 
 
 class ObservedMeta(Circumstances, RunMeta):
-    """A run of kvsim's own scheduler and allocator on its torch backend (`kvsim observe`).
+    """Settings of a run of kvsim's own scheduler and allocator on its torch backend (`kvsim
+    observe`).
 
-    kvsim: its version. label: of the allocator. copy_bytes_per_s: rate of copies on the simulated
-    device, bytes read and written. host_bytes_per_s: of its link to host memory (that of PCIe 4.0
-    x16 if the file does not say). seed, workload: where the requests came from, for the reader.
+    kvsim is the version. label is the allocator's. copy_bytes_per_s is the rate of copies within
+    the device, which counts bytes read and bytes written. host_bytes_per_s is the rate of the link
+    to host memory (PCIe 4.0 x16 unless the file says otherwise). seed and workload say where the
+    requests came from, for people.
     """
 
     kvsim: str

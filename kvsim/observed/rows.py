@@ -19,7 +19,7 @@ from kvsim.workload.content import length_of
 
 
 def _runs(text: object) -> object:
-    """`START+LENGTH ...` as pairs of numbers."""
+    """Parse `START+LENGTH ...` into (start, length) pairs."""
     if not isinstance(text, str):
         return text
     return tuple(tuple(map(int, run.split("+"))) for run in text.split())
@@ -35,13 +35,14 @@ RunsText = Annotated[TokenRuns | None, BeforeValidator(_runs), PlainSerializer(_
 
 
 class ObservedRequest(Options):
-    """One row of requests.csv, in seconds from the first arrival.
+    """One row of requests.csv. Times are in seconds from the first arrival.
 
-    queued_s: when the engine took it from its input queue (None: on arrival); scheduled_s: its
-    first admission, for the reader. max_tokens: the output length its client declared.
-    cached_tokens: of the prompt, those found in the prefix cache when it was first admitted.
-    prompt_runs: the prompt's token ids, `START+LENGTH ...`, and output_start: the first one of its
-    output, if the recorder knew them. They take precedence over the ids of blocks in stream.jsonl.
+    queued_s is when the engine took the request from its input queue (None: on arrival).
+    scheduled_s is its first admission; it is for people. max_tokens is the output length that the
+    client declared. cached_tokens counts prompt tokens found in the prefix cache at the first
+    admission. prompt_runs has the prompt's token ids as `START+LENGTH ...`, and output_start is the
+    first token id of the output. Where the recorder knew prompt_runs, they take precedence over the
+    block ids in stream.jsonl.
     """
 
     id: str
@@ -66,9 +67,10 @@ class ObservedRequest(Options):
 
 
 class Tick(Options):
-    """One row of timeseries.csv: the last record of the engine in [t - tick_seconds, t).
+    """One row of timeseries.csv: the engine's last log record in [t - tick_seconds, t).
 
-    prompt_throughput, gen_throughput: tokens a second since the row before. None: not recorded.
+    prompt_throughput and gen_throughput are in tokens per second since the previous row. None: not
+    recorded.
     """
 
     t: NonNegativeFloat
@@ -82,11 +84,13 @@ class Tick(Options):
 def recorded_ticks(
     ticks: Sequence[Tick], rows: Sequence[ObservedRequest], tick_seconds: float
 ) -> tuple[Tick, ...]:
-    """The ticks without columns of zeros, which a logger writes for what it does not know.
+    """The rows of timeseries.csv, without columns that are zero only because the logger did not
+    know the value.
 
-    The queue may have been empty all the time; but while a request decodes, a sequence runs, the
-    pool holds something, and tokens come. If the clock of ticks may be a tick ahead, they prove
-    nothing at a request's edges.
+    While a request decodes, a sequence runs, the KV pool is in use and tokens are generated, so
+    zeros in all rows are not measurements. The waiting queue may really have been empty all the
+    time: its zeros are dropped only together with those of the running sequences. If the clock of
+    the ticks may be one tick ahead, rows at the beginning and end of a request prove nothing.
     """
     busy = any(
         row.first_token_s + tick_seconds <= tick.t <= row.last_token_s - tick_seconds

@@ -1,4 +1,4 @@
-"""The rows of steps.csv: what an observed engine did, step by step."""
+"""The rows of steps.csv: what each step of an observed engine computed, and when."""
 
 from collections.abc import Callable
 
@@ -14,8 +14,10 @@ from kvsim.step import StepShape
 def schedule_step(
     scheduler: Scheduler, planned: Callable[[Plan], object] = lambda _: None
 ) -> tuple[Plan, list[Sequence]]:
-    """The next plan that computes something, or an empty one, and all sequences preempted for it: a
-    schedule may do nothing but preempt. planned: called with each.
+    """Call schedule() until a plan computes something or nothing is left to do. Returns that plan
+    and all sequences preempted on the way.
+
+    A call may preempt and schedule nothing. planned is called with every plan.
     """
     preempted: list[Sequence] = []
     while True:
@@ -27,12 +29,14 @@ def schedule_step(
 
 
 class ScheduledStep(Options):
-    """A step as the scheduler decided it: the same for the same requests in the same steps.
+    """The scheduler's decisions in one step. Two runs with equal requests before every step have
+    equal rows.
 
-    preempted: how many lost their memory for it. running, waiting: sequences, it included.
-    used_bytes, allocated_bytes: of the ledger while it computes: valid KV, and all that
-    sequences hold. blocks: the latter in blocks, of an allocator that has them.
-    after_allocated_bytes: when its outputs have been processed.
+    preempted counts the sequences that lost their KV blocks for this step. running and waiting
+    count sequences after scheduling. used_bytes (valid KV) and allocated_bytes (all memory that
+    sequences hold) are the ledger's values while the step computes. blocks is allocated_bytes in
+    blocks, for allocators with blocks. after_allocated_bytes is allocated_bytes once the step's
+    outputs are processed.
     """
 
     prefill_tokens: NonNegativeInt
@@ -50,7 +54,7 @@ class ScheduledStep(Options):
     def of(
         cls, plan: Plan, shape: StepShape, preempted: list[Sequence], scheduler: Scheduler
     ) -> "ScheduledStep":
-        """The row of a plan just made; what comes after it is not known yet."""
+        """The row of a plan that was just scheduled; after_allocated_bytes is not known yet."""
         allocator = scheduler.allocator
         usage = allocator.usage(None, busy=True)
         block_size = getattr(allocator, "block_size", None)
@@ -67,23 +71,28 @@ class ScheduledStep(Options):
         )
 
     def after(self, scheduler: Scheduler) -> "ScheduledStep":
-        """The same row when the scheduler has finished the plan."""
+        """A copy of the row with after_allocated_bytes, taken once the scheduler has processed the
+        plan's outputs.
+        """
         allocated = scheduler.allocator.usage(None, busy=False).allocated
         return self.model_copy(update={"after_allocated_bytes": allocated})
 
 
 class ObservedStep(ScheduledStep):
-    """A row of steps.csv: a step, and how it went.
+    """A row of steps.csv: the scheduler's decisions in a step, and the step's times.
 
-    arrived: requests that had come when it was scheduled, refused ones left out.
-    start_s, end_s: from before it was scheduled until its outputs had been processed, in seconds
-    from the first arrival. cpu_s: time of the engine's thread on a core meanwhile.
-    scheduled_s: where a step is scheduled while the one before it computes: when; start_s is then
-    the end of that one. alone_arrived: requests that had come when nothing could be scheduled next
-    to the step in flight; this one was scheduled when that had returned.
-    swapped_bytes: KV moved to host memory and back before it computed.
-    store_requested_bytes, store_allocated_bytes, store_reserved_bytes: KV memory as the device's
-    own allocator counts it after the step, beyond what the idle engine had.
+    arrived counts the requests that had arrived when the step was scheduled, without refused ones.
+    start_s and end_s, in seconds from the first arrival, enclose scheduling, computing and
+    processing of outputs. cpu_s is the CPU time of the engine's thread in between.
+
+    Under asynchronous scheduling scheduled_s is when the step was scheduled, while the previous one
+    computed; start_s is then the end of the previous step. Sometimes nothing could be scheduled
+    while a step was in flight, and this step was scheduled only after its end. alone_arrived counts
+    the requests that had arrived at the failed attempt.
+
+    swapped_bytes counts KV bytes moved to host memory and back before the step computed.
+    store_requested_bytes, store_allocated_bytes and store_reserved_bytes are the KV memory after
+    the step, as the device's own allocator counts it, minus that of the idle engine.
     """
 
     arrived: NonNegativeInt
@@ -98,5 +107,5 @@ class ObservedStep(ScheduledStep):
     store_reserved_bytes: int = Field(0)
 
     def scheduled(self) -> ScheduledStep:
-        """The scheduler's decisions in this step."""
+        """Only the scheduler's decisions of this row."""
         return ScheduledStep(**{name: getattr(self, name) for name in ScheduledStep.model_fields})

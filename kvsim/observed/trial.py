@@ -1,7 +1,7 @@
-"""A run of which only some figures were recorded: settings, requests, means.
+"""A published run of which only settings, requests and means were recorded.
 
-Where a folder of `kvsim.observed.folder` has every request's times, published benchmarks often have
-means alone, and clients of their own kind.
+A folder of `kvsim.observed.folder` has the times of every request. Published benchmarks often have
+only means, and were driven by clients of several kinds.
 """
 
 from collections.abc import Mapping
@@ -21,16 +21,19 @@ FIGURES = (
 
 
 class Trial(NamedTuple):
-    """requests: when the client meant to send each.
+    """A published run: its settings, its requests with the times at which the client meant to send
+    each, and recorded means.
 
-    max_in_flight: most requests on their way; it sends none beyond them; None: it never waits.
-    Latencies count from when a request was really sent.
+    max_in_flight is the client's limit of concurrent requests; None: no limit. Latencies count from
+    when a request was really sent.
 
-    recorded: of FIGURES those that are known. They are means of the latencies, the makespan,
-    sequences running on average, and tokens of decoding sequences on average (`resident_tokens`).
-    Also the share of the pool taken on average, and preemptions. counted: the requests that these
-    are of, by index; None: all. assumed: what was not recorded, in words. beyond: what of the run
-    no simulated engine has; "": nothing.
+    recorded has those of FIGURES that were published. They are mean latencies, the makespan, the
+    mean number of running sequences and preemptions. `resident_tokens` is the mean number of tokens
+    of decoding sequences, `kv_cache_usage` the mean fraction of the KV pool in use.
+
+    counted lists the indices of the requests that these values cover; None: all. assumed has a
+    sentence for each setting that was not recorded. beyond says which feature of the run no
+    simulated engine has; "": none.
     """
 
     name: str
@@ -44,7 +47,7 @@ class Trial(NamedTuple):
 
 
 class ServedTimes(NamedTuple):
-    """When n requests came and were answered, in seconds, and their lengths."""
+    """Arrays of n requests: arrival, first and last token in seconds, and lengths in tokens."""
 
     arrival: Floats
     first_token: Floats
@@ -53,7 +56,7 @@ class ServedTimes(NamedTuple):
     output_tokens: "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
     def figures(self) -> dict[str, float]:
-        """The values of FIGURES that follow from these times alone."""
+        """The values of FIGURES that can be computed from these times alone."""
         decoding = self.last_token - self.first_token
         span = float(self.last_token.max() - self.arrival.min())
         gaps = latency.tpot(self.first_token, self.last_token, self.output_tokens)

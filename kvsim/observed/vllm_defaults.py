@@ -1,6 +1,6 @@
-"""vLLM's defaults, for settings that a recording leaves open.
+"""vLLM's default for each setting that a recording leaves open.
 
-`kvsim.vllm.versions` has the differences between versions. Sequences may be as long as the model's
+`kvsim.vllm.versions` has the differences between versions. max_model_len defaults to the model's
 own maximum.
 """
 
@@ -20,14 +20,14 @@ _LONGEST = 2**20  # of a model that is not known
 
 
 class Assumed(NamedTuple):
-    """The value of a setting that was not recorded, and why this value is taken."""
+    """The value assumed for a setting that was not recorded, and the reason for it."""
 
     value: Any
     why: str
 
 
 def release(version: str) -> Release:
-    """Major and minor; InputError if it is not a version."""
+    """(major, minor) of a vLLM version; InputError for text that is not a version."""
     try:
         major, minor = version.removeprefix("v").split(".")[:2]
         return int(major), int(minor)
@@ -38,9 +38,9 @@ def release(version: str) -> Release:
 
 
 def assumed(recorded: Mapping[str, Any]) -> dict[str, Assumed]:
-    """The settings that `recorded` (meta.json without nulls) leaves open, by the engine's defaults.
+    """The engine's defaults for settings that `recorded` (meta.json without nulls) lacks.
 
-    num_gpu_blocks: None, for a pool that never fills. InputError for a version that is none.
+    num_gpu_blocks is None: a pool that never fills. InputError if vllm_version is not a version.
     """
     version = str(recorded.get("vllm_version", NEWEST))
     at = release(version)

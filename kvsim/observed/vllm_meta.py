@@ -21,11 +21,11 @@ _SPARE_BLOCKS = 2  # the null block, and one for the unused last token
 
 
 class VllmMeta(RunMeta):
-    """A vLLM engine's settings, by vLLM's names. Only counts of its blocks matter, so a token
-    weighs one byte.
+    """A vLLM engine's settings under vLLM's names. Only the number of blocks matters, so one token
+    counts as one byte of KV.
 
-    What is null or left out is as `kvsim.observed.vllm_defaults` says. num_gpu_blocks: None for a
-    pool that was not recorded.
+    Settings that are null or missing get the defaults of `kvsim.observed.vllm_defaults`.
+    num_gpu_blocks is None if the size of the pool was not recorded.
     """
 
     vllm_version: str
@@ -43,7 +43,9 @@ class VllmMeta(RunMeta):
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], where: str) -> Self:
-        """See `Options`; settings that are null are assumed, and listed in `assumptions`."""
+        """Parse a table as `Options.parse` does; settings that are null get defaults, which are
+        listed in `assumptions`.
+        """
         given = {name: value for name, value in table.items() if value is not None}
         missing = assumed(given)
         found = super().parse(given | {name: one.value for name, one in missing.items()}, where)

@@ -1,7 +1,7 @@
-"""An observation as a folder of the form that `kvsim validate run` reads.
+"""Write an observed run as a folder that `kvsim validate run` reads.
 
-meta.json       engine, device and settings         stream.jsonl    what prompts share
-requests.csv    when each came and was answered     timeseries.csv  the engine's log, tick by tick
+meta.json       engine, device and settings         stream.jsonl    prompt content that is shared
+requests.csv    times and lengths of requests       timeseries.csv  the engine's log, per tick
 steps.csv       every step                          samples.jsonl   the steps, for calibrate fit
 """
 
@@ -55,12 +55,12 @@ def write_observation(folder: Path, observation: Observation, meta: ObservedMeta
 
 
 class Recording(NamedTuple):
-    """Content of the folder of a run that another tool recorded: meta.json, and each further file
-    that is not empty.
+    """The content of an observed run's folder made from another tool's recording. meta.json is
+    always written, the other files only if they have content.
 
-    meta: of meta.json. served: each row of requests.csv with the request it was, in order of
-    arrival; none where no request was timed as a whole. ticks: the gauges while it lasted.
-    figures: of measured.json. steps: of logged_steps.csv.
+    meta is the content of meta.json. served pairs each row of requests.csv with its Request, in
+    order of arrival; it is empty where no request has both start and end. ticks are the rows of
+    timeseries.csv, figures the content of measured.json, steps the rows of logged_steps.csv.
     """
 
     meta: Mapping[str, Any]
@@ -77,10 +77,10 @@ _RECORDED = (
 
 
 def write_recording(folder: Path, recording: Recording) -> None:
-    """Write a run that another tool recorded.
+    """Write the folder of a run that another tool recorded.
 
-    What it does not write of an older recording in the folder is removed. InputError if the folder
-    cannot be written, or the settings are no engine's.
+    Files of an older recording that this one does not have are removed. InputError if the folder
+    cannot be written, or the settings are not those of an engine.
     """
     meta, served = recording.meta, recording.served
     block_size = VllmMeta.parse(meta, str(folder / "meta.json")).block_size
@@ -107,8 +107,8 @@ def _stream(served: Iterable[tuple[ObservedRequest, Request]], block_size: int) 
 
 
 def stream_lines(timed: Iterable[tuple[float, Request]], block_size: int) -> Iterator[str]:
-    """Requests, each with its arrival in ms, in Mooncake's fields; no ids where the prompt is
-    not known.
+    """JSON lines in Mooncake's format for (arrival in ms, request) pairs; without hash_ids where
+    the prompt's content is unknown.
     """
     ids = BlockIds(block_size)
     for arrival_ms, request in timed:
@@ -124,8 +124,8 @@ def stream_lines(timed: Iterable[tuple[float, Request]], block_size: int) -> Ite
 
 
 def csv_writer(rows: Sequence[Options]) -> Callable[[Path], object]:
-    """A writer of a CSV file of rows of one class, at least one; columns that are empty in all rows
-    are left out.
+    """A function that writes these rows (at least one, all of one class) to a CSV file. Columns
+    that are empty in all rows are left out.
     """
     tables = [row.model_dump(exclude_none=True) for row in rows]
     filled = set().union(*tables)

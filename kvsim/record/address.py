@@ -1,4 +1,4 @@
-"""A server at an address: requests to it, and one line for each way in which it does not answer."""
+"""HTTP requests to a server, and a one-line error for each way in which it may fail to answer."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -17,18 +17,18 @@ _PATHS = ("/metrics", "/v1/completions", "/v1/chat/completions", "/v1")
 
 
 class HttpAnswer(NamedTuple):
-    """status: of HTTP. text: the body."""
+    """An HTTP response: its status code and its body as text."""
 
     status: int
     text: str
 
     @property
     def ok(self) -> bool:
-        """Whether it is what was asked for."""
+        """Whether the request succeeded."""
         return self.status == 200
 
     def object(self) -> dict[str, Any]:
-        """The JSON object of the answer; {} where it is none."""
+        """The body as a JSON object; {} if the body is anything else or the request failed."""
         try:
             value = loads(self.text.encode(), unsigned=True) if self.ok else {}
         except JsonError:
@@ -37,10 +37,10 @@ class HttpAnswer(NamedTuple):
 
 
 class LiveServer:
-    """A server at `base`, such as http://host:8000; a context manager.
+    """A server at `base`, such as http://host:8000, as an async context manager.
 
-    metrics_url: of its metrics; None: /metrics at the same address. headers: sent with each
-    request, and never written.
+    metrics_url is the address of its metrics; None: /metrics at `base`. headers are sent with each
+    request (they may hold keys) and are never written to files.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class LiveServer:
 
     @property
     def client(self) -> "AsyncClient":
-        """The client of the HTTP library, while the context lasts."""
+        """The httpx client, open while the context lasts."""
         assert self._client is not None
         return self._client
 
     async def get(self, url: str) -> HttpAnswer:
-        """The answer of an address, or of a path of this server; InputError where there is none."""
+        """GET a URL, or a path of this server; InputError if no server answers."""
         import httpx2
 
         whole = url if "://" in url else self.base + url
@@ -90,7 +90,7 @@ class LiveServer:
         return HttpAnswer(response.status_code, response.text)
 
     async def metrics(self) -> str:
-        """The text of its metrics; InputError where it serves none."""
+        """The text of /metrics; InputError if the server serves no metrics."""
         found = await self.get(self.metrics_url)
         if not found.ok:
             raise InputError(
@@ -103,7 +103,9 @@ class LiveServer:
 
 
 def base_of(address: str) -> str:
-    """`http://host:port` of what a user writes; InputError for what is no such address."""
+    """Normalise an address that a user typed to `http://host:port`; InputError for text that is not
+    an address.
+    """
     import httpx2
 
     text = address.strip().rstrip("/")
@@ -122,7 +124,7 @@ def base_of(address: str) -> str:
 
 
 def no_answer(error: Exception, url: str) -> InputError:
-    """The line for a server that does not answer."""
+    """The InputError for a server that cannot be reached or does not answer in time."""
     import httpx2
 
     if isinstance(error, httpx2.TimeoutException):
@@ -137,7 +139,7 @@ def no_answer(error: Exception, url: str) -> InputError:
 
 
 def check_key(response: "Response", url: str) -> None:
-    """InputError where the server asks for a key, or for another one."""
+    """InputError if the server asks for an API key, or refuses the given one."""
     if response.status_code in _KEY_REFUSED:
         raise InputError(
             f"the server refuses without the right API key (HTTP {response.status_code})",

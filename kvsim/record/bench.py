@@ -1,4 +1,4 @@
-"""The measurements in the form of `vllm bench serve --save-result --save-detailed`."""
+"""Recorded results in the JSON form of `vllm bench serve --save-result --save-detailed`."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -20,15 +20,17 @@ _MEANS = {
 
 
 def ended_text(unix_s: float) -> str:
-    """A moment as the benchmark writes its `date`, by this machine's clock."""
+    """A Unix time as the benchmark writes its `date`: local time of this machine."""
     return datetime.fromtimestamp(unix_s).strftime("%Y%m%d-%H%M%S")
 
 
 def bench_of_replies(
     replies: Sequence[Reply], model: str, load: Mapping[str, Any], begun_unix_s: float
 ) -> dict[str, Any]:
-    """The result of a load. replies: in the order in which they were sent. load: request_rate,
-    burstiness and max_concurrency. begun_unix_s: when the first was sent.
+    """The benchmark result for requests that kvsim sent.
+
+    replies are in the order in which they were sent. load has request_rate, burstiness and
+    max_concurrency. begun_unix_s is when the first request was sent.
     """
     whole = [reply for reply in replies if not reply.error]
     ends = [reply.came_s[-1] for reply in whole]
@@ -83,8 +85,11 @@ def bench_of_counters(
     seconds: float,
     ended_unix_s: float,
 ) -> dict[str, Any] | None:
-    """The result of a load that others drove, by the counters of two scrapes; None where they count
-    no requests, or no request ended in between. seconds: between the scrapes.
+    """The benchmark result of a load that other clients sent, computed from the counters of two
+    scrapes.
+
+    seconds is the time between the scrapes. None if the engine has no counter of requests, or no
+    request ended in between.
     """
 
     def grown(name: str) -> float:

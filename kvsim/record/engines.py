@@ -1,4 +1,4 @@
-"""The engine that answers at an address, and its own description."""
+"""Recognise the engine that a server runs, and read what the server reports about itself."""
 
 import json
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ _LLAMA_KEPT = ("model_path", "total_slots", "build_info")
 
 
 class LiveEngine(NamedTuple):
-    """An engine by its metrics.
+    """The names of an engine's metrics, without `prefix`.
 
-    running, waiting, usage: gauges, by their older names too. prompts, outputs: counters of tokens.
-    finished: counter of requests, "" where there is none. ranks: labels of processes that all
-    report the same. switch: what makes it serve metrics.
+    running, waiting and usage are gauges, the current name first, then older ones. prompts and
+    outputs are counters of tokens. finished is the counter of finished requests; "": the engine has
+    none. ranks are labels of processes (such as `tp_rank`) that all report the same values.
     """
 
     name: str
@@ -73,10 +73,11 @@ ENGINES: dict[str, LiveEngine] = {
 
 
 class Recognised(NamedTuple):
-    """The engine, and what it says of itself.
+    """The recognised engine, and what the server reports about itself.
 
-    model: as clients name it. longest: tokens of a sequence; None: not said. settings: by vLLM's
-    names, for meta.json. answers: files of its own answers. notes: what it does not say.
+    model is the name that clients send. longest is the maximum length of a sequence in tokens;
+    None: not reported. settings are for meta.json, under vLLM's names. answers maps file names to
+    the server's own answers (/server_info, /props). notes say what the server does not report.
     """
 
     engine: LiveEngine
@@ -88,7 +89,7 @@ class Recognised(NamedTuple):
 
 
 def engine_of(text: str, where: str) -> LiveEngine:
-    """The engine with these metrics; InputError for those of another server."""
+    """The engine that serves these metrics; InputError if it is none that kvsim can record."""
     found = recognised(sniffed(Path("metrics"), text.encode()), Source)
     if found not in ENGINES:
         begin = text.strip().splitlines()[:1]
@@ -103,10 +104,10 @@ def engine_of(text: str, where: str) -> LiveEngine:
 
 
 async def recognise(server: LiveServer, asked: str | None) -> Recognised:
-    """Ask the server for its engine and model. asked: the model's name, where it serves several;
-    None: the first.
+    """Ask the server for its engine and model. asked is the name of one of several models; None:
+    the first.
 
-    InputError where there is no server, no metrics, no such model, or no key.
+    InputError if there is no server, it has no metrics or no such model, or it asks for a key.
     """
     text = await server.metrics()
     engine = engine_of(text, server.metrics_url)
@@ -145,7 +146,7 @@ async def recognise(server: LiveServer, asked: str | None) -> Recognised:
 
 
 async def _model(server: LiveServer, asked: str | None, notes: list[str]) -> dict[str, Any]:
-    """The served model, as /v1/models lists it."""
+    """The model's entry in the answer of /v1/models."""
     answer = await server.get("/v1/models")
     rows = answer.object().get("data")
     models = [row for row in rows if isinstance(row, dict) and row.get("id")] if rows else []
@@ -177,7 +178,7 @@ async def _first_object(server: LiveServer, *paths: str) -> dict[str, Any]:
 
 
 def _of_metrics(text: str) -> dict[str, Any]:
-    """Settings in the labels of vLLM's metrics, by the names of meta.json."""
+    """Settings found in the labels of vLLM's metrics, under the keys of meta.json."""
     found = settings_from(metrics(text, "/metrics"), "/metrics").reported()
     names = ("block_size", "num_gpu_blocks", "enable_prefix_caching", "gpu_memory_utilization")
     return {name: found[name] for name in names if name in found}

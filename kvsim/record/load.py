@@ -1,4 +1,6 @@
-"""A stream of requests sent to a server at its times, and followed as its clients would."""
+"""Send a stream of requests to a server on schedule; a follow-up request is sent after the answer
+it waits for.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,9 +16,10 @@ MOST_FAULTS = 20  # one after the other: the server is gone
 
 
 def check_sendable(stream: Stream, longest: int | None) -> None:
-    """InputError for requests that are not sent as they are meant: with images, adapters, beams,
-    samples, no output, or longer than the server takes. longest: tokens of a sequence; None: not
-    known.
+    """InputError for a request that cannot be sent to a server as the stream describes it.
+
+    Such requests have images, adapters, beams, parallel samples or no output, or are longer than
+    `longest` tokens. longest is the server's maximum; None: not known.
     """
     for request in stream.requests:
         lacks = (
@@ -41,11 +44,11 @@ def check_sendable(stream: Stream, longest: int | None) -> None:
 
 
 class SentLoad:
-    """The requests of a stream, each sent when it is due, and its followers after it.
+    """Sends each request of a stream when it is due, and its follow-ups once it is answered.
 
-    now: s on the clock of the event loop. moved: called with (requests that were answered, all).
-    replies: in the order in which they ended. late_s: by how much a request was sent after it was
-    due, at most; 0 where its client limits the requests in flight.
+    now gives the event loop's time in s. moved is called with (answered requests, all requests).
+    replies are in order of completion. late_s is the largest delay of a request beyond its due
+    time; 0 if the client limits concurrency.
     """
 
     def __init__(
@@ -61,9 +64,11 @@ class SentLoad:
         self._tasks: set[asyncio.Task[Reply]] = set()
 
     async def run(self, until_s: float | None = None) -> None:
-        """Send all requests, and wait for the answers; cancelled, it keeps those that have come.
+        """Send all requests and wait for the answers. If cancelled, answers received so far remain
+        in `replies`.
 
-        until_s: when the last one is sent, on the clock of `now`; those in flight are waited for.
+        until_s is the time on the clock of `now` after which nothing more is sent; requests in
+        flight are still waited for.
         """
         begin_s = self._now()
         for order, request in enumerate(self._stream.requests):
@@ -84,7 +89,7 @@ class SentLoad:
 
     @property
     def in_flight(self) -> int:
-        """Requests that are not answered yet."""
+        """The number of requests sent and not answered yet."""
         return len(self._tasks)
 
     def _full(self) -> bool:
@@ -99,7 +104,7 @@ class SentLoad:
             self._tasks.add(asyncio.ensure_future(self._send(request)))
 
     async def _wait(self, until_s: float | None) -> None:
-        """Until the next request is due, or one in flight ends."""
+        """Wait until the next request is due, one in flight ends, or until_s."""
         left_s = None
         if self._due and not self._full():
             left_s = max(0.0, self._due[0][0] - self._now())

@@ -1,8 +1,8 @@
-"""The content of prompts, as token ids or as words: equal where a workload's content is equal.
+"""Prompts as token ids or as words, such that requests with equal content get equal prompts.
 
-A workload names content by ids that are no token of any model. Each becomes a token by a hash with
-a salt. The salt is another one in each recording, so that the server's prefix cache has nothing of
-an earlier one.
+A workload gives content by ids that are not tokens of any model. Each id becomes a token by a
+salted hash. Each recording has another salt, so the server's prefix cache holds nothing from an
+earlier one.
 """
 
 from collections.abc import Iterable
@@ -27,9 +27,9 @@ PROBE_WORDS = 64
 
 
 class PromptContent:
-    """Makes the prompts of requests. salt: of this recording.
+    """Makes the prompts of requests. salt is the recording's.
 
-    words_a_token, extra_tokens: of a server that takes text alone: a prompt of w words has
+    words_a_token and extra_tokens are for servers that accept only text: a prompt of w words has
     extra_tokens + w / words_a_token tokens.
     """
 
@@ -39,12 +39,12 @@ class PromptContent:
         self._private = _PRIVATE
 
     def ids(self, request: Request) -> list[int]:
-        """One token id for each token of the prompt."""
+        """The prompt as token ids, one for each of its tokens."""
         found: list[int] = (FIRST_ID + self._hashes(request) % np.uint64(IDS)).tolist()
         return found
 
     def text(self, request: Request) -> str:
-        """Words for a prompt that has about as many tokens."""
+        """The prompt as words, about as many tokens long as the request asks for."""
         count = round(max(1, request.prompt_tokens - self._extra) * self._words_a_token)
         hashes = np.resize(self._hashes(request), max(1, count))
         return words(hashes)
@@ -58,17 +58,19 @@ class PromptContent:
 
 
 def words(hashes: Iterable[Any]) -> str:
-    """Text of one word for each hash."""
+    """Text with one word for each hash."""
     return " ".join(WORDS[int(each) % len(WORDS)] for each in hashes)
 
 
 def probe_text(salt: int) -> str:
-    """PROBE_WORDS words, by which a server's tokens of a word are counted."""
+    """A text of PROBE_WORDS words; the server's count of its tokens tells how many tokens a word
+    has.
+    """
     return words(_mixed(_numbers(((_PRIVATE - PROBE_WORDS, PROBE_WORDS),)), salt))
 
 
 def probe_ids(count: int) -> list[int]:
-    """A short prompt of token ids."""
+    """A short prompt of `count` token ids."""
     return [FIRST_ID + index for index in range(count)]
 
 
@@ -80,7 +82,7 @@ def _numbers(runs: TokenRuns) -> NDArray[np.uint64]:
 
 
 def _mixed(numbers: NDArray[np.uint64], salt: int) -> NDArray[np.uint64]:
-    """SplitMix64 of each number: neighbours have nothing in common afterwards."""
+    """The SplitMix64 hash of each number, so that consecutive numbers give unrelated hashes."""
     with np.errstate(over="ignore"):
         mixed = numbers + np.uint64((salt * 0x9E3779B97F4A7C15) & _MASK)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

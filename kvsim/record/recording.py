@@ -1,4 +1,4 @@
-"""A recording from its first question to its files."""
+"""Record a server: recognise its engine, send or watch a load, write the files."""
 
 import asyncio
 import json
@@ -34,14 +34,17 @@ _BLOCK_TOKENS = 16  # of vLLM, where it does not say
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """The settings of a recording. url: of the server. run: the folder.
+    """The settings of a recording. url is the server's address, run the folder to write.
 
-    requests: makes the load for a server's longest sequence (None: not known); None: watch what
-    comes. load: its terms for the benchmark's result. device,
-    model: for meta.json, and the name to ask with. headers: of each request. metrics_url: of the
-    metrics, where they are elsewhere. every_s: between scrapes. seconds: the longest time; None: to
-    the load's end, or until ^C. text: send words, not token ids. salt: of the prompts' content;
-    None: another one each time.
+    requests(longest) makes the stream to send, for the server's maximum sequence length in tokens
+    (None: not known); None instead of a function: watch other clients' load. load has the request
+    rate and limits, for the benchmark's result. device goes into meta.json. model is the model to
+    ask for. headers are sent with each request. metrics_url is the address of the metrics, if not
+    the server's own.
+
+    every_s is the time between scrapes. seconds limits the recording; None: until the load ends, or
+    until ^C. text: send words, not token ids. salt determines the prompts' tokens; None: a random
+    one.
     """
 
     url: str
@@ -59,8 +62,9 @@ class RecordOptions:
 
 
 class RecordedServer(NamedTuple):
-    """The account of a recording. sent, answered: requests, 0 of a watch. scrapes: of /metrics.
-    stopped: whether it was interrupted. notes: in words. written: the files.
+    """The result of a recording. sent and answered count requests (0 if only watched), scrapes
+    counts scrapes of /metrics. stopped: the recording was interrupted. notes are sentences for
+    people. written has the names of the files.
     """
 
     engine: str
@@ -75,7 +79,9 @@ class RecordedServer(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """unix_s: the recorder's clock at 1970. begun_s: when polling began, on that clock."""
+    """Facts needed to write the files. unix_s is the Unix time at 0 of the recorder's clock.
+    begun_s is when polling began, on that clock.
+    """
 
     found: Recognised
     stream: Stream | None
@@ -92,9 +98,10 @@ class _Kept(NamedTuple):
 
 
 async def record(options: RecordOptions, moved: Moved) -> RecordedServer:
-    """Record a server. moved: called with (how many, of how many): requests, or seconds of a watch.
+    """Record a server. moved is called with (done, total), in requests, or in seconds if only
+    watching.
 
-    InputError where the server cannot be recorded; nothing is written then.
+    InputError if the server cannot be recorded; then no file is left.
     """
     loop = asyncio.get_running_loop()
     now, unix_s = loop.time, time.time() - loop.time()
@@ -136,7 +143,7 @@ async def record(options: RecordOptions, moved: Moved) -> RecordedServer:
 
 @asynccontextmanager
 async def _polling(scraper: Scraper) -> AsyncIterator[None]:
-    """Metrics are polled while it lasts."""
+    """Poll the metrics while the context lasts."""
     polling = asyncio.ensure_future(scraper.run())
     try:
         yield
@@ -148,7 +155,9 @@ async def _polling(scraper: Scraper) -> AsyncIterator[None]:
 
 @contextmanager
 def _stopping(task: "asyncio.Task[Any] | None") -> Iterator[list[bool]]:
-    """While it lasts, ^C and a termination cancel the task once, and are noted."""
+    """While the context lasts, the first ^C or SIGTERM cancels the task and puts True into the
+    yielded list.
+    """
     loop, stopped = asyncio.get_running_loop(), list[bool]()
 
     def stop() -> None:
@@ -177,7 +186,7 @@ async def _driven(
     moved: Moved,
     stopped: list[bool],
 ) -> _Kept:
-    """Drive the load, or watch, until it is over or interrupted."""
+    """Send the load, or watch the server, until the end or an interrupt."""
     until_s = None if options.seconds is None else now() + options.seconds
     load = None
     try:
@@ -212,8 +221,10 @@ async def _sender(
     now: Now,
     notes: list[str],
 ) -> Send:
-    """How a request is sent: as token ids, or as words where the server takes none. One short
-    request tells, which also warms the server up.
+    """The function that sends one request: as token ids, or as words if the server does not accept
+    ids.
+
+    One short request finds out which, and also warms up the server.
     """
     content, text = PromptContent(salt), options.text
     if not text:
@@ -255,8 +266,8 @@ def _unanswered(server: LiveServer, reply: Reply) -> InputError:
 def _files(
     options: RecordOptions, place: _Place, kept: _Kept, scraper: Scraper, notes: list[str]
 ) -> tuple[dict[str, Writer], int]:
-    """The files of the recording, the one last that marks it as whole; and the requests answered
-    whole.
+    """The files of the recording, last the one that marks it as complete; and the number of
+    requests answered in full.
     """
     found, stream = place.found, place.stream
     whole = [reply for reply in kept.replies if not reply.error]
@@ -290,7 +301,9 @@ def _files(
 def _watched(
     found: Recognised, scraper: Scraper, unix_s: float, notes: list[str]
 ) -> dict[str, Any] | None:
-    """The means of the requests that ended between the first and the last scrape."""
+    """The benchmark result with means over the requests that ended between the first and the last
+    scrape.
+    """
     if len(scraper.kept) < 2:
         raise InputError("fewer than two scrapes of the metrics", where="--watch",
                          value=len(scraper.kept), remedy="watch for longer")  # fmt: skip
@@ -322,7 +335,9 @@ def _meta(options: RecordOptions, found: Recognised) -> str:
 
 
 def _requests(whole: list[Reply], zero_s: float, block_tokens: int) -> dict[str, Writer]:
-    """requests.csv, and what prompts share where some do."""
+    """requests.csv, and stream.jsonl if the content of some prompt is known. block_tokens is the
+    engine's block size.
+    """
     rows, sent = [], []
     for reply in whole:
         begin, first, last = (
@@ -363,7 +378,9 @@ def _requests(whole: list[Reply], zero_s: float, block_tokens: int) -> dict[str,
 
 
 def _said_of(kept: _Kept, stream: Stream, ticks: list[Tick]) -> Iterator[str]:
-    """Notes on the load as it ran, for a reader of the figures."""
+    """Sentences on what went otherwise than asked while the load ran, such as failed or unsent
+    requests.
+    """
     failed = [reply for reply in kept.replies if reply.error]
     if failed:
         yield f"{len(failed):,} requests failed, the first one: {failed[0].error}"

@@ -13,11 +13,11 @@ _MOST = 200  # characters of a server's own message
 
 
 class Reply(NamedTuple):
-    """The answer of one request; times in s on the recorder's clock.
+    """The server's answer to one request; times in s on the recorder's clock.
 
-    came_s: of each piece, which holds a token or several. prompt_tokens, output_tokens: by the
-    server's count, where it gives one. cached_tokens: of the prompt, as the server says. error: ""
-    where it was answered whole.
+    came_s has the arrival time of each streamed chunk of one or more tokens. prompt_tokens and
+    output_tokens are the server's counts if it reports them. cached_tokens is the number of prompt
+    tokens that the server reports as prefix cache hits. error is "" if the answer is complete.
     """
 
     request: Request
@@ -33,8 +33,8 @@ class Reply(NamedTuple):
 async def ask(
     server: LiveServer, model: str, prompt: list[int] | str, request: Request, now: Now
 ) -> Reply:
-    """Send one request and read its answer to the end. Faults are in the reply, not raised, but for
-    a key that the server refuses.
+    """Send one request and read its answer to the end. A fault is put into the reply; only a
+    refused API key raises InputError.
     """
     import httpx2
 
@@ -82,7 +82,7 @@ async def ask(
 
 
 class _Pieces:
-    """The lines of server-sent events, one after the other."""
+    """Parser of an answer's server-sent events, line by line."""
 
     def __init__(self) -> None:
         self.came_s: list[float] = []
@@ -92,7 +92,7 @@ class _Pieces:
         self.over = False
 
     def take(self, line: str, now: Now) -> None:
-        """A line as it comes; only those of data say anything."""
+        """Read the next line; lines that do not begin with `data:` are ignored."""
         if not line.startswith("data:"):
             return
         text = line[5:].strip()
@@ -123,7 +123,7 @@ def _count(value: Any) -> int:
 
 
 def _message(text: str, status: int) -> str:
-    """The server's own words on a fault, as far as one line has them."""
+    """The server's own error message, cut to one line."""
     try:
         found = json.loads(text)
         inner = found.get("error", found) if isinstance(found, dict) else found

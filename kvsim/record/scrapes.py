@@ -1,4 +1,4 @@
-"""A server's /metrics every second, as text with its time, and the gauges in them."""
+"""Scrapes of a server's /metrics, one per second, with their times; and the gauges in them."""
 
 import asyncio
 import gzip
@@ -22,22 +22,24 @@ _DIGITS = 9
 
 
 class KeptScrape(NamedTuple):
-    """time_s: on the recorder's clock, the middle between question and answer. path: its file."""
+    """A scrape saved at `path`. time_s, on the recorder's clock, is halfway between request and
+    answer.
+    """
 
     time_s: float
     path: Path
 
     @property
     def text(self) -> str:
-        """The metrics as the server wrote them."""
+        """The metrics as the server wrote them, unzipped."""
         return gzip.decompress(self.path.read_bytes()).decode("utf-8", "replace")
 
 
 class Scraper:
-    """Polls the metrics every `every_s` seconds and keeps each answer in RUN/scrapes, named by its
-    time since 1970.
+    """Polls the metrics every `every_s` seconds and saves each answer in RUN/scrapes, under a file
+    name that is its Unix time.
 
-    unix_s: the clock of `now` at 1970. failed: polls without an answer.
+    unix_s is the Unix time at 0 of the clock `now`. failed counts polls without an answer.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Scraper:
 
     @contextmanager
     def kept_only_whole(self) -> Iterator[None]:
-        """While it lasts, a fault takes the scrapes away again, and the folders they were in."""
+        """A context that, on an error inside it, deletes all scrapes and folders made for them."""
         made = [folder for folder in (self._folder, self._folder.parent) if not folder.exists()]
         try:
             yield
@@ -63,7 +65,7 @@ class Scraper:
             raise
 
     async def poll(self) -> None:
-        """One scrape; a server that does not answer is counted."""
+        """Take one scrape; if the server does not answer, count the failure."""
         asked_s = self._now()
         try:
             text = await self._server.metrics()
@@ -73,7 +75,7 @@ class Scraper:
         self._keep((asked_s + self._now()) / 2, text)
 
     async def run(self) -> None:
-        """Poll until cancelled, at even gaps whatever a poll takes."""
+        """Poll at even gaps until cancelled, however long a poll takes."""
         due_s = self._now()
         while True:
             due_s = max(due_s + self._every_s, self._now())
@@ -90,12 +92,16 @@ class Scraper:
 
 
 def has_start(text: str) -> bool:
-    """Whether a scrape says when its server started, by which two are known to be of one."""
+    """Whether a scrape has the start time of its server. Two scrapes with the same start time are
+    of one server.
+    """
     return started_s(metrics(text, "/metrics")) is not None
 
 
 def sums_of(engine: LiveEngine, text: str) -> dict[str, float]:
-    """Each metric summed over the engine's data-parallel ranks, without the prefix of its name."""
+    """Each metric summed over the engine's data-parallel ranks, under its name without the engine's
+    prefix.
+    """
     found: dict[str, float] = {}
     for name, _, value in _own(engine, text):
         found[name] = found.get(name, 0.0) + value
@@ -103,7 +109,9 @@ def sums_of(engine: LiveEngine, text: str) -> dict[str, float]:
 
 
 def ticks_of(engine: LiveEngine, scrapes: Sequence[KeptScrape], zero_s: float) -> Iterator[Tick]:
-    """The gauges of each scrape from zero_s on, and the tokens a second since the one before."""
+    """Rows of timeseries.csv, one per scrape from zero_s on: its gauges, and tokens per second
+    since the previous scrape.
+    """
     before: tuple[float, Mapping[str, float]] | None = None
     for scrape in scrapes:
         samples = list(_own(engine, scrape.text))
@@ -134,7 +142,7 @@ def _own(engine: LiveEngine, text: str) -> Iterator[Metric]:
 
 
 def _values(samples: Sequence[Metric], names: Sequence[str]) -> list[float]:
-    """The values of the first of these metrics that is there."""
+    """The values of the first metric in `names` that the scrape has."""
     found = ([value for plain, _, value in samples if plain == name] for name in names)
     return next((values for values in found if values), [])
 
@@ -146,7 +154,9 @@ def _total(values: Sequence[float]) -> int | None:
 def _rates(
     before: tuple[float, Mapping[str, float]] | None, time_s: float, totals: Mapping[str, float]
 ) -> dict[str, float]:
-    """Tokens a second since the previous scrape; none where a counter was reset."""
+    """Tokens per second since the previous scrape; left out for a counter that was reset in
+    between.
+    """
     if before is None or time_s <= before[0]:
         return {}
     gap_s = time_s - before[0]
