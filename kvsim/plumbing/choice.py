@@ -1,4 +1,4 @@
-"""A field with a table that names its own kind: `arrivals = {kind = "poisson", ...}`."""
+"""A field that is a table with a `kind`: `arrivals = {kind = "poisson", ...}`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,10 +14,11 @@ CHOICE = "x-kvsim-choice"  # in a JSON schema: stands for the kinds that a `OneO
 
 
 class OneOf:
-    """Annotates an Options field: read from a table by a registry, written with its `kind`.
+    """Annotation of an Options field that one of a registry's classes reads, chosen by the table's
+    `kind`.
 
-    where: the key's full name in the scenario, for error messages. default: the kind of a table
-    that names none.
+    where is the key's full name in the scenario, for error messages. default is the kind of a table
+    without `kind`.
     """
 
     def __init__(self, registry: Registry[Any], where: str, default: str | None = None) -> None:
@@ -28,7 +29,9 @@ class OneOf:
     def __get_pydantic_core_schema__(
         self, source: type[Options], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Validate by the registry; serialise the fields with the name they are registered by."""
+        """Validate a table with its kind's class; serialise the options as a table with that
+        `kind`.
+        """
         return core_schema.no_info_before_validator_function(
             self.read,
             core_schema.is_instance_schema(source),
@@ -38,15 +41,19 @@ class OneOf:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """A stand-in, as tables of a registry's kinds may use the same registry."""
+        """A placeholder, because the tables of a registry's kinds may contain the same registry
+        again.
+        """
         return {CHOICE: self}
 
     def keys_beside(self) -> dict[str, "OneOf"]:
-        """Keys that a table of any kind may hold in addition to its own, each a choice too."""
+        """Further keys of the table, valid for any kind, each of them a `OneOf` too."""
         return {}
 
     def read(self, value: object) -> object:
-        """The options of a table, or of a kind by its name; options stay as they are."""
+        """Options for a table, or for a kind's name alone (all keys default). Options are returned
+        unchanged.
+        """
         if isinstance(value, str):
             return self.registry.parse({"kind": value}, self.where)
         if isinstance(value, Mapping):

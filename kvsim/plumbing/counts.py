@@ -1,4 +1,4 @@
-"""Counts as people write them."""
+"""Counts as vLLM's command line accepts them, such as `32k`."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ _BINARY = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def whole(value: Any) -> int:
-    """A count, as vLLM takes it: `8192`, `32k` (thousands), `32K` (times 1,024)."""
+    """The integer that a count means: `8192`; `32k` = 32,000; `32K` = 32,768, as in vLLM."""
     match = re.fullmatch(_SIZE, str(value).replace(",", "").replace("_", "").strip())
     if match is None or len(match[1]) > 18:
         raise ValueError("not a count")

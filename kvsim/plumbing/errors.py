@@ -12,14 +12,14 @@ import re
 
 
 class KvsimError(Exception):
-    """Everything kvsim raises on purpose."""
+    """Base of all exceptions that kvsim raises on purpose."""
 
 
 class InputError(KvsimError):
-    """The input cannot be used.
+    """The user's input cannot be used; the message is one line.
 
-    what: the fault in words; where: file, row, key or flag. value: the given value; limit: what
-    would have been accepted. remedy: what the user can do.
+    what is the fault, where the file, row, key or flag, value the value found. limit says what
+    would have been accepted, remedy what the user can do.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class InputError(KvsimError):
         super().__init__("; ".join(parts))
 
     def at(self, where: str | None) -> "InputError":
-        """The same error at another place."""
+        """A copy of the error with another `where`."""
         return InputError(
             self.what, where=where, value=self.value, limit=self.limit, remedy=self.remedy
         )
 
 
 class InvariantError(KvsimError):
-    """Something that must always hold did not: a fault of kvsim, never of its input."""
+    """Something that must always hold did not: a fault of kvsim, never of the user's input."""
 
 
 MISSING = "required key is missing"

@@ -1,4 +1,4 @@
-"""The libraries that a plain installation leaves out, and the extra that brings each.
+"""Libraries that a plain installation lacks, and the extra (`pip install kvsim[EXTRA]`) with each.
 
 A simulation and its table in the terminal need none of them.
 """
@@ -29,9 +29,10 @@ EXTRAS: dict[str, str] = {
 
 
 def need(*libraries: str, where: str | None = None, otherwise: str = "") -> None:
-    """Raise InputError with the line that installs it unless each of these libraries is there.
+    """Raise InputError with the command that installs a library, unless all of `libraries` are
+    installed.
 
-    where: the option or command that needs them. otherwise: what works without them.
+    where is the option or command that needs the libraries. otherwise says what works without them.
     """
     for library in libraries:
         if find_spec(library) is None:
@@ -39,6 +40,6 @@ def need(*libraries: str, where: str | None = None, otherwise: str = "") -> None
 
 
 def missing(library: str, where: str | None = None, otherwise: str = "") -> InputError:
-    """The error for one of EXTRAS that is not installed."""
+    """The error for a library of EXTRAS that is not installed."""
     remedy = f"pip install 'kvsim[{EXTRAS[library]}]'" + (otherwise and f", or {otherwise}")
     return InputError(f"{library} is not installed", where=where, remedy=remedy)

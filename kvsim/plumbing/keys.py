@@ -1,4 +1,6 @@
-"""Keys of nested tables by their dotted names, as `--set` and `--vary` write them."""
+"""Set keys of nested tables by dotted name, as `--set` and `--vary` write them:
+`allocator.paged.block_size=32`.
+"""
 
 from typing import Any
 
@@ -7,8 +9,8 @@ from kvsim.plumbing.reading.toml_text import value_of
 
 
 def assignment(text: str, where: str) -> tuple[str, Any]:
-    """`a.b=value` as its key and its value, as TOML reads it; InputError, found at `where`, for any
-    other form.
+    """Split `a.b=value` into key and value, with the value parsed as TOML. InputError, with
+    `where`, for any other form.
     """
     key, equals, value = text.partition("=")
     if not equals or not all(key.strip().split(".")):
@@ -22,9 +24,11 @@ def assignment(text: str, where: str) -> tuple[str, Any]:
 
 
 def put(table: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Set one key of nested tables, made where they are missing. An item of a list goes by its
-    label or kind (`allocator.paged.block_size`), or by its index from 0 (`allocator.2.block_size`).
-    InputError where there is no such item, or no table.
+    """Set one key of nested tables; missing tables are added.
+
+    A list's item is chosen by its label or kind (`allocator.paged.block_size`), or by its index
+    from 0 (`allocator.2.block_size`). InputError if there is no such item, or the key leads through
+    a value that is not a table.
     """
     parts = key.split(".")
     place: Any = table
@@ -47,8 +51,8 @@ def put(table: dict[str, Any], key: str, value: Any, where: str) -> None:
 
 
 def item_index(items: list[Any], part: str, where: str) -> int:
-    """The place in a list of the item with this index, label or kind; InputError, found at `where`,
-    for none or several.
+    """Index of the list's item with this index, label or kind; InputError, with `where`, if none or
+    several match.
     """
     if part.isdecimal() and int(part) < len(items):
         return int(part)
@@ -66,7 +70,7 @@ def item_index(items: list[Any], part: str, where: str) -> int:
 
 
 def _names(item: Any) -> list[str]:
-    """Names of an item of a list other than its index."""
+    """Label and kind of a list's item: the names by which it can be chosen."""
     if isinstance(item, str):
         return [item]
     held = item if isinstance(item, dict) else {}

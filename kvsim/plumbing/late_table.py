@@ -1,4 +1,6 @@
-"""A table that few scenarios have: its class is imported where the table is there."""
+"""An optional table of a scenario; the module of its class is imported only if the table is
+present.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -14,8 +16,8 @@ LATE = "x-kvsim-late"  # in a JSON schema: stands for the table of a `LateTable`
 
 
 class LateTable:
-    """Annotates an Options field. place: the module and the class of the table, "module:Class".
-    where: the table's name in the scenario, for error messages.
+    """Annotation of an Options field. place is the table's class, as "module:Class". where is the
+    table's name in the scenario, for error messages.
     """
 
     def __init__(self, place: str, where: str) -> None:
@@ -24,14 +26,14 @@ class LateTable:
 
     @property
     def options(self) -> type[Options]:
-        """The class of the table."""
+        """The Options class of the table, imported on first use."""
         found: type[Options] = standing_at(self._place)
         return found
 
     def __get_pydantic_core_schema__(
         self, source: type[Options], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Validate by the class; what is written is what its fields write."""
+        """Validate the table with its class; serialise it as the class does."""
         return core_schema.no_info_before_validator_function(
             self.read, core_schema.any_schema(), json_schema_input_schema=core_schema.any_schema()
         )
@@ -39,11 +41,11 @@ class LateTable:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """A stand-in, as the schema of the class has definitions of its own."""
+        """A placeholder: the class's JSON schema has definitions that belong at the top level."""
         return {LATE: self}
 
     def read(self, value: object) -> object:
-        """The options of a table; options of the class, and nothing, stay as they are."""
+        """Options for a table. Options of the class, and None, are returned unchanged."""
         if isinstance(value, Mapping):
             return self.options.parse(value, self.where)
         if value is not None and not isinstance(value, self.options):
@@ -52,5 +54,5 @@ class LateTable:
 
 
 def late(place: str, where: str) -> Any:
-    """The annotation of a field with such a table, or without one."""
+    """The annotation for a field with a `LateTable`."""
     return Annotated[Options, LateTable(place, where)]

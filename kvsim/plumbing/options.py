@@ -1,8 +1,8 @@
 """Options: the fields of a class are the keys of its TOML table.
 
 Every allocator, placement, scheduler, step-time form, arrival process and trace format derives from
-`Options`. They are frozen and typed, unknown keys are refused, every number is within bounds, and
-every fault is one line that names the key.
+`Options`. They are frozen and typed. Unknown keys are refused, every number has bounds, and every
+fault is one line that gives the key.
 """
 
 import re
@@ -45,7 +45,7 @@ class Options(BaseModel):
             raise input_error(error, where, cls) from None
 
     def changed(self, names: Iterable[str]) -> list[str]:
-        """The keys of `names` with another value than their default."""
+        """The keys among `names` that differ from their default."""
         fields = type(self).model_fields
         return [
             name
@@ -56,8 +56,9 @@ class Options(BaseModel):
     def refuse_idle(
         self, where: str, names: Iterable[str], because: str, remedy: str = "leave it out"
     ) -> None:
-        """InputError for the first key of `names` that was changed though it decides nothing.
-        where: the table, such as `scheduler`. because: why it decides nothing.
+        """InputError for the first key of `names` that was changed although it has no effect.
+
+        where is the table, such as `scheduler`. because says why the key has no effect.
         """
         for name in self.changed(names):
             raise InputError(
@@ -69,8 +70,8 @@ class Options(BaseModel):
 
 
 def within_bounds(value: Any, key: str = "") -> Any:
-    """The value of this key. PydanticCustomError where a number in it cannot be held by TOML and by
-    the tables.
+    """Return the value of `key`. PydanticCustomError if a number in it is too large or small for 64
+    bits or a double.
     """
     fault = _beyond(value)
     if fault is not None:
@@ -82,9 +83,9 @@ def within_bounds(value: Any, key: str = "") -> Any:
 def input_error(
     error: ValidationError, where: str, owner: type[BaseModel] = BaseModel
 ) -> InputError:
-    """The fault of a pydantic error that explains most, as one InputError line.
+    """Convert a pydantic error to one InputError line, for the fault that explains most.
 
-    owner: the class of options that was validated; an unknown key's message lists its keys.
+    owner is the class of options that was validated; the message for an unknown key lists its keys.
     """
     faults = error.errors(include_url=False)
     ranked = (fault for kind in _FIRST for fault in faults if fault["type"] == kind)
@@ -118,7 +119,7 @@ def _unknown_key(key: str, owner: type[BaseModel]) -> InputError:
 
 
 def _owner_of(fault: ErrorDetails, owner: type[BaseModel]) -> type[BaseModel]:
-    """The class of the table with the faulty key."""
+    """The Options class of the table that contains the faulty key."""
     for part in fault["loc"][:-1]:
         if isinstance(part, str) and part in owner.model_fields:
             inner = next(_tables(owner.model_fields[part].annotation), None)
@@ -127,9 +128,9 @@ def _owner_of(fault: ErrorDetails, owner: type[BaseModel]) -> type[BaseModel]:
 
 
 def _tagged(fault: ErrorDetails, owner: type[BaseModel]) -> tuple[int | str, ...] | None:
-    """Location of a fault's field if it takes values of several types.
+    """The path of the faulty field, if the field accepts several types; else None.
 
-    Pydantic's location then continues with the type that was tried; None for others.
+    Pydantic's own path continues with the type that was tried, and would make the message unclear.
     """
     for at, part in enumerate(fault["loc"][:-1]):
         if isinstance(part, str) and part in owner.model_fields:
@@ -143,7 +144,7 @@ def _tagged(fault: ErrorDetails, owner: type[BaseModel]) -> tuple[int | str, ...
 
 
 def _tables(annotation: Any) -> Any:
-    """The option classes that an annotation names."""
+    """The Options classes in a type annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
@@ -151,7 +152,9 @@ def _tables(annotation: Any) -> Any:
 
 
 def _beyond(value: object) -> tuple[str, str] | None:
-    """(limit, value) of the first number out of bounds in a value or in a list of them."""
+    """(limit, value) of the first number out of bounds in a value or anywhere inside it; None if
+    there is none.
+    """
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

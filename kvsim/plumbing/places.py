@@ -1,10 +1,10 @@
-"""The object at a place written "module:name"."""
+"""Import objects by the notation "module:name"."""
 
 from importlib import import_module
 from typing import Any
 
 
 def standing_at(place: str) -> Any:
-    """The class or function there; its module is imported when it is first asked for."""
+    """Import the class or function at "module:name"; its module is imported on the first call."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -1,13 +1,14 @@
-"""Whether an option decides anything: a value that happens to be the default's is no idle one."""
+"""Find out whether an option has any effect, by trying another value."""
 
 from collections.abc import Callable
 
 
 def decides(value: object, differs: Callable[[object], bool | None]) -> bool:
-    """Whether another value than this would give another answer.
+    """Whether another value than this would change the result.
 
-    differs(other): whether it would with this value; None where that value is refused. A number
-    that is refused was heeded; a word may be no value of this option at all.
+    differs(other) says so for one other value; None means that this value is refused. A refused
+    number shows that the option is read. A refused word may only be invalid for the option, and
+    shows nothing.
     """
     other = _another(value)
     if other is None:
@@ -17,7 +18,7 @@ def decides(value: object, differs: Callable[[object], bool | None]) -> bool:
 
 
 def _another(value: object) -> object:
-    """Another value of this kind; None where there is none to try."""
+    """Another value of the same type; None if there is none to try."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Interpreter settings of a process of kvsim's own: start and end without idle work."""
+"""Interpreter settings for a kvsim process: shorter start and end."""
 
 import atexit
 import gc
@@ -11,7 +11,7 @@ INTERRUPTED = 130  # the exit code for which shells report SIGINT
 
 
 def lean() -> None:
-    """Set up a process that runs one command; called before numpy and pydantic are imported."""
+    """Set up a process that runs one command. Call it before numpy and pydantic are imported."""
     # numpy's library for matrices, of which there are none worth sharing out, keeps a thread for
     # each core that at first does nothing but turn: a tenth of a small run's time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -25,11 +25,11 @@ def lean() -> None:
 
 @contextmanager
 def seldom_collecting() -> Iterator[None]:
-    """Collects garbage as seldom as `lean`, in a process of any kind.
+    """A context with garbage collection as rare as after `lean()`, for a process of any kind.
 
-    While requests are made and simulated, hundreds of thousands of objects live, and nearly none of
-    the others is in a cycle. Afterwards as before. Memory stays bounded: cycles are looked for, if
-    seldom.
+    While requests are made and simulated, hundreds of thousands of objects live, and hardly any
+    garbage is in a reference cycle. The old thresholds come back at the end. Memory stays bounded,
+    since cycles are still collected, only less often.
     """
     before = gc.get_threshold()
     if before[0]:  # 0: never, as somebody wants it

@@ -1,9 +1,9 @@
-"""A registry maps the name a user writes to the class that does it.
+"""A registry maps the names that users write, such as `paged`, to the classes that implement them.
 
-An entry is a line `"name": "module:Class"`; the module is imported when the name is first used, so
-that a hundred entries cost nothing at start-up. An installed package adds entries of its own as
-entry points of the group `kvsim.WHAT` (`kvsim.allocator`, `kvsim.victim`, ...). They are searched
-only if a name is not among kvsim's.
+An entry is a line `"name": "module:Class"`. The module is imported when the name is first used, so
+a hundred entries cost nothing at start-up. An installed package can add entries as entry points of
+the group `kvsim.WHAT` (`kvsim.allocator`, `kvsim.victim`, ...). These are searched only for names
+that kvsim itself does not register.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,9 +18,9 @@ T = TypeVar("T", bound=Options)
 
 
 class Registry(Generic[T]):
-    """Names to Options classes of one kind (`what`: "allocator", "placement", ...).
+    """Maps names to Options classes of one kind (`what`: "allocator", "placement", ...).
 
-    former_names: what the registry was called before; entry points of those groups are found too.
+    former_names are earlier values of `what`; entry points in their groups are found too.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class Registry(Generic[T]):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups of entry points that other packages register in."""
+        """Names of the entry point groups in which other packages register."""
         return tuple(f"kvsim.{name.replace(' ', '-')}" for name in self._names)
 
     def _entries(self) -> dict[str, str]:
-        """Entries of kvsim and of installed packages; a name that both have is kvsim's."""
+        """Entries of kvsim and of installed packages; kvsim's take precedence."""
         if self._all is None:
             from importlib.metadata import entry_points
 
@@ -58,7 +58,7 @@ class Registry(Generic[T]):
     def get(self, name: str, where: str | None = None, beside: tuple[str, ...] = ()) -> type[T]:
         """The class registered under `name`; InputError lists the valid names.
 
-        `beside`: names that the caller knows and that are not registered.
+        `beside`: further names that the caller accepts, added to that list.
         """
         target = None
         if isinstance(name, str):
@@ -75,7 +75,7 @@ class Registry(Generic[T]):
         return cast("type[T]", standing_at(target))
 
     def name_of(self, options: Options) -> str:
-        """The name under which the class of `options` is registered: the `kind` of its table."""
+        """The name under which the options' class is registered: the `kind` of its table."""
         target = f"{type(options).__module__}:{type(options).__qualname__}"
         # Other packages are asked last: to look through all that is installed takes its time.
         entries = self._own if target in self._own.values() else self._entries()
@@ -85,7 +85,7 @@ class Registry(Generic[T]):
         raise InvariantError(f"{target} is no registered {self.what}")
 
     def parse(self, table: Mapping[str, Any], where: str, default: str | None = None) -> T:
-        """The options of a table: its `kind` names the entry, the other keys are its fields."""
+        """Parse a table: `kind` (or `default`) chooses the class, the other keys are its fields."""
         if not isinstance(table, Mapping):
             raise InputError("not a table", where=where, value=table)
         rest = dict(table)

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 
 def shipped_folder(name: str) -> Path:
-    """The folder `name` of the checkout that kvsim runs from, else of the installed package."""
+    """The folder `name`, from the checkout that kvsim runs in, else from the installed package."""
     beside = Path(__file__).parents[2] / name
     if (beside.parent / "pyproject.toml").exists() and beside.is_dir():
         return beside
@@ -21,10 +21,10 @@ def shipped_folder(name: str) -> Path:
 
 @cache
 def package_folder(*names: str) -> Path:
-    """A folder of the package, by the names that lead to it, as a path.
+    """Path of a folder inside the package: kvsim/a/b for the names "a", "b".
 
-    Where kvsim is imported from a zip file the folder is copied to a temporary one, which is
-    removed when the process ends.
+    If kvsim is imported from a zip file, the folder is copied to a temporary one, which is removed
+    when the process ends.
     """
     folder = files("kvsim").joinpath(*names)
     if isinstance(folder, Path):

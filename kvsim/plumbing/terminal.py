@@ -1,6 +1,4 @@
-"""Standard output and standard error of a command: a reader that leaves, a stream that is closed,
-and control characters in what others wrote.
-"""
+"""Safe stdout and stderr: for a pipe closed by its reader, a closed stream, control characters."""
 
 import os
 import re
@@ -21,7 +19,7 @@ def _shown(match: re.Match[str]) -> str:
 
 
 class _Pipe(FileIO):
-    """A file descriptor that outlives its reader: output without a reader is dropped."""
+    """A file descriptor that ignores output once the reader of its pipe is gone."""
 
     def write(self, data: Any) -> int:
         try:
@@ -34,7 +32,9 @@ class _Pipe(FileIO):
 
 
 class _Terminal(TextIOWrapper):
-    """Text for people, which a terminal shows and does not obey."""
+    """A text stream that escapes control codes, so that other people's text cannot control the
+    terminal.
+    """
 
     def write(self, text: str) -> int:
         super().write(_OBEYED.sub(_shown, text))
@@ -44,9 +44,9 @@ class _Terminal(TextIOWrapper):
 def guard_streams() -> None:
     """Make `sys.stdout` and `sys.stderr` safe to write to, whatever they are connected to.
 
-    Output to a closed stream is dropped. If the reader has left (`kvsim models | head`) it is
-    dropped from then on, and the command does its work to the end. A character that an encoding
-    lacks is written as its number. Streams that a test put in place stay.
+    Output to a closed stream is dropped. When the reader of a pipe exits (`kvsim models | head`),
+    further output is dropped and the command still finishes its work. A character that the encoding
+    lacks is written as its code. Streams that a test replaced are not changed.
     """
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
@@ -63,10 +63,10 @@ def guard_streams() -> None:
 
 
 def _nowhere(number: int) -> TextIOWrapper:
-    """A stream into nothing.
+    """A stream to the null device, under the file descriptor of a closed stream.
 
-    It takes the descriptor of the closed one, which the next opened file would get. A library's
-    output to standard error would then be written to that file.
+    Otherwise the next opened file would get that descriptor, and a library's messages to standard
+    error would be written into it.
     """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     if nowhere != number:

@@ -1,4 +1,4 @@
-"""A table of plain values as TOML text; the standard library reads TOML and does not write it."""
+"""Write plain values as TOML; the standard library only reads TOML."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def to_toml(table: Mapping[str, Any]) -> str:
 
 
 def _write(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
-    """Append the lines of `table`, with `path` as its header: its values, then its tables."""
+    """Append the lines of `table` under the header `path`: values first, then sub-tables."""
     kept = {key: value for key, value in table.items() if value is not None}
     nested = {key: value for key, value in kept.items() if _is_table(value) or _is_tables(value)}
     lines.extend(
@@ -52,7 +52,7 @@ def _string(text: str) -> str:
 
 
 def value_text(value: object) -> str:
-    """One value on a line, as it follows a key; tables are inline ones."""
+    """One value as TOML text on one line; a mapping becomes an inline table."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

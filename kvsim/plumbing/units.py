@@ -19,25 +19,28 @@ GIB = 1 << 30
 
 
 def ps_from_seconds(seconds: float | Decimal | str) -> int:
-    """Picoseconds (int) of a time in seconds, rounded to nearest; decimals and strings exactly."""
+    """Picoseconds (int) of a time in seconds, rounded to nearest. Decimals and strings are
+    converted exactly before rounding.
+    """
     if isinstance(seconds, float):
         return round(seconds * PS_PER_S)
     return int((Decimal(seconds) * PS_PER_S).to_integral_value())
 
 
 def ratio(numerator: int, denominator: int) -> float:
-    """The quotient of two integers, correctly rounded however large they are. Where this module is
-    compiled, `/` would round both to floats first, which differs in the last bit beyond 2**53.
+    """Divide two integers of any size; the quotient is the nearest float.
+
+    In compiled code `/` rounds both to floats first, which changes the last bit beyond 2**53.
     """
     quotient: float = truediv(numerator, denominator)
     return quotient
 
 
 def seconds_from_ps(ps: int) -> float:
-    """Seconds (float, correctly rounded) of an integer count of picoseconds."""
+    """Seconds of an integer count of picoseconds, as the nearest float."""
     return ratio(ps, PS_PER_S)
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
-    """The least integer not below numerator / denominator; the denominator is positive."""
+    """Round numerator / denominator up to an integer; the denominator must be positive."""
     return -(-numerator // denominator)

@@ -1,4 +1,4 @@
-"""Pydantic's errors in kvsim's words."""
+"""Pydantic's validation errors in kvsim's words."""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,7 +32,9 @@ _KINDS = {
 
 
 def none_of(faults: Sequence[ErrorDetails], where: str) -> InputError:
-    """The fault of a value that may be of several types and suits none: a fault of each."""
+    """One InputError for a value that fits none of a field's types; it lists what each type
+    requires.
+    """
     errors = [value_error(fault, where) for fault in faults]
     what = " and ".join(dict.fromkeys(each.what for each in errors))
     limits = " or ".join(each.limit for each in errors if isinstance(each.limit, str))
@@ -40,7 +42,7 @@ def none_of(faults: Sequence[ErrorDetails], where: str) -> InputError:
 
 
 def value_error(fault: ErrorDetails, where: str) -> InputError:
-    """The fault of one value with its limit; rare faults in pydantic's own words."""
+    """One InputError for a value, with the limit it exceeded; rare faults in pydantic's wording."""
     kind, context, limit = fault["type"], fault.get("ctx", {}), None
     value = fault["input"]
     if kind in _BOUNDS:

@@ -1,9 +1,9 @@
-"""Files written whole or not at all: under a temporary name in the same folder, then renamed.
+"""Write files completely or not at all: under a temporary name in the same folder, then renamed.
 
-Renames of several files are serialised with those of other processes on the folder, so that the
-final files are all of one process. The last file marks the rest as whole. An older one of its name
-is removed first, and the new one comes last. So a process killed in between leaves no mark on a
-mixture. What a killed process left under temporary names, the next one clears.
+A folder lock serialises the renames of several processes, so all final files come from one process.
+The last file marks the set as complete. The old copy of that file is removed first, and the new one
+is renamed last. So a process killed in between leaves no mark on a mixture. The next process
+removes temporary files of a killed one.
 """
 
 import os
@@ -20,9 +20,9 @@ PROBE_BYTES = 1 << 12  # written and taken back, to see that a place takes anyth
 
 
 def check_writable(folder: Path) -> None:
-    """Raise InputError if `folder` cannot be made or written, before anything costly is done.
+    """Raise InputError if `folder` cannot be made or written, before a long computation begins.
 
-    Something is really written where the folder is or would be made, and taken back.
+    A temporary file is really written there, or in the nearest existing parent folder, and deleted.
     """
     try:
         place = folder
@@ -37,16 +37,17 @@ def check_writable(folder: Path) -> None:
 
 
 def check_file_writable(path: Path) -> None:
-    """Raise InputError if no file can be written at `path`, before anything costly is done."""
+    """Raise InputError if no file can be written at `path`, before a long computation begins."""
     if path.is_dir():
         raise InputError("a folder, where a file is meant", where=str(path))
     check_writable(path.parent)
 
 
 def replace_files(folder: Path, files: Mapping[str, Writer]) -> None:
-    """Write every file (name -> its writer), the one that marks the rest as whole last.
+    """Write all files ({name: function that writes it to a path}); the last one marks the set as
+    complete.
 
-    Raises InputError if the folder cannot be made or written; nothing new remains then.
+    InputError if the folder cannot be made or written; then no new file is left.
     """
     written: list[tuple[Path, Path]] = []
     try:
@@ -82,24 +83,24 @@ def replace_files(folder: Path, files: Mapping[str, Writer]) -> None:
 
 
 def replace_file(path: Path, save: Writer) -> None:
-    """Write one file whole or not at all; raises InputError if it cannot be written."""
+    """Write one file completely or not at all; InputError if it cannot be written."""
     if path.is_dir():
         raise InputError("a folder, where a file is meant", where=str(path))
     replace_files(path.parent, {path.name: save})
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write one text file whole or not at all; raises InputError if it cannot be written."""
+    """Write a text file completely or not at all; InputError if it cannot be written."""
     replace_file(path, text_writer(text))
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a file of lines whole or not at all; raises InputError if it cannot be written."""
+    """Write a file of lines completely or not at all; InputError if it cannot be written."""
     replace_file(path, lines_writer(f"{line}\n" for line in lines))
 
 
 def lines_writer(lines: Iterable[str]) -> Writer:
-    """A writer of these lines, each with its end, one at a time."""
+    """A function that writes the lines, with line ends, to a path one after the other."""
 
     def save(path: Path) -> None:
         with path.open("w", encoding="utf-8", newline="\n") as file:
@@ -109,12 +110,12 @@ def lines_writer(lines: Iterable[str]) -> Writer:
 
 
 def text_writer(text: str) -> Writer:
-    """A writer of this text, line ends as they are."""
+    """A function that writes the text to a path, with its line ends unchanged."""
     return lambda path: path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _is_special(path: Path) -> bool:
-    """Whether the path is a pipe or a device, which is written to and never replaced."""
+    """Whether the path is a pipe or a device, which is written to directly and never replaced."""
     try:
         return not stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
@@ -122,13 +123,13 @@ def _is_special(path: Path) -> bool:
 
 
 def _flush(path: Path) -> None:
-    """Have the disk hold the file before its name does."""
+    """Force the file's content to disk before it is renamed."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def _clear(folder: Path, names: Iterable[str]) -> None:
-    """Remove temporary files of processes that have ended."""
+    """Remove temporary files left by processes that no longer run."""
     for name in names:
         for left in folder.glob(f".{name}.*.tmp"):
             number = left.name.removeprefix(f".{name}.").removesuffix(".tmp")
@@ -149,7 +150,7 @@ def _lives(process: int) -> bool:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time, where the system has locks on folders."""
+    """A context that holds a lock on the folder, where the system supports it."""
     try:
         import fcntl
     except ImportError:

@@ -1,4 +1,4 @@
-"""CSV by column name: further columns are allowed, missing ones and cut-short rows are not."""
+"""CSV by column name: further columns are allowed, missing columns and short rows are refused."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from kvsim.plumbing.reading.files import Text, row_error
 
 
 def header_of(head: str) -> list[str]:
-    """The column names on a file's first line; [] for a line that is no CSV. Never raises."""
+    """The column names on a file's first line; [] if the line is not CSV. Never raises."""
     try:
         return [name.strip() for name in next(csv.reader([head]), [])]
     except csv.Error:
@@ -21,7 +21,7 @@ def has_columns(head: str, columns: Sequence[str]) -> bool:
 
 
 def columns(text: Text, names: Sequence[str]) -> list[int]:
-    """Indices of the named columns; InputError if one is missing."""
+    """Indices of the columns with these names; InputError if one is missing."""
     header = header_of(text.lines[0])
     missing = [name for name in names if name not in header]
     if missing:
@@ -36,7 +36,9 @@ def columns(text: Text, names: Sequence[str]) -> list[int]:
 
 
 def numbered_rows(text: Text) -> Iterator[tuple[int, list[str]]]:
-    """(line, fields) of each row below the header, as many fields as the header has."""
+    """(line number, fields) of each row below the header; InputError for a row with fewer or more
+    fields than the header.
+    """
     reader = csv.reader(text.lines, strict=True)
     try:
         width = len(next(reader))
@@ -52,8 +54,8 @@ def numbered_rows(text: Text) -> Iterator[tuple[int, list[str]]]:
 
 
 def records(text: Text) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line, fields by column) of each row; empty fields are left out. InputError for a column
-    that is there twice.
+    """(line number, {column: field}) of each row, without empty fields. InputError for a duplicate
+    column.
     """
     header = header_of(text.lines[0])
     twice = next((name for name in header if header.count(name) > 1), None)

@@ -1,4 +1,4 @@
-"""The bytes and the lines of a file, gzip or plain, up to a size."""
+"""Bytes and lines of a file, gzip or plain, up to a maximum size."""
 
 import stat
 import zlib
@@ -20,15 +20,15 @@ _GZIP_FORM = 31  # zlib's number for a window of 32 KiB in a gzip wrapper
 
 
 class Text(NamedTuple):
-    """A file's lines (line ends kept off, trailing empty lines dropped) and its name."""
+    """A file's name and its lines, without line ends and without blank lines at the end."""
 
     name: str
     lines: list[str]
 
 
 def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """The bytes of the file, unpacked if it is gzip; InputError if it cannot be read or is larger
-    than `most_bytes`.
+    """Read a file, unpacked if it is gzip; InputError if it is unreadable or larger than
+    `most_bytes`.
     """
     try:
         mode = path.stat().st_mode
@@ -49,8 +49,10 @@ def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def _up_to(most_bytes: int, file: BinaryIO, size: int) -> bytes:
-    """The first bytes of a file of `size` bytes (0 for a pipe). `read(n)` allocates n bytes at
-    once, so the first call asks for the size, and the rest is read in chunks.
+    """Read at most `most_bytes` of a file that reports `size` bytes (0 for a pipe).
+
+    `read(n)` allocates n bytes at once. So the first call asks only for the reported size, and the
+    rest is read in chunks.
     """
     parts = [file.read(min(size + 1, most_bytes))]
     missing = most_bytes - len(parts[0])
@@ -61,7 +63,7 @@ def _up_to(most_bytes: int, file: BinaryIO, size: int) -> bytes:
 
 
 def read_string(path: Path, most_bytes: int = MOST_BYTES) -> str:
-    """The text of a UTF-8 file; InputError names the line that is not."""
+    """The text of a UTF-8 file; InputError gives the first line that is not UTF-8."""
     return _decoded(read_bytes(path, most_bytes), path)
 
 
@@ -76,7 +78,7 @@ def _decoded(data: bytes, path: Path) -> str:
 
 
 def read_text(path: Path) -> Text:
-    """The lines of a UTF-8 file, gzip or plain; InputError if there are none or not UTF-8."""
+    """The lines of a UTF-8 file, gzip or plain; InputError if the file is empty or not UTF-8."""
     data = read_bytes(path)
     last = len(data.rstrip())  # blank lines by the million take no room
     end = data.find(b"\n", last)
@@ -101,8 +103,10 @@ def row_error(
 
 
 def _unpacked(data: bytes, path: Path, most_bytes: int) -> bytes:
-    """The members of a gzip file, one after the other. What is too large, or has too many lines, is
-    refused before any of it is kept.
+    """Unpack all members of a gzip file, concatenated.
+
+    The size and the number of lines are checked in a first pass that stores nothing, so a gzip bomb
+    takes no memory.
     """
     most_bytes = min(most_bytes, max(len(data) * MOST_TIMES, SMALL_BYTES))
     size = lines = 0
@@ -130,12 +134,12 @@ def _parts(data: bytes, path: Path) -> Iterator[bytes]:
 
 
 def line_ends(data: bytes) -> int:
-    """How many line ends there are, at the least."""
+    """A lower bound on the number of lines, counted in bytes that end a line."""
     return len(data) - len(data.translate(None, LINE_ENDS))
 
 
 def check_lines(count: int, path: Path) -> None:
-    """InputError for more lines than `MOST_LINES`: a small gzip may hold thousands of millions."""
+    """InputError for more lines than `MOST_LINES`: a small gzip file may unpack to billions."""
     if count > MOST_LINES:
         raise InputError(
             "too many lines", where=str(path), value=f"{count:,}", limit=f"{MOST_LINES:,}"

@@ -1,4 +1,4 @@
-"""JSON out of a file or a line: strict JSON, so deep, with numbers that 64 bits hold."""
+"""Strict JSON from a file or a line, with bounded depth and numbers that fit 64 bits."""
 
 import json
 import math
@@ -19,19 +19,20 @@ _ESCAPED_SURROGATE = r"\\u[dD][89a-fA-F]"
 
 
 class JsonError(ValueError):
-    """Text that is not the JSON kvsim reads; its words say why."""
+    """Text that kvsim does not accept as JSON; the message says why."""
 
 
 def loads(
     text: str | bytes, *, exact: bool = False, unsigned: bool = False, constants: bool = False
 ) -> Any:
-    """The value of a JSON text; JsonError if it is none.
+    """Parse a JSON text; JsonError if it is not valid.
 
-    exact: fractions become Decimal, so that nothing is rounded. unsigned: whole numbers may take
-    all 64 bits, as hashes do. constants: Infinity is a number, as Python's own files have it.
-    Further refused texts are NaN and Infinity, whole numbers beyond 64 bits, and fractions too
-    large for a double. So are more than MOST_DEPTH levels, and halves of surrogate pairs, which no
-    file can hold again.
+    exact: parse fractions as Decimal, so that nothing is rounded. unsigned: allow integers up to
+    2**64 - 1, such as hashes. constants: allow Infinity, which Python's json writes.
+
+    Also refused are NaN, integers beyond 64 bits, fractions too large for a double, and more than
+    MOST_DEPTH nested levels. So are lone surrogates (half of a UTF-16 pair), which cannot be
+    written to a file again.
     """
     try:
         if isinstance(text, bytes):
@@ -61,7 +62,9 @@ def loads(
 
 
 def parse_object(text: str | bytes, where: str, *, constants: bool = False) -> dict[str, Any]:
-    """The JSON object in a text; InputError if it is not one. constants: as of `loads`."""
+    """The JSON object in a text; InputError if it is not one. constants: allow Infinity, see
+    `loads`.
+    """
     try:
         value = loads(text, constants=constants)
     except JsonError as fault:
@@ -72,8 +75,8 @@ def parse_object(text: str | bytes, where: str, *, constants: bool = False) -> d
 
 
 def read_object(path: Path, *, constants: bool = False) -> dict[str, Any]:
-    """The JSON object in a file, gzip or plain; InputError if it is not one. constants: as of
-    `loads`.
+    """The JSON object in a file, gzip or plain; InputError if it is not one. constants: allow
+    Infinity, see `loads`.
     """
     return parse_object(read_bytes(path, MOST_BYTES), str(path), constants=constants)
 
@@ -118,7 +121,9 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _check_depth(value: Any) -> None:
-    """Level by level, so that the check itself cannot be nested too deeply."""
+    """JsonError if a value is nested too deeply. It goes level by level, since recursion could
+    overflow too.
+    """
     level = [value]
     for _ in range(MOST_DEPTH):
         level = [

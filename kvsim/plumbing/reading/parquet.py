@@ -1,4 +1,4 @@
-"""Parquet: the columns asked for, of the kinds asked for, with a value in every row."""
+"""Parquet columns, with their types checked: text or int64, with or without missing values."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,8 +15,11 @@ Kind = Literal["text", "text or nothing", "whole", "whole or nothing"]
 def read_columns(
     path: Path, columns: Mapping[str, Kind], optional: Mapping[str, Kind] | None = None
 ) -> "pa.Table":
-    """The table in a Parquet file; InputError if it is none or lacks one of `columns`, or if one,
-    or one of those that it may have, holds something else. Whole numbers are int64.
+    """Read a Parquet file as a table. Each of `columns` must exist and have its kind; each of
+    `optional` must have its kind if it exists.
+
+    A `whole` column must be int64. InputError if the file is not Parquet or a column is missing or
+    of another kind.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

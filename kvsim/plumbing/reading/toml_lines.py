@@ -1,4 +1,4 @@
-"""The lines of a TOML file on which its keys stand, for errors to name."""
+"""Line numbers of keys in a TOML file, for error messages."""
 
 import re
 from collections import Counter
@@ -17,12 +17,11 @@ KeyPath = tuple[str, ...]
 
 
 def placed(error: InputError, file: Path, overridden: Iterable[str] = ()) -> InputError:
-    """The same error with the file and the line of the key that it names.
+    """The error with the file and the line of its key added.
 
-    The label or kind of the array's item with the key is added.
-
-    An error about anything else, or about one of the `overridden` keys, which the file does not
-    set, is unchanged.
+    If the key is in an item of an array of tables, the item's label or kind is added too. An error
+    about anything but a key of the file is returned unchanged. So is one about an `overridden` key,
+    which the command line set.
     """
     named = tuple((error.where or "").split("."))
     for key in overridden:
@@ -39,8 +38,10 @@ def placed(error: InputError, file: Path, overridden: Iterable[str] = ()) -> Inp
 
 
 def _item(table: dict[str, Any], named: KeyPath) -> tuple[KeyPath, str]:
-    """The path of a key, with the index that a list of one leaves out, and the name of the list's
-    item.
+    """The full path of a key, and the label or kind of the array's item that contains it (""
+    without one).
+
+    An error omits the index of the only item of a list; the full path has it.
     """
     items = table.get(named[0])
     if not isinstance(items, list):
@@ -54,9 +55,10 @@ def _item(table: dict[str, Any], named: KeyPath) -> tuple[KeyPath, str]:
 
 
 def line_of(text: str, path: KeyPath) -> int | None:
-    """The number of the line, from 1, with the deepest part of a path that the text has.
+    """The 1-based number of the line that has the deepest existing part of a key's path.
 
-    An item of an array of tables goes by its index from 0. None: not even the first key is there.
+    An item of an array of tables is given by its index from 0. None: the file lacks even the first
+    key.
     """
     found, depth = None, 0
     for number, keys in _lines(text):
@@ -66,7 +68,7 @@ def line_of(text: str, path: KeyPath) -> int | None:
 
 
 def _lines(text: str) -> Iterator[tuple[int, KeyPath]]:
-    """Each line that begins a table or gives a key its value, with the path of what it begins."""
+    """(line number, key path) of each line that begins a table or sets a key."""
     table: KeyPath = ()
     items: Counter[KeyPath] = Counter()
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
@@ -83,7 +85,9 @@ def _lines(text: str) -> Iterator[tuple[int, KeyPath]]:
 
 
 def _of_last_item(table: KeyPath, items: Counter[KeyPath]) -> KeyPath:
-    """The path of a table below an array of tables: it belongs to the array's last item."""
+    """The path of a sub-table `[a.b]` below an array `[[a]]`, which belongs to the last item of
+    `a`.
+    """
     for depth in range(len(table) - 1, 0, -1):
         if (array := table[:depth]) in items:
             return (*array, str(items[array] - 1), *table[depth:])

@@ -1,4 +1,4 @@
-"""TOML out of a file or a word of the command line: so deep, with numbers that 64 bits hold."""
+"""TOML from a file or the command line, with bounded depth and numbers that fit 64 bits."""
 
 import tomllib
 from pathlib import Path
@@ -13,12 +13,12 @@ LARGEST = (1 << 63) - 1  # TOML's own limit
 
 
 class TomlError(ValueError):
-    """Text that is not the TOML kvsim reads; its words say why."""
+    """Text that kvsim does not accept as TOML; the message says why."""
 
 
 def loads(text: str) -> dict[str, Any]:
-    """The table of a TOML text; TomlError if it is none, nested too deeply, or holds a whole
-    number beyond 64 bits.
+    """Parse TOML text; TomlError if it is invalid, too deeply nested, or has an integer beyond 64
+    bits.
     """
     try:
         table = tomllib.loads(text)
@@ -33,7 +33,7 @@ def loads(text: str) -> dict[str, Any]:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """The table in a TOML file; InputError if it is none."""
+    """Parse a TOML file; InputError if it is invalid."""
     try:
         return loads(read_string(path, MOST_BYTES))
     except TomlError as fault:
@@ -41,7 +41,7 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """The TOML value of a word, or else the word itself."""
+    """Parse a word as a TOML value; if that fails, return the word itself."""
     try:
         table = loads(f"value = {text}")
     except TomlError:
