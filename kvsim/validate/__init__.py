@@ -1,1 +1,1 @@
-"""The simulator against recordings, papers, real runs and a real cache."""
+"""Compare the simulator with recordings, papers, real runs and a real cache."""

@@ -1,4 +1,4 @@
-"""A few numbers that bring step times composed of kernels to measured steps."""
+"""Fit a few correction numbers that bring step times composed of kernels closer to measurements."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -20,8 +20,10 @@ ByKind = dict[Kind, Errors]
 
 
 class CorrectedSteps(NamedTuple):
-    """options: with the fitted numbers. fitted: samples that they were fitted on. before, held_out:
-    errors of the other samples, without and with the numbers.
+    """Options with fitted correction numbers, and the errors on held-out samples.
+
+    options contain the fitted numbers. fitted counts the samples used for the fit. before and
+    held_out are errors on the other samples, without and with the correction.
     """
 
     options: ComposedOptions
@@ -33,9 +35,11 @@ class CorrectedSteps(NamedTuple):
 def corrected_steps(
     options: ComposedOptions, hardware: Hardware, samples: Sequence[Sample], share: float
 ) -> CorrectedSteps:
-    """The numbers with the least squared relative errors on the first `share` of the samples.
+    """Fit correction numbers on the first `share` of the samples by least squares of relative
+    errors.
 
-    They are a factor of decode steps, one of steps with prompts, and a constant of every step.
+    The numbers are a factor on all steps, a further factor on steps with prefill, and a constant
+    per step.
     """
     count = round(share * len(samples))
     if count < FEWEST or count == len(samples):
@@ -55,8 +59,10 @@ def corrected_steps(
 
 
 def _fitted(form: StepTime, samples: Sequence[Sample]) -> dict[str, float]:
-    """scale, prompt_scale and overhead_us: seconds = f * (overhead + scale * t), where f is 1 for a
-    decode step and prompt_scale for others.
+    """The fitted scale, prompt_scale and overhead_us: seconds = f * (overhead + scale * t).
+
+    f is 1 for a decode step and prompt_scale for a step with prefill; t is the uncorrected step
+    time.
     """
     from scipy.optimize import least_squares
 
@@ -87,7 +93,7 @@ def _errors(form: StepTime, samples: Sequence[Sample]) -> ByKind:
 
 
 def numbers_of(correction: Correction) -> dict[str, float]:
-    """A correction as the options of a composed step time have it."""
+    """A correction as option values of a composed step time: a factor, and microseconds."""
     return {
         "scale": correction.scale_ppm / 1e6,
         "overhead_us": correction.constant_ps / PS_PER_US,
@@ -97,7 +103,9 @@ def numbers_of(correction: Correction) -> dict[str, float]:
 
 
 def table_text(kind: str, options: Mapping[str, object], note: str) -> str:
-    """A [step_time] table for a scenario; options that are None or neutral are left out."""
+    """A [step_time] table for a scenario file, without options that are None or change nothing.
+    note becomes a comment above it.
+    """
     neutral = {"scale": 1.0, "prompt_scale": 1.0, "overhead_us": 0.0, "token_us": 0.0,
                "chunk_us": 0.0}  # fmt: skip
     lines = [f"# {note}", "[step_time]", f'kind = "{kind}"']

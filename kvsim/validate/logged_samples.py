@@ -1,8 +1,9 @@
-"""A server's log as samples of steps, for `kvsim calibrate fit server.log`.
+"""Convert a server's log to step samples, for `kvsim calibrate fit server.log`.
 
-vLLM's lines of `--enable-logging-iteration-details` are a step each. A `Decode batch` line of
-SGLang's represents the decode steps since the previous one. running / throughput is their mean,
-where as many ran at both ends. Steps with unknown values in their line are left out, with a note.
+Each line of vLLM's `--enable-logging-iteration-details` is one step. A `Decode batch` line of
+SGLang summarises the decode steps since the previous one. Their mean time is running requests /
+throughput, valid only if both lines have the same number of running requests. Steps with unknown
+values are left out, with a note.
 """
 
 import sys
@@ -27,19 +28,19 @@ GUESSED_TOKENS = 512  # context of a sequence where nothing tells it
 
 
 class LoggedSamples(NamedTuple):
-    """samples: the steps. notes: what was left out or guessed, and how much of it."""
+    """Step samples of a log, and notes on how much was left out or guessed."""
 
     samples: SampleSet
     notes: tuple[str, ...]
 
 
 def is_log(path: Path) -> bool:
-    """Whether a file is a server's log by its name."""
+    """Whether the file name's suffix is that of a server's log."""
     return path.suffix in SUFFIXES
 
 
 def logged_samples(path: Path) -> LoggedSamples:
-    """The steps of a log. InputError where it has none, or where its steps overlap."""
+    """Read step samples from a log. InputError if the log has no steps, or its steps overlap."""
     from kvsim.readers.detect import read_sources
 
     notes: list[str] = []
@@ -60,14 +61,18 @@ def logged_samples(path: Path) -> LoggedSamples:
 
 
 def rows_of(steps: Sequence[LoggedStep], pool: int | None, notes: list[str]) -> list[SampleRow]:
-    """Sample rows of a log's steps; notes: what was left out. pool: tokens of it, by which the
-    context follows from its usage. InputError where the steps overlap.
+    """Sample rows for a log's steps; notes on steps that are left out are appended to `notes`.
+
+    pool is the KV pool's size in tokens; together with the logged usage it gives the context
+    length. InputError if the steps overlap.
     """
     return [*_iterations(steps, pool, notes), *_sglang(steps, notes)]
 
 
 def steps_of(path: Path) -> SampleSet:
-    """The steps of a table, or of a log by its name; what a log leaves out is said on stderr."""
+    """Read samples from a table, or from a log if the file name says so. Notes on a log go to
+    stderr.
+    """
     if not is_log(path):
         return read_samples(path)
     found = logged_samples(path)
@@ -79,7 +84,7 @@ def steps_of(path: Path) -> SampleSet:
 def _iterations(
     steps: Sequence[LoggedStep], pool: int | None, notes: list[str]
 ) -> Iterator[SampleRow]:
-    """Sample rows of vLLM's lines."""
+    """Sample rows from vLLM's lines, one per step."""
     lines = [step for step in steps if step.line == "iteration" and not step.dummy]
     ranks = Counter(step.rank for step in lines)
     if not lines:
@@ -116,9 +121,10 @@ def _iterations(
 
 
 def _check_overlap(lines: Sequence[LoggedStep]) -> None:
-    """InputError if the lines of a rank last longer together than the log does.
+    """InputError if the steps of one rank take longer in total than the log covers.
 
-    Then the next step is scheduled while one runs, and a line's time is not its step's.
+    Asynchronous scheduling then runs steps in parallel, and a line's time is not the time of its
+    step.
     """
     timed = [step for step in lines if step.time_s is not None]
     if len(timed) < 2:
@@ -135,7 +141,7 @@ def _check_overlap(lines: Sequence[LoggedStep]) -> None:
 
 
 def _sglang(steps: Sequence[LoggedStep], notes: list[str]) -> Iterator[SampleRow]:
-    """Sample rows of SGLang's lines."""
+    """Sample rows from SGLang's prefill and decode lines."""
     changed = 0
     for before, step in pairwise(step for step in steps if step.line != "iteration"):
         rate, running = step.tokens_per_s, step.decode_requests or 0
@@ -153,8 +159,10 @@ def _sglang(steps: Sequence[LoggedStep], notes: list[str]) -> Iterator[SampleRow
 
 
 def _row(step: LoggedStep, sequences: int, held: int, seconds: float) -> SampleRow:
-    """One sample row; the context of prompts computed in the step is not in their sequences'.
-    Several prompts are taken to be equally long.
+    """One sample row. Several prompts in a step are assumed to have equal lengths.
+
+    `held` tokens of context include the prompts computed in this step, which are subtracted: the
+    decoding sequences do not attend to them.
     """
     new, prompts = step.prefill_tokens or 0, step.prefill_requests or 1
     context = max(sequences, held - new) if sequences else 0
@@ -170,6 +178,8 @@ def _row(step: LoggedStep, sequences: int, held: int, seconds: float) -> SampleR
 
 
 def _even(tokens: int, prompts: int) -> tuple[tuple[int, int], ...]:
-    """Prompt tokens as chunks of some prompts, none of which had begun before."""
+    """(new tokens, context tokens) of `prompts` prefill chunks that share `tokens` evenly, each
+    without context.
+    """
     least, more = divmod(tokens, prompts)
     return tuple((least + (at < more), 0) for at in range(prompts))

@@ -1,4 +1,4 @@
-"""The hardware of a recorded run, as a step time asks for it."""
+"""The hardware of a recorded run, as step-time models need it."""
 
 from dataclasses import replace
 
@@ -12,9 +12,10 @@ ENGINES = ("vllm", "sglang")
 
 
 def hardware_of(meta: RunMeta, where: str = "") -> Hardware:
-    """The meta's model, GPU and split, and its engine as far as meta.json says.
+    """Hardware for the model, GPU, parallel split and engine that meta.json gives.
 
-    InputError for a model or GPU that is not known; where: the beginning of the keys that it names.
+    InputError for an unknown model or GPU; where is the prefix of the keys in the message, such as
+    `meta.json.`.
     """
     device = named_device(meta.gpu, f"{where}gpu")
     if meta.peer_gb_per_s is not None:

@@ -1,1 +1,1 @@
-"""Runs of real engines against the simulated engine under their settings."""
+"""Replay one recorded run of a real engine in the simulator, and compare the results."""

@@ -30,10 +30,11 @@ from kvsim.version import VERSION
 
 
 class StepByStep(NamedTuple):
-    """Further comparisons if every step was recorded.
+    """Comparisons that need a recording of every step.
 
-    lock_step: the same decisions without time; times: of the steps so decided, None if there is
-    none. memory: the pool over time.
+    lock_step compares the scheduler's decisions, independent of time. times has the errors of the
+    durations of steps with equal decisions; None if there is no such step. memory compares the KV
+    pool over time.
     """
 
     lock_step: LockStep
@@ -41,7 +42,7 @@ class StepByStep(NamedTuple):
     memory: MemoryErrors
 
     def summary(self) -> dict[str, Any]:
-        """The part for `--json`."""
+        """The entries of these comparisons in the output of `--json`."""
         return {
             "lock_step": self.lock_step.summary(),
             "step_time_errors": self.times and self.times.summary(),
@@ -50,11 +51,12 @@ class StepByStep(NamedTuple):
 
 
 class RunComparison(NamedTuple):
-    """One comparison.
+    """A recorded run, its simulation, and the errors.
 
-    fit: numbers fitted on the first part of the run; None: nothing was. reported: the requests with
-    latencies that are compared, by index: the others, or all. intervals: of the errors of the mean
-    latencies. curves: the whole run, None where no log was kept. steps: of a run that kvsim itself
+    fit has the correction fitted on the first part of the run; None: nothing was fitted. reported
+    has the indices of the requests with compared latencies: with a fit those outside the first
+    part, else all. intervals are 95 % ranges of the errors of mean latencies. curves compares the
+    logs of the whole run; None without a recorded log. steps is set for runs that kvsim itself
     recorded.
     """
 
@@ -109,10 +111,12 @@ def compare_run(
 ) -> RunComparison:
     """Replay the run in `folder` with the step times that `step_time` names.
 
-    fit_share: fit a correction on the requests answered within this share of the run's time, and
-    report the latencies of the others alone. fit_form: its form; None chooses one. progress: called
-    from time to time with (what is replayed, requests that have left, all). InputError if the
-    folder is not an observed run, or the step times are of another model, device or sharding.
+    fit_share: fit a correction on the requests answered within this fraction of the run's time, and
+    compare the latencies of the other requests only. fit_form is the correction's form; None
+    chooses one. progress is called with (task, requests that have left the engine, all requests).
+
+    InputError if the folder is not an observed run, or the step times are of another model, device
+    or sharding.
     """
     run = ObservedRun.read(folder)
     times = step_times_of(run, step_time)

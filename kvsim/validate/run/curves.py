@@ -1,7 +1,7 @@
-"""The simulated engine's log next to the recorded one, tick by tick.
+"""The simulated engine's log next to the recorded one, at the same times.
 
-A row at t shows the last record an engine made before t on the logger's clock, which may be ahead
-of the engine's.
+A row at t has the engine's last record before t on the logger's clock, which may be ahead of the
+engine's clock.
 """
 
 from typing import Any, NamedTuple
@@ -22,11 +22,11 @@ SERIES = ("running", "waiting", "kv_cache_usage")
 
 
 class Curves(NamedTuple):
-    """Both logs at the recorded ticks t (s): those of SERIES that were recorded.
+    """Recorded and simulated log values at the recorded times t (s), for those of SERIES that were
+    recorded.
 
-    Usage is in fractions, and only of a pool of known size.
-
-    clock_ahead_s: by how much the logger's clock is ahead of the requests'.
+    kv_cache_usage is a fraction of the pool, and included only if the pool's size is known.
+    clock_ahead_s is how far the logger's clock is ahead of the requests' clock.
     """
 
     t: Floats
@@ -35,13 +35,14 @@ class Curves(NamedTuple):
     clock_ahead_s: float
 
     def phases(self) -> dict[str, NDArray[np.bool_]]:
-        """Masks of the ticks in each phase of the recorded run.
+        """Boolean masks over t, one for each phase of the recorded run.
 
-        filling: until the pool is SATURATED_USAGE full for the first time; draining: after the last
-        tick with a waiting request; saturated: between. If the pool is never full, `filling` lasts
-        until the last tick with a waiting request. If the pool was not recorded: queueing until the
-        last wait, draining after it. If no wait was recorded or seen either, one phase, the whole
-        run.
+        `filling` ends when the pool is first SATURATED_USAGE full. `draining` begins after the last
+        row with a waiting request. `saturated` is in between. If the pool is never that full,
+        `filling` lasts until the last row with a waiting request.
+
+        Without a recorded pool there are `queueing`, until the last row with a waiting request, and
+        `draining`. If no request is seen waiting either, the only phase is `whole run`.
         """
         index = np.arange(len(self.t))
         waits = np.flatnonzero(self.recorded.get("waiting", np.zeros(0)) > 0)
@@ -60,7 +61,7 @@ class Curves(NamedTuple):
         }
 
     def summary(self) -> dict[str, Any]:
-        """Mean absolute errors over all ticks, and by phase with the mean usage on both sides."""
+        """Mean absolute errors over all rows and by phase, and the mean KV usage of both logs."""
         whole: dict[str, Any] = self._errors(np.ones(len(self.t), dtype=bool))
         whole["phases"] = {
             name: {"ticks": int(ticks.sum())} | (self._errors(ticks) if ticks.any() else {})
@@ -83,7 +84,7 @@ class Curves(NamedTuple):
 
 
 def curves(run: ObservedRun, records: tuple[EngineRecord, ...]) -> Curves | None:
-    """Sample the simulated records at the recorded ticks; None where no log was kept."""
+    """Sample the simulated log at the recorded times; None if no log was recorded."""
     logged = _recorded(run)
     if not logged:
         return None
@@ -102,7 +103,7 @@ def curves(run: ObservedRun, records: tuple[EngineRecord, ...]) -> Curves | None
 
 
 def _recorded(run: ObservedRun) -> dict[str, Floats]:
-    """The columns of SERIES that every tick has."""
+    """The recorded columns of SERIES without missing values."""
     columns: dict[str, list[float | None]] = {
         "running": [tick.running for tick in run.ticks],
         "waiting": [tick.waiting for tick in run.ticks],
@@ -119,11 +120,11 @@ def _recorded(run: ObservedRun) -> dict[str, Floats]:
 
 
 def clock_ahead(run: ObservedRun) -> float:
-    """Seconds by which the logger's clock is ahead, from the recording alone.
+    """Estimate from the recording alone how many seconds the logger's clock is ahead.
 
-    Running plus waiting are the requests taken from the input queue and not yet finished, which the
-    requests' own times give too. The result is the offset at which the two agree best, up to a tick
-    either way (the middle, if several do). 0 if the log does not have both.
+    The log's running + waiting counts requests taken from the input queue and not finished. The
+    requests' own times give the same number. The result is the best-fitting offset within one tick,
+    or the middle of several. 0 if the log lacks running or waiting.
     """
     columns = _recorded(run)
     if not {"running", "waiting"} <= columns.keys():

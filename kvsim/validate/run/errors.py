@@ -1,4 +1,4 @@
-"""How far simulated latencies lie from the recorded ones."""
+"""Relative errors of simulated latencies against recorded ones."""
 
 from collections.abc import Sequence
 
@@ -21,8 +21,10 @@ Latencies = dict[str, dict[str, float]]
 def request_times(
     run: ObservedRun, times: tuple[Sequence[float], Sequence[float]], which: list[int]
 ) -> dict[str, Floats]:
-    """ttft_s, tpot_s and e2e_s of each of the requests at the indices `which`; tpot of those with
-    two tokens or more. times: of their first and last tokens.
+    """Arrays ttft_s, tpot_s and e2e_s of the requests at the indices `which`.
+
+    times has (first token, last token) in seconds for all requests. tpot_s has only requests with
+    two output tokens or more.
     """
     arrival = np.array([row.arrival_s for row in run.rows])[which]
     outputs = np.array([row.output_tokens for row in run.rows])[which]
@@ -37,10 +39,11 @@ def request_times(
 def latencies(
     run: ObservedRun, times: tuple[Sequence[float], Sequence[float]], which: list[int]
 ) -> Latencies:
-    """ttft_s, tpot_s and e2e_s (mean, p50, p90, p99) and makespan_s (mean alone) of the requests
-    at the indices `which` (not empty). times: of their first and last tokens.
+    """Statistics of ttft_s, tpot_s and e2e_s (mean, p50, p90, p99), and makespan_s (mean only).
 
-    makespan: from the first of these arrivals to the last of their tokens.
+    which has the indices of the requests, at least one. times has (first token, last token) in
+    seconds for all requests. The makespan lasts from the first arrival to the last token of these
+    requests.
     """
     found = request_times(run, times, which)
     table = {name: spread(values, QUANTILES) for name, values in found.items() if len(values)}
@@ -49,12 +52,12 @@ def latencies(
 
 
 def recorded_times(run: ObservedRun) -> tuple[list[float], list[float]]:
-    """When each request's first and last tokens came from the real engine, in seconds."""
+    """(first token, last token) in seconds of each request, as recorded from the real engine."""
     return [row.first_token_s for row in run.rows], [row.last_token_s for row in run.rows]
 
 
 def simulated_times(replay: Replay) -> tuple[list[float], list[float]]:
-    """When they came from the simulated one."""
+    """(first token, last token) in seconds of each request in the simulation."""
     first, last = replay.first_token_ps, replay.last_token_ps
     return [ps / PS_PER_S for ps in first], [ps / PS_PER_S for ps in last]
 

@@ -1,8 +1,8 @@
-"""Bootstrap intervals: how far an error would move had other requests, or steps, been drawn.
+"""Bootstrap intervals: how much an error would change with another draw of requests or steps.
 
-Requests are drawn one by one, as if none waited for another. In a queue they wait for each other.
-Such a range contains the expected error of mean waits in 10 to 60 of 100 trials
-(tests/report/test_intervals.py). It says how much a few requests influence the error, and no more.
+Requests are drawn one by one, as if independent, but requests in a queue wait for each other. So
+such a range contains the expected error of mean waits in only 10 to 60 of 100 trials
+(tests/report/test_intervals.py). It shows how much a few requests influence the error, and no more.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,8 +32,9 @@ def mean_interval(values: Sequence[float]) -> Interval:
 
 
 def latency_intervals(run: ObservedRun, replay: Replay, which: list[int]) -> dict[str, Interval]:
-    """Bootstrap intervals of the relative errors of the mean ttft_s, tpot_s and e2e_s: requests are
-    drawn again, each with its recorded and its simulated time.
+    """Bootstrap intervals of the relative errors of the mean ttft_s, tpot_s and e2e_s.
+
+    Requests are drawn with replacement, each with its recorded and its simulated time.
     """
     simulated = request_times(run, simulated_times(replay), which)
     found = {}
@@ -48,8 +49,8 @@ def latency_intervals(run: ObservedRun, replay: Replay, which: list[int]) -> dic
 def ratio_interval(
     parts: Sequence[float], others: Sequence[float], wholes: Sequence[float]
 ) -> Interval:
-    """Bootstrap interval of sum(parts) / sum(wholes) - sum(others) / sum(wholes): members are drawn
-    again, each with all three numbers.
+    """Bootstrap interval of (sum(parts) - sum(others)) / sum(wholes); members are drawn with
+    replacement, each with all three numbers.
     """
     first, second, whole = (np.asarray(each, dtype=float) for each in (parts, others, wholes))
     draws = _draws(len(whole))
@@ -57,14 +58,16 @@ def ratio_interval(
 
 
 def _draws(count: int) -> Iterator[NDArray[np.int64]]:
-    """The same draws for the same count."""
+    """RESAMPLES random samples of `count` indices with replacement; the seed is `count`, so results
+    repeat.
+    """
     random = Generator(PCG64(count))
     for _ in range(RESAMPLES):
         yield random.integers(count, size=count)
 
 
 def ends(values: Sequence[float]) -> Interval:
-    """Between which LEVEL of the values lie."""
+    """The quantiles that enclose the middle LEVEL (95 %) of the values."""
     rest = (1.0 - LEVEL) / 2.0
     low, high = np.quantile(values, [rest, 1.0 - rest]).tolist()
     return low, high

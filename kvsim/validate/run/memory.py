@@ -1,4 +1,4 @@
-"""Difference of the pool's use over time between the recording and the simulation."""
+"""Difference of KV pool usage over time between recording and simulation."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,9 +12,10 @@ from kvsim.validate.run.replay import Held
 
 
 class MemoryErrors(NamedTuple):
-    """Errors of the pool's use over the time of both runs, in fractions of the pool.
+    """Errors of KV pool usage, as fractions of the pool.
 
-    mean_absolute, largest: of the difference at equal times; the means and peaks on both sides.
+    mean_absolute and largest are of the difference at equal times. The other fields are the mean
+    and the peak of each side.
     """
 
     mean_absolute: float
@@ -26,7 +27,7 @@ class MemoryErrors(NamedTuple):
 
 
 def recorded_held(run: ObservedRun) -> list[Held]:
-    """The recorded pool at every step's beginning and end; the run must have steps."""
+    """Recorded pool usage at the start and end of every step; the run must have steps."""
     assert run.steps is not None
     allocator = run.meta.replica_spec().build().allocator
     usable = allocator.capacity_bytes - allocator.usage(None, busy=False).metadata
@@ -38,9 +39,7 @@ def recorded_held(run: ObservedRun) -> list[Held]:
 
 
 def memory_errors(recorded: list[Held], simulated: tuple[Held, ...]) -> MemoryErrors:
-    """Exact integrals of the difference of two step functions, empty before they begin and after
-    they end.
-    """
+    """Compare two step functions of time by exact integrals; usage is 0 before the first entry."""
     times = np.unique([moment.time_ps for moment in (*recorded, *simulated)])
     lengths = np.diff(times)
     before, after = (_at(moments, times) for moments in (recorded, simulated))
@@ -57,7 +56,7 @@ def memory_errors(recorded: list[Held], simulated: tuple[Held, ...]) -> MemoryEr
 
 
 def _at(moments: Sequence[Held], times: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The step function at each time; of several moments at one time the last holds."""
+    """Value of the step function at each time; of several entries at one time the last counts."""
     begun = np.array([moment.time_ps for moment in moments])
     usage = np.array([0.0, *(moment.usage for moment in moments)])
     return usage[np.searchsorted(begun, times, side="right")]

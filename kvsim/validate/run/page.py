@@ -1,4 +1,4 @@
-"""The page of a comparison: both logs in one picture, and the errors in tables."""
+"""The report page of a comparison: both logs in one chart, and the errors in tables."""
 
 import json
 from collections.abc import Sequence
@@ -38,9 +38,8 @@ _NAMES = {"ttft_s": "time to first token", "tpot_s": "time per output token", "e
 
 
 def make_page(comparisons: Sequence[RunComparison]) -> str:
-    """The page of one run compared once, or twice: with nothing fitted and with a fit.
-
-    HTML that loads nothing.
+    """HTML page for one run, compared once (nothing fitted) or twice (also with a fit). It loads no
+    other files.
     """
     run, figure = comparisons[0].run, draw(comparisons)
     return rendered(
@@ -65,8 +64,8 @@ def make_page(comparisons: Sequence[RunComparison]) -> str:
 
 
 def draw(comparisons: Sequence[RunComparison]) -> go.Figure | None:
-    """A panel over time for each recorded column of the log, and each simulated one in it; None
-    where no log was kept.
+    """A chart with one panel for each recorded column of the log, with the simulated values in it;
+    None if no log was recorded.
     """
     logs = [comparison.curves for comparison in comparisons if comparison.curves is not None]
     if not logs:
@@ -170,7 +169,7 @@ def _words(comparison: RunComparison) -> str:
 
 
 def _glued(error: float) -> str:
-    """An error glued to its unit."""
+    """An error with a non-breaking space before its unit."""
     return signed(error).replace(" ", "\N{NO-BREAK SPACE}")
 
 

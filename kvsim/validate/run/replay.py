@@ -1,4 +1,4 @@
-"""The observed requests again, through the simulated engine under the recorded settings."""
+"""Replay the observed requests in the simulated engine, under the recorded settings."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,23 +21,24 @@ Progress = Callable[[str, int, int], None]
 
 
 class Held(NamedTuple):
-    """The fraction of the pool in use from this moment on."""
+    """Fraction of the KV pool in use from time_ps on."""
 
     time_ps: int
     usage: float
 
 
 class Replay(NamedTuple):
-    """One simulated run.
+    """Results of one simulated run.
 
-    scheduled_ps (first admission), first_token_ps, last_token_ps: in the order of the observed
-    requests (-1 if not reached when the run ended). cached_tokens: of their prompts, found at that
-    admission. step_ends_ps, generated: when each step's outputs had been processed, and output
-    tokens so far. tokens, chunks: computed, and prefilled, in all steps. outside_domain: steps with
-    times beyond the measured range.
+    scheduled_ps (first admission), first_token_ps and last_token_ps have one entry per observed
+    request; -1 if that was not reached before the end. cached_tokens has the prompt tokens found in
+    the prefix cache at the first admission. step_ends_ps and generated have one entry per step:
+    when its outputs were processed, and the output tokens up to then.
 
-    records: the engine's log, one a step. held: the pool, whenever a step was scheduled or its
-    outputs were processed. Neither is kept of a replay that is stopped early.
+    tokens and chunks count computed tokens and prefill chunks over all steps. outside_domain counts
+    steps with times extrapolated beyond measured ones. records has the engine's log, one entry per
+    step. held has the pool usage whenever a step was scheduled or its outputs were processed. A
+    replay that is stopped early has neither records nor held.
     """
 
     scheduled_ps: tuple[int, ...]
@@ -56,7 +57,9 @@ class Replay(NamedTuple):
 
 
 class ReplayEnd(NamedTuple):
-    """End a replay early: when the requests at these indices have left, but not before time_ps."""
+    """When to stop a replay early: once the requests at the indices `served` have left, and not
+    before time_ps.
+    """
 
     served: Sequence[int]
     time_ps: int
@@ -69,9 +72,10 @@ def replay(
     progress: Progress | None = None,
     what: str = "replaying the run",
 ) -> Replay:
-    """Simulate the run's requests, arriving when they did. progress: called from time to time with
-    (`what`, requests that have left, all requests). InputError if the recorded pool could not have
-    served a request.
+    """Simulate the run's requests, which arrive at their recorded times.
+
+    stop ends the simulation early. progress is called with (`what`, requests that have left the
+    engine, all requests). InputError if a request exceeds the recorded pool.
     """
     spec = run.meta.replica_spec()
     recorder = Recorder(spec.capacity_bytes)
@@ -117,9 +121,9 @@ def replay(
 
 
 class _EngineLog(Observer):
-    """Watches the engine step by step and writes the records a real engine would.
+    """Observer of the engine that writes a log record per step, as the real engine does.
 
-    missing: ids of requests that `served` waits for.
+    missing has the ids of requests that must leave before the event `served` fires.
     """
 
     served: simpy.Event | None = None
@@ -141,15 +145,15 @@ class _EngineLog(Observer):
         self._detailed = detailed
 
     def arrived(self, scheduler: Scheduler, request: Request, now_ps: int) -> None:
-        """The request is in the input queue until the scheduler receives it."""
+        """Count a request in the input queue; it leaves that queue when the scheduler next runs."""
         self._arrived += 1
 
     def planning(self, scheduler: Scheduler, now_ps: int) -> None:
-        """The scheduler looks at the queue now."""
+        """The scheduler takes all requests from the input queue now."""
         self._scheduled_after = self._arrived
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Count what is computed, and steps that were never measured."""
+        """Count computed tokens, prefill chunks, and steps outside the measured range."""
         if self._detailed:
             self.held.append(Held(now_ps, pool_usage(scheduler.allocator)))
         self.tokens += plan.new_tokens
@@ -160,7 +164,7 @@ class _EngineLog(Observer):
             self.outside_domain += 1
 
     def finished(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Count the outputs, and write the record."""
+        """Count output tokens, and write the log record of the step."""
         self._generated += plan.num_decode + sum(chunk.samples for chunk in plan.chunks)
         self.step_ends_ps.append(now_ps)
         self.generated.append(self._generated)

@@ -1,4 +1,4 @@
-"""The meaning of `--step-time`: a calibration, or a form for the recorded model and device."""
+"""Resolve `--step-time`: a calibration file, or a form for the recorded model and device."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,11 +21,11 @@ FORMS = ("auto", *COMPOSED, "roofline")
 
 
 class StepTimes(NamedTuple):
-    """The step times of a run before anything is fitted on it.
+    """The step times of a run before a correction is fitted.
 
-    label: the name of the step-time form. source: where its numbers come from, in words. reported:
-    its entry in the JSON answer. shortest_ps: time of a step of one token without attention,
-    picoseconds. corrected: the step-time form that a correction gives.
+    label is the name of the step-time form. source says where its numbers come from. reported is
+    its entry in the output of `--json`. shortest_ps is the time of a one-token step without
+    attention, in ps. corrected(correction) builds the corrected step-time form.
     """
 
     label: str
@@ -36,10 +36,10 @@ class StepTimes(NamedTuple):
 
 
 def step_times_of(run: ObservedRun, named: str | CalibrationFile) -> StepTimes:
-    """`named`: one of `FORMS`, a shipped calibration, the path of one, or the
-    calibration itself.
+    """Step times for the run. `named` is one of `FORMS`, a shipped calibration's name, a path to a
+    calibration, or the calibration itself.
 
-    InputError if the run's model or device is not known, its kernels were not measured, or the
+    InputError if the run's model or device is unknown, its kernels were not measured, or the
     calibration is of another model, device or sharding.
     """
     if isinstance(named, CalibrationFile):

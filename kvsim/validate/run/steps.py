@@ -1,10 +1,10 @@
-"""The recorded steps again, without time: the same requests before each, so the same decisions.
+"""Schedule a recorded run's steps again without simulating time, and compare the decisions step by
+step.
 
-A scheduler that runs at other moments decides differently. So here every step finds the requests
-that had arrived when the recorded one was scheduled, however long anything took. Under
-asynchronous scheduling as many steps are in flight then, and return in the same order. Then tokens,
-queues, blocks and bytes must be equal in every step, and only the durations of steps remain to be
-compared.
+A scheduler that runs at other times decides differently. So here each step sees exactly the
+requests that had arrived when the recorded step was scheduled, whatever durations are simulated.
+Under asynchronous scheduling as many steps are in flight, and end in the same order. Then tokens,
+queues, blocks and bytes must be equal in every step, and only step durations remain to be compared.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ from kvsim.validate.run.intervals import mean_interval
 
 
 class StepDifference(NamedTuple):
-    """The first step that was decided otherwise, and the first of its figures that differs."""
+    """The first step with another decision than recorded, and the first column that differs."""
 
     step: int
     figure: str
@@ -34,10 +34,10 @@ class StepDifference(NamedTuple):
 
 
 class LockStep(NamedTuple):
-    """Recorded steps against the scheduler's decisions.
+    """Result of scheduling the recorded steps again.
 
-    shapes: of the leading steps that were decided as recorded. stalls_ps: time of the copies before
-    each. difference: the first step that was decided otherwise.
+    shapes has the batch shapes of all steps before the first difference. stalls_ps has the time of
+    swap copies before each of these steps. difference is the first deviation; None: there is none.
     """
 
     recorded: tuple[ObservedStep, ...]
@@ -55,9 +55,8 @@ class LockStep(NamedTuple):
 
 
 def lock_step(run: ObservedRun) -> LockStep:
-    """Schedule the recorded steps again, up to the first that differs.
-
-    The run must have steps.
+    """Schedule the recorded steps again, up to the first difference. The run must have recorded
+    steps.
     """
     assert run.steps is not None
     again = _StepsAgain(run)
@@ -71,7 +70,7 @@ def lock_step(run: ObservedRun) -> LockStep:
 
 
 class _InFlight(NamedTuple):
-    """A step that has not returned."""
+    """A scheduled step that has not ended."""
 
     number: int
     recorded: ObservedStep
@@ -81,9 +80,9 @@ class _InFlight(NamedTuple):
 
 
 class _StepsAgain:
-    """The recorded run's scheduler, given the same requests before each step.
+    """The recorded run's scheduler, which sees the same arrivals before each step.
 
-    shapes, stalls_ps: of the steps that have returned as recorded.
+    shapes and stalls_ps have one entry for each step that ended as recorded.
     """
 
     def __init__(self, run: ObservedRun) -> None:
@@ -100,7 +99,9 @@ class _StepsAgain:
         self.stalls_ps: list[int] = []
 
     def schedule(self, number: int, step: ObservedStep) -> StepDifference | None:
-        """Schedule one step, and let those return that had; the first difference of these."""
+        """Schedule one step, end the steps beyond the engine's queue depth, and return the first
+        difference of an ended step.
+        """
         early: list[Sequence] = []
         if step.alone_arrived is not None and self._in_flight:
             self._arrive(step.alone_arrived)
@@ -123,7 +124,7 @@ class _StepsAgain:
         return self.land(self._steps_ahead)
 
     def land(self, left: int) -> StepDifference | None:
-        """The oldest steps return, until `left` are in flight; the first difference of these."""
+        """End the oldest steps until `left` are in flight; returns the first difference found."""
         while len(self._in_flight) > left:
             number, recorded, found, plan, shape = self._in_flight.popleft()
             for seq in self._scheduler.finish(plan):
@@ -150,10 +151,10 @@ def _difference(number: int, recorded: ObservedStep, found: ScheduledStep) -> St
 
 
 class StepErrors(NamedTuple):
-    """Relative errors of the simulated step times, by kind of step.
+    """Relative errors of simulated step times, by kind of step.
 
-    intervals: of the mean absolute error and of the bias, by kind. total: of all steps together,
-    simulated / recorded - 1.
+    intervals has, by kind, the 95 % ranges of the mean absolute error and of the bias. total is
+    simulated / recorded - 1 for the sum over all steps.
     """
 
     by_kind: dict[Kind, Errors]
@@ -172,7 +173,7 @@ class StepErrors(NamedTuple):
 
 
 def step_errors(found: LockStep, step_time: StepTime) -> StepErrors:
-    """Errors of the steps with decisions as recorded, at least one."""
+    """Errors of the durations of steps with decisions as recorded; there must be at least one."""
     errors: list[float] = []
     simulated_s = recorded_s = 0.0
     for step, shape, stall_ps in zip(found.recorded, found.shapes, found.stalls_ps, strict=False):

@@ -1,4 +1,4 @@
-"""Tables of a comparison's page: what every step of a recorded run adds to it."""
+"""Tables for a comparison's report page: fit, log curves, and recorded steps."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ _SIDES = ("recorded", "simulated")
 
 
 class TextTable(NamedTuple):
-    """A table of texts; the first cell of a row is its name."""
+    """A table of text cells; the first cell of a row is the row's label."""
 
     title: str
     note: str
@@ -26,13 +26,13 @@ class TextTable(NamedTuple):
 
 
 def signed(fraction: float) -> str:
-    """A fraction as signed per cent; zero after rounding has no sign."""
+    """A fraction as text with a sign, such as `+1.2 %`; `0.0 %` has none."""
     text = f"{100 * fraction:+.1f} %"
     return "0.0 %" if text in ("+0.0 %", "-0.0 %") else text
 
 
 def between(span: Interval | None) -> str:
-    """An interval of errors; nothing where there is none."""
+    """An interval of errors as text, such as `-1.0 % to +2.0 %`; "" for None."""
     return "" if span is None else f"{signed(span[0])} to {signed(span[1])}"
 
 
@@ -45,7 +45,7 @@ _TERMS = {
 
 
 def in_words(fit: RunFit) -> str:
-    """The fitted numbers, such as `392 us a step`."""
+    """The fitted numbers as text, such as `392 us a step`."""
     return " and ".join(_number(name, getattr(fit.correction, name)) for name in FORMS[fit.form])
 
 
@@ -60,7 +60,7 @@ def _amount(name: str, value: float) -> str:
 
 
 def fit_table(fit: RunFit) -> TextTable:
-    """The forms that were tried, and how far each was off where it had not been fitted."""
+    """Table of the forms that were tried, with their errors on held-out blocks."""
     aims = [*fit.judged[0].held_out]
     rows = []
     for one in fit.judged:
@@ -83,7 +83,7 @@ def fit_table(fit: RunFit) -> TextTable:
 
 
 def curve_table(curves: Curves, title: str) -> TextTable:
-    """Differences of the logs, phase by phase; a dash for series that were not recorded."""
+    """Table of errors of the simulated log by phase; a dash for columns that were not recorded."""
     rows: list[tuple[str, ...]] = []
     phases: dict[str, Any] = curves.summary()["phases"]
     for name, found in phases.items():
@@ -109,7 +109,7 @@ def _apart(found: dict[str, Any], series: str) -> str:
 
 
 def step_tables(steps: StepByStep, which: str) -> list[TextTable]:
-    """Tables of decisions, durations of steps, and the pool."""
+    """Tables of scheduling decisions, step durations, and KV pool usage."""
     tables = [_decisions(steps.lock_step)]
     if steps.times is not None:
         tables.append(_times(steps.times, which))

@@ -1,1 +1,1 @@
-"""Published runs of real engines, many at once, against the simulated engine."""
+"""Simulate many published runs of real engines, and compare the results."""

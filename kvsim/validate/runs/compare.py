@@ -1,4 +1,4 @@
-"""Simulation of every trial of some folders, and the comparison with the recordings."""
+"""Simulate every published run in some folders, and compare with the recorded figures."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,8 +16,10 @@ Progress = Callable[[str], None]
 
 
 class Compared(NamedTuple):
-    """collection: the folder's name. simulated: all FIGURES; None where the run was refused, and
-    then why.
+    """A published run and its simulation.
+
+    collection is the folder's name. simulated has all FIGURES; None if the run could not be
+    simulated, and then `refused` says why.
     """
 
     collection: str
@@ -26,7 +28,9 @@ class Compared(NamedTuple):
     refused: str | None = None
 
     def errors(self) -> dict[str, float]:
-        """Simulated / recorded - 1 of what is compared so; signed fractions."""
+        """Signed fractions (simulated / recorded - 1) of those FIGURES that are
+        compared as ratios.
+        """
         if self.simulated is None:
             return {}
         return {
@@ -60,9 +64,10 @@ class Compared(NamedTuple):
 def compare_trials(
     folders: Sequence[Path], options: StepTimeOptions, progress: Progress | None = None
 ) -> list[Compared]:
-    """Compare all trials with these step times of their model, device and engine.
+    """Compare all runs in the folders, with step times built for each run's model, device and
+    engine.
 
-    progress: called with each name, and which of how many it is.
+    progress is called with a text such as `NAME: run 3 of 20`.
     """
     compared, found = [], list(read_runs(folders))
     for at, (collection, trial) in enumerate(found, 1):

@@ -1,4 +1,4 @@
-"""A trial's requests through the simulated engine, and the figures that were recorded of it."""
+"""Simulate a published run's requests, and compute the figures that were published."""
 
 from dataclasses import replace
 
@@ -17,9 +17,9 @@ _HELD = ("used", "reserved", "overprovisioned", "rounding")
 
 
 def simulate_trial(trial: Trial, step_time: StepTime) -> dict[str, float]:
-    """Simulate a trial for all of FIGURES.
+    """Simulate a published run and return all of FIGURES.
 
-    InputError if the recorded pool could not have served a request.
+    InputError if a request exceeds the recorded KV pool.
     """
     spec = replace(trial.meta.serving(trial.requests).replica_spec(), max_steps=None)
     recorder = Recorder(spec.capacity_bytes)

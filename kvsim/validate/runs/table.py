@@ -1,4 +1,4 @@
-"""The runs as a table: errors as they are, a row a run; and the band they span."""
+"""Tables of compared runs: signed errors, one row per run; and their spread by GPU."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +15,7 @@ _BAND = ("ttft_s", "tpot_s", "e2e_s")
 
 
 def rows(compared: Iterable[Compared]) -> list[tuple[str, ...]]:
-    """The cells of HEADS; empty where nothing was recorded."""
+    """One row per run with the columns HEADS; a cell is empty if nothing was recorded."""
     found: list[tuple[str, ...]] = []
     for one in compared:
         if one.simulated is None:
@@ -33,9 +33,10 @@ def rows(compared: Iterable[Compared]) -> list[tuple[str, ...]]:
 
 
 def band(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
-    """The median error of runs by GPU and number of GPUs, and the range of the middle 80 %.
+    """One row per GPU type and number of GPUs: the median error, and the range of the middle 80 %
+    of runs.
 
-    Runs without a corresponding simulated engine are left out.
+    Runs with features that no simulated engine has are left out.
     """
     groups: dict[tuple[str, int], list[Compared]] = {}
     for one in compared:
@@ -57,7 +58,7 @@ def band(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
 
 
 def markdown(heads: Sequence[str], cells: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; short rows are filled up."""
+    """A Markdown table; rows with too few cells are padded with empty ones."""
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     full = ([*row, *[""] * (len(heads) - len(row))] for row in cells)
     lines += [f"| {' | '.join(row)} |" for row in full]

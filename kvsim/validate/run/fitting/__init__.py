@@ -1,9 +1,9 @@
-"""Corrections of the step times from a run's first part, fitted there and then fixed.
+"""Fit a correction of step times on a run's first part; the rest of the run checks it.
 
-parts.py    the requests to fit on, and the others
+parts.py    divides the requests into those to fit on and the others
 forms.py    which numbers of a correction are free
-aims.py     what the simulation should meet, and how surely that is known
-search.py   the numbers that meet it best
-judge.py    each form judged on blocks of the first part that it has not seen
-fit.py      the form chosen, with intervals
+aims.py     the recorded quantities to reproduce, and their standard errors
+search.py   least squares for the numbers
+judge.py    cross-validates each form within the first part
+fit.py      chooses the form, and computes intervals
 """

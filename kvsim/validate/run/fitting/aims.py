@@ -1,12 +1,13 @@
-"""Aims of a simulation of the first part: prefills, gaps between tokens, tokens produced.
+"""The recorded quantities that a simulation of the first part should reproduce.
 
-Each aim is a list of recorded amounts. A simulation gives the same list, and misses it by the
-relative difference of the two sums over some of the entries. A tenth of the requests on either
-side, those with the largest differences, is left out. A request preempted before the first token in
-one of the two alone carries no information on step times. The noise of a miss is its standard error
-by batch means. Requests of one queue wait together, so batches of neighbours are drawn, not single
-ones. It is half a per cent at the least, as one block more or less in the pool moves a mean by
-more.
+They are prefill times, gaps between tokens, and tokens produced per tick. The miss of a simulation
+is the relative difference of the simulated and the recorded sum. The tenth of the requests with the
+largest differences on either side is left out. A request preempted before its first token in only
+one of the two says nothing about step times.
+
+The noise of a miss is its standard error by batch means. Requests of one queue wait together, so
+batches of neighbouring requests are drawn, not single ones. The noise is at least 0.5 %, since one
+more block in the pool already moves a mean by more.
 """
 
 from collections.abc import Iterator
@@ -33,8 +34,10 @@ TRIMMED = 0.1
 
 
 class Aim(NamedTuple):
-    """recorded: [n] amounts, one a unit of `kind` (a request or a tick). unit: [n] which one, from
-    0; block: [n] which part of the time it belongs to, below BLOCKS.
+    """One recorded quantity, as n amounts: one per request or one per tick (`kind`).
+
+    recorded [n] are the amounts. unit [n] is the index of the request or tick. block [n] is the
+    part of the run's time that it belongs to, 0 to BLOCKS - 1.
     """
 
     name: str
@@ -44,13 +47,15 @@ class Aim(NamedTuple):
     block: Indices
 
     def miss(self, simulated: Floats, weights: Floats) -> float:
-        """Relative miss; each entry is weighted, with at least one weight above 0."""
+        """Weighted relative difference of simulated and recorded sums; some weight must be
+        positive.
+        """
         apart = simulated - self.recorded
         kept = self._kept(apart, weights)
         return float((apart * kept).sum() / (self.recorded * kept).sum())
 
     def _kept(self, apart: Floats, weights: Floats) -> Floats:
-        """The weights without those of the requests with the largest differences on either side."""
+        """The weights, set to 0 for the requests with the largest differences on either side."""
         if self.kind == "tick":
             return weights
         order = np.argsort(apart, kind="stable")
@@ -61,7 +66,7 @@ class Aim(NamedTuple):
         return kept
 
     def noise(self, simulated: Floats) -> float:
-        """The noise of the miss over all entries."""
+        """Standard error of the miss over all entries."""
         apart = simulated - self.recorded
         batches = int(len(apart) ** 0.5)
         if batches < 2:
@@ -74,9 +79,10 @@ class Aim(NamedTuple):
 
 
 class Aims:
-    """The aims of a run's first part; those that were recorded, and have something in each block.
+    """The recorded quantities of a run's first part, without those that are missing or zero in some
+    block.
 
-    units: how many there are of each kind.
+    units counts the requests and the ticks of the first part.
     """
 
     def __init__(self, run: ObservedRun, parts: Parts) -> None:
@@ -108,10 +114,10 @@ class Aims:
     def _by_request(
         self, scheduled_s: list[float], first_token_s: list[float], last_token_s: list[float]
     ) -> dict[str, Floats]:
-        """Times by request: from admission (from arrival, if that is not recorded) to the first
-        token, and the gap between tokens.
+        """Times per request: from admission to the first token, and the mean gap between tokens.
 
-        The former is steps, but for queues.
+        If admissions are not recorded, the first of these is counted from arrival, and then
+        includes waiting in the queue.
         """
         which = self._parts.first
         times = request_times(self._run, (first_token_s, last_token_s), which)
@@ -125,7 +131,9 @@ class Aims:
         return bool((sums > 0).all())
 
     def _ticks(self) -> tuple[Floats, Floats]:
-        """The ends of the first part's ticks on the requests' clock, and what came in each."""
+        """End times (s, on the requests' clock) of the ticks in the first part, and the tokens
+        generated in each.
+        """
         ticks = self._run.ticks
         if not ticks or any(tick.gen_throughput is None for tick in ticks):
             return np.zeros(0), np.zeros(0)
@@ -138,7 +146,7 @@ class Aims:
         return ends[inside], produced[inside]
 
     def simulated(self, replay: Replay) -> list[Floats]:
-        """The amounts of each aim in `replay`, a simulation of the first part."""
+        """The amounts of each quantity in a simulation of the first part."""
         scheduled_s = [ps / PS_PER_S for ps in replay.scheduled_ps]
         lists = self._by_request(scheduled_s, *simulated_times(replay))
         if self.units["tick"]:
@@ -151,5 +159,5 @@ class Aims:
         return [lists[aim.name] for aim in self.found]
 
     def all_weights(self) -> Iterator[Floats]:
-        """Every entry of each aim once."""
+        """Weights of 1 for every entry of each quantity."""
         return (np.ones(len(aim.recorded)) for aim in self.found)

@@ -1,4 +1,4 @@
-"""A correction fitted on the first part of a run: its form chosen, its numbers with intervals."""
+"""Fit a correction on the first part of a run: choose its form, and compute intervals."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -30,8 +30,11 @@ _LEAST_SHARE = 0.04  # of the mean step
 
 
 class RunFit(NamedTuple):
-    """form: of FORMS. requests: how many it was fitted on. intervals: 95 % of each free number,
-    by its field in Correction. judged: all the forms that were tried. warnings: in words.
+    """A fitted correction.
+
+    form is one of FORMS. requests counts those used for the fit. intervals are 95 % ranges of each
+    free number, by its field in Correction. judged has all forms that were tried. warnings are
+    sentences for people.
     """
 
     form: str
@@ -67,9 +70,11 @@ def fit_run(
     form: str | None = None,
     progress: Progress | None = None,
 ) -> RunFit:
-    """Fit `form` on the run's first part, or the one of FORMS that predicts blocks of it best.
+    """Fit `form` on the run's first part; None: the form of FORMS that best predicts held-out
+    blocks of it.
 
-    progress: as of `replay`, each replay numbered. InputError for a form that is none.
+    progress is passed to each `replay`, with the number of the replay. InputError for an unknown
+    form.
     """
     if form is not None and form not in FORMS:
         raise InputError(
@@ -118,9 +123,10 @@ def fit_run(
 
 
 def _shared(constant: float) -> list[Numbers]:
-    """The constant that is enough alone, and smaller ones together with a second number.
+    """Starting points for two numbers: a constant, and a second number that takes over 0 to 100 %
+    of it.
 
-    With any of these steps take as long on average.
+    All of them give the same mean step time.
     """
     size = max(abs(constant), _LEAST_SHARE)
     return [(constant - part * size, part * size) for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
@@ -136,11 +142,10 @@ def _warnings(requests: int) -> tuple[str, ...]:
 
 
 def _intervals(best: Judged, aims: Aims, proportions: Proportions) -> dict[str, Interval]:
-    """Ranges of 95 % of the numbers when requests and ticks are drawn again, near the fit, extended
-    to the fit itself.
+    """95 % ranges of the numbers by a bootstrap over requests and ticks, linearised near the fit.
 
-    The search ends a little before the best place, and with hardly any noise no drawn number comes
-    back to where it ended.
+    Each range is extended to contain the fit itself. The search ends a little before the optimum,
+    and with hardly any noise no bootstrap sample would reach the point where it ended.
     """
     random = np.random.Generator(np.random.PCG64(aims.units["request"]))
     found, noise = best.found, noises(aims, best.found.simulated)

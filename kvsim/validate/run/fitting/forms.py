@@ -1,4 +1,4 @@
-"""The forms of a correction: which of its numbers are free, in the run's own proportions."""
+"""The forms of a correction: which numbers are free, and the units of the numbers."""
 
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ FORMS: dict[str, tuple[str, ...]] = {
 
 
 class Proportions(NamedTuple):
-    """Units of the numbers, so that all are of one size: the mean step (ps), and the tokens and
-    chunks it has.
+    """Means over the run's steps, which are the units of the numbers: step time (ps), tokens and
+    prefill chunks per step.
     """
 
     step_ps: float
@@ -22,7 +22,9 @@ class Proportions(NamedTuple):
     chunks: float
 
     def correction(self, form: str, numbers: "tuple[float, ...]") -> Correction:
-        """Each number is the share of the mean step's time that it adds or takes away."""
+        """The correction for numbers given as fractions of the mean step time: 0.1 adds 10 % to the
+        mean step.
+        """
         units = {
             "constant_ps": self.step_ps,
             "token_ps": self.step_ps / self.tokens,
@@ -38,8 +40,8 @@ class Proportions(NamedTuple):
         return Correction(**values)
 
     def lowest(self, form: str, shortest_ps: int) -> tuple[float, ...]:
-        """How far each number may go down: no step may end before it began, and communication
-        and chunks take time.
+        """The lower bound of each number: no step may have a negative duration, and times per token
+        or chunk are at least 0.
         """
         least = {
             "constant_ps": -0.9 * shortest_ps / self.step_ps,

@@ -1,7 +1,7 @@
-"""Each form judged inside the first part: fitted on two thirds of it, held to the other third.
+"""Cross-validate each form within the first part: fit on two of three blocks, test on the third.
 
-The first part is cut into blocks by time. Near the fitted form its simulation moves in proportion
-to its numbers. So other choices of requests need no more simulations.
+Blocks are consecutive in time. Near the fit the simulation is taken to be linear in its numbers, so
+fits on other blocks need no further simulations.
 """
 
 from typing import Any, NamedTuple
@@ -17,8 +17,10 @@ Floats = NDArray[np.float64]
 
 
 class Judged(NamedTuple):
-    """squares: (miss / noise)**2 of every aim in every held-out block. held_out: root mean square
-    of the misses by aim.
+    """A form's errors on held-out blocks.
+
+    squares has (miss / noise)**2 of every quantity in every held-out block. held_out has the root
+    mean square miss of each quantity.
     """
 
     form: str
@@ -28,7 +30,7 @@ class Judged(NamedTuple):
 
     @property
     def score(self) -> float:
-        """1 or less where nothing but noise is left."""
+        """Mean of squares; at most 1 if only noise is left."""
         return float(self.squares.mean())
 
     def summary(self) -> dict[str, Any]:
@@ -37,8 +39,10 @@ class Judged(NamedTuple):
 
 
 def judge(found: dict[str, FittedNumbers], aims: Aims) -> list[Judged]:
-    """Hold each form to each block in turn. The noise is that of the form with the least, for what
-    fits badly looks noisy.
+    """Test each form on each block in turn.
+
+    All forms are tested with one noise estimate: the lowest of all forms, since a bad fit inflates
+    the noise.
     """
     noise = np.min([noises(aims, one.simulated) for one in found.values()], axis=0)
     return [_judged(form, one, aims, noise) for form, one in found.items()]
@@ -59,7 +63,7 @@ def _judged(form: str, found: FittedNumbers, aims: Aims, noise: Floats) -> Judge
 
 
 def choose(judged: list[Judged]) -> Judged:
-    """The best of those with the fewest numbers that come within a standard error of the best."""
+    """The form with the fewest numbers among those within one standard error of the best score."""
     best = min(judged, key=lambda one: one.score)
     spread = float(np.std(best.squares, ddof=1)) / best.squares.size**0.5
     enough = [one for one in judged if one.score <= best.score + spread]

@@ -1,4 +1,4 @@
-"""The requests that a correction is fitted on, and the others."""
+"""Divide a run's requests into those that a correction is fitted on, and the others."""
 
 from kvsim.observed.folder import ObservedRun
 from kvsim.plumbing.errors import InputError
@@ -7,12 +7,11 @@ FEWEST = 3
 
 
 class Parts:
-    """first: indices of the requests answered within `share` of the run's time (until end_s), in
-    order of their answers.
+    """first has the indices of the requests answered within `share` of the run's time (until
+    end_s), in order of completion.
 
-    rest: the others, in order of arrival.
-
-    InputError if the rest is empty, or the first part has not FEWEST requests with two tokens.
+    rest has the other requests, in order of arrival. InputError if rest is empty, or first has
+    fewer than FEWEST requests with two output tokens or more.
     """
 
     def __init__(self, run: ObservedRun, share: float) -> None:

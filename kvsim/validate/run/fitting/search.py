@@ -1,8 +1,8 @@
-"""Nonlinear least squares for the numbers of a form with which the simulated first part equals the
-recorded one.
+"""Nonlinear least squares: the numbers of a form with which the simulation reproduces the recorded
+first part.
 
-Each miss counts in units of its noise. The noise is unknown before a fit, so the search is made
-twice. In the first all noises are equal; the second starts from the first fit and its noises.
+Each miss is divided by its noise, which is unknown before a fit. So the search runs twice. The
+first time all noises are equal. The second search starts from the first fit and uses its noises.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,10 @@ _MOST_STEPS = 8
 
 
 class FittedNumbers(NamedTuple):
-    """numbers: of the form. simulated: what they give, one list an aim; moved: what it gives to
-    have one of them larger by `step`, number by number. lowest: how far each may go down.
+    """Fitted numbers of a form, and the simulations that give their derivatives.
+
+    simulated has the amounts at the fit, one list per quantity. moved has the same with one number
+    increased by `step`, for each number. lowest has the lower bounds.
     """
 
     numbers: Numbers
@@ -34,7 +36,9 @@ class FittedNumbers(NamedTuple):
     step: float = _STEP
 
     def line(self, aims: Aims, weights: list[Floats]) -> tuple[Floats, Floats]:
-        """The misses [a] over weighted entries, and how they move with the numbers [a, p]."""
+        """Linearised misses over weighted entries: values [quantities] and slopes [quantities,
+        numbers].
+        """
         pairs = list(zip(aims.found, weights, strict=True))
         here = np.array(
             [aim.miss(own, w) for (aim, w), own in zip(pairs, self.simulated, strict=True)]
@@ -46,7 +50,9 @@ class FittedNumbers(NamedTuple):
         return here, (np.array(there) - here).T / self.step
 
     def better(self, aims: Aims, weights: list[Floats], noise: Floats) -> Floats:
-        """The change of the numbers that would meet the aims over these entries alone."""
+        """The change of the numbers that would minimise the misses over these weighted entries
+        alone.
+        """
         from scipy.optimize import lsq_linear
 
         misses, slopes = self.line(aims, weights)
@@ -63,9 +69,10 @@ def search(
     lowest: Numbers,
     starts: Sequence[Numbers],
 ) -> FittedNumbers:
-    """The numbers, none below its `lowest`, that meet all the aims best.
+    """Find the numbers, none below its bound in `lowest`, that minimise all misses together.
 
-    simulate: numbers -> one list an aim. starts: places to begin at; the best of them is taken.
+    simulate(numbers) returns the amounts, one list per quantity. starts are starting points; the
+    best one is used.
     """
     from scipy.optimize import least_squares
 
@@ -103,5 +110,5 @@ def search(
 
 
 def noises(aims: Aims, simulated: list[Floats]) -> Floats:
-    """The noise of each aim's miss over all entries."""
+    """Standard error of each quantity's miss over all entries."""
     return np.array([aim.noise(own) for aim, own in zip(aims.found, simulated, strict=True)])
