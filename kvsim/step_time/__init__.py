@@ -1,4 +1,4 @@
-"""Forms of the step time: one file each, and its line here."""
+"""Step-time forms (`kind` of [step_time]): one module each, listed here."""
 
 from kvsim.plumbing.registry import Registry
 from kvsim.step_time.options import StepTimeOptions

@@ -10,7 +10,8 @@ class Correction(NamedTuple):
 
     t: what the form says. constant_ps: host time; may be negative. token_ps: of every token the
     step computes, as an all-reduce under tensor parallelism is. chunk_ps: of every prefill chunk.
-    scale_ppm: a millionth as much is 1. It multiplies each coefficient of the form, which stays
+    scale_ppm: the scale in millionths; 1,000,000 changes nothing. It multiplies each coefficient of
+        the form, which stays
     integer, so that runs of steps still sum in closed form. sequence_ps: of every sequence of the
     step. prompts_ps: of a step that computes prompts; prompt_token_ps: of each of their tokens.
     """

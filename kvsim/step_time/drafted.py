@@ -34,7 +34,9 @@ class MeasuredDrafting:
 
 
 class DraftingPasses:
-    """Passes of a drafter with a form of its own. tokens: drafted of each sequence."""
+    """Drafting by successive passes of a drafter, timed by its own form. tokens: drafted for each
+    sequence.
+    """
 
     def __init__(self, drafter: StepTime, tokens: int) -> None:
         self._drafter = drafter
@@ -50,8 +52,9 @@ class DraftingPasses:
 
 
 class BlockPass:
-    """One pass of a drafter with a form of its own. queries: of each sequence; all of them see its
-    context and each other. The projection of the target's states to keys and values takes no time.
+    """Drafting in one pass of a drafter, timed by its own form. queries: queries of each sequence,
+    which see its context and each other. The projection of the target's states to keys and values
+    takes no time.
     """
 
     def __init__(self, drafter: StepTime, queries: int) -> None:
@@ -92,7 +95,7 @@ class DraftedTime:
 
 
 class DraftedMeasured(DraftedTime):
-    """The same where the target's form was fitted to measurements."""
+    """A DraftedTime with a target's form that was fitted to measurements."""
 
     def __init__(self, target: StepTime, measured: Measured, drafting: DraftingTime) -> None:
         super().__init__(target, drafting)
@@ -104,7 +107,7 @@ class DraftedMeasured(DraftedTime):
 
 
 def drafted(target: StepTime, drafting: DraftingTime) -> StepTime:
-    """Steps of `target` with this drafting after them."""
+    """The form of `target`, each step followed by this drafting."""
     if isinstance(target, Measured):
         return DraftedMeasured(target, target, drafting)
     return DraftedTime(target, drafting)

@@ -13,7 +13,7 @@ from kvsim.step import StepShape
 class DecodeRun(NamedTuple):
     """Decode steps of an unchanged batch: step t = 0, 1, ... lasts first_ps + growth_ps * t.
 
-    steps: for how many steps this holds exactly (then ask again); None: for ever.
+    steps: for how many steps this holds exactly (then ask again); None: without end.
     """
 
     first_ps: int
@@ -48,7 +48,9 @@ class Sourced(Protocol):
 
 @runtime_checkable
 class Corrected(Protocol):
-    """A form corrected by points of real servers. served: which; empty where none were judged."""
+    """A form corrected by measured points of real servers. served: the kind of servers (see
+    HostCost); empty if none were compared.
+    """
 
     served: str
 

@@ -95,7 +95,7 @@ class FrontEndOptions(Options):
 
 
 def behind(stream: Stream, front: FrontEnd, clients: int) -> Stream:
-    """The requests as the engine sees them, in the order in which they come to it."""
+    """The stream as it reaches the engine: arrivals delayed by the front end, sorted again."""
     requests = [_later(each, front, clients) for each in stream.requests]
     first = sorted((each for each in requests if each.after is None), key=_arrival_ps)
     return replace(

@@ -73,6 +73,6 @@ class LinearForm:
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
     ) -> DecodeRun:
-        """Affine for ever: the context grows by num_decode a step."""
+        """Successive decode steps, affine without end: the context grows by num_decode a step."""
         first = self.step_ps(StepShape((), num_decode, context_tokens))
         return DecodeRun(first, self.context_token_ps * num_decode)

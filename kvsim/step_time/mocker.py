@@ -51,7 +51,7 @@ class DynamoMockerForm:
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
     ) -> DecodeRun:
-        """Affine until the contexts reach the next of the points."""
+        """Successive decode steps, affine until the contexts reach the next of the 257 points."""
         first, slope, end = self._line(context_tokens)
         steps = None if end is None else (end - 1 - context_tokens) // max(1, num_decode) + 1
         return DecodeRun(first, slope * num_decode, steps)

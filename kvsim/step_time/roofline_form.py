@@ -12,11 +12,11 @@ from kvsim.step_time.form import DecodeRun
 class AttentionTime:
     """Attention over one group of layers.
 
-    context_ps: per context token of a decoding sequence; query_fs: of these the FLOPs, in
-    femtoseconds. read_fs, pair_fs: of a chunk, per KV token it reads and per query-key pair. They
-    are in femtoseconds since they are small, and steps with chunks are never summed in closed form.
-    attention_chunk: tokens of a chunk of local attention, and a query sees its own chunk; None
-    without.
+    context_ps: per context token of a decoding sequence; query_fs: the part of its FLOPs for each
+    query, in femtoseconds. read_fs, pair_fs: of a chunk, per KV token it reads and per query-key
+    pair. They are in femtoseconds since they are small, and steps with chunks are never summed in
+    closed form. attention_chunk: tokens of a chunk of local attention, and a query sees its own
+    chunk; None without.
     """
 
     window_tokens: int | None
@@ -27,7 +27,7 @@ class AttentionTime:
     attention_chunk: int | None = None
 
     def scaled(self, correction: Correction) -> "AttentionTime":
-        """The same at another speed."""
+        """A copy with all times scaled by the correction."""
         scaled = correction.scaled
         return replace(
             self,
@@ -84,11 +84,11 @@ class RooflineForm:
     """The times of a step's parts in integer picoseconds.
 
     base_ps: overhead and latencies. weights_ps: reading what every step reads. experts: see
-    `_expert_reads`. token_ps, logits_ps: computing one token, one sampled token's logits.
-    state_ps: reading and writing one sequence's recurrent state. all_reduce_token_ps: per token.
-    chunk_ps: per prefill chunk, prompts_ps: of a step that has some, prompt_token_ps: of each of
-    their tokens, which only a correction knows of. source: why it was taken, where
-    the scenario does not name it.
+    `_expert_reads` in roofline.py. token_ps, logits_ps: computing one token, one sampled token's
+    logits. state_ps: reading and writing one sequence's recurrent state. all_reduce_token_ps: per
+    token. chunk_ps: per prefill chunk, prompts_ps: of a step that has some, prompt_token_ps: of
+    each of their tokens, which only a correction knows of. source: why it was taken, where the
+    scenario does not name it.
     """
 
     base_ps: int
@@ -105,7 +105,7 @@ class RooflineForm:
     source: str = ""
 
     def sourced(self, source: str) -> "RooflineForm":
-        """The same with a source."""
+        """A copy with this source."""
         return replace(self, source=source)
 
     def corrected(self, correction: Correction) -> "RooflineForm":
@@ -154,7 +154,8 @@ class RooflineForm:
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
     ) -> DecodeRun:
-        """Affine until the mean context reaches the next sliding window or chunk."""
+        """Successive decode steps, affine until the mean context reaches the next window or chunk.
+        """
         first = self._without_attention_ps(num_decode, num_decode)
         growth, steps = 0, None
         for group in self.attention:

@@ -1,9 +1,8 @@
 """The measured domain of a fit, for each kind of step: outside it, times are extrapolated.
 
-What is smaller than anything measured is not: terms of attention are proportional to their counts,
-and those were measured beyond. Larger sizes are outside, once they are more than a tenth beyond the
-largest. So is a step with fewer tokens than any that was measured, since g is not proportional to
-them.
+Counts below the smallest measured one are inside: the terms of attention are proportional to them.
+Larger sizes are outside, once they are more than a tenth beyond the largest. So is a step with
+fewer tokens than any that was measured, since g is not proportional to them.
 """
 
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ _BEYOND = 10  # a tenth
 
 
 def features(shape: StepShape) -> dict[str, int]:
-    """The numbers of a step that its time is made of, the longest context aside."""
+    """The counts of a step that its time is a function of, without the longest context."""
     return {
         "tokens": shape.num_tokens,
         "prefill_tokens": shape.prefill_tokens,
@@ -47,7 +46,7 @@ class Domain(Options):
 
     @classmethod
     def of(cls, shapes: Iterable[StepShape]) -> "Domain":
-        """The box of these shapes."""
+        """The domain of these step shapes: least and greatest value of each feature, by kind."""
         ranges: dict[Kind, dict[str, tuple[int, int]]] = {}
         for shape in shapes:
             box = ranges.setdefault(kind_of(shape), {})
@@ -70,7 +69,7 @@ class Domain(Options):
         """Number of steps for which a decode batch stays inside, or outside: its context grows by
         num_decode a step, the first at context_tokens.
 
-        None: for ever.
+        None: without end.
         """
         box = self.ranges.get("decode")
         if box is None:

@@ -33,7 +33,7 @@ class SampleRecord(Options):
 
     @classmethod
     def of(cls, samples: SampleSet) -> "SampleRecord":
-        """Embeds up to MOST_EMBEDDED_ROWS rows."""
+        """The record of `samples`, with their rows if at most MOST_EMBEDDED_ROWS."""
         return cls(
             file=samples.name,
             sha256=samples.sha256,
@@ -61,7 +61,7 @@ class Measurement(Options):
 
 
 class CalibrationFile(Options):
-    """One file. Units stand in the names; `_ps` are integer picoseconds.
+    """One file. Names end with their units; `_ps` are integer picoseconds.
 
     device, model: None if nobody said; such a file serves any. source: where the samples come from.
     measured: None if they were not measured by kvsim.

@@ -34,7 +34,7 @@ class Errors(Options):
 
     @classmethod
     def by_kind(cls, errors: Sequence[float], kinds: Sequence[Kind]) -> "dict[Kind, Errors]":
-        """One for each kind that occurs."""
+        """The errors of each kind of step that occurs, by kind."""
         parts = {
             kind: [e for e, k in zip(errors, kinds, strict=True) if k == kind] for kind in KINDS
         }
@@ -72,7 +72,7 @@ class Intervals(Options):
 class Fit(Options):
     """The fit: the formula, where it holds, and how well.
 
-    residuals: errors on the samples it was fitted to. held_out: on samples it was not, each step
+    residuals: errors on the samples of the fit. held_out: errors on held-out samples, each step
     predicted by a fit without its fold (folds by shape: chunks and decode sequences). seed: of
     folds and resamples.
     """

@@ -26,7 +26,9 @@ class Hinge(TokenCost):
 
     @classmethod
     def candidates(cls, tokens: "Tokens") -> Iterator[Candidate]:
-        """Knees at none and at the samples' own token counts, spread by rank."""
+        """Yield hinges without a knee, and with knees at the samples' own token counts, spread by
+        rank.
+        """
         unique = np.unique(tokens)[:-1]
         ranks = np.linspace(0, len(unique) - 1, min(_KNEES, len(unique))).round().astype(int)
         for knee in sorted({0, *unique[ranks].tolist()}):

@@ -83,7 +83,7 @@ class SampleRow(Options):
         return self
 
     def sample(self) -> Sample:
-        """The row as the fit sees it."""
+        """The row as a Sample: its step shape and seconds."""
         chunks = tuple(Chunk(*chunk) for chunk in self.chunks)
         if self.prefill_tokens:
             chunks = (Chunk(self.prefill_tokens, self.prefill_prior_tokens),)
@@ -101,7 +101,7 @@ class SampleSet(NamedTuple):
     rows: tuple[SampleRow, ...]
 
     def samples(self) -> list[Sample]:
-        """The rows as the fit sees them."""
+        """The rows as Samples: their step shapes and seconds."""
         return [row.sample() for row in self.rows]
 
 

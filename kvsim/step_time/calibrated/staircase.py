@@ -44,7 +44,7 @@ class Staircase(TokenCost):
 
     @classmethod
     def candidates(cls, tokens: "Tokens") -> Iterator[Candidate]:
-        """Tiles of 64, 128 and 256 tokens, where they make 2 to 64 levels."""
+        """Yield staircases of 64, 128 and 256 tokens a tile, where these make 2 to 64 levels."""
         for tile in _TILES:
             if 2 <= ceil_div(int(tokens.max()), tile) <= _MOST_LEVELS:
                 yield _candidate(tile, tokens)

@@ -1,4 +1,4 @@
-"""The kernels of attention that keeps keys and values, over all, a window or a chunk."""
+"""Kernels of attention with keys and values (not MLA): full, sliding-window or chunked."""
 
 from kvsim.model import Attention
 from kvsim.step_time.kernels.dtypes import cache_dtypes, mixer_dtypes
@@ -44,8 +44,8 @@ def attention_parts(
 def _windowed(
     family: KernelFamily, shape: Shape, work: Work, batched: bool
 ) -> dict[int, KernelLine]:
-    """The curves of this window, or those of all the context; of a head_dim that is not measured
-    those of the nearest. batched: see `heads_sheet`.
+    """Measured curves of this window, or else of full attention. For a head_dim that was not
+    measured, the curves of the nearest one. batched: see `heads_sheet`.
     """
     for equal_at in (ALIKE, (2,), ()):
         lines = heads_sheet(family, shape, work, equal_at, batched)

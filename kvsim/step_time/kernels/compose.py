@@ -119,7 +119,9 @@ def _mixer_parts(
 
 
 def _states(parts: LayerKernels, layout: KVLayout, kernels: Kernels) -> Cost:
-    """Recurrences by sequences, at least as long as their states take to be read and written."""
+    """Times of recurrent layers by number of sequences, at least the time to read and write their
+    states.
+    """
     cost = added(parts.states)
     moved = 2 * sum(group.state_bytes for group in layout.groups)
     least_us = moved / kernels.device.bandwidth_bytes_per_s * 1e6
@@ -129,7 +131,7 @@ def _states(parts: LayerKernels, layout: KVLayout, kernels: Kernels) -> Cost:
 def _physical(
     kernels: Kernels, mixer: Mixer, lines: dict[int, KernelLine], groups: Sequence[KVGroup]
 ) -> dict[int, KernelLine]:
-    """The curves of a layer's decode attention, none below the bytes that it reads. Of picked
+    """The curves of a layer's decode attention, none below the time to read its KV bytes. Of picked
     tokens (an indexer's) the bytes are those of the picked ones, and no floor is known.
     """
     latent = isinstance(mixer, LatentAttention)
@@ -142,7 +144,8 @@ def _physical(
 
 
 def _group(every: Sequence[KVGroup], window: int | None, latent: bool) -> KVGroup:
-    """The group of the cache that layers of this window read; the first where none is theirs."""
+    """The group of the KV cache that layers with this window read; the first group if none matches.
+    """
     groups = [group for group in every if group.kind != "recurrent"]
     fitting = [
         group

@@ -1,4 +1,5 @@
-"""A step's time as the sum of its kernels', in integer picoseconds; the hot part.
+"""A step's time as the sum of its kernels', in integer picoseconds: the code that runs in every
+simulated step.
 
 `KernelSteps` holds what kvsim/step_time/kernels/compose.py put together. Everything is straight
 between points, so that decode steps of an unchanged batch sum in closed form.
@@ -21,7 +22,7 @@ from kvsim.step_time.kernels.sequence_attention import (
 class HostTime:
     """The host's time in ps: of every step, each of its sequences, and a step with prompts.
 
-    Times of their chunks and tokens come from a correction alone.
+    Times for each prompt chunk and prompt token come from a correction alone.
     """
 
     def __init__(
@@ -50,15 +51,15 @@ class MeasuredLimits:
 
 
 class KernelSteps:
-    """Steps of one model on one GPU of its group.
+    """Step times of one model on one GPU of its tensor parallel group.
 
     tokens: everything but attention and head, by tokens of the step. head: by sampled sequences.
     states: recurrences by decoding sequences. decode, prefill: attention. local: decode attention
-    of layers with chunks. token_ps: of each token, set by a correction alone. measured: whether the
-    kernels were, on this device. source: the tables, in words. prompts_ppm: of steps that compute
-    prompts, a millionth as much is 1. served: see `HostCost`; empty where nothing was judged, as
-    with tables or corrections of a user. graph_sizes: batches of which CUDA graphs were captured; a
-    decode step fills the next one up.
+    of layers with chunks. token_ps: time of each token, set by a correction alone. measured:
+    whether the kernels were measured on this device. source: the tables, in words. prompts_ppm:
+    factor on steps that compute prompts, in millionths. served: see `HostCost`; empty where nothing
+    was judged, as with tables or corrections of a user. graph_sizes: batches of which CUDA graphs
+    were captured; a decode step fills the next one up.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class KernelSteps:
         return found
 
     def shortest_ps(self) -> int:
-        """The shortest step: one sequence of one token."""
+        """Time in ps of the shortest step: one sequence of one token."""
         return self.step_ps(StepShape((), 1, 1))
 
     def step_ps(self, shape: StepShape) -> int:
@@ -157,7 +158,8 @@ class KernelSteps:
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
     ) -> DecodeRun:
-        """Affine until the mean context comes to the next point or chunk."""
+        """Successive decode steps, affine until the mean context comes to the next point or chunk.
+        """
         first_ps = self._decode_ps(num_decode)
         growth_ps, steps = 0, None
         for run in self._attention_runs(num_decode, context_tokens):
@@ -195,7 +197,7 @@ class KernelSteps:
         return fixed
 
     def _computed(self, batch: int) -> int:
-        """The sequences that a decode step computes, with those that fill its graph up."""
+        """Sequences that a decode step computes, the padding of its CUDA graph included."""
         sizes = self.graph_sizes
         at = bisect_left(sizes, batch)
         return sizes[at] if at < len(sizes) else batch

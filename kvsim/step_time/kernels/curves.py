@@ -6,14 +6,15 @@ from kvsim.step_time.correction import WHOLE_PPM
 
 
 class TimePoints:
-    """Times in ps at ascending whole x, straight in between and on at the last slope."""
+    """Times in ps at ascending integer x: linear between points, and beyond the last at its slope.
+    """
 
     def __init__(self, x: list[int], ps: list[int]) -> None:
         self.x = x
         self.ps = ps
 
     def at(self, x: int) -> int:
-        """The time at x; before the first point as at it."""
+        """Time in ps at x; below the first point, the time of the first point."""
         last = len(self.x) - 1
         if x <= self.x[0] or not last:
             return self.ps[0]
@@ -22,7 +23,7 @@ class TimePoints:
         return low + (self.ps[after] - low) * (x - left) // (self.x[after] - left)
 
     def scaled(self, ppm: int) -> "TimePoints":
-        """The same at another speed."""
+        """A copy with all times multiplied by ppm / 1,000,000."""
         return TimePoints(self.x, [(ps * ppm + WHOLE_PPM // 2) // WHOLE_PPM for ps in self.ps])
 
 
@@ -34,7 +35,7 @@ class KernelSheet:
         self.lines = lines
 
     def scaled(self, ppm: int) -> "KernelSheet":
-        """The same at another speed."""
+        """A copy with all times multiplied by ppm / 1,000,000."""
         return KernelSheet(self.batches, [line.scaled(ppm) for line in self.lines])
 
     def of(self, batch: int) -> TimePoints:

@@ -1,4 +1,4 @@
-"""Measured kernels, distilled: of every curve the points between which straight lines do."""
+"""Distil measured kernels: keep the points of each curve that linear interpolation needs."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -42,8 +42,8 @@ class KernelRow(NamedTuple):
 
 
 def distilled(folder: Path, engine: str) -> list[KernelRow]:
-    """The curves to keep of what `folder`, FAMILY/ENGINE/VERSION/*.parquet of one device, holds of
-    one engine. InputError without any.
+    """The distilled curves of one engine from `folder`, FAMILY/ENGINE/VERSION/*.parquet of one
+    device. InputError if there are none.
     """
     kept = []
     for measured in MEASURED:
@@ -161,8 +161,8 @@ def _dtypes(table: "pa.Table", measured: MeasuredKernel) -> "tuple[Any, list[str
 def _columns(
     path: Path, measured: MeasuredKernel
 ) -> "tuple[list[str], Any, list[Any], Any, Any, Any] | None":
-    """Names of dtypes; of the rows that count the dtypes' numbers, shape columns, x, us, and
-    numbers of parts. None without any row. InputError for a file that lacks a column.
+    """(dtype names, then arrays of the selected rows: dtype index, shape columns, x, us, part
+    index). None if no row is selected. InputError for a file that lacks a column.
     """
     import pyarrow as pa
 

@@ -18,7 +18,7 @@ EXPERTS: dict[str, tuple[str, ...]] = {
 
 
 def plain_dtypes(model: Model) -> tuple[str, ...]:
-    """Dtypes of what is not quantised; none if it was not measured."""
+    """Table dtypes of unquantised kernels; empty if none were measured."""
     return PLAIN.get(model.torch_dtype, (model.torch_dtype,))
 
 

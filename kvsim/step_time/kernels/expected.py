@@ -23,7 +23,7 @@ class ExpectedError(NamedTuple):
 
 
 def regime_of(prompt_tokens: float, output_tokens: float, clients: float) -> str:
-    """The dominant part of such requests' time, and a class of batch size."""
+    """Regime of a load, such as "decode-bound, small batch", from mean tokens and clients."""
     size = "small batch" if clients <= FEW else "large batch" if clients > MANY else "middle batch"
     heavy = prompt_tokens >= PROMPT_HEAVY * output_tokens
     return f"{'prefill-bound' if heavy else 'decode-bound'}, {size}"

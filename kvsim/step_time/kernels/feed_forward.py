@@ -1,4 +1,4 @@
-"""The kernels of feed-forward parts: products, a router, experts as they are spread."""
+"""Kernels of feed-forward parts: matrix products, the router, experts split over GPUs."""
 
 from kvsim.model import Dense, Experts
 from kvsim.step_time.kernels.dtypes import expert_dtypes, linear_dtypes, plain_dtypes

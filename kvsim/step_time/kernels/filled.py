@@ -7,8 +7,8 @@ from kvsim.step_time.kernels.tables import KernelFamily, KernelLookup, KernelTab
 
 
 class FilledTables(KernelLookup):
-    """The measured curves of `own` where there are any of a kind and dtype, else those of `roofs`;
-    `source` names the kinds that were filled in.
+    """Measured curves of `own` where it has the kind and dtype, else curves of `roofs`; `source`
+    names the kinds that came from `roofs`.
     """
 
     def __init__(self, own: KernelTables, roofs: RoofTables) -> None:

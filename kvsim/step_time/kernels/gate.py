@@ -1,4 +1,4 @@
-"""Bounds for every step, whatever was measured: a gate for each composed form.
+"""Physical bounds on every step time; a composed form that breaks one is not used.
 
 A decode step takes at least the time of its bytes at the device's peak bandwidth. It takes at most
 MOST_TIMES that of its bytes or FLOPs, plus the host's part and the latency of its collectives. It
@@ -27,7 +27,7 @@ SLACK = 1.02  # small matrices that no kernel is known of are left out of a step
 
 
 def bytes_alone(hardware: Hardware) -> RooflineForm:
-    """The time of a step's bytes at the peak bandwidth, and nothing else."""
+    """The form that times only the bytes of a step, at the peak bandwidth: a lower bound."""
     form = at_peak(hardware)
     attention = tuple(
         replace(each, context_ps=each.read_fs // FS_PER_PS, query_fs=0) for each in form.attention
@@ -38,7 +38,7 @@ def bytes_alone(hardware: Hardware) -> RooflineForm:
 
 
 def at_peak(hardware: Hardware) -> RooflineForm:
-    """The time of a step's bytes or FLOPs, whichever are more, at the peak rates."""
+    """The form that times a step's bytes or FLOPs, whichever take longer, at the peak rates."""
     peak = Roofline(memory_efficiency=1.0, compute_efficiency=1.0, layer_us=0, all_reduce_us=0)
     return replace(peak.build(hardware), base_ps=0, all_reduce_token_ps=0)
 

@@ -1,4 +1,4 @@
-"""Attention of numbers of heads that were not measured, from those that were.
+"""Attention times for unmeasured numbers of heads, predicted from measured numbers of heads.
 
 The following errors are of each measured shape of the shipped tables, predicted from its neighbours
 alone. Half of the decode times are within 2 % between numbers of query heads, and as a larger batch

@@ -25,16 +25,16 @@ Served = Literal["", "own", "device", "kind", "fitted"]
 
 
 class HostCost(NamedTuple):
-    """scale: of the kernels' times.
+    """Constants of the host's part of a step. scale: factor on the kernels' times.
 
-    In us. step_us: of every step. layer_us: of each layer of the model. experts_us: of each layer
-    of experts, divided by the GPUs that share it, whatever the tokens. workers_us: of a step that
-    several GPUs share, with processes that wait for each other. sequence_us: of each of the step's
-    sequences. prompts_us: of a step that computes prompts. median_error: of TPOT, on the points of
-    the fit. served: the servers on which these points were measured. "own": this model, weights and
-    device. "device": this model on other devices, borrowed. "kind": other models of its kind.
-    "fitted": this very server. launch_us: the least that a decode step takes where its kernels are
-    launched one by one, 0 with CUDA graphs.
+    Times in us. step_us: for every step. layer_us: for each layer of the model. experts_us: for
+    each layer of experts, divided by the GPUs that share it, whatever the tokens. workers_us: for a
+    step that several GPUs share, with processes that wait for each other. sequence_us: for each of
+    the step's sequences. prompts_us: for a step that computes prompts. median_error: median error
+    of TPOT, on the points of the fit. served: the servers on which these points were measured.
+    "own": this model, weights and device. "device": this model on other devices, borrowed. "kind":
+    other models of its kind. "fitted": this very server. launch_us: the least that a decode step
+    takes where its kernels are launched one by one, 0 with CUDA graphs.
     """
 
     scale: float = 1.0

@@ -1,4 +1,4 @@
-"""The kernels of attention over a latent (MLA), picked tokens or all."""
+"""Kernels of attention over a latent (MLA): of all tokens, or of those that an indexer picks."""
 
 from kvsim.model import LatentAttention
 from kvsim.step_time.kernels.dtypes import cache_dtypes, mixer_dtypes, plain_dtypes

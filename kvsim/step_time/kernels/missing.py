@@ -1,4 +1,4 @@
-"""The error of kernels that were not measured, by which a default knows to take another form."""
+"""The error for kernels that were not measured; on it, `kind = "auto"` takes another form."""
 
 from kvsim.plumbing.errors import InputError
 

@@ -47,7 +47,7 @@ class LayerKernels:
         self.local: list[LocalKernels] = []
 
     def add(self, more: "LayerKernels") -> None:
-        """Take the kernels of other layers in."""
+        """Add the kernels of other layers."""
         self.tokens += more.tokens
         self.states += more.states
         self.decode += more.decode
@@ -56,7 +56,9 @@ class LayerKernels:
 
 
 class ModelSplit(NamedTuple):
-    """The split of a model. tp: of attention; dp: its copies; ep: groups of whole experts."""
+    """Split of a model over GPUs. tp: tensor parallel size of attention; dp: copies of the
+    attention; ep: expert parallel size.
+    """
 
     tp: int
     dp: int
@@ -69,7 +71,7 @@ class ModelSplit(NamedTuple):
 
 
 class Kernels:
-    """The tables of one device, asked for kernels of one model."""
+    """Lookup of one model's kernels in the tables of one device."""
 
     def __init__(
         self, tables: KernelLookup, device: Device, model: Model, split: ModelSplit
@@ -80,7 +82,7 @@ class Kernels:
         self.split = split
 
     def gemm(self, n: int, k: int, dtypes: tuple[str, ...]) -> Cost:
-        """A matrix product of n outputs and k inputs, by tokens."""
+        """Times of a matrix product with n outputs and k inputs, by tokens."""
         tables = self.tables
         family = tables.required("gemm", dtypes)
         found = next(dtype for dtype in dtypes if tables.family("gemm", (dtype,)) is family)
@@ -146,11 +148,12 @@ class Kernels:
         return self._wire(gpus, (gpus - 1) / gpus, [] if family is None else [family])
 
     def _nodes(self, gpus: int) -> int:
-        """Servers that `gpus` GPUs are in."""
+        """Number of servers that `gpus` GPUs are spread over."""
         return -(-gpus // self.device.gpus_per_node)
 
     def _wire(self, gpus: int, share: float, measured: list[KernelFamily]) -> Cost:
-        """Cost by the link's bandwidth, with the measured latency of `gpus` GPUs, or of the most.
+        """Cost by the link's bandwidth, with the measured latency of `gpus` GPUs, or of the largest
+        measured group.
 
         Over several servers by the ports of each to the network, if these are slower.
         """

@@ -36,7 +36,8 @@ def _priors() -> list[dict[str, Any]]:
 
 
 def prior_entry(kind: ServerKind, device: Device) -> Mapping[str, Any] | None:
-    """The constants of servers of this kind, the most particular first in the file."""
+    """The first constants in the file that match this kind; the file lists the most specific first.
+    """
     version = version_key(kind.version) if kind.version else None
     for entry in _priors():
         if (

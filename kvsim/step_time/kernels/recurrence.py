@@ -49,13 +49,13 @@ def recurrence_parts(kernels: Kernels, mixer: Recurrence, count: int) -> LayerKe
 
 
 def delta_heads(mixer: Recurrence, hidden: int) -> tuple[int, int, int, int] | None:
-    """Key heads, their width, value heads and theirs of a gated delta rule with heads 128 wide,
+    """(key heads, key width, value heads, value width) of a gated delta rule with heads 128 wide,
     from its sizes.
 
-    None of another kind.
+    None for other recurrences.
 
-    It projects in the convolved keys, queries and values, a gate as wide as the values, and two
-    numbers a value head. It projects out the values.
+    The input projection has the convolved keys, queries and values, a gate as wide as the values,
+    and two numbers per value head. The output projection has the values.
     """
     width = 128
     heads, rest = divmod(mixer.linear_params // hidden - mixer.conv_width, 2 * width + 2)

@@ -41,8 +41,9 @@ GROUPS = range(2, 17)  # GPUs of an all-reduce
 
 @dataclass(frozen=True, slots=True)
 class FittedRoofs(Roofs):
-    """start_us: of every kernel. memory, compute: the shares of the peak rates that it comes to.
-    sharpness: of the knee between them. plain: whether it computes in 16 bits.
+    """Fitted roofline of one kind and dtype. start_us: start of every kernel. memory, compute:
+    shares of the peak rates that kernels reach. sharpness: of the knee between them. plain: whether
+    it computes in 16 bits.
     """
 
     start_us: float = 0.0

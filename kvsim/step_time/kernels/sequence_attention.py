@@ -48,12 +48,12 @@ class LocalSheet:
         self.sheet = sheet
 
     def scaled(self, ppm: int) -> "LocalSheet":
-        """The same at another speed."""
+        """A copy with all times multiplied by ppm / 1,000,000."""
         return LocalSheet(self.chunk_tokens, self.sheet.scaled(ppm))
 
 
 class LocalDecodeAttention:
-    """The same over chunks of local attention (see `LocalSheet`)."""
+    """Attention of a batch of one size over chunks of local attention (see `LocalSheet`)."""
 
     def __init__(self, batch: int, local: LocalSheet) -> None:
         self._chunk = local.chunk_tokens
@@ -85,7 +85,7 @@ class PrefillChunks:
         self._lines: dict[int, TimePoints] = {}
 
     def scaled(self, ppm: int) -> "PrefillChunks":
-        """The same at another speed."""
+        """A copy with all times multiplied by ppm / 1,000,000."""
         return PrefillChunks(self.sheet.scaled(ppm), self.whole, self.local_tokens)
 
     def chunk_ps(self, chunk: Chunk, chunks: int) -> int:

@@ -3,8 +3,8 @@
 A table may hold kernels that were compiled or tuned while they were measured, or a fallback that no
 server takes. Fp8 products in blocks of vLLM 0.27 on an RTX PRO 6000 take seconds. The rooflines
 fitted over all devices find such curves. With a device left out of that fit, the kernels of a step
-are off by 10 to 15 % in the median. A curve that takes MOST times as long as they say in the median
-of its sizes is not used, and theirs is.
+are off by 10 to 15 % in the median. A curve that takes MOST times as long as its roofline, in the
+median of its sizes, is replaced by the roofline.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Measured times made such as no device breaks: more work takes more, and at most its share.
+"""Make measured times consistent: k times the work takes at least as long, at most k times.
 
 A kernel of k times the tokens takes at least as long, and at most k times as long. Measurements
 break both by their noise. A point that breaks them is moved to the middle of the nearest curves
@@ -40,8 +40,8 @@ def at_least(line: KernelLine, floor: Iterable[float]) -> KernelLine:
 def steady_batches(
     lines: dict[int, KernelLine], token_us: float, window: int | None
 ) -> dict[int, KernelLine]:
-    """Curves by batch over the context of each sequence, made such. token_us: the time of a context
-    token's bytes; window: of how many tokens at most, None for all.
+    """Curves by batch over the context of each sequence, made consistent by these rules. token_us:
+    the time of a context token's bytes; window: of how many tokens at most, None for all.
     """
     x = sorted({0.0, *(each for line in lines.values() for each in line.x), float(LONGEST)})
     batches = np.array(sorted(lines), np.float64)

@@ -115,7 +115,7 @@ class KernelFamily:
     def _corners(
         self, sizes: tuple[float, ...], sides: list[Any]
     ) -> tuple[list[Shape], list[float]]:
-        """Measured corners around sizes, and how much each counts."""
+        """Measured corners of the grid around `sizes`, each with its weight."""
         ends = []
         for size, side in zip(sizes, sides, strict=True):
             high = int(np.searchsorted(side, size))
@@ -159,7 +159,7 @@ class KernelLookup:
         return None
 
     def required(self, kind: str, dtypes: Sequence[str] = ("",)) -> KernelFamily:
-        """The same; InputError without any."""
+        """The curves as from `family`; InputError if there are none."""
         family = self.family(kind, dtypes)
         if family is None:
             raise NotMeasured(
@@ -171,7 +171,7 @@ class KernelLookup:
         return family
 
     def left_out(self, what: str) -> None:
-        """Name kernels that were measured and are not used."""
+        """Add kernels that were measured and are not used to `source`."""
         if what not in self._left_out:
             words = ", "
             if not self._left_out:
@@ -234,5 +234,5 @@ class KernelTables(KernelLookup):
 
 
 def _span(ends: Any, row: int) -> slice:
-    """The places of a row's numbers among those of all."""
+    """Slice of one row's numbers in the array of all rows' numbers."""
     return slice(int(ends[row - 1]) if row else 0, int(ends[row]))

@@ -1,4 +1,4 @@
-"""The work of a kernel by the roofline, for shapes that were not measured: ratios of it count."""
+"""Roofline times of kernels: their ratios scale measured times to shapes that were not measured."""
 
 from dataclasses import dataclass
 
@@ -45,13 +45,15 @@ class Roofs:
         return met
 
     def gemm(self, shape: Shape, tokens: float) -> float:
-        """A product of (n, k) with `tokens` tokens."""
+        """Seconds of a matrix product (n, k) with `tokens` tokens."""
         n, k = shape
         moved = n * k * self.bits / 8 + 2 * tokens * (n + k)
         return self._seconds(moved, 2 * tokens * n * k)
 
     def experts(self, shape: Shape, tokens: float) -> float:
-        """Experts: (hidden, intermediate, experts a token, experts, tp, ep)."""
+        """Seconds of routed experts; shape: (hidden, intermediate, experts a token, experts, tp,
+        ep).
+        """
         hidden, inter, per_token, experts, tp, ep = shape
         one = 3 * hidden * inter / tp
         met = self._met(per_token, experts, tokens) / ep
@@ -59,13 +61,13 @@ class Roofs:
         return self._seconds(moved, 2 * tokens * per_token / ep * one)
 
     def decode(self, shape: Shape, context: float) -> float:
-        """Attention of decoding sequences: (heads, kv_heads, head_dim, window, batch)."""
+        """Seconds of decode attention; shape: (heads, kv_heads, head_dim, window, batch)."""
         heads, kv_heads, width, window, batch = shape
         seen = batch * (min(context, window) if window else context)
         return self._seconds(2 * seen * kv_heads * width * self.bits / 8, 4 * seen * heads * width)
 
     def prefill(self, shape: Shape, tokens: float) -> float:
-        """Attention of prompts: (heads, kv_heads, head_dim, window, batch)."""
+        """Seconds of prefill attention; shape: (heads, kv_heads, head_dim, window, batch)."""
         heads, kv_heads, width, window, batch = shape
         seen = min(tokens, window) if window else tokens
         pairs = batch * seen * (tokens - seen / 2)
@@ -73,20 +75,20 @@ class Roofs:
         return self._seconds(moved, 4 * pairs * heads * width)
 
     def mla_prefill(self, shape: Shape, tokens: float) -> float:
-        """Attention of prompts over an expanded latent: (heads, batch)."""
+        """Seconds of MLA prefill over the expanded latent; shape: (heads, batch)."""
         heads, batch = shape
         keys, values = MLA_WIDTHS
         moved = 4 * batch * tokens * heads * (keys + values)
         return self._seconds(moved, batch * tokens**2 * heads * (keys + values))
 
     def mla_decode(self, shape: Shape, context: float) -> float:
-        """Attention of decoding sequences over the latent itself: (heads, batch)."""
+        """Seconds of MLA decode over the latent itself; shape: (heads, batch)."""
         heads, batch = shape
         kept, read = MLA_LATENT
         seen = batch * context
         return self._seconds(seen * kept * self.bits / 8, 2 * seen * heads * (kept + read))
 
     def latent(self, shape: Shape, tokens: float) -> float:
-        """Attention over a latent, prompts or not: (heads, batch)."""
+        """Relative work of absorbed MLA attention, of prefill or decode; shape: (heads, batch)."""
         heads, batch = shape
         return heads * batch * tokens
