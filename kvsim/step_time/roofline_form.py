@@ -154,8 +154,7 @@ class RooflineForm:
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
     ) -> DecodeRun:
-        """Successive decode steps, affine until the mean context reaches the next window or chunk.
-        """
+        """Decode steps in a row, affine until the mean context reaches the next window or chunk."""
         first = self._without_attention_ps(num_decode, num_decode)
         growth, steps = 0, None
         for group in self.attention:

@@ -144,8 +144,7 @@ def _physical(
 
 
 def _group(every: Sequence[KVGroup], window: int | None, latent: bool) -> KVGroup:
-    """The group of the KV cache that layers with this window read; the first group if none matches.
-    """
+    """The KV cache group that layers with this window read; the first group if none matches."""
     groups = [group for group in every if group.kind != "recurrent"]
     fitting = [
         group

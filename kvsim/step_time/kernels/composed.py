@@ -158,8 +158,7 @@ class KernelSteps:
     def decode_run(
         self, num_decode: int, context_tokens: int, longest_context_tokens: int = 0
     ) -> DecodeRun:
-        """Successive decode steps, affine until the mean context comes to the next point or chunk.
-        """
+        """Decode steps in a row, affine until the mean context comes to the next point or chunk."""
         first_ps = self._decode_ps(num_decode)
         growth_ps, steps = 0, None
         for run in self._attention_runs(num_decode, context_tokens):

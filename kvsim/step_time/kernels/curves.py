@@ -6,8 +6,7 @@ from kvsim.step_time.correction import WHOLE_PPM
 
 
 class TimePoints:
-    """Times in ps at ascending integer x: linear between points, and beyond the last at its slope.
-    """
+    """Times in ps at ascending integer x: linear between points, and beyond the last one."""
 
     def __init__(self, x: list[int], ps: list[int]) -> None:
         self.x = x

@@ -36,8 +36,7 @@ def _priors() -> list[dict[str, Any]]:
 
 
 def prior_entry(kind: ServerKind, device: Device) -> Mapping[str, Any] | None:
-    """The first constants in the file that match this kind; the file lists the most specific first.
-    """
+    """The first entry in the file that matches this kind; the most specific ones come first."""
     version = version_key(kind.version) if kind.version else None
     for entry in _priors():
         if (
