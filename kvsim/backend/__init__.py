@@ -1,4 +1,4 @@
-"""The simulator's schedules on a real transformer, in torch.
+"""Run the simulator's schedules on a real transformer, in torch.
 
 Everything a bare GPU machine needs (shape, weights, decoder, stores, attention, runner, measuring)
 imports torch, numpy and the standard library alone. A test checks this.

@@ -180,12 +180,12 @@ class Shape:
 
     @property
     def kv_dim(self) -> int:
-        """Elements of K (and of V) a token leaves in one layer."""
+        """Elements of K (and of V) per token in one layer."""
         return self.kv_heads * self.head_dim
 
     @property
     def kv_bytes_per_token(self) -> int:
-        """Bytes of K and V a token leaves in all layers."""
+        """Bytes of K and V per token in all layers."""
         return 2 * self.layers * self.kv_dim * DTYPE_BYTES[self.dtype]
 
     @property

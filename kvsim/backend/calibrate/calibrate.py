@@ -56,7 +56,7 @@ def trace_steps(limits: GridLimits, count: int, seed: int) -> list[StepPlan]:
 
 
 def _with_pace(plans: list[StepPlan], device: str) -> list[StepPlan]:
-    """Add the pace step on a CPU: it is measured with the others, and again and again."""
+    """Add the pace step on a CPU, where it is measured and also repeated as the sentinel."""
     return plans if device.startswith("cuda") else [*plans, PACE_PLAN]
 
 
@@ -96,9 +96,9 @@ def calibrate(
 ) -> Calibration:
     """Measure `model` on "cpu" or "cuda", fit the grid's steps, and hold out those of a trace.
 
-    The log makes it resumable; remove it when the file is safe. rounds: instead of the design's.
-    store: the store of the KV cache. served: bring the samples to the level of a short served run.
-    attention, graphs: by default the device's own.
+    The log makes the measurement resumable; remove the log when the file is safe. rounds: instead
+    of the design's. store: the store of the KV cache. served: bring the samples to the level of a
+    short served run. attention, graphs: by default the device's own.
     """
     limits, usual_rounds = DESIGNS[device, quick]
     plans = _with_pace(grid(limits), device) + trace_steps(limits, HELD_OUT // (1 + quick), seed)

@@ -1,4 +1,4 @@
-"""Steps to hold a calibration against: drawn from a simulated run, never from the grid."""
+"""Steps to test a calibration on: drawn from a simulated run, never from the grid."""
 
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -47,7 +47,7 @@ def held_out_steps(
 
 
 def _evenly(drawn: list[list[StepPlan]], count: int) -> list[StepPlan]:
-    """`count` items, taken from the lists in turn."""
+    """`count` items, taken from the lists round-robin."""
     turns = [plan for turn in zip_longest(*drawn) for plan in turn if plan is not None]
     return sorted(turns[:count])
 

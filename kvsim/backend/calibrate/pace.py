@@ -1,4 +1,4 @@
-"""A calibration at the pace that a machine had in a certain run."""
+"""Rescale a calibration to the speed that the machine had during one run."""
 
 from kvsim.observed.folder import ObservedRun
 from kvsim.observed.own_meta import ObservedMeta
@@ -8,11 +8,11 @@ from kvsim.step_time.calibrated.fit import fit
 
 
 def at_pace_of(run: ObservedRun, calibration: CalibrationFile) -> CalibrationFile:
-    """The same samples, scaled by one factor, and the fit to them.
+    """The calibration with its samples scaled by one factor, and fitted again.
 
     The factor is the duration of the pace step in the run over that in the calibration.
 
-    No step of the run's own goes into it. InputError where either does not tell its pace.
+    No step time of the run is used. InputError if run or calibration has no pace.
     """
     meta, measured = run.meta, calibration.measured
     now_s = meta.pace_s if isinstance(meta, ObservedMeta) else None

@@ -41,7 +41,8 @@ class Served(NamedTuple):
 
 
 class Level(NamedTuple):
-    """overhead_s, scale: of served steps over repeated ones. steps, seconds: of the served run.
+    """How served steps differ from repeated ones: seconds served = overhead_s + scale * seconds
+    repeated. steps, seconds: number and total time of the served run's steps.
 
     slower: the machine was slower by this factor when they were served; it is taken out.
     bias_before, mape_before: of the predictions of its steps from repeated ones; bias, mape: when

@@ -1,4 +1,4 @@
-"""The CPU: every promise of a device kept in the plainest way."""
+"""The CPU as a device: all work is synchronous, and torch counts no memory."""
 
 import os
 from collections.abc import Callable
@@ -13,7 +13,7 @@ MEMINFO = Path("/proc/meminfo")
 
 
 class CpuDevice(TorchDevice):
-    """Graphs are re-run only on request, for tests of their contents."""
+    """The CPU. It has no graphs: a captured step is run again, and only on request, for tests."""
 
     attention = "gather"
     captures = False
@@ -22,7 +22,7 @@ class CpuDevice(TorchDevice):
     spare_bytes = 1 << 28
 
     def synchronize(self) -> None:
-        """Work is done when it returns."""
+        """Do nothing: work on a CPU is done when its call returns."""
 
     def mark(self) -> Callable[[], None]:
         return self.synchronize
@@ -34,7 +34,7 @@ class CpuDevice(TorchDevice):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     def release_unused(self) -> None:
-        """Memory goes back by itself."""
+        """Do nothing: freed memory of a CPU returns to the system by itself."""
 
     def kv_memory(self) -> KvMemory:
         return _HostMemory()
@@ -56,7 +56,7 @@ class _Rerun:
 
 
 class _HostMemory(KvMemory):
-    """torch keeps no books of a CPU's memory: what is held is all there is to count."""
+    """KV memory on a CPU, which torch does not count: requested = allocated = reserved = held."""
 
     def allocating(self) -> AbstractContextManager[object]:
         return nullcontext()

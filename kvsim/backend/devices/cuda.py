@@ -13,7 +13,7 @@ WARM_UPS = 3  # runs before a capture: they compile kernels and set up libraries
 
 
 class CudaDevice(TorchDevice):
-    """One GPU; work is asked for in its current stream."""
+    """One GPU; work is launched on its current stream."""
 
     attention = "triton"
     captures = True
@@ -64,7 +64,9 @@ class _Graph:
 
 
 class _PoolMemory(KvMemory):
-    """A separate pool of torch's caching allocator: logits and indices use another."""
+    """KV memory in a separate pool of torch's caching allocator; weights, logits and indices use
+    another pool.
+    """
 
     def __init__(self) -> None:
         self._pool = torch.cuda.MemPool()

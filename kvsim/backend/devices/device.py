@@ -30,7 +30,7 @@ class Captured(Protocol):
 
 
 class KvMemory(ABC):
-    """The part of the device's memory that keeps K and V, counted by itself."""
+    """The part of the device's memory that holds K and V, counted separately."""
 
     @abstractmethod
     def allocating(self) -> AbstractContextManager[object]:
@@ -67,10 +67,12 @@ class TorchDevice(ABC):
 
     @abstractmethod
     def mark(self) -> Callable[[], None]:
-        """A function that waits until all work asked for so far is done."""
+        """A function that waits until all work launched so far is done."""
 
     def bring(self, numbers: Tensor) -> Callable[[], list[int]]:
-        """Begin to copy `numbers` [n] to the host; the function waits for them."""
+        """Begin to copy `numbers` [n] to the host; the result is a function that waits for the
+        copy.
+        """
         here = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=self.pins)
         here.copy_(numbers, non_blocking=self.pins)
         copied = self.mark()

@@ -34,12 +34,12 @@ class Staging:
         self._sent: Callable[[], None] | None = None
 
     def clear(self) -> None:
-        """Everything handed out is void; waits until it has been copied."""
+        """Invalidate everything handed out, after waiting for copies in flight."""
         self.wait()
         self._used = 0
 
     def wait(self) -> None:
-        """The host's side may be written again when this returns."""
+        """Wait for copies in flight, so that the host buffer may be overwritten."""
         if self._sent is not None:
             self._sent()
             self._sent = None

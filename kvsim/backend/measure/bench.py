@@ -18,7 +18,7 @@ from kvsim.backend.transformer.runner import DecoderRunner
 
 class Bench:
     """One decoder, one pool of random content. Blocks are dealt at random, no two spans share one;
-    contiguous spans stand side by side.
+    contiguous spans are adjacent.
 
     plans: those of the given ones that the device's free memory holds, once the weights are there,
     with their graphs;
@@ -84,7 +84,7 @@ class Bench:
         return lambda: self.runner.run(prepared)
 
     def spans(self, plan: StepPlan) -> list[TokenSpan]:
-        """The plan's spans, each in a place of its own; chunks first."""
+        """The plan's spans, each with KV slots of its own; chunks first."""
         size = self.block_size
         shapes = [*plan.chunks, *((1, context - 1) for context in plan.contexts)]
         dealt, spans = 0, []

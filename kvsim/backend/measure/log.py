@@ -70,7 +70,9 @@ class Log:
         return log
 
     def _load(self, *, whole: bool) -> None:
-        """Take the file's lines; one that was broken off is removed from a `whole` file."""
+        """Read the file's lines without a truncated last one; `whole` removes that from the file
+        too.
+        """
         lines = read_string(self.path).splitlines(keepends=True)
         ended = [line for line in lines if line.endswith("\n")]
         if whole and ended != lines:
@@ -115,12 +117,12 @@ class Log:
         self._append({"timing": row.timing._asdict(), "round": row.turn, "plan": plan})
 
     def note_dropped(self, plan: StepPlan, why: str) -> None:
-        """The device has no memory for this plan."""
+        """Record that the device has no memory for this plan, and why."""
         self.dropped[plan] = why
         self._append({"dropped": plan._asdict(), "why": why})
 
     def note_sentinel(self, timing: Timing) -> None:
-        """Keep a timing of the sentinel."""
+        """Add a timing of the sentinel to the log."""
         self.sentinels.append(timing)
         self._append({"sentinel": timing._asdict()})
 
@@ -152,7 +154,7 @@ class Log:
 
 
 def _timing(record: dict[str, Any]) -> Timing:
-    """ValueError for what is no timing."""
+    """Read a timing from a log record; ValueError if it is none."""
     timing = Timing(**record)
     if not all(type(value) in (int, float) and value >= 0 for value in timing):
         raise ValueError("a timing is made of numbers")

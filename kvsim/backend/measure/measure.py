@@ -37,7 +37,7 @@ def measure(
     progress: Progress | None = None,
     on_round: Callable[[MeasuredSamples], None] | None = None,
 ) -> MeasuredSamples:
-    """Time every plan in every round, or what of it the log does not hold yet.
+    """Time every plan in every round, except for timings that the log already holds.
 
     For the rows see `summarise`. Plans that the device has no memory for are dropped, and listed.
     InputError where the log is of another setup. One torch thread while it runs on a CPU. on_round:
@@ -117,10 +117,10 @@ def _rounds(
 
 
 def _sentinel(plans: Sequence[StepPlan], *, on_gpu: bool) -> StepPlan:
-    """The step that is measured again and again.
+    """The step that is measured again and again, to see whether the machine's speed changes.
 
-    On a CPU it is the one that shows its pace, if that is among them. Else it is the decode step
-    (or, without one, any) of median size.
+    On a CPU it is the pace step, if that is among the plans. Else it is the decode step (or,
+    without one, any step) of median size.
     """
     if not on_gpu and PACE_PLAN in plans:
         return PACE_PLAN

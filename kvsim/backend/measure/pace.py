@@ -1,4 +1,4 @@
-"""The pace of a shared machine: the present duration of one step.
+"""The pace of a shared machine: the duration of one reference step, timed again and again.
 
 The same step is the sentinel of a CPU's calibration. In a served run it is timed again and again,
 with the run's clock stopped. The ratio of the medians of two spans of time says how much slower the

@@ -88,10 +88,9 @@ def host_copies(
 def file_copies(
     shape: Shape, folder: Path, *, block_size: int, seed: int
 ) -> tuple[list[CopySample], bool]:
-    """Files of 1, 2, 4, ...
-
-    blocks, up to 64 MiB, written to `folder` and read by one thread; and whether they passed the
-    page cache by. Wall time. All files are removed.
+    """Copies of 1, 2, 4 and more blocks (to 64 MiB) to files in `folder` and back, by one thread.
+    The second result says whether these bypassed the page cache. Times are wall time. All files are
+    removed.
     """
     block_bytes = block_size * shape.kv_bytes_per_token
     generator = torch.Generator().manual_seed(seed)

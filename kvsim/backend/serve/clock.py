@@ -10,7 +10,9 @@ from kvsim.plumbing.units import PS_PER_NS, PS_PER_S
 
 
 class RunClock(ABC):
-    """A clock of a run. name: for the file. tick_ns: the time that it goes by, in nanoseconds."""
+    """A clock of a run. name: its name in the run's file. tick_ns: function that reads the time in
+    ns.
+    """
 
     name: str
     tick_ns: Callable[[], int]
@@ -19,7 +21,7 @@ class RunClock(ABC):
         self._origin_ns = self.tick_ns()
 
     def now_ps(self) -> int:
-        """The time since the clock was made."""
+        """Time in ps since the clock was made."""
         return (self.tick_ns() - self._origin_ns) * PS_PER_NS
 
     @abstractmethod
@@ -35,7 +37,7 @@ class RunClock(ABC):
 
 
 class WallClock(RunClock):
-    """The clock on the wall; waiting is sleeping."""
+    """Wall-clock time; waiting sleeps."""
 
     name = "wall clock"
     tick_ns = staticmethod(time.perf_counter_ns)
@@ -48,8 +50,8 @@ class WallClock(RunClock):
 class CpuTimeClock(RunClock):
     """The time this thread has had on a core; waiting takes no time.
 
-    On a machine that others use as well it goes on as the wall clock of a core of one's own would.
-    With one torch thread all of a CPU run's work is in this thread.
+    On a shared machine it advances as a wall clock would on a dedicated core. With one torch thread
+    all of a CPU run's work is in this thread.
     """
 
     name = "thread CPU time, without waiting"
@@ -64,8 +66,8 @@ class CpuTimeClock(RunClock):
 
 
 def run_clock(kind: str, device: str) -> type[WallClock] | type[CpuTimeClock]:
-    """The clock "wall", or "cpu", to be made when the run begins; InputError where there is none
-    such for this device.
+    """The class of the clock "wall" or "cpu", to instantiate when the run begins; InputError for
+    "cpu" on a GPU, or another name.
     """
     if kind == "wall":
         return WallClock

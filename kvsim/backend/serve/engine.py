@@ -39,8 +39,8 @@ Left = Callable[[int, int], None]
 
 
 class DecidedStep(NamedTuple):
-    """A step as it was decided. scheduled_ps, cpu_ns: when, by the run's clock and by the thread's.
-    arrived, alone_arrived: as in `StepTiming`.
+    """A scheduled step. scheduled_ps, cpu_ns: when it was scheduled, by the run's clock and by the
+    thread's CPU time. arrived, alone_arrived: as in `StepTiming`.
     """
 
     plan: Plan
@@ -67,7 +67,8 @@ class RealTimeEngine:
 
     maker: makes what `runner` takes of the scheduler's plans. memory: watches the runner's store.
     steps_ahead: steps in flight when the next one is scheduled, 0 or 1. progress: called with
-    (requests that have left, all) when one leaves. pace: taken now and then, off the clock.
+    (requests that have left, all) when one leaves. pace: measured now and then, with the clock
+    stopped.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class RealTimeEngine:
         return plan, plan.preempted
 
     def _take_arrivals(self) -> None:
-        """Whoever has come by now is let in, or refused."""
+        """Add requests that have arrived by now to the waiting queue, or refuse them."""
         recorder = self._log.recorder
         while self._coming and self._coming[0][0] <= self._now_ps:
             arrival_ps, _, request = heappop(self._coming)
@@ -147,7 +148,7 @@ class RealTimeEngine:
                 self._log.arrived.append(request.id)
 
     def _left(self, request: Request) -> None:
-        """`request` has left, now: its follow-ups arrive after their pause."""
+        """Note that `request` has finished: its follow-ups arrive think_ps from now."""
         self._missing -= 1
         for order, follower in self._followers.pop(request.id, ()):
             heappush(self._coming, (self._now_ps + follower.think_ps, order, follower))
@@ -169,7 +170,7 @@ class RealTimeEngine:
         cpu_ns: int,
         alone_arrived: int | None,
     ) -> DecidedStep:
-        """The step of a plan just made. cpu_ns: of the thread, before it was made."""
+        """The step of a plan just made. cpu_ns: CPU time of the thread before the plan was made."""
         scheduler, start_ps = self._scheduler, self._now_ps
         with self._unclocked(clock):
             shape = plan.shape()
@@ -183,7 +184,7 @@ class RealTimeEngine:
         )
 
     def _launched(self, step: DecidedStep) -> LaunchedStep:
-        """The step, asked of the device; its tokens are on their way here."""
+        """Launch a step on the device, and begin to copy its tokens to the host."""
         host = self._runner.store.host
         copied_bytes = host.copied_bytes
         logits = self._runner.step(step.spans, step.moves)
@@ -191,7 +192,7 @@ class RealTimeEngine:
         return LaunchedStep(step, read, host.copied_bytes - copied_bytes)
 
     def _land(self, clock: RunClock) -> None:
-        """The oldest step in flight has returned: its outputs are processed."""
+        """Wait for the oldest step in flight, and process its output tokens."""
         step, read, swapped_bytes = self._in_flight.popleft()
         scheduler, log, plan = self._scheduler, self._log, step.plan
         read()  # an engine needs its tokens, so it waits for the device

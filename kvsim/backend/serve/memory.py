@@ -19,7 +19,7 @@ class StoreMemory:
         self.beside = self._beside(device)
 
     def now(self) -> MemoryCount:
-        """The count at this moment."""
+        """The allocator's byte counts now."""
         return self._store.memory.count(self._store.held_bytes)
 
     def _beside(self, device: str) -> MemoryCount:

@@ -1,1 +1,1 @@
-"""The simulator's nouns as the backend's: a model's shape, a plan's spans, a run's steps."""
+"""Translate the simulator's objects for the backend: models to shapes, plans to token spans."""

@@ -8,8 +8,8 @@ MIXER = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: neighbours fall far ap
 
 
 class VocabTokens:
-    """Token ids below `vocab`; equal where the simulator calls tokens equal, else as random. They
-    do not depend on the order in which sequences run.
+    """Token ids below `vocab`; equal where the simulator calls tokens equal, else pseudo-random.
+    They do not depend on the order in which sequences run.
     """
 
     def __init__(self, vocab: int) -> None:

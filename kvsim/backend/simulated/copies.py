@@ -1,13 +1,13 @@
-"""Copies between slots, in an order that loses nothing."""
+"""Order copies between slots so that no copy overwrites unread slots."""
 
 from kvsim.backend.step import Copy
 from kvsim.plumbing.errors import InvariantError
 
 
 def in_order(copies: list[Copy]) -> tuple[Copy, ...]:
-    """Copies in an order in which none overwrites what another still has to read.
+    """The copies in an order in which none overwrites slots that a later one reads.
 
-    There is one: the simulator made them one after the other, each into memory that was free.
+    Such an order exists: the simulator made the copies one by one, each into free memory.
     """
     left, ordered = list(copies), []
     while left:

@@ -14,7 +14,7 @@ from kvsim.sequence import Sequence
 
 
 class Stand(NamedTuple):
-    """The place of a sequence's KV when it last ran, as in a `TokenSpan`."""
+    """Location of a sequence's KV when the sequence last ran, with the fields of a `TokenSpan`."""
 
     blocks: tuple[int, ...] = ()
     slot: int | None = None

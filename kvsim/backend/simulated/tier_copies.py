@@ -9,7 +9,7 @@ from kvsim.plumbing.errors import InputError
 
 
 class ReplayedCopies:
-    """Hears of each copy of a scheduler's connector, in order of submission.
+    """Observer that collects each copy of a scheduler's KV connector, in order of submission.
 
     num_slots: slots of one block each that host memory needs; 0 without a connector. InputError for
     a connector other than vLLM's over host memory alone, and for several groups of layers.

@@ -53,7 +53,7 @@ class BufferStore(TensorStore):
             return torch.empty(size, dtype=self._dtype, device=self.device)
 
     def gather(self, swap: HostSwap) -> Tensor:
-        """The buffer goes with its content."""
+        """K and V of the swapped sequence, [layers, 2, slots, kv_dim]; the buffer is freed."""
         return self._buffers.pop(swap.id)[:, :, : swap.slots]
 
     def scatter(self, swap: HostSwap, rows: Tensor) -> None:

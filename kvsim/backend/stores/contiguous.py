@@ -72,7 +72,7 @@ class ContiguousStore(TensorStore):
         return Address(rows[0], rows[1], self._offset, self._offset)
 
     def copy(self, copy: Copy) -> None:
-        """A buffer's slots move to its successor, or to a fork."""
+        """Copy a buffer's slots to its larger successor, or to a forked sequence."""
         if max(copy.source, copy.target) + copy.slots > self.num_slots:
             raise InvariantError(f"a copy within {self.num_slots} slots, got {copy}")
         self.pool.copy(copy.source, copy.target, copy.slots)

@@ -40,7 +40,7 @@ class FixedPlaces(Protocol):
         """Point every span at the slots that no sequence uses."""
 
     def load(self, index: int, span: TokenSpan) -> None:
-        """Span `index` of the step is `span`; on the device with the next `Staging.send`."""
+        """Set span `index` of the step to `span`, effective with the next `Staging.send`."""
 
     def address(self, layer: int) -> Address:
         """The address of a layer, as `TensorStore.address`."""
@@ -83,8 +83,8 @@ class TensorStore(ABC):
         return pad_sequence(keys, batch_first=True), pad_sequence(values, batch_first=True)
 
     def receive(self, key: Tensor, value: Tensor) -> None:
-        """A kernel is about to write these of the next layer; only a store without memory of its
-        own for them does anything, before `address`.
+        """Take the tensors of the next layer that a kernel will write. Only a store without memory
+        of its own for K and V does anything, before `address`.
         """
         return
 

@@ -1,4 +1,4 @@
-"""The work of a decoder between its products: in torch, or in the GPU's fused kernels."""
+"""The work of a decoder between its matrix products: in torch, or in fused GPU kernels."""
 
 from typing import NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ class Normed(NamedTuple):
 
 
 class Between(Protocol):
-    """The work between two products."""
+    """Work between two matrix products: residual and norm, SwiGLU, quantisation to FP8."""
 
     def add_norm(self, stream: Tensor, delta: Tensor | None, weight: Tensor) -> Normed:
         """Stream + delta (None: nothing is added), and the RMSNorm of that, times weight."""
@@ -34,7 +34,7 @@ class Between(Protocol):
 
 
 class PlainBetween:
-    """In torch, launch by launch, on any device and in any dtype."""
+    """`Between` in torch, launch by launch, on any device and in any dtype."""
 
     def add_norm(self, stream: Tensor, delta: Tensor | None, weight: Tensor) -> Normed:
         """See `Between`."""

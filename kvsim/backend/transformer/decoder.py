@@ -13,7 +13,7 @@ from kvsim.backend.transformer.weights import DecoderWeights, random_weights
 
 
 class Attend(Protocol):
-    """Attention of one layer in one step, over whatever keeps K and V."""
+    """Attention of one layer in one step, over any store of K and V."""
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """query: [tokens, heads, head_dim]; key, value: [tokens, kv_heads, head_dim], of the new

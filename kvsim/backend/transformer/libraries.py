@@ -92,7 +92,9 @@ class FlashInfer:
         return out
 
     def _plan(self, shape: Shape, plan: KernelPlan, address: Address, query: Tensor) -> None:
-        """Tell the wrapper the step's spans; index arrays that its host side reads stay there."""
+        """Plan the wrapper for the step's spans; index arrays that it reads on the host are passed
+        there.
+        """
         ragged, table, page = plan.ragged, address.table, address.page
         assert ragged is not None
         assert table is not None

@@ -1,4 +1,4 @@
-"""Products with weights: in the model's dtype, or in FP8 where the device multiplies it.
+"""Matrix products with weights: in the model's dtype, or in FP8 where the device multiplies it.
 
 FP8 is E4M3, with a scale for each row of the weights and for each token. The scale of a token is
 found when it comes, as engines do under dynamic FP8. Embeddings and the output head stay in the
@@ -32,7 +32,7 @@ Weight = Tensor | Fp8Rows
 
 
 class Quantise(Protocol):
-    """Rows in E4M3, each by its largest number."""
+    """Quantise rows to E4M3, each with a scale from its largest number."""
 
     def __call__(self, rows: Tensor) -> Fp8Rows:
         """rows: [n, width]."""
@@ -47,7 +47,7 @@ def quantise(rows: Tensor) -> Fp8Rows:
 
 
 def plain(weight: Weight) -> Tensor:
-    """The numbers that a weight stands for; those of FP8 in float32."""
+    """A weight as a plain tensor; an FP8 one is dequantised to float32."""
     return weight if isinstance(weight, Tensor) else weight.rows.float() * weight.scale
 
 

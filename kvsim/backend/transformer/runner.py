@@ -150,7 +150,7 @@ class DecoderRunner:
 def attend_of(
     kind: AttentionKind, shape: Shape, store: TensorStore, spans: Sequence[TokenSpan], device: str
 ) -> Attend:
-    """The attention of one step of these spans by itself, as often as it is called."""
+    """The attention of one step of these spans, without a decoder; it may be called repeatedly."""
 
     def put(array: Array) -> Tensor:
         return torch.from_numpy(array).to(device)

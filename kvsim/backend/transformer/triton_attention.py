@@ -126,8 +126,8 @@ def place(
 
 
 def _places(plan: KernelPlan, address: Address) -> tuple[Tensor, int, Tensor, Tensor]:
-    """Table, its width, and offsets of keys and values. Of table and offsets one is absent; its
-    place is filled by something never read.
+    """(table, its width, key offsets, value offsets). A store has a table or offsets; a placeholder
+    that is never read replaces the other.
     """
     table = plan.token_span if address.table is None else address.table
     width = 0 if address.table is None else address.table.shape[1]

@@ -1,4 +1,4 @@
-"""The launches of the fused kernels between products."""
+"""The launches of the fused kernels between matrix products."""
 
 import torch
 from torch import Tensor

@@ -11,7 +11,7 @@ from kvsim.backend.transformer.products import Weight, quantise
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """One layer. Matrices are [out, in]; qkv and gate_up are stacked, as served engines keep them.
+    """One layer. Matrices are [out, in]; qkv and gate_up are stacked, as in inference engines.
 
     qkv: [(heads + 2 * kv_heads) * head_dim, hidden]; output: [hidden, heads * head_dim];
     gate_up: [2 * intermediate, hidden]; down: [hidden, intermediate]; norms: [hidden]. qkv_bias:
