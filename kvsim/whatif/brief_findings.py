@@ -1,4 +1,4 @@
-"""An answer in 24 lines: the verdict, one table, the commands to act on, and what is left."""
+"""Short answer of a what-if command in 24 lines: verdict, one table, commands to run next."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -16,10 +16,11 @@ _LONGEST_COMMAND = 4  # lines; a longer one is left to --verbose
 
 
 def print_brief_findings(findings: Findings, console: "Console", *, draws: bool) -> None:
-    """Print the sentences of the verdict, the first table, and short commands that lead, in at most
-    LINES lines of 80 columns.
+    """Print the verdict, the first table and the short leading commands, in at most LINES lines of
+    80 columns.
 
-    The last line says what --verbose adds. draws: whether the command takes --out.
+    The last line mentions --verbose. draws: whether the command has an option --out, which the last
+    line then mentions too.
     """
     verdict = findings.sentences[: findings.num_verdict]
     commands = [
@@ -47,7 +48,7 @@ def print_brief_findings(findings: Findings, console: "Console", *, draws: bool)
 
 
 def _print_table(table: FindingsTable, room: int, console: "Console") -> None:
-    """Print as many rows as fit; a line of the table counts the others."""
+    """Print as many rows as fit into `room` lines, and below the table how many are left out."""
     left = table.rows if table.terminal_rows is None else table.rows[: table.terminal_rows]
     for most in range(len(left), 0, -1):
         hidden = len(table.rows) - most

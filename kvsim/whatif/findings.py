@@ -1,7 +1,7 @@
-"""The document that every what-if tool answers with: sentences, tables, figures and commands.
+"""The document that every what-if command produces: sentences, tables, figures and commands.
 
-A tool makes one `Findings`. The terminal, the HTML page and the Markdown text are rendered from it,
-and its data is the JSON answer.
+A command makes one `Findings`. The terminal output, the HTML page and the Markdown text are
+rendered from it; its `data` is the JSON answer.
 """
 
 import json
@@ -29,8 +29,8 @@ LONGEST_PART = 28  # characters of a cell that a page never folds
 
 
 class FindingsColumn(NamedTuple):
-    """A column of a table: its head, and how a value of it is written, the unit included.
-    page_only: a terminal leaves the column out.
+    """A column of a table: its head, and the function that formats a value with its unit.
+    page_only: the terminal output omits the column.
     """
 
     head: str
@@ -39,9 +39,11 @@ class FindingsColumn(NamedTuple):
 
 
 class FindingsTable(NamedTuple):
-    """A table. note: how to read it. columns: a bare head stands for a column of texts. rows: of
-    values, the first of which names the row. terminal_rows: how many a terminal shows at most;
-    with 0 the table is for pages alone. has_total: the last row sums up those above it.
+    """A table of the answer.
+
+    note: how to read it. columns: a plain string is the head of a column of texts. rows: tuples of
+    values; the first value is the row's name. terminal_rows: the most rows that a terminal shows;
+    with 0 only pages show the table. has_total: whether the last row is the sum of the others.
     """
 
     title: str
@@ -52,7 +54,9 @@ class FindingsTable(NamedTuple):
     has_total: bool = False
 
     def texts(self, *, terminal: bool = False) -> tuple[list[str], list[list[str]]]:
-        """The heads, and the rows as texts; for a terminal those alone that it shows."""
+        """The heads, and the rows formatted as texts. terminal: only the columns and rows that a
+        terminal shows.
+        """
         columns = [FindingsColumn(each) if isinstance(each, str) else each for each in self.columns]
         shown = [at for at, each in enumerate(columns) if not (terminal and each.page_only)]
         rows = self.rows[: self.terminal_rows] if terminal else self.rows
@@ -61,8 +65,9 @@ class FindingsTable(NamedTuple):
 
 
 class FindingsFigure(NamedTuple):
-    """A figure of the page. draw: called for a page alone, as a text needs no plotly; None leaves
-    the figure out. lead: it shows the verdict, and the page has it in the first screen.
+    """A figure of the page. draw: called only for the page, as the terminal needs no plotly; if it
+    returns None, the figure is omitted. lead: whether it belongs to the verdict, so that the page
+    shows it on the first screen.
     """
 
     title: str
@@ -72,8 +77,8 @@ class FindingsFigure(NamedTuple):
 
 
 class CommandText(NamedTuple):
-    """Commands or flags to be copied as they stand. lead: what to act on; the page has it in the
-    first screen.
+    """Commands or flags to copy unchanged. lead: whether this is the main thing to do, so that the
+    page shows it on the first screen.
     """
 
     title: str
@@ -83,8 +88,8 @@ class CommandText(NamedTuple):
 
 
 class HeatGrid(NamedTuple):
-    """One number over two keys. label: what it belongs to. across, up: the keys; xs, ys: their
-    values. cells: rows of a text and its shade, 0 for the best to 1 for the worst.
+    """One number over two keys. label: the allocator. across, up: the keys. xs, ys: the keys'
+    values. cells: rows of (text, shade), where shade is 0 for the best and 1 for the worst.
     """
 
     label: str
@@ -96,7 +101,7 @@ class HeatGrid(NamedTuple):
 
 
 class FindingsGrids(NamedTuple):
-    """Grids with shaded cells, for pages alone: a phone has them one below the other."""
+    """Grids with shaded cells, only for pages; a phone shows them one below the other."""
 
     title: str
     note: str
@@ -108,12 +113,12 @@ Section = FindingsTable | FindingsFigure | CommandText | FindingsGrids
 
 @dataclass(frozen=True)
 class Findings:
-    """The answer of one tool. title: the question. facts: labelled counts of what was run.
-    sentences: the verdict first. scenario: the tables that were simulated; empty where none was.
-    data: the JSON answer.
-    details: sentences that a terminal leaves out. interval: how far the seconds may be off, which a
-    short answer leaves out. num_verdict: how many of the sentences the page
-    has in its first screen.
+    """The answer of one what-if command.
+
+    title: the question. facts: labelled counts of what was simulated. sentences: the verdict first.
+    scenario: the tables that were simulated; empty if nothing was. data: the JSON answer. details:
+    sentences that a terminal omits. interval: the expected error of the seconds, which a short
+    answer omits. num_verdict: how many of the sentences the page shows on its first screen.
     """
 
     title: str
@@ -146,7 +151,7 @@ def print_findings(findings: Findings, console: "Console") -> None:
 
 
 def terminal_table(section: FindingsTable) -> "Table":
-    """The table in rich's form: names fold last, and nothing of a text is taken for markup."""
+    """The table for rich: names wrap last, and markup in texts is not interpreted."""
     from rich.markup import escape
 
     heads, rows = section.texts(terminal=True)
@@ -161,8 +166,8 @@ def terminal_table(section: FindingsTable) -> "Table":
 
 
 def page_of(findings: Findings) -> str:
-    """The HTML page, a file that loads nothing. The first screen has the verdict, the commands and
-    the figure that lead; then follow the other sentences and sections.
+    """The HTML page, which loads nothing from the network. The first screen has the verdict and the
+    leading commands and figure; the other sentences and sections follow.
     """
     drawn = [
         (each, each.draw() if isinstance(each, FindingsFigure) else None)
@@ -193,7 +198,7 @@ def page_of(findings: Findings) -> str:
 
 
 def _on_page(at: int, section: Section, figure: "go.Figure | None") -> dict[str, object]:
-    """The fields of a section that the template reads; `form` says which kind it is."""
+    """The values of a section for the page's template; `form` is its kind (table, figure, ...)."""
     fields: dict[str, object] = {"id": f"s{at}", "title": section.title, "note": section.note}
     if isinstance(section, FindingsTable):
         heads, rows = section.texts()
@@ -209,9 +214,10 @@ def _on_page(at: int, section: Section, figure: "go.Figure | None") -> dict[str,
 
 
 def _glued(text: str, *, wide: bool) -> str:
-    """A cell with each number glued to its unit.
+    """A cell in which no line breaks between a number and its unit.
 
-    It folds before a bracket or after a comma, in a wide table before the end of an interval too.
+    Lines may break before a bracket or after a comma; in a wide table also before the upper end of
+    an interval.
     """
     if wide:
         text = text.replace(" to ", "\0to ")
@@ -253,7 +259,7 @@ def _grid_texts(grid: HeatGrid) -> tuple[list[str], list[list[str]]]:
 
 
 def as_data(value: Any) -> Any:
-    """Named tuples, mappings and sequences as the plain dictionaries and lists that JSON takes."""
+    """Named tuples, mappings and sequences converted to plain dicts and lists for JSON."""
     if hasattr(value, "_asdict") or hasattr(value, "as_json"):
         value = value._asdict() if hasattr(value, "_asdict") else value.as_json()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Cells of a fleet on the backends that sweeps run on."""
+"""Simulate the cells of a fleet (groups of replicas) on the backends that sweeps use."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +13,9 @@ from kvsim.whatif.backends import BackendOptions
 
 
 class CellTask(NamedTuple):
-    """One cell under one allocator. key: of the cell. table: the scenario without its workload.
-    place: of the allocator in the scenario. addresses: see `FleetSimulation.runs`.
+    """A simulation of one cell under one allocator. key: name of the cell. table: the scenario
+    without its workload. place: index of the allocator in the scenario. addresses: see
+    `FleetSimulation.runs`.
     """
 
     key: str
@@ -25,7 +26,7 @@ class CellTask(NamedTuple):
     addresses: bool
 
     def rows(self) -> tuple[CellRuns]:
-        """The cell's runs."""
+        """Simulate the cell, and return its runs."""
         simulation = Simulation(Scenario.from_table(self.table, Path(self.folder)), ())
         assert simulation.fleet is not None
         options, label = simulation.scenario.allocator[self.place], simulation.labels[self.place]
@@ -33,7 +34,7 @@ class CellTask(NamedTuple):
 
 
 class SpreadCells:
-    """Serves the cells of a scenario's fleet on a backend; called by `FleetSimulation.runs`."""
+    """Simulates the cells of a scenario's fleet on a backend; `FleetSimulation.runs` calls it."""
 
     def __init__(self, simulation: Simulation, backend: BackendOptions) -> None:
         scenario = simulation.scenario

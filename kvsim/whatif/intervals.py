@@ -1,7 +1,8 @@
-"""Means over seeds with their intervals (`kvsim.report.intervals`), and differences of pairs.
+"""Means over seeds with confidence intervals (see `kvsim.report.intervals`), and paired
+differences.
 
-Two settings that ran on the same seeds are compared pair by pair: the effect of a seed on both
-cancels. Where the interval of the differences holds zero, no difference was seen.
+Two settings that ran on the same seeds are compared seed by seed, so that the effect of a seed on
+both cancels. If the interval of the differences contains zero, no difference was seen.
 """
 
 import math
@@ -17,9 +18,10 @@ ALIKE = 0.05  # a difference that lies within this share for certain is none to 
 
 
 class SeedMean(NamedTuple):
-    """A mean over seeds, and the half width of its interval; None where there is one seed.
+    """A mean over seeds, and half the width of its confidence interval; None for a single seed.
 
-    by_factors: the geometric mean; its interval extends by the same factor below and above.
+    by_factors: it is the geometric mean, and the interval extends by the same factor below and
+    above.
     """
 
     mean: float
@@ -28,22 +30,22 @@ class SeedMean(NamedTuple):
 
     @property
     def low(self) -> float:
-        """The interval's lower end; the mean without an interval."""
+        """Lower end of the interval; the mean if there is no interval."""
         if self.by_factors and self.high:
             return self.mean**2 / self.high
         return self.mean - (self.half_width or 0.0)
 
     @property
     def high(self) -> float:
-        """The interval's upper end; the mean without an interval."""
+        """Upper end of the interval; the mean if there is no interval."""
         return self.mean + (self.half_width or 0.0)
 
 
 def mean_interval(
     values: Sequence[float], level: float = CONFIDENCE, *, times: bool = False
 ) -> SeedMean:
-    """The mean of one value a seed (at least one), at this confidence level. times: the geometric
-    mean, where all are above 0.
+    """Mean and interval of one value per seed (at least one), at confidence `level`. times: use the
+    geometric mean if all values are above 0.
     """
     found = interval(values, level, times=times)
     if found is not None and found.by_factors:
@@ -53,21 +55,23 @@ def mean_interval(
 
 
 class PairedDifference(NamedTuple):
-    """The difference of pairs over the same seeds. of: second - first. base: mean of the first."""
+    """The mean difference of two settings over the same seeds. of: mean and interval of second -
+    first. base: mean of the first.
+    """
 
     of: SeedMean
     base: float
 
     @property
     def seen(self) -> bool:
-        """Whether the interval leaves zero out. Without an interval any difference is seen: nothing
-        in the runs is random.
+        """Whether the interval excludes zero. Without an interval any difference counts: nothing in
+        the runs is random.
         """
         return self.of.low > 0 or self.of.high < 0
 
     @property
     def relative(self) -> float | None:
-        """The mean difference as a share of the first's mean; None where that is 0."""
+        """The mean difference divided by the mean of the first; None if that is 0."""
         return self.of.mean / self.base if self.base else None
 
 
@@ -80,9 +84,11 @@ def paired(
 
 
 def difference_text(first: Sequence[float], second: Sequence[float], *, times: bool = False) -> str:
-    """How far the second reads above the first, `+12.3 %`. Where chance may make the difference:
-    that none is seen, if it is small for certain, else that so few seeds do not tell. times: by
-    the geometric mean of the ratios, where all are above 0.
+    """How much larger `second` is than `first`, as text: `+12.3 %`.
+
+    If the difference may be due to chance and its interval is narrow, the text says that none is
+    seen. If the interval is wide, it says that the seeds are too few. times: use the geometric mean
+    of the ratios, if all values are above 0.
     """
     if times and min(*first, *second) > 0:
         of = ratio(first, second)
@@ -102,7 +108,7 @@ def _unseen(low: float, high: float, seeds: int) -> str:
 
 
 def more_seeds(texts: Sequence[str], seeds: int) -> str | None:
-    """The remedy for differences that so few seeds do not tell; None where there are none."""
+    """Advice to add seeds if one of the texts says that there are too few; None otherwise."""
     if not any(text.startswith(INDISTINCT) for text in texts):
         return None
     return f"Add --repeat {max(5, 2 * seeds)}."
@@ -117,8 +123,8 @@ _NOISE = 1e-9  # of floats: the logarithms of equal runs differ by less
 
 
 class Ratio(NamedTuple):
-    """The relative difference of pairs, as shares of the first. mean: the geometric mean. low,
-    high: the ends of its interval, or the mean where there is one pair.
+    """The relative difference of paired values, second / first - 1. mean: by the geometric mean.
+    low, high: ends of its interval, or the mean if there is a single pair.
     """
 
     mean: float
@@ -127,7 +133,7 @@ class Ratio(NamedTuple):
 
     @property
     def seen(self) -> bool:
-        """Whether the interval leaves zero out; of one pair, whether there is any difference."""
+        """Whether the interval excludes zero; for a single pair, whether the values differ."""
         return not self.same and (self.low > 0 or self.high < 0)
 
     @property
@@ -137,9 +143,9 @@ class Ratio(NamedTuple):
 
 
 def ratio(first: Sequence[float], second: Sequence[float], level: float = CONFIDENCE) -> Ratio:
-    """The ratios second / first, seed by seed; all values above 0.
+    """The relative difference second / first - 1 over seeds; all values must be above 0.
 
-    Waits grow by factors under load, so their ratios differ less from seed to seed than their
+    Waiting times grow by factors under load, so their ratios vary less from seed to seed than their
     differences do.
     """
     logs = [math.log(b / a) for a, b in zip(first, second, strict=True)]

@@ -1,4 +1,4 @@
-"""Numbers of a summary in the words of a sentence: `mean end-to-end time` for `e2e_s.mean`."""
+"""Names of summary.json's numbers in words: `mean end-to-end time` for `e2e_s.mean`."""
 
 _NUMBERS = {
     "ttft_s": "time to first token",
@@ -16,7 +16,7 @@ _STATISTICS = {"mean": "mean", "p50": "median"}
 
 
 def in_words(name: str) -> str:
-    """The words for a dotted name; the name itself where it has none."""
+    """The words for a dotted name; the name itself if it has none."""
     if name in _NUMBERS:
         return _NUMBERS[name]
     number, _, statistic = name.rpartition(".")

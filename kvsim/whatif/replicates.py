@@ -1,8 +1,8 @@
-"""The replicates of a scenario, on which a difference can be separated from chance.
+"""Replicates of a scenario, to distinguish a difference from chance.
 
-Where the scenario is random, replicates are other seeds. Where nothing in it is random (a trace
-with its own arrival times), they are windows of the trace of equal length, assigned round-robin.
-There are three sets: what the first one finds is tested on the second and reported from the third.
+If the scenario is random, replicates are other seeds. A trace with recorded arrival times has
+nothing random; its replicates are windows of equal length, assigned round-robin to three sets.
+Changes found on the first set are tested on the second and reported from the third.
 """
 
 import copy
@@ -17,8 +17,8 @@ from kvsim.whatif.scenario_tables import Table
 
 
 class Replicate(NamedTuple):
-    """One seed or one window. name: `seed 3`, or the window in seconds. window_s: its begin and end
-    on the trace's clock; None for a seed.
+    """One seed, or one window of a trace. name: `seed 3`, or the window in seconds. window_s: begin
+    and end of the window on the trace's clock; None for a seed.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Replicate(NamedTuple):
     window_s: tuple[float, float] | None
 
     def put(self, table: Table) -> Table:
-        """A copy of the tables at this seed and in this window."""
+        """A copy of the scenario's tables with this seed and this window."""
         table = copy.deepcopy(table)
         table["seed"] = self.seed
         if self.window_s is not None:
@@ -37,9 +37,11 @@ class Replicate(NamedTuple):
 
 
 class Replicates(NamedTuple):
-    """Three sets of equal size. search: to find changes. test: to test what was found. report: for
-    the reported numbers. exact: nothing is random and there is no time to divide, so that all three
-    are the scenario as it is.
+    """Three sets of equally many replicates.
+
+    search: for finding changes. test: for testing the changes found. report: for the reported
+    numbers. exact: nothing is random and there is no trace to divide, so that all three sets are
+    the unchanged scenario.
     """
 
     search: tuple[Replicate, ...]
@@ -48,14 +50,14 @@ class Replicates(NamedTuple):
     exact: bool = False
 
     def names(self) -> dict[str, list[str]]:
-        """The names of the replicates, by the set that has them."""
+        """Names of the replicates in each set."""
         sets = {"search": self.search, "test": self.test, "report": self.report}
         return {name: [each.name for each in members] for name, members in sets.items()}
 
 
 def replicates(table: Table, folder: Path, count: int, least: int = 2) -> Replicates:
-    """Three sets of `count` replicates. least: the requests that a window of a trace must have on
-    average.
+    """Three sets of `count` replicates. least: the mean number of requests that a window of a trace
+    must have.
     """
     first = Scenario.from_table(table, folder).seed
     if _stream(table, folder, first).requests != _stream(table, folder, first + 1).requests:
@@ -70,7 +72,9 @@ def replicates(table: Table, folder: Path, count: int, least: int = 2) -> Replic
 
 
 def _windows(table: Table, folder: Path, count: int, least: int) -> list[tuple[float, float]]:
-    """Windows of the trace's own time that its options leave; none for another workload."""
+    """(begin, end) windows in seconds that divide the part of the trace which the scenario uses;
+    empty for other workloads.
+    """
     workload = table.get("workload")
     if not isinstance(workload, dict) or workload.get("kind") != "trace":
         return []

@@ -1,4 +1,4 @@
-"""The runner of simulations that every what-if tool shares: each task is run once."""
+"""Runs simulations for all what-if commands, each distinct task once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,9 +11,10 @@ Row = Mapping[str, Any]
 
 
 class TurnOfRuns(NamedTuple):
-    """How far the runs are that were asked for together. number: of such turns, from 1, since what
-    the next one asks depends on this one. done, total: simulations of this turn. before: of all
-    turns before it.
+    """Progress of a batch of simulations that run together.
+
+    number: number of the batch, from 1; the results of a batch decide what the next one contains.
+    done, total: simulations of this batch. before: simulations of all earlier batches.
     """
 
     number: int
@@ -26,8 +27,8 @@ Progress = Callable[[TurnOfRuns], None]
 
 
 class TaskRunner:
-    """A runner of tasks in a backend, each task once. num_runs: simulations so far. progress:
-    called as each turn begins, and after each simulation.
+    """Runs tasks on a backend, and each task only once. progress: called when a batch begins, and
+    after each simulation.
     """
 
     def __init__(self, backend: BackendOptions, progress: Progress = lambda turn: None) -> None:
@@ -42,7 +43,9 @@ class TaskRunner:
         return len(self._known)
 
     def run(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
-        """The outcomes in order; InputError for one that failed by no fault of its scenario."""
+        """Outcomes of the tasks in order; InputError if a run failed for another reason than
+        invalid input.
+        """
         new = {task.key: task for task in tasks if task.key not in self._known}
         before = self.num_runs
         if new:

@@ -1,4 +1,4 @@
-"""A scenario's tables with one key changed, one allocator alone, or its requests' limits held."""
+"""Changes of a scenario's tables: one key changed, one allocator only, or request lengths fixed."""
 
 import copy
 from collections.abc import Callable
@@ -18,8 +18,8 @@ COUNTED = ("kv_cache_tokens", "num_gpu_blocks")  # pools given in other units th
 def allocator_alone(
     table: Table, folder: Path, wanted: Callable[[AllocatorOptions, str], bool]
 ) -> tuple[str, Table] | None:
-    """The label of the first allocator that `wanted` accepts, and the tables with it alone; None
-    where there is none. A scheduler of its own becomes the scenario's.
+    """The label of the first allocator that `wanted` accepts, and the tables with only this
+    allocator; None if there is none. If the allocator names a scheduler, it becomes the scenario's.
     """
     scenario = Scenario.from_table(table, folder)
     entries = table["allocator"] if isinstance(table["allocator"], list) else [table["allocator"]]
@@ -35,12 +35,12 @@ def allocator_alone(
 
 
 def is_paged(options: AllocatorOptions) -> bool:
-    """Whether the allocator keeps memory in blocks, as vLLM does."""
+    """Whether the allocator manages memory in blocks, as vLLM does."""
     return hasattr(options, "enable_prefix_caching")
 
 
 def paged_alone(table: Table, folder: Path) -> tuple[str, Table]:
-    """The scenario's first paged allocator, alone; InputError where there is none."""
+    """The tables with only the first paged allocator; InputError if there is none."""
     found = allocator_alone(table, folder, lambda options, _: is_paged(options))
     if found is None:
         raise InputError(
@@ -52,7 +52,7 @@ def paged_alone(table: Table, folder: Path) -> tuple[str, Table]:
 
 
 def with_value(table: Table, key: str, value: Any, where: str = "advise") -> Table:
-    """The tables with one key at this value; None takes the key out."""
+    """The tables with one key set to this value; None removes the key."""
     table = copy.deepcopy(table)
     if isinstance(table.get("scheduler"), str):
         table["scheduler"] = {"kind": table["scheduler"]}
@@ -67,10 +67,10 @@ def with_value(table: Table, key: str, value: Any, where: str = "advise") -> Tab
 
 
 def pinned(table: Table, max_model_len: int) -> Table:
-    """The tables with the workload's limits fixed at this many tokens, where they follow
+    """The tables with the workload's length limits set to this many tokens if they follow
     max_model_len.
 
-    A change of max_model_len then changes the service and not the requests.
+    So a change of max_model_len changes the server and not the requests.
     """
     table = copy.deepcopy(table)
     workload = table.get("workload")
@@ -81,9 +81,9 @@ def pinned(table: Table, max_model_len: int) -> Table:
 
 
 def sized_in_bytes(table: Table, folder: Path) -> Table:
-    """The tables with the size of the pool in bytes instead of tokens or blocks.
+    """The tables with the pool's size in bytes instead of tokens or blocks.
 
-    A change of the cache's dtype or block size then keeps the memory and changes the tokens that
+    So a change of the KV dtype or block size leaves the memory equal, and changes how many tokens
     fit.
     """
     memory = table.get("memory")
@@ -95,10 +95,9 @@ def sized_in_bytes(table: Table, folder: Path) -> Table:
 
 
 def pool_as_given(table: Table, own: Table) -> Table:
-    """The tables of a change with the pool as the user's own tables give it, which `sized_in_bytes`
-    gave in bytes.
+    """Undo `sized_in_bytes`: the changed tables with the pool's size in the user's own unit.
 
-    It stays in bytes if the change alters blocks or tokens.
+    It stays in bytes if the change alters the size of blocks or tokens. own: the user's tables.
     """
     memory, given = table.get("memory"), own.get("memory")
     if not isinstance(memory, dict) or not isinstance(given, dict):

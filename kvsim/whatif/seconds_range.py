@@ -1,4 +1,4 @@
-"""The range of an answer's seconds: what 8 of 10 servers of the kind had of what is simulated."""
+"""The expected error range of simulated seconds: that of 8 of 10 measured servers alike."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,8 +13,8 @@ from kvsim.whatif.findings import Findings
 
 
 def with_interval(findings: Findings, folder: Path) -> Findings:
-    """The findings with the range of their seconds, in words and in their data. folder: where the
-    paths of the scenario start.
+    """The findings with the error range of their seconds added, as a sentence and as data. folder:
+    base of the scenario's relative paths.
     """
     served = _served(findings.scenario, folder)
     words, ranges = interval_words(served), interval_80(served)
@@ -27,7 +27,7 @@ def with_interval(findings: Findings, folder: Path) -> Findings:
 
 
 def _served(table: Mapping[str, Any], folder: Path) -> str:
-    """The servers that stand for the scenario's step times, as of `HostCost`; "" for none."""
+    """Key of the measured servers that the step times resemble, as in `HostCost`; "" for none."""
     if not table or table.get("speculative_config"):
         return ""
     try:

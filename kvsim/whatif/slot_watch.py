@@ -1,4 +1,4 @@
-"""The observer of llama-server's slots: what a request finds, and what was held elsewhere."""
+"""Observes llama-server's slots: what each request hits in its slot, and what other slots held."""
 
 from collections.abc import Iterable
 
@@ -13,11 +13,12 @@ from kvsim.whatif.watch import QueueWatch
 
 
 class SlotWatch(QueueWatch):
-    """The queue and the slots of one run. layout: bytes and windows of the model's layers.
+    """Measures the queue and the slots of one run. layout: bytes and windows of the model's layers.
 
-    prompt_tokens: of all requests that started. elsewhere_tokens: more of them than their slots
-    shared was held by an idle slot or in host memory. lost_tokens: more of them still was in a
-    prompt before, and nowhere any more. num_dropped: prompts that host memory dropped.
+    prompt_tokens: prompt tokens of all started requests. elsewhere_tokens: tokens that did not hit
+    in the chosen slot but were in an idle slot or in host memory. lost_tokens: tokens that were
+    nowhere any more but had been in an earlier prompt. num_dropped: prompts that host memory
+    dropped.
     """
 
     def __init__(self, options: Options, layout: KVLayout) -> None:
@@ -33,13 +34,15 @@ class SlotWatch(QueueWatch):
 
     @property
     def behind_windows_bytes(self) -> float:
-        """Time-weighted mean of the bytes of tokens outside the windows of their layers, if every
+        """Time-weighted mean bytes of tokens that have left their layers' sliding windows, if every
         token were stored.
         """
         return self._behind_sum / self._whole_ps if self._whole_ps else 0.0
 
     def planned(self, scheduler: Scheduler, plan: Plan, now_ps: int) -> None:
-        """Compare what each request found when it started with what was held and had been."""
+        """For each request that starts, compare its hit with what other slots, host memory and
+        earlier prompts had.
+        """
         super().planned(scheduler, plan, now_ps)
         assert isinstance(scheduler, LlamaServerScheduler)  # ExaminedRun looks at the options
         for slot in scheduler.server.slots:
@@ -73,8 +76,8 @@ class SlotWatch(QueueWatch):
 
 
 def _longest(contents: Iterable[list[int]], prompt: list[int], least: int) -> int:
-    """The most leading tokens of a prompt that one of the contents has, `least` or more; its last
-    token is computed in any case.
+    """Length of the longest prefix of the prompt that any of the contents has, at least `least`.
+    The prompt's last token never counts, as it is always computed.
     """
     most = least
     for tokens in contents:

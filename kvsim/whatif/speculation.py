@@ -1,10 +1,9 @@
-"""Costs and gains of speculative decoding: the same requests with the drafts of a scenario and
-without.
+"""Costs and gains of speculative decoding: the same requests with and without drafts.
 
-A drafter takes memory three times. Its weights come from the pool's memory, and its layers add to
-the cost of every token (drafts widen recurrent states). Slots are allocated for drafts that may be
-rejected. It takes hits where the last block of one must be computed again. Without drafts all that
-memory is free, and every token waits for a step of its own.
+A drafter takes memory in three ways. Its weights reduce the pool, and its layers add to the KV
+bytes of every token (drafts widen recurrent states). Slots are allocated for drafts that may be
+rejected. It also loses a hit if the last block of the hit must be recomputed. Without drafts that
+memory is free, but each output token needs a step.
 """
 
 import itertools
@@ -23,10 +22,11 @@ from kvsim.whatif.findings import Findings, FindingsTable, as_data
 
 
 class SpeculationSide(NamedTuple):
-    """The run with drafts, or the one without. weights_bytes: of the target and the drafter.
-    bytes_per_token: of KV. hit_share: the share of the prompt tokens found in the prefix cache;
-    None where the cache was asked for nothing. speculation: of the run's summary; None without
-    drafts.
+    """The run with drafts, or the run without.
+
+    weights_bytes: weights of the target model and the drafter. bytes_per_token: KV bytes per token.
+    hit_share: share of prompt tokens hit in the prefix cache; None if nothing was looked up.
+    speculation: that part of the run's summary; None without drafts.
     """
 
     weights_bytes: int
@@ -44,9 +44,10 @@ class SpeculationSide(NamedTuple):
 
 
 class SpeculationCost(NamedTuple):
-    """One allocator of the scenario, with drafts and without. sized_by: the option that sizes the
-    pool. num_speculative_tokens: drafts a step. state_bytes: bytes that drafts add to the recurrent
-    states of each sequence.
+    """One allocator of the scenario, with drafts and without.
+
+    sized_by: the option that sets the pool's size. num_speculative_tokens: drafts per step.
+    state_bytes: bytes that drafts add to the recurrent states of each sequence.
     """
 
     label: str
@@ -72,8 +73,8 @@ class SpeculationCost(NamedTuple):
 def speculation_costs(
     simulation: Simulation, progress: Callable[[str], None] = lambda what: None
 ) -> tuple[SpeculationCost, ...]:
-    """Every allocator of the scenario; InputError for a scenario that drafts nothing. progress:
-    called with what is simulated as it begins.
+    """Simulate every allocator with and without drafts; InputError for a scenario without
+    speculative decoding. progress: called with the name of each simulation as it begins.
     """
     scenario = simulation.scenario
     check_alone(scenario, "speculation")
@@ -129,9 +130,10 @@ def _side(simulation: Simulation, options: AllocatorOptions, label: str) -> Spec
 
 
 def speculation_findings(costs: Sequence[SpeculationCost], scenario: Mapping[str, Any]) -> Findings:
-    """The findings of all allocators: a table and a sentence each, and the reasons for the times.
+    """The findings for all allocators: a table and a sentence for each, and the source of the step
+    times.
 
-    scenario: as simulated.
+    scenario: the tables that were simulated.
     """
     notes = step_time_remarks(scenario, costs[0].drafted.running_mean)
     return Findings(
@@ -146,7 +148,7 @@ def speculation_findings(costs: Sequence[SpeculationCost], scenario: Mapping[str
 
 
 def cost_sentence(cost: SpeculationCost) -> str:
-    """The cost and the gain of drafts in one sentence."""
+    """A sentence on what drafts cost and gain."""
     drafted, plain = cost.drafted, cost.plain
     more = drafted.bytes_per_token / plain.bytes_per_token - 1 if plain.bytes_per_token else 0.0
     holds = f"the pool, given by {cost.sized_by}, holds {count(drafted.pool_tokens)} tokens"

@@ -1,3 +1,3 @@
-"""Hit rates of a prefix cache of any size, without running the stream: LRU's whole curve in one
-pass, and the upper bounds of any policy.
+"""Hit rates of a prefix cache of any size, without simulating: LRU's whole curve in one pass, and
+upper bounds for any policy.
 """

@@ -24,9 +24,9 @@ _Span = tuple[int, int]  # numbers of blocks: the first, and the one behind the 
 
 
 class CacheVisit(NamedTuple):
-    """One sequence's use of the cache. prompt_tokens: length of the prompt, of which at least one
-    token is computed. runs: the content that it leaves, beginning with its prompt; None for private
-    content.
+    """One sequence's use of the prefix cache. prompt_tokens: length of the prompt, of which at
+    least one token is computed. runs: the tokens it leaves in the cache, prompt first; None if no
+    other request can hit its content.
     """
 
     prompt_tokens: int
@@ -34,7 +34,7 @@ class CacheVisit(NamedTuple):
 
 
 class VisitEvent(NamedTuple):
-    """The begin or the end of visit number `visit`."""
+    """Begin or end of visit number `visit`."""
 
     visit: int
     ends: bool
@@ -45,8 +45,8 @@ def belady_hits(
 ) -> int:
     """Prompt tokens hit in a cache of `num_blocks` full blocks under Belady's MIN.
 
-    By vLLM's rules only full blocks hit, and one token of a prompt at least is computed. Prompts
-    are served one after the other. outputs: as for the curve.
+    As in vLLM, only full blocks hit, and at least one token of a prompt is computed. Prompts are
+    served one after the other. outputs: whether generated tokens are cached too.
     """
     visits = [CacheVisit(each.prompt_tokens, kept_runs(each, outputs=outputs)) for each in requests]
     moments = [VisitEvent(index, ends) for index in range(len(visits)) for ends in (False, True)]
@@ -56,8 +56,10 @@ def belady_hits(
 def most_hits(
     visits: Sequence[CacheVisit], moments: Sequence[VisitEvent], num_blocks: int, block_tokens: int
 ) -> int:
-    """`belady_hits` for visits that overlap: each begins and ends once in `moments`. Content in use
-    takes no room here, so a pool that must also hold it hits less.
+    """`belady_hits` for visits that overlap: each begins and ends once in `moments`.
+
+    Blocks in use take no cache space here, so the hits of a real pool, which must also hold them,
+    are fewer.
     """
     asked = [(visit.prompt_tokens - 1) // block_tokens for visit in visits]
     bounds, paths, usable = _pieces(_paths(visits, block_tokens), asked)
@@ -105,7 +107,7 @@ def most_hits(
 
 
 def _paths(visits: Iterable[CacheVisit], block_tokens: int) -> list[list[_Span]]:
-    """The blocks of each visit, from the root on."""
+    """The blocks of each visit, from the first block of the prompt on."""
     tree = PromptTree(block_tokens)
     paths = []
     for visit in visits:
@@ -117,10 +119,11 @@ def _paths(visits: Iterable[CacheVisit], block_tokens: int) -> list[list[_Span]]
 def _pieces(
     paths: Sequence[Sequence[_Span]], asked: Sequence[int]
 ) -> tuple[list[int], list[list[int]], list[int]]:
-    """Split the blocks into pieces that every path uses as a whole, cut where a path or its prompt
-    ends.
+    """Split the blocks into pieces that every visit uses as a whole, cut wherever a visit's blocks
+    or its prompt end.
 
-    Returns the first block of each piece, each path as pieces, and the number of pieces asked for.
+    Returns the first block of each piece, each visit as a list of pieces, and how many pieces of
+    each visit are in its prompt.
     """
     cuts = {bound for path in paths for span in path for bound in span}
     for path, left in zip(paths, asked, strict=True):
@@ -145,10 +148,10 @@ def _pieces(
 def _next_uses(
     paths: Sequence[list[int]], usable: Sequence[int], moments: Sequence[VisitEvent]
 ) -> dict[int, list[int]]:
-    """For each visit and each piece of its path: the next moment after its end at which a visit
-    asks for the piece.
+    """For each visit and each of its pieces: the next event after the visit's end at which another
+    visit looks the piece up.
 
-    _NEVER if that visit computes it in any case.
+    _NEVER if that visit computes the piece in any case, hit or not.
     """
     latest: dict[int, int] = {}
     found: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""The findings of `kvsim cache`: tables of what is found, and the JSON answer."""
+"""Output of `kvsim cache`: tables of hit rates, and the JSON answer."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -16,7 +16,7 @@ _COSTS = ("preempted", "mean TTFT, s", "requests/s")
 
 
 def cache_findings(answer: CacheAnswer, scenario: Mapping[str, Any]) -> Findings:
-    """The findings of an answer. scenario: the simulated tables."""
+    """Tables and sentences of an answer. scenario: tables of the simulated scenario."""
     figure = FindingsFigure(
         "By the size of the cache",
         "Prompt tokens found. The dotted line is the scenario's own pool, which finds no more than "
@@ -36,7 +36,7 @@ def cache_findings(answer: CacheAnswer, scenario: Mapping[str, Any]) -> Findings
 
 
 def _verdict(answer: CacheAnswer) -> str:
-    """Sentences on the hits of a cache as large as the pool, and on the size that hits
+    """Sentences on the hit rate of a cache of the pool's size, and on the size that hits
     everything.
     """
     found = (
@@ -97,7 +97,7 @@ def _sizes_table(answer: CacheAnswer) -> FindingsTable:
 
 
 def _costs(run: PolicyRun | RetentionRun) -> tuple[str, ...]:
-    """Costs of a run, in the columns of _COSTS."""
+    """Preemptions, throughput and latencies of a run, as texts for the columns _COSTS."""
     summary = run.summary
     ttft, rate = number(summary.ttft_s.mean), number(summary.requests_per_s)
     return f"{summary.preemptions:,}", ttft, rate

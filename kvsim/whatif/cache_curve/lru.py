@@ -1,13 +1,13 @@
-"""LRU's hits at every size of cache, in one pass, by stack distances.
+"""LRU hits at every cache size, in one pass, by stack distances.
 
 Source: Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2),
 1970.
 
-A block is found in a cache of C blocks if it is among the C used last. Prompts are served one after
-the other; of one prompt the first block counts as used last, because engines give the last one back
-first. A later prompt that takes this path again takes it from its root on. So the blocks that a
-prompt was the last to use are always one segment of its path, down to its end. The blocks used
-since are a sum over later prompts of the rest of theirs.
+A block is hit in a cache of C blocks if it is among the C last used blocks. Prompts are served one
+after the other. Of one prompt the first block counts as used last, because engines free the last
+block first. A later prompt with the same prefix uses the blocks from the first one on. So the
+blocks that a prompt was the last to use form one segment, at the end of its path in the tree. The
+number of blocks used since then is a sum, over later prompts, of the lengths of such segments.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,9 +21,11 @@ from kvsim.whatif.cache_curve.tree import PromptTree, StretchNode
 
 
 class HitCurve(NamedTuple):
-    """Hits of an LRU cache as a function of its size. hit_tokens, hit_blocks: (n + 1,) tokens and
-    blocks hit by a cache of 0, 1, ... n blocks; a larger cache hits no more. query_tokens: of all
-    prompts. block_tokens: tokens of a block.
+    """Hits of an LRU cache as a function of its size.
+
+    hit_tokens, hit_blocks: (n + 1,) tokens and blocks hit by a cache of 0, 1, ... n blocks; a cache
+    of more than n blocks hits no more. query_tokens: tokens of all prompts. block_tokens: tokens
+    per block.
     """
 
     hit_tokens: NDArray[np.int64]
@@ -36,18 +38,18 @@ class HitCurve(NamedTuple):
         return int(self.hit_tokens[min(num_blocks, len(self.hit_tokens) - 1)])
 
     def ratio(self, num_tokens: int) -> float:
-        """The share of the prompt tokens hit in a cache of `num_tokens` tokens, in whole blocks."""
+        """Share of the prompt tokens hit in a cache of `num_tokens`, rounded down to blocks."""
         hits = self.hits(num_tokens // self.block_tokens)
         return hits / self.query_tokens if self.query_tokens else 0.0
 
     @property
     def unlimited(self) -> float:
-        """The share of the prompt tokens hit in an infinite cache."""
+        """Share of the prompt tokens hit in an infinite cache."""
         return self.ratio(len(self.hit_tokens) * self.block_tokens)
 
     @classmethod
     def together(cls, curves: Sequence["HitCurve"]) -> "HitCurve":
-        """Sum the curves of several caches of one size, each with its own prompts."""
+        """The sum of the curves of several caches of equal size that serve different prompts."""
         longest = max(len(each.hit_tokens) for each in curves)
 
         def summed(parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -73,11 +75,11 @@ def lru_curve(
 ) -> HitCurve:
     """The LRU hit curve of these prompts in this order.
 
-    outputs: what is generated is kept as well, for prompts that go on from it, and takes its room
-    where nobody can name it. partial: a prompt's last block is cached though it is not full, as in
-    traces of hashed blocks. A prompt that ends in the same tokens finds it. Without, as vLLM does
-    it: full blocks alone, and one token of a prompt at least is computed. A prompt without named
-    content is found by nobody but takes its room.
+    outputs: generated tokens are cached too; they take space even if no later prompt can hit them.
+    partial: the last block of a prompt is cached although it is not full, as in traces of block
+    hashes. A prompt with the same last tokens then hits it. Without `partial`, as in vLLM, only
+    full blocks hit and at least one token of a prompt is computed. A prompt without token ids takes
+    space and is never hit.
     """
     tree = PromptTree(block_tokens, partial=partial)
     served = list(requests)
@@ -111,10 +113,10 @@ def lru_curve(
 
 
 def kept_runs(request: Request, *, outputs: bool) -> TokenRuns | None:
-    """The content that a request leaves in the cache: its prompt and, with `outputs`, its output
-    without the last token, which has no slot.
+    """The tokens that a request leaves in the cache: its prompt and, with `outputs`, its output
+    without the last token, which has no KV.
 
-    None: no other request can hit it.
+    None: no other request can hit its content.
     """
     if request.prompt_runs is None:
         return None
@@ -130,8 +132,10 @@ def _look_up(
     index: int,
     found_at: list[tuple[int, int]],
 ) -> None:
-    """Append to `found_at` where the first `usable` of the found blocks are in the stack that
-    prompt `index` meets, segment by segment.
+    """Append to `found_at` the LRU stack position and length of each segment that prompt `index`
+    hits.
+
+    found: nodes of the prompt that are in the tree. usable: at most this many blocks may hit.
     """
     user, within = -1, 0  # whose last use we are in, and how far
     for node in found:
@@ -146,9 +150,10 @@ def _look_up(
 
 
 def _needed(found_at: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """(n + 1,) number of hits that need a cache of exactly 0, 1, ... n blocks.
+    """(n + 1,) number of block hits that need a cache of exactly 0, 1, ... n blocks.
 
-    Each further block of a segment needs one more block of cache.
+    found_at: (position, blocks) of each segment. Each further block of a segment needs one more
+    block of cache.
     """
     largest = max((position + count - 1 for position, count in found_at), default=0)
     moves = np.zeros(largest + 2, dtype=np.int64)
@@ -161,7 +166,7 @@ def _needed(found_at: list[tuple[int, int]]) -> NDArray[np.int64]:
 
 
 class _Counts:
-    """A Fenwick tree: for each prompt, the blocks that it was the last to use."""
+    """A Fenwick tree with the number of blocks that each prompt was the last to use."""
 
     def __init__(self, size: int) -> None:
         self._sums = [0] * (size + 1)

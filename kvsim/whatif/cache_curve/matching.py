@@ -1,4 +1,4 @@
-"""Units in which a pool matches prefixes, and the hits that they allow in a stream."""
+"""The units of tokens in which a pool matches prefixes, and their effect on the hit rate."""
 
 from typing import NamedTuple
 
@@ -12,10 +12,11 @@ LEAST_GAIN = 0.01  # of the prompt tokens
 
 
 class Matching(NamedTuple):
-    """The block sizes at which a pool matches prefixes. block_tokens: tokens after which the blocks
-    of all groups of layers end, as planned. asked_tokens: of a block as asked for; a block that
-    must hold a recurrent state grows. unit_tokens: tokens after which a hit may end. states:
-    whether blocks hold recurrent states.
+    """The block sizes at which a pool matches prefixes.
+
+    block_tokens: planned block size at which the blocks of all KV cache groups end. asked_tokens:
+    the configured block size; a block grows if it must hold a recurrent state. unit_tokens: hits
+    end at multiples of this. states: whether blocks hold recurrent states.
     """
 
     block_tokens: int
@@ -24,16 +25,17 @@ class Matching(NamedTuple):
     states: bool = False
 
     def is_to_blame(self, whole: float, fine: float) -> bool:
-        """Whether the hit rate `whole` in these blocks is so much below the rate `fine` in finer
-        units that a note is worthwhile. Blocks of different sizes always lose the end of some hits,
-        which alone does not count.
+        """Whether large blocks lower the hit rate enough for a note: `whole` is the rate with these
+        blocks, `fine` the rate with finer units.
+
+        Blocks of different sizes always lose the end of some hits, which does not count.
         """
         apart = self.block_tokens > self.asked_tokens and not self.states
         return fine - whole > (SUBSTANTIAL if apart else 0.0)
 
 
 def matching(simulation: Simulation, paged: Paged) -> Matching:
-    """The matching of the scenario's model as `paged` plans it."""
+    """The block sizes that the allocator `paged` plans for the scenario's model."""
     asked = block = end = paged.block_size
     states = False
     rules = simulation.replica_spec(paged).scheduler.block_rules
@@ -48,8 +50,8 @@ def matching(simulation: Simulation, paged: Paged) -> Matching:
 
 
 def unit_to_try(found: Matching) -> int | None:
-    """The prefix_match_unit at which hits could end inside blocks: the current one, else one near
-    32 tokens; None if blocks hold no states, or have not grown for states.
+    """A prefix_match_unit with which hits could end inside blocks: the current one, or else one
+    near 32 tokens. None if blocks hold no states, or have not grown for states.
     """
     if not found.states:
         return None
@@ -64,8 +66,10 @@ def unit_to_try(found: Matching) -> int | None:
 def why(
     found: Matching, whole: float, fine: float, fine_tokens: int, inside: float | None = None
 ) -> str:
-    """A sentence on why blocks limit the hit rate: `whole` is hit in blocks, `fine` in units of
-    fine_tokens, `inside` if hits may end inside blocks (see `unit_to_try`).
+    """A sentence on why the block size limits the hit rate.
+
+    whole: hit rate in blocks. fine: hit rate in units of fine_tokens. inside: hit rate if hits may
+    end inside blocks (see `unit_to_try`).
     """
     grown = ""
     if found.block_tokens > found.asked_tokens:

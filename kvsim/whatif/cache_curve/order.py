@@ -9,10 +9,11 @@ from kvsim.simulation import Simulation
 
 
 def in_order(simulation: Simulation, run: Run | None = None) -> Sequence[Request]:
-    """The requests by arrival.
+    """The requests by arrival time.
 
-    Where requests follow others (`after`), their arrivals are those of `run`. Without one they are
-    taken from a run under the scenario's first allocator, without the requests that it refuses.
+    If requests follow others (`after`), their arrival times come from `run`. Without `run` they
+    come from a simulation under the scenario's first allocator, without the requests that it
+    refuses.
     """
     requests = simulation.stream.requests
     if not _follow(requests):
@@ -31,7 +32,7 @@ def each_in_order(simulation: Simulation) -> list[Sequence[Request]]:
 
 
 def came_to(run: Run, asked: Stream) -> Stream:
-    """Requests of a stream that were sent to one engine, which served or refused them."""
+    """The requests of a stream that were routed to one engine, served or refused."""
     assert run.recorder is not None  # it has just been simulated
     recorder = run.recorder
     names = {each.id for each in recorder.finished.requests}

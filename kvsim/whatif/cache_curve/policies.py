@@ -1,6 +1,5 @@
-"""Prompt tokens hit under each eviction policy, by full simulations.
-
-For each run also the upper bound of any policy for the same order of requests.
+"""Prompt tokens hit under each eviction policy, from full simulations, with Belady's upper bound
+for the same order of requests.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,9 +28,11 @@ from kvsim.whatif.cache_curve.run_costs import run_costs
 
 
 class PolicyRun(NamedTuple):
-    """A run under one eviction policy. query_tokens, hit_tokens: prompt tokens looked up and hit.
-    most_hit_tokens: hits under Belady's MIN with the whole pool and host memory as cache; None if
-    layers or samples have rules of their own. summary: of the run.
+    """A run under one eviction policy.
+
+    query_tokens, hit_tokens: prompt tokens looked up and hit. most_hit_tokens: hits under Belady's
+    MIN with the whole pool and host memory as cache; None if layers or samples have separate cache
+    rules. summary: summary of the run.
     """
 
     policy: str
@@ -41,27 +42,27 @@ class PolicyRun(NamedTuple):
     summary: RunSummary
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry of the JSON answer."""
+        """The run's entry in the JSON answer."""
         found = {"policy": self.policy, "found": self.ratio, "belady": self.most_ratio}
         recomputed = {"recomputed_tokens": self.summary.recomputed_tokens}
         return found | recomputed | run_costs(self.summary)
 
     @property
     def ratio(self) -> float:
-        """The share of the prompt tokens that was hit."""
+        """Share of the prompt tokens that was hit."""
         return self.hit_tokens / self.query_tokens if self.query_tokens else 0.0
 
     @property
     def most_ratio(self) -> float | None:
-        """The share of the prompt tokens that Belady's MIN would hit."""
+        """Share of the prompt tokens that Belady's MIN would hit."""
         if self.most_hit_tokens is None:
             return None
         return self.most_hit_tokens / self.query_tokens if self.query_tokens else 0.0
 
 
 class PolicyTask(NamedTuple):
-    """A run under one eviction policy, for a backend. key: the policy's name. table, folder: the
-    scenario, and where its relative paths start.
+    """A simulation under one eviction policy, for a backend. key: name of the policy. table: the
+    scenario's tables. folder: base of its relative paths.
     """
 
     key: str
@@ -69,7 +70,7 @@ class PolicyTask(NamedTuple):
     folder: str
 
     def rows(self) -> tuple[PolicyRun]:
-        """The run, as one row."""
+        """Simulate, and return the run as a single row."""
         simulation = Simulation(Scenario.from_table(self.table, Path(self.folder)))
         return (policy_run(simulation, _under(simulation, self.key), self.key),)
 
@@ -77,10 +78,10 @@ class PolicyTask(NamedTuple):
 def compare_policies(
     simulation: Simulation, jobs: int | None, progress: Callable[[str], None] = lambda _: None
 ) -> Iterator[PolicyRun]:
-    """A run of the scenario's first paged allocator under each policy.
+    """Simulate the scenario's first paged allocator under each eviction policy.
 
-    jobs: processes at a time; None for one a processor. progress: called with the name of each run
-    that starts. InputError where the allocator keeps no prefixes.
+    jobs: number of processes; None for one per CPU. progress: called with a text on the policies
+    done and left. InputError if no allocator has a prefix cache.
     """
     scenario = simulation.scenario
     caching_paged(scenario.allocator)
@@ -109,8 +110,8 @@ def compare_policies(
 
 
 def _under(simulation: Simulation, name: str) -> Paged:
-    """The first paged allocator with a prefix cache, changed to this policy (with its own options
-    if it has this policy already).
+    """The first paged allocator with a prefix cache, changed to this eviction policy. The policy's
+    options are those of the scenario if it uses this policy, else the defaults.
     """
     paged = caching_paged(simulation.scenario.allocator)
     policy, own = EVICTION_POLICIES.get(name), paged.eviction_policy
@@ -126,7 +127,9 @@ def policy_run(
     name: str,
     progress: Callable[[str], None] = lambda _: None,
 ) -> PolicyRun:
-    """The run under these options, and its bound. progress: gets the name and the requests done."""
+    """Simulate under these options, and compute Belady's bound. progress: called with a text such
+    as `lru: 512 of 1,000 requests`.
+    """
     visits = Visits()
 
     def moved(label: str, done: int, total: int) -> None:
@@ -161,7 +164,7 @@ def caching_paged(allocators: tuple[AllocatorOptions, ...]) -> Paged:
 
 
 class Visits(Observer):
-    """The order of a run: the first admission of each sequence, and its end."""
+    """Records when each sequence of a run was first admitted and when it ended, in order."""
 
     asks_blocks = False
 

@@ -1,8 +1,8 @@
 """Hits of a cache that stores recurrent states where prompts ended.
 
-A state is known where a chunk ended: at the last unit of each prompt, or at a block's end. A prompt
-that continues from there, or is sent again, hits it. One that only shares a prefix finds no state
-inside a block (vLLM 0.33, v1/core/single_type_kv_cache_manager.py, `MambaManager`).
+A state is cached where a chunk ended: at the last unit of each prompt, or at a block's end. A
+prompt that continues from there, or is sent again, hits it. A prompt that only shares a prefix
+finds no state inside a block (vLLM 0.33, v1/core/single_type_kv_cache_manager.py, `MambaManager`).
 """
 
 from bisect import bisect_right, insort
@@ -16,10 +16,10 @@ from kvsim.whatif.cache_curve.tree import PromptTree
 def found_at_ends(
     requests: Iterable[Request], block_tokens: int, unit_tokens: int, *, outputs: bool
 ) -> float:
-    """The share of the prompt tokens that an infinite cache finds, if hits end with blocks or after
-    the last unit of an earlier prompt.
+    """Share of the prompt tokens that an infinite cache hits if hits end at block boundaries or
+    after the last unit of an earlier prompt.
 
-    outputs: what is generated is kept as well.
+    outputs: generated tokens are cached too.
     """
     tree = PromptTree(unit_tokens)
     ends: list[int] = []  # units that prompts ended with, by their numbers in the tree

@@ -1,5 +1,5 @@
-"""Hits of a prefix cache of each size for a scenario's prompts: the question and the answer of
-`kvsim cache`.
+"""The question and the answer of `kvsim cache`: hit rates of a prefix cache by size, for the
+prompts of a scenario.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,13 @@ from kvsim.whatif.tier_sizes import all_ranks_bytes
 
 
 class CacheQuestion(NamedTuple):
-    """block_tokens: tokens of a block; None for those of the allocator.
+    """Options of `kvsim cache`.
 
-    sizes: cache sizes in tokens; empty for a default range. outputs: generated tokens are cached
-    too. partial: blocks that are not full count. belady: compute Belady's bound too. policies:
-    simulate each eviction policy, `jobs` at a time; retention: simulate caching all and little of
-    windows and states. tiers: caches larger than the pool use tiers after it.
+    block_tokens: tokens per block; None for the allocator's block size. sizes: cache sizes in
+    tokens; empty for a default range. outputs: cache generated tokens too. partial: count blocks
+    that are not full. belady: also compute Belady's bound. policies: simulate each eviction policy
+    in `jobs` processes. retention: simulate caching all, and as little as possible, of windows and
+    states. tiers: caches larger than the pool continue in tiers after it.
     """
 
     block_tokens: int | None = None
@@ -60,10 +61,10 @@ class CacheQuestion(NamedTuple):
 
 class SizeHits(NamedTuple):
     """Shares of the prompt tokens that a cache of a given size hits: under LRU, and under Belady's
-    policy (None: not computed).
+    MIN (None: not computed).
 
-    tier: of LRU's hits, the share that the device's pool has evicted, if the cache is a tier after
-    the device that copies everything computed. None: not asked for.
+    tier: the share hit after the device's pool evicted it, if the cache includes a tier that gets a
+    copy of everything computed. None: not computed.
     """
 
     tokens: int
@@ -73,12 +74,14 @@ class SizeHits(NamedTuple):
 
 
 class CacheAnswer(NamedTuple):
-    """block_tokens: tokens of a block. query_tokens: of all prompts. pool_tokens: of the scenario's
-    pool, and pool_ratio: the share that a cache as large finds. unlimited: the share that a cache
-    of any size finds; unlimited_tokens: the size that finds it. token_bytes: of one token's KV on
-    all tensor-parallel ranks. why: a sentence where long blocks
-    are why little is found. replicas: caches of each size, one a replica, each with the prompts
-    that come to it; pool_tokens is of one.
+    """The answer of `kvsim cache`.
+
+    block_tokens: tokens per block. query_tokens: tokens of all prompts. pool_tokens: size of the
+    scenario's pool. pool_ratio: hit rate of a cache of that size. unlimited: hit rate of an
+    infinite cache. unlimited_tokens: the smallest size with that hit rate. token_bytes: KV bytes
+    per token on all tensor-parallel ranks. why: a sentence if large blocks cause a low hit rate.
+    replicas: number of separate caches, one per replica with the prompts routed to it; pool_tokens
+    is the size of one.
     """
 
     block_tokens: int
@@ -100,7 +103,9 @@ def cache_answer(
     question: CacheQuestion,
     progress: Callable[[str], None] = lambda _: None,
 ) -> CacheAnswer:
-    """The answer to a checked question. progress: called with each full run as it begins."""
+    """Answer a checked question. progress: called with the name of each full simulation as it
+    begins.
+    """
     _check_engines(simulation, question)
     retained: list[RetentionRun] = []
     if question.retention:
@@ -165,7 +170,7 @@ def cache_answer(
 
 
 def _check_engines(simulation: Simulation, question: CacheQuestion) -> None:
-    """Raise InputError for engines that differ, and for simulations that only support a single
+    """Raise InputError if the replicas' engines differ, or for options that support only one
     engine.
     """
     check_alike(simulation.scenario, "cache")
@@ -175,7 +180,7 @@ def _check_engines(simulation: Simulation, question: CacheQuestion) -> None:
 
 
 def _planned(simulation: Simulation) -> Matching | None:
-    """The blocks of the first paged allocator that keeps prefixes; None without one."""
+    """The block sizes of the first paged allocator with a prefix cache; None if there is none."""
     for options in simulation.scenario.allocator:
         if isinstance(options, Paged) and options.enable_prefix_caching:
             return matching(simulation, options)
@@ -183,13 +188,13 @@ def _planned(simulation: Simulation) -> Matching | None:
 
 
 def _block_size(simulation: Simulation) -> int:
-    """Tokens in a block of the first allocator that has blocks."""
+    """Tokens per block of the first allocator that has blocks."""
     sizes = (getattr(each, "block_size", None) for each in simulation.scenario.allocator)
     return next(filter(None, sizes), BLOCK_SIZE)
 
 
 def _sizes(block: int, pool: int, largest: int) -> list[int]:
-    """Powers of four of blocks up to what finds everything, and the scenario's pool."""
+    """Cache sizes in tokens: 64, 256, 1,024, ... blocks, below `largest`, and the pool's size."""
     sizes = {pool}
     size = block * 64
     while size < largest:

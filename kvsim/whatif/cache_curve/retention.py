@@ -1,9 +1,8 @@
-"""The effect of retention: the same run with all content of windows and states cached, and with the
-needed content only.
+"""The effect of prefix_cache_retention_interval: runs that cache all content of sliding windows and
+recurrent states, or only what a hit needs.
 
-A pool keeps content by the block. The content of windows and states takes blocks as full
-attention's does, and most of it can never be hit. A hit needs a window's last blocks, or one state,
-at the place where it ends.
+Content of windows and states takes blocks as full attention's does, but most of it can never be
+hit. A hit needs only the last blocks of a window, or one state, at the position where the hit ends.
 """
 
 from collections.abc import Callable
@@ -17,29 +16,29 @@ from kvsim.whatif.cache_curve.run_costs import run_costs
 
 
 class RetentionRun(NamedTuple):
-    """A run under one prefix_cache_retention_interval. summary: of the run."""
+    """A run under one prefix_cache_retention_interval. summary: summary of the run."""
 
     interval: int | str
     summary: RunSummary
 
     @property
     def ratio(self) -> float:
-        """The share of the prompt tokens that was hit."""
+        """Share of the prompt tokens that was hit."""
         return self.summary.prefix_cache.hit_rate or 0.0
 
     @property
     def cached(self) -> float:
-        """The mean share of the pool that holds cached content."""
+        """Mean share of the pool that holds cached content."""
         return self.summary.memory.time_mean.cached
 
     @property
     def left(self) -> float:
-        """The share of the pool that content of windows and states takes."""
+        """Mean share of the pool that holds cached content of windows and states."""
         memory = self.summary.memory
         return memory.part("cached_windows") + memory.part("cached_states")
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry of the JSON answer."""
+        """The run's entry in the JSON answer."""
         return {
             "interval": self.interval,
             "found": self.ratio,
@@ -52,8 +51,8 @@ class RetentionRun(NamedTuple):
 def compare_retention(
     simulation: Simulation, paged: Paged, progress: Callable[[str], None] = lambda _: None
 ) -> list[RetentionRun]:
-    """Simulate caching everything, caching the least, and the interval of `paged` if it is between
-    the two.
+    """Simulate caching everything, caching as little as possible, and the interval of `paged` if it
+    is in between.
     """
     intervals: list[int | str] = ["none", 0]
     own = paged.prefix_cache_retention_interval
@@ -69,9 +68,9 @@ def compare_retention(
 
 
 def bought(runs: list[RetentionRun], whole: float) -> str:
-    """A sentence on what retention gains.
+    """A sentence on how the hit rate changes with retention.
 
-    whole: hits of a cache as large as the pool that stores all layers of each token.
+    whole: hit rate of a cache of the pool's size that stores all layers of each token.
     """
     dense, least = runs[0], runs[1]
     ttft = [run.summary.ttft_s.mean for run in (dense, least)]

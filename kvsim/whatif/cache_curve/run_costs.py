@@ -1,4 +1,4 @@
-"""Costs of a run, as in the JSON answers of `kvsim cache`."""
+"""Costs of a run for the JSON answers of `kvsim cache`."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""A stream's prompts as paths in one tree of blocks, in segments instead of block by block.
+"""A stream's prompts as paths in one tree of blocks, stored as segments instead of single blocks.
 
-Two prompts share a block where their tokens up to its end are the same. A segment is a number of
-blocks with tokens of one run, so a path takes a few steps however long the prompt is.
+Two prompts share a block if their tokens up to its end are equal. A segment is a number of blocks
+with consecutive token ids, so a path has a few segments however long the prompt is.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,9 @@ BlockKey = int | TokenRuns
 
 
 class Stretch(NamedTuple):
-    """A segment of blocks. `num_blocks`: number of blocks with consecutive token ids from `key` on,
-    or one block made of several runs.
+    """A segment of blocks. num_blocks: number of blocks with consecutive token ids from `key` on.
+    If a block contains several runs of token ids, `key` is a tuple of the runs, and num_blocks is
+    1.
     """
 
     key: BlockKey
@@ -23,7 +24,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(runs: TokenRuns, block_tokens: int, *, partial: bool) -> Iterator[Stretch]:
-    """The blocks of a prompt in order, as segments. partial: the last block counts even if it is
+    """The blocks of a prompt in order, as segments. partial: include the last block even if it is
     not full.
     """
     pending: list[tuple[int, int]] = []
@@ -50,8 +51,8 @@ def stretches(runs: TokenRuns, block_tokens: int, *, partial: bool) -> Iterator[
 class StretchNode:
     """A node of the tree: a segment of blocks.
 
-    count: its blocks. first: the number of the first block, which the others follow. last_use: the
-    last prompt that used it; -1 for none.
+    count: number of blocks. first: id of the first block; the others have the following ids.
+    last_use: index of the last prompt that used it; -1 for none.
     """
 
     __slots__ = ("children", "count", "first", "key", "last_use")
@@ -62,7 +63,7 @@ class StretchNode:
 
 
 class PromptTree:
-    """All prompts so far as paths from the root. num_blocks: number of distinct blocks."""
+    """All prompts so far, as paths from the root. num_blocks: number of distinct blocks."""
 
     def __init__(self, block_tokens: int, *, partial: bool = False) -> None:
         self.block_tokens, self.partial = block_tokens, partial
@@ -70,8 +71,9 @@ class PromptTree:
         self._root = StretchNode(0, 0, 0, -1)
 
     def walk(self, runs: TokenRuns) -> tuple[list[StretchNode], list[StretchNode]]:
-        """The path of a prompt: existing nodes, then nodes made for it. A node that the path leaves
-        half-way is split, so that the path consists of whole nodes.
+        """Add a prompt; returns the existing nodes on its path, then the nodes created for it.
+
+        A node that the path leaves half-way is split, so that the path consists of whole nodes.
         """
         found: list[StretchNode] = []
         made: list[StretchNode] = []
@@ -96,7 +98,7 @@ class PromptTree:
         return found, made
 
     def _split(self, node: StretchNode, count: int) -> None:
-        """Split a node after `count` blocks; the rest becomes its only child."""
+        """Split a node after `count` blocks; the remaining blocks become its only child."""
         assert isinstance(node.key, int)  # a block of several runs is one block
         key = node.key + count * self.block_tokens
         rest = StretchNode(key, node.count - count, node.first + count, node.last_use)

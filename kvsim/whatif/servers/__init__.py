@@ -1,4 +1,4 @@
-"""The command that starts a server with the settings of a scenario, by the scenario's scheduler."""
+"""The command that starts a real server with a scenario's settings."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ _COMMANDS = {
 
 
 def program(scheduler: str) -> str:
-    """The server's program, such as "vllm"; "scenario" if no server has this scheduler."""
+    """Name of the server program, such as "vllm"; "scenario" if no server has this scheduler."""
     return _COMMANDS[scheduler][0] if scheduler in _COMMANDS else "scenario"
 
 
@@ -29,8 +29,9 @@ def server_command(
     """The command that starts a server with these settings; settings without a flag are comments.
     None if no server has this scheduler.
 
-    tables: of a scenario; its first allocator is the server's. folder: where its paths start.
-    before: the tables before a change; flags that differ are then always written.
+    tables: the scenario's; its first allocator is the server's. folder: base of relative paths.
+    before: tables before a change; flags that differ from them are always written, even at their
+    defaults.
     """
     scenario = Scenario.from_table(tables, folder)
     scheduler = SCHEDULERS.name_of(scenario.scheduler_of(scenario.allocator[0]))

@@ -1,4 +1,4 @@
-"""Flags of a server's command line from the options of a scenario."""
+"""Command-line flags of a server, from the options of a scenario."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ _OURS = ("kind", "label", "scheduler", "preemption_mode", "victim")
 
 
 def changed(options: Options) -> Iterator[tuple[str, Any]]:
-    """The options that are not at their defaults, by their names."""
+    """(name, value) of the options that are not at their defaults."""
     for name, field in type(options).model_fields.items():
         value = getattr(options, name)
         if name not in _OURS and value is not None and value != field.get_default():
@@ -22,9 +22,9 @@ def changed(options: Options) -> Iterator[tuple[str, Any]]:
 
 
 def flags(options: Options, names: Mapping[str, str], where: str) -> tuple[list[str], list[str]]:
-    """Flags of the options that are not at their defaults, and comments on those without a flag.
+    """Flags for the options that are not at their defaults, and comments on those without a flag.
 
-    names: of each option that has a flag, the flag without its dashes; where: the options' table.
+    names: flag without dashes, by option. where: name of the options' table.
     """
     found, left = [], []
     for name, value in changed(options):
@@ -39,7 +39,7 @@ def flags(options: Options, names: Mapping[str, str], where: str) -> tuple[list[
 
 
 def together(words: Iterable[str]) -> list[str]:
-    """Each flag with its value, as a shell reads it."""
+    """Join each flag with its value, quoted for a shell: `--port`, `80` becomes `--port 80`."""
     found: list[str] = []
     for word in words:
         if word.startswith("--"):
@@ -50,21 +50,22 @@ def together(words: Iterable[str]) -> list[str]:
 
 
 def written(program: str, arguments: Iterable[str], comments: Iterable[str]) -> str:
-    """A command with one argument a line, and comments below it."""
+    """A command with one argument per line, followed by its comments."""
     lines = [program, *(f"    {each}" for each in arguments if each)]
     return "\n".join([" \\\n".join(lines), *comments])
 
 
 def hub_id(name: str) -> str:
-    """The model's id on Hugging Face, where the catalogue knows one."""
+    """The model's id on Hugging Face, if the catalogue has one; else the name."""
     match = re.fullmatch(r"config\.json of (\S+) on Hugging Face", named_model(name).source)
     return name if "/" in name or match is None else match[1]
 
 
 def changed_flags(before: str, after: str) -> str:
-    """The arguments in which two commands differ, one a line, with today's next to them.
+    """The arguments in which two commands differ, one per line, each with its value before the
+    change.
 
-    before, after: commands as `written` makes them.
+    before, after: commands in the form that `written` returns.
     """
     was, now = ([each.removesuffix("\\").strip() for each in text.splitlines()]
                 for text in (before, after))  # fmt: skip
@@ -82,8 +83,8 @@ def changed_flags(before: str, after: str) -> str:
 
 
 def _flag_name(argument: str) -> str:
-    """The name that an argument sets, by a flag or its --no- form; a comment or the program by its
-    first words.
+    """The name of an argument, equal for `--flag` and `--no-flag`; for a comment or the program,
+    its first words.
     """
     if not argument.startswith("--"):
         return " ".join(argument.split(" = ")[0].split()[:5])

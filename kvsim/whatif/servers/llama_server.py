@@ -23,8 +23,8 @@ _TYPES = {"fp16": "f16", "auto": "f16", "fp32": "f32"}
 def command_of(
     simulation: Simulation, tables: dict[str, Any], before: dict[str, Any] | None = None
 ) -> str:
-    """`llama-server -m FILE --flags`: the context in tokens of all slots, and what is not at its
-    default. The file is named for the model.
+    """`llama-server -m FILE --flags`: the context in tokens of all slots, and the options that are
+    not at their defaults. FILE is the model's name.
     """
     scenario, model = simulation.scenario, tables["model"]
     allocator = scenario.allocator[0]

@@ -34,8 +34,8 @@ _MODEL = {
 def command_of(
     simulation: Simulation, tables: dict[str, Any], before: dict[str, Any] | None = None
 ) -> str:
-    """`python -m sglang.launch_server --model-path MODEL --flags`: how the pool is sized, and what
-    is not at its default.
+    """`python -m sglang.launch_server --model-path MODEL --flags`: the flags that size the pool,
+    and the options that are not at their defaults.
     """
     scenario, model = simulation.scenario, tables["model"]
     allocator, memory = scenario.allocator[0], scenario.memory
@@ -67,7 +67,7 @@ def command_of(
 
 
 def _tokens_of(simulation: Simulation, options: AllocatorOptions) -> int:
-    """Tokens of the pool that an allocator makes of the bytes it is given."""
+    """Tokens that fit into the scenario's pool under this allocator."""
     allocator = simulation.replica_spec(options).build().allocator
     if isinstance(allocator, RadixAllocator):
         return allocator.pool_tokens
@@ -75,12 +75,16 @@ def _tokens_of(simulation: Simulation, options: AllocatorOptions) -> int:
 
 
 def _whole_model(model: dict[str, Any], copies: int) -> dict[str, Any]:
-    """The table [model] with the GPUs of all copies of the attention, as --tp-size counts them."""
+    """The [model] table with tensor_parallel_size multiplied by the data-parallel attention copies,
+    as --tp-size counts all GPUs.
+    """
     return model | {"tensor_parallel_size": copies * model.get("tensor_parallel_size", 1)}
 
 
 def _of_whole_server(scheduler: Options, copies: int) -> Options:
-    """The options of one copy of the attention as those that SGLang shares out between copies."""
+    """Scheduler options of the whole server from those of one data-parallel attention copy: limits
+    that SGLang divides among copies are multiplied.
+    """
     own = scheduler.model_dump()
     whole = {name: copies * own[name] for name in _SHARED if (own[name] or -1) > 0}
     usual = round(own["schedule_conservativeness"] / DP_CONSERVATIVENESS, 6)
@@ -88,5 +92,5 @@ def _of_whole_server(scheduler: Options, copies: int) -> Options:
 
 
 def _flags_of(options: tuple[str, ...]) -> dict[str, str]:
-    """Options that bear the names of their flags."""
+    """Flags named like their options: `chunked_prefill_size` -> `chunked-prefill-size`."""
     return {name: name.replace("_", "-") for name in options}

@@ -1,3 +1,1 @@
-"""A sweep, many runs of one scenario: axes, points, a backend, the journal, one table and its
-findings.
-"""
+"""A sweep runs one scenario at many settings: axes, points, backend, journal and table."""

@@ -26,8 +26,8 @@ _MOST_VALUES = 100_000
 class Axis(NamedTuple):
     """Keys that vary together.
 
-    rows: their values, one tuple a step. notes: on values that are not evenly spaced although a
-    range was asked for.
+    rows: tuples of their values, one tuple per step. notes: warnings about a range that is not
+    evenly spaced after rounding.
     """
 
     keys: tuple[str, ...]
@@ -36,7 +36,7 @@ class Axis(NamedTuple):
 
 
 def parse_axis(text: str, flag: str = "--vary") -> Axis:
-    """One `--vary` as an axis; InputError says what is wrong with it."""
+    """Parse one `--vary`; InputError for an invalid one."""
     key, equals, rest = text.partition("=")
     key = key.strip()
     if not equals or not all(key.split(".")) or not rest.strip():
@@ -53,7 +53,7 @@ def parse_axis(text: str, flag: str = "--vary") -> Axis:
 
 
 def parse_zip(text: str) -> Axis:
-    """One `--zip`: several axes of equal length, separated by `;`, as one."""
+    """Parse one `--zip`: several axes of equal length, separated by `;`, become one axis."""
     axes = [parse_axis(part, "--zip") for part in text.split(";")]
     lengths = {len(axis.rows) for axis in axes}
     if len(axes) < 2 or len(lengths) > 1:
@@ -71,7 +71,9 @@ def parse_zip(text: str) -> Axis:
 
 
 def points(axes: Iterable[Axis]) -> Iterator[Settings]:
-    """The product of all axes, the last one moving fastest; without axes the one empty setting."""
+    """The product of all axes, with the last axis varying fastest; without axes a single empty
+    setting.
+    """
     axes = list(axes)
     keys = [key for axis in axes for key in axis.keys]
     twice = next((key for key in keys if keys.count(key) > 1), None)
@@ -82,7 +84,9 @@ def points(axes: Iterable[Axis]) -> Iterator[Settings]:
 
 
 def _range(text: str, where: str) -> tuple[list[Any] | None, str | None]:
-    """The values of `lo:hi:n` or `lo:hi:nlog`, None for what is not a range; a note on them."""
+    """Values of `lo:hi:n` or `lo:hi:nlog` (None if the text is no range), and a warning if unevenly
+    spaced.
+    """
     match = _RANGE.fullmatch(text)
     if match is None:
         return None, None
@@ -109,7 +113,7 @@ def _range(text: str, where: str) -> tuple[list[Any] | None, str | None]:
 
 
 def _uneven(low: int, high: int, count: int, whole: list[int]) -> str | None:
-    """The note on a range rounded to integers, if its steps are not equal."""
+    """A warning about a range rounded to integers, if its steps are not equal."""
     gaps = {after - before for before, after in pairwise(whole)}
     if len(gaps) < 2 and len(whole) == count:
         return None
@@ -119,7 +123,7 @@ def _uneven(low: int, high: int, count: int, whole: list[int]) -> str | None:
 
 
 def _split(text: str) -> list[str]:
-    """Parts between commas that are not inside brackets or quotes."""
+    """Split at commas that are not inside brackets or quotes."""
     parts, depth, quote = [""], 0, ""
     for letter in text:
         if quote:

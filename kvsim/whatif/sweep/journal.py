@@ -1,8 +1,7 @@
-"""A sweep's finished points on disk, each written when it is done: one line of JSON a point, only
-appended to.
+"""A sweep's journal on disk: one line of JSON per finished point, only appended to.
 
-After any end of a sweep, a kill included, there are whole lines and at most one torn one, which the
-next sweep cuts off. One process writes at a time; a lock on the file keeps a second one out.
+After a sweep ends, even if killed, the file has whole lines and at most one torn line, which the
+next sweep cuts off. Only one process writes at a time; a lock on the file excludes others.
 """
 
 import fcntl
@@ -20,7 +19,9 @@ JOURNAL = "journal.jsonl"
 
 
 class SweepJournal:
-    """The journal of the folder, held open; `outcomes`: those found and those added, by key."""
+    """The open journal of a folder. outcomes: those read from the file and those added since, by
+    key.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / JOURNAL
@@ -57,8 +58,8 @@ class SweepJournal:
         self._file.close()
 
     def add(self, outcome: TaskOutcome) -> None:
-        """Write one outcome through to the disk; InputError where the disk takes no more, and what
-        was half-written is cut off again.
+        """Append one outcome and flush it to disk. If the disk is full, cut off the partial line
+        and raise InputError.
         """
         line = json.dumps(outcome._asdict(), ensure_ascii=False, separators=(",", ":"))
         end = self._file.seek(0, os.SEEK_END)

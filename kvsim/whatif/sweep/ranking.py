@@ -29,7 +29,7 @@ TAKEN = Measure(
 
 @dataclass(frozen=True)
 class SweepSetting:
-    """One point of a sweep under one allocator: its runs, one a seed.
+    """One point of a sweep under one allocator, with one run per seed.
 
     rows: its rows of the sweep's table, each shaped like a run's summary. saturated: number of
     seeds with a saturated run. gpus: GPUs of all replicas; None if no swept key changes it.
@@ -44,29 +44,29 @@ class SweepSetting:
     gpus: float | None = None
 
     def values(self, measure: Measure) -> list[float] | None:
-        """One value a seed; None unless every seed has one."""
+        """The measure's value for each seed; None unless every seed has one."""
         found = [measure.value(row) for row in self.rows]
         known = [value for value in found if value is not None]
         return known if len(known) == len(found) else None
 
     def interval(self, measure: Measure) -> SeedMean | None:
-        """The mean over the seeds; None where a seed has no value."""
+        """Mean and interval over the seeds; None if a seed has no value."""
         values = self.values(measure)
         return None if values is None else mean_interval(values, times=measure.is_time)
 
     def text(self, measure: Measure) -> str:
-        """The mean as people read it, with its interval: `12 ± 0.4`, `1.23 s (1.1 s to 1.4 s)`."""
+        """The mean with its interval as text: `12 ± 0.4`, `1.23 s (1.1 s to 1.4 s)`."""
         return interval_text(measure, self.interval(measure))
 
     @property
     def refused(self) -> int:
-        """Refused requests, over all seeds."""
+        """Number of refused requests over all seeds."""
         return sum(int(row["requests"]["rejected"]) for row in self.rows)
 
     @property
     def load(self) -> str:
-        """The load in words: `saturated`, or for how many of the seeds, and the requests refused;
-        empty where neither is so.
+        """A text on overload: `saturated` (or in how many of the seeds), and the refused requests;
+        empty if there is neither.
         """
         texts = []
         if self.saturated:
@@ -78,15 +78,15 @@ class SweepSetting:
 
 
 def load_keys(keys: Sequence[str]) -> list[str]:
-    """The keys that change the requests instead of how they are served."""
+    """The keys that change the requests, not the server."""
     return [key for key in keys if key.partition(".")[0] == "workload"]
 
 
 def by_load(
     settings: Sequence[SweepSetting], keys: Sequence[str]
 ) -> list[tuple[Load, list[SweepSetting]]]:
-    """The settings in groups of equal load, in the order of the sweep; one group without a key of
-    the workload.
+    """The settings grouped by equal load, in the order of the sweep; a single group if no key
+    changes the load.
     """
     loads = load_keys(keys)
     groups: dict[str, tuple[Load, list[SweepSetting]]] = {}
@@ -97,7 +97,7 @@ def by_load(
 
 
 def interval_text(measure: Measure, interval: SeedMean | None) -> str:
-    """A mean with its interval, in the measure's own form."""
+    """A mean with its interval, formatted as the measure is."""
     if interval is None:
         return numbers.NOTHING
     text = measure.form(interval.mean)
@@ -107,7 +107,7 @@ def interval_text(measure: Measure, interval: SeedMean | None) -> str:
 
 
 def settings_of(frame: "pd.DataFrame", keys: Sequence[str]) -> list[SweepSetting]:
-    """The settings for which all seeds have finished, in order of the points and allocators."""
+    """The settings for which all seeds have finished, ordered by point and allocator."""
     found = []
     done = frame.loc[frame[STATUS] == DONE]
     if done.empty:
@@ -131,7 +131,7 @@ def settings_of(frame: "pd.DataFrame", keys: Sequence[str]) -> list[SweepSetting
 
 
 def nested(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with dotted keys as nested tables; what is missing is None."""
+    """A row with dotted keys as nested tables; a missing value is None."""
     table: dict[str, Any] = {}
     for key, value in row.items():
         place = table
@@ -147,20 +147,20 @@ def nested(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known(value: Any) -> Any:
-    """A cell as Python's own; None for an empty one."""
+    """A table's cell as a plain Python value; None if it is empty."""
     import pandas as pd
 
     return None if pd.isna(value) else plain(value)
 
 
 def plain(value: Any) -> Any:
-    """A scalar of pandas as Python's own."""
+    """A scalar of pandas or numpy as a plain Python value."""
     return value.item() if hasattr(value, "item") else value
 
 
 def measure_named(name: str) -> Measure:
-    """The measure of this name, or any number of summary.json by its dotted key; InputError lists
-    those that can rank settings.
+    """The measure of this name, or any number of summary.json by its dotted key. InputError for an
+    unknown name, with a list of those that can rank settings.
     """
     ranking = {key: measure for key, measure in MEASURES.items() if measure.better}
     usual = name.replace("_s.", "_")  # as `--slo` and summary.json have it
@@ -177,7 +177,7 @@ def measure_named(name: str) -> Measure:
 
 
 def check_measured(frame: "pd.DataFrame", measure: Measure) -> None:
-    """InputError where no finished run of a sweep's table has this number."""
+    """Raise InputError if no finished run in the sweep's table has this measure."""
     done = frame.loc[frame[STATUS] == DONE].to_dict("records")
     if all(measure.value(nested({str(k): v for k, v in row.items()})) is None for row in done):
         raise InputError("no run has this number", where="--by", value=measure.title)
@@ -185,7 +185,7 @@ def check_measured(frame: "pd.DataFrame", measure: Measure) -> None:
 
 @dataclass(frozen=True)
 class RankedSetting:
-    """A setting in the order of one measure. behind: its distance from the best, in words."""
+    """A setting in the ranking by one measure. behind: its distance from the best, as text."""
 
     setting: SweepSetting
     behind: str
@@ -194,7 +194,8 @@ class RankedSetting:
 def best(settings: Sequence[SweepSetting], measure: Measure, count: int) -> list[RankedSetting]:
     """The `count` settings with the best mean, each compared with the first of them.
 
-    Those that refuse more requests than others come after these, since serving fewer is quicker.
+    Settings that refuse more requests than others are ranked after these, since serving fewer
+    requests is quicker.
     """
     sign = 1 if measure.better == "lower" else -1
     means = [(setting.interval(measure), setting) for setting in settings]
@@ -210,15 +211,17 @@ def best(settings: Sequence[SweepSetting], measure: Measure, count: int) -> list
 
 
 def _behind(top: SweepSetting, other: SweepSetting, measure: Measure) -> str:
-    """`other` against the best, in words."""
+    """How much worse `other` is than the best setting `top`, as text."""
     first, second = top.values(measure) or [], other.values(measure) or []
     return "the same" if first == second else difference_text(first, second, times=measure.is_time)
 
 
 def pareto(settings: Sequence[SweepSetting], latency: Measure) -> list[tuple[SweepSetting, int]]:
-    """The Pareto-optimal settings in memory, latency, throughput and refusals, by their means;
-    least memory first. Where settings differ in GPUs, these are what they take in place of memory.
-    Of several that are equal in all four, the first and how many more.
+    """The Pareto-optimal settings by mean memory, latency, throughput and refusals, least memory
+    first.
+
+    If settings differ in GPUs, the number of GPUs takes the place of memory. Of settings equal in
+    all four, the first is returned with the number of the others.
     """
     by_gpus = differ_in_gpus(settings)
     measures = (TAKEN, latency, MEASURES["tokens_per_s"])
@@ -247,7 +250,7 @@ def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def seeds_matter(settings: Sequence[SweepSetting]) -> bool:
-    """Whether anything differs between seeds; a trace with its own arrivals has nothing random."""
+    """Whether runs differ between seeds; a trace with recorded arrival times has nothing random."""
     return any(len({repr(row.get("e2e_s")) for row in setting.rows}) > 1 for setting in settings)
 
 

@@ -21,7 +21,9 @@ TABLE, PLAN = "sweep.parquet", "sweep.toml"
 
 
 def write(folder: Path, sweep: Sweep, frame: "pd.DataFrame") -> None:
-    """Write the table and the plan, both or neither; InputError where it cannot."""
+    """Write the results table and the plan, both or neither; InputError if the folder cannot be
+    written.
+    """
     plan: dict[str, Any] = {
         "vary": [
             {"keys": list(axis.keys), "values": [list(row) for row in axis.rows]}

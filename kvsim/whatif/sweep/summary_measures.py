@@ -1,4 +1,4 @@
-"""Any number of summary.json as a measure that ranks settings."""
+"""Any number of summary.json as a measure by which settings can be ranked."""
 
 import re
 import typing
@@ -23,8 +23,8 @@ _LATENCY = re.compile(r"(ttft|tpot|itl|e2e|queue)_(mean|p\d+)")
 
 
 def summary_measure(name: str) -> Measure | None:
-    """The number of this dotted or short name in summary.json; None where a summary has no such
-    number. A part that only some runs have (offloading, speculation) is not looked into.
+    """The measure for a dotted or short name in summary.json; None if there is no such number.
+    Parts that only some runs have (offloading, speculation) are not searched.
     """
     name = _SHORT.get(name, name)
     if found := _LATENCY.fullmatch(name):
@@ -56,7 +56,7 @@ def _known(name: str) -> bool:
 
 
 def _plain(hint: Any) -> Any:
-    """The type without None."""
+    """The type hint without its `| None`."""
     kinds = [each for each in typing.get_args(hint) if each is not type(None)]
     return kinds[0] if kinds and typing.get_origin(hint) is not dict else hint
 

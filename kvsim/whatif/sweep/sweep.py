@@ -1,4 +1,4 @@
-"""A sweep from its axes to its table: what is finished is kept, the rest is run."""
+"""A sweep, from its axes to the table of results; points in the journal do not run again."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ STATUS, DONE, FAILED = "status", "done", "failed"
 
 
 class SweepPoint(NamedTuple):
-    """One setting at one seed. number: of the setting. task: the simulation that runs it.
-    allocators: the places, in the scenario, of the allocators that it runs.
+    """One setting at one seed. number: index of the setting. task: the simulation that runs it.
+    allocators: indices, in the scenario, of the allocators that it runs.
     """
 
     number: int
@@ -35,12 +35,12 @@ class SweepPoint(NamedTuple):
 
 
 class Sweep:
-    """The points of a scenario's tables: every setting of the axes at every seed.
+    """The points of a scenario's sweep: every setting of the axes at every seed.
 
-    Every setting has the same seeds. A seed gives the same requests if the axes leave the workload
-    unchanged. Where they scale it, it gives the same draws, differently scaled (common random
-    numbers). A key of one allocator changes that allocator alone, so the others run once for all of
-    its values. Raises InputError for axes that the tables have no place for.
+    Every setting has the same seeds. If the axes leave the workload unchanged, a seed gives the
+    same requests at every setting. If they scale it, a seed gives the same random draws, scaled
+    (common random numbers). A key of one allocator changes only that allocator, so the others run
+    once for all of its values. Raises InputError for axes with keys that the tables do not have.
     """
 
     def __init__(
@@ -63,13 +63,14 @@ class Sweep:
 
     @property
     def keys(self) -> list[str]:
-        """The keys that move, in order."""
+        """The varied keys, in order."""
         return [key for axis in self.axes for key in axis.keys]
 
     def _owner(self, key: str) -> int | None:
-        """The place of the one allocator that this key belongs to; None where it may change all.
+        """Index of the only allocator that this key changes; None if it may change all.
 
-        A pool that is given in blocks has other bytes at another block size, for every allocator.
+        If the pool's size is given in blocks, another block size changes its bytes for every
+        allocator.
         """
         first, _, rest = key.partition(".")
         entries = self.table.get("allocator")
@@ -104,20 +105,22 @@ class Sweep:
         return found
 
     def _pool(self, settings: Settings, kept: Sequence[int]) -> int | None:
-        """The pool's bytes with these allocators alone; None where they make no scenario."""
+        """The pool's bytes with only these allocators; None if the scenario is then invalid."""
         try:
             return self.simulation(settings, kept).pool.capacity_bytes
         except InputError:
             return None
 
     def simulation(self, settings: Settings, places: Sequence[int] | None = None) -> Simulation:
-        """A setting without its requests, with the allocators at these places; None: with all."""
+        """The simulation of a setting, without requests, with the allocators at these indices;
+        None: all.
+        """
         everyone = range(len(self.table.get("allocator") or ()))
         table = self._table(settings, everyone if places is None else places)
         return Simulation(Scenario.from_table(table, self.folder), [])
 
     def check(self) -> None:
-        """InputError unless one setting at least can be run."""
+        """Raise InputError unless at least one setting is a valid scenario."""
         first = None
         for settings in self.settings:
             try:
@@ -130,14 +133,14 @@ class Sweep:
             raise first
 
     def applies(self, key: str, place: int) -> bool:
-        """Whether this key changes anything for the allocator at this place of the scenario."""
+        """Whether this key changes anything for the allocator at index `place` of the scenario."""
         return self.owners[key] in (None, place)
 
     def _task(self, settings: Settings, seed: int, kept: Sequence[int]) -> Task:
         return make_task(self._table(settings, kept) | {"seed": seed}, self.folder)
 
     def _table(self, settings: Settings, kept: Sequence[int]) -> dict[str, Any]:
-        """The scenario's tables at these settings, with the allocators at these places."""
+        """The scenario's tables at these settings, with the allocators at these indices."""
         table = copy.deepcopy(self.table)
         if isinstance(table.get("allocator"), dict):
             table["allocator"] = [table["allocator"]]
@@ -156,10 +159,10 @@ class Sweep:
         retry_failed: bool = False,
         progress: Progress = lambda done, total: None,
     ) -> "pd.DataFrame":
-        """Run what the journal does not hold yet, and return the table of all points.
+        """Run the points that are not in the journal yet, and return the table of all points.
 
-        retry_failed: run those again that failed. progress: called with (points finished, points
-        in all). What is finished is in the journal even if this never returns.
+        retry_failed: run failed points again. progress: called with (points finished, points in
+        all). Each finished point is in the journal even if this never returns.
         """
         known = journal.outcomes
         wanted = {point.task.key: point.task for point in self.points if point.allocators}
@@ -177,9 +180,10 @@ class Sweep:
         return self.frame(known)
 
     def frame(self, outcomes: dict[str, TaskOutcome]) -> "pd.DataFrame":
-        """One row a setting, seed and allocator, in that order; a failed point has one row. The
-        columns: point, the keys that move, seed, status, error, then the summary, keys dotted.
-        Values that are no scalars are written as JSON; a key of another allocator is empty.
+        """One row per setting, seed and allocator, in that order; a failed point has one row.
+
+        Columns: point, the varied keys, seed, status, error, then the summary by dotted key. Values
+        that are no scalars are written as JSON; a key of another allocator is empty.
         """
         import pandas as pd
 
@@ -210,14 +214,14 @@ class Sweep:
         return frame
 
     def _foreign(self, place: int) -> dict[str, None]:
-        """The keys of other allocators, which are empty in the rows of this one."""
+        """The varied keys of other allocators, which are empty in this allocator's rows."""
         return {key: None for key in self.keys if not self.applies(key, place)}
 
     def _label(self, index: int, row: dict[str, Any]) -> str:
-        """The allocator's name at every point: that in the unchanged scenario, if its kind is
+        """The allocator's label at every point: its label in the unchanged scenario, if its kind is
         unchanged.
 
-        So a key that varies does not turn one allocator into many.
+        So a varied key does not split one allocator into several labels.
         """
         if index < len(self.base_labels):
             kind, label = self.base_labels[index]
@@ -227,13 +231,13 @@ class Sweep:
 
 
 def scalar(value: Any) -> Any:
-    """The value as a table's cell: scalars as they are, anything else as TOML on a line."""
+    """The value as a table's cell: scalars unchanged, anything else as one line of TOML."""
     return value if isinstance(value, str | int | float | bool) else value_text(value)
 
 
 def _labels(table: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
-    """(kind, label) of the unchanged scenario's allocators; none if it is invalid without the
-    varied keys.
+    """(kind, label) of the unchanged scenario's allocators; empty if the scenario is invalid
+    without the varied keys.
     """
     from kvsim.memory import ALLOCATORS
 

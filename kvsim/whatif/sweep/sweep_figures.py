@@ -1,4 +1,4 @@
-"""The pictures of a sweep: curves along its first numeric axis, grids over its first two."""
+"""Figures of a sweep: curves along its first numeric axis, heat maps over its first two axes."""
 
 import math
 from collections.abc import Sequence
@@ -37,10 +37,10 @@ def numeric_keys(settings: Sequence[SweepSetting], keys: Sequence[str]) -> list[
 
 
 def axis_key(settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure) -> str | None:
-    """The numeric key along the axis: the first load, else the key that changes the measure most
-    with all others equal. None without any.
+    """The numeric key for the horizontal axis; None without a numeric key.
 
-    The change is the mean logarithm of the largest over the smallest mean.
+    It is the first key that changes the load, else the key that changes the measure most while all
+    others are equal. The change is the mean logarithm of the largest mean over the smallest.
     """
     found = numeric_keys(settings, keys)
     loads = [key for key in found if key in load_keys(keys)]
@@ -50,7 +50,7 @@ def axis_key(settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure)
 
 
 def _influence(settings: Sequence[SweepSetting], key: str, by: Measure) -> float:
-    """How much the key changes the measure: 0 where nothing else is equal."""
+    """How much the key changes the measure; 0 if no two settings differ in this key alone."""
     groups: dict[tuple[str, ...], list[float]] = {}
     for each in settings:
         mean = _mean(each, by)
@@ -68,12 +68,12 @@ def curves(
     by: Measure,
     measures: Sequence[Measure] | None = None,
 ) -> "go.Figure | None":
-    """One panel a measure (those of PANELS) over the numeric key of `axis_key`, with one line an
+    """A panel per measure (by default those of PANELS) over the key of `axis_key`, with a line per
     allocator and setting of the other keys.
 
-    If those are too many, only of the best one. None without a numeric key. Of an interval that is
-    much longer than every mean, an arrow names the end. Means that span a wide range have a
-    logarithmic axis, on which the small ones differ as visibly as the large ones.
+    If there are too many lines, only those of the best setting are drawn. None without a numeric
+    key. If an interval is much longer than every mean, an arrow replaces its end. Means that span a
+    wide range get a logarithmic axis, on which small ones differ as visibly as large ones.
     """
     from kvsim.report.panels import panels  # a text in a terminal draws none
 
@@ -138,7 +138,7 @@ def curves(
 
 
 def _height(bottom: float, top: float) -> dict[str, Any]:
-    """Options of an axis for means from `bottom` up to an interval that ends at `top`."""
+    """Options of a vertical axis for means from `bottom` up to an interval that ends at `top`."""
     if not (0 < bottom < math.inf and top >= _WIDE * bottom):
         return {"range": [0, top]}
     low = bottom / 1.3
@@ -154,7 +154,7 @@ def _height(bottom: float, top: float) -> dict[str, Any]:
 
 
 def _mark_cut(figure: "go.Figure", drawn: Sequence[_Line], tops: Sequence[float]) -> bool:
-    """Arrows at the intervals that end beyond their panels; whether there are any."""
+    """Draw arrows at intervals that end beyond their panels; returns whether there are any."""
     marked = [0] * len(tops)
     for row, measure, xs, highs, line in drawn:
         marks = cut_marks(xs, highs, tops[row - 1], measure.form, marked[row - 1])
@@ -170,8 +170,8 @@ def _mark_cut(figure: "go.Figure", drawn: Sequence[_Line], tops: Sequence[float]
 def heat_grids(
     settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure
 ) -> list[HeatGrid]:
-    """The measure over the first two keys, one grid an allocator; other keys at their best. None
-    with fewer than two keys that move.
+    """The measure over the first two keys, one grid per allocator; the other keys have their best
+    values. Empty with fewer than two varied keys.
     """
     moving = [key for key in keys if len(_values(settings, key)) > 1]
     if len(moving) < 2:
@@ -196,8 +196,8 @@ def heat_grids(
 
 
 def _badness(mean: float | None, low: float, high: float, by: Measure) -> float:
-    """0 for the best mean of all grids, 1 for the worst; times by their ratios, which may span
-    a factor of a thousand.
+    """0 for the best mean of all grids to 1 for the worst. Times are compared by ratio, as they may
+    span a factor of a thousand.
     """
     if mean is None or low == high:
         return 0.0
@@ -208,9 +208,9 @@ def _badness(mean: float | None, low: float, high: float, by: Measure) -> float:
 
 
 def _axis(values: Sequence[float]) -> dict[str, Any]:
-    """Options of an axis of these settings.
+    """Options of a horizontal axis for these settings.
 
-    Each has its tick if they are few; if they span a wide range of numbers above 0, the axis is
+    If there are few values, each has a tick; if they span a wide range above 0, the axis is
     logarithmic.
     """
     found = sorted(set(values))
@@ -225,7 +225,10 @@ def _axis(values: Sequence[float]) -> dict[str, Any]:
 def _lines(
     settings: Sequence[SweepSetting], keys: Sequence[str], along: str, by: Measure
 ) -> dict[str, list[SweepSetting]]:
-    """Settings grouped by the keys in which they differ besides the key along the axis."""
+    """Settings grouped into lines by all keys except the key `along` the axis.
+
+    If that makes too many lines, only one per allocator, through its best setting.
+    """
     others = [key for key in keys if key != along]
     lines = _grouped(settings, others)
     if len(lines) > _MOST_LINES:
@@ -256,7 +259,7 @@ def _grouped(
 def _slice(
     settings: Sequence[SweepSetting], fixed: Sequence[str], by: Measure
 ) -> list[SweepSetting]:
-    """The settings with the same values of the `fixed` keys as the best one."""
+    """The settings that have the best setting's values of the `fixed` keys."""
     top = best(settings, by, 1)
     if not top:
         return []
@@ -270,8 +273,8 @@ def _values(settings: Sequence[SweepSetting], key: str) -> list[Any]:
 
 
 def _everywhere(settings: Sequence[SweepSetting], keys: Sequence[str]) -> list[SweepSetting]:
-    """The settings with one of another allocator's key repeated at every value of the key, which
-    changes nothing in it.
+    """The settings, where one without a value of a key (it belongs to another allocator) is
+    repeated at every value of the key.
     """
     for key in keys:
         values = _values(settings, key)

@@ -1,4 +1,4 @@
-"""The findings of a sweep: the best settings, those that no other beats, and the curves."""
+"""The findings of a sweep: the best settings, the Pareto-optimal ones, and the curves."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -53,8 +53,10 @@ _MOST_FAILURES = 20
 def sweep_findings(
     sweep: Sweep, frame: "pd.DataFrame", by: Measure, top: int, run: str = ""
 ) -> Findings:
-    """The findings of the sweep's table. by: ranks the settings; top: how many of them to show;
-    run: the command that runs the scenario alone.
+    """The findings of the sweep's table.
+
+    by: the measure that ranks settings. top: number of settings to show. run: the command that runs
+    the unchanged scenario.
     """
     settings = with_gpus(settings_of(frame, sweep.keys), sweep)
     groups = by_load(settings, sweep.keys)
@@ -97,8 +99,8 @@ def sweep_findings(
 def sweep_sentences(
     settings: Sequence[SweepSetting], keys: Sequence[str], frame: "pd.DataFrame", by: Measure
 ) -> list[str]:
-    """The best setting at each load, and the limits of the answer: failures, saturation, seeds,
-    notes.
+    """Sentences on the best setting at each load, and on limits of the answer: failures,
+    saturation, number of seeds, notes.
     """
     sentences = []
     failed = int((frame[STATUS] == FAILED).sum())
@@ -119,7 +121,7 @@ def sweep_sentences(
 
 
 def _best_sentences(groups: Sequence[tuple[Load, list[SweepSetting]]], by: Measure) -> list[str]:
-    """The best setting at each load, where the loads are few and there is a choice."""
+    """Sentences on the best setting at each load; with many loads, one that refers to the table."""
     if all(len(members) == 1 for _, members in groups) and len(groups) > 1:
         return ["Only the load varies, and a load is not a setting to rank: see the curves."]
     if len(groups) > MOST_LOADS:
@@ -145,7 +147,7 @@ def _best_sentences(groups: Sequence[tuple[Load, list[SweepSetting]]], by: Measu
 
 
 def _load_sentences(settings: Sequence[SweepSetting]) -> list[str]:
-    """How many settings are saturated, and how many refuse requests."""
+    """Sentences on how many settings are saturated, and how many refuse requests."""
     sentences = []
     always = sum(setting.saturated == len(setting.seeds) for setting in settings)
     sometimes = sum(bool(setting.saturated) for setting in settings) - always
@@ -236,7 +238,7 @@ def _pareto_table(
 
 
 def _cells(setting: SweepSetting) -> list[Any]:
-    """The values of the keys; a dash for a key of another allocator."""
+    """The varied keys' values; a dash for a key of another allocator."""
     return [numbers.NOTHING if value is None else value for value in setting.settings.values()]
 
 
@@ -262,7 +264,7 @@ def _data(
     by: Measure,
     top: int,
 ) -> dict[str, Any]:
-    """The JSON answer: the means of every setting, the best, and those that nothing beats."""
+    """The JSON answer: means of every setting, the best settings and the Pareto-optimal ones."""
 
     def entry(setting: SweepSetting) -> dict[str, Any]:
         means = {name: setting.interval(measure) for name, measure in MEASURES.items()}

@@ -1,4 +1,4 @@
-"""GPUs of each setting of a sweep, if settings differ in GPUs."""
+"""The number of GPUs of each setting of a sweep, if settings differ in it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,14 +14,14 @@ _SIZES = ("fleet", "disaggregation", "model", "device")
 
 
 def with_gpus(settings: Sequence[SweepSetting], sweep: Sweep) -> list[SweepSetting]:
-    """The settings with their number of GPUs, if a swept key may change it."""
+    """The settings with their number of GPUs filled in, if a swept key may change it."""
     if not any(key.partition(".")[0] in _SIZES for key in sweep.keys):
         return list(settings)
     return [replace(each, gpus=_gpus(each, sweep)) for each in settings]
 
 
 def _gpus(setting: SweepSetting, sweep: Sweep) -> float | None:
-    """GPUs of a setting; of a fleet the mean over its makespan, since replicas may come and go."""
+    """GPUs of a setting; for a fleet the mean over its makespan, as replicas start and stop."""
     found = [_of_fleet(row) for row in setting.rows]
     known = [each for each in found if each is not None]
     if len(known) == len(found):

@@ -1,4 +1,4 @@
-"""The first screen of a sweep: its question, the one figure, and the commands to act on."""
+"""First screen of a sweep's page: question, one figure, and commands to run."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +22,13 @@ _MOST_DRAWN = 8
 
 
 def assigned(settings: Mapping[str, Any]) -> str:
-    """The swept keys with their values, with keys shortened by `short_names`."""
+    """The swept keys with their values as `key=value`, with keys shortened by `short_names`."""
     names = zip(short_names([*settings]), settings.values(), strict=True)
     return ", ".join(f"{name} = {value}" for name, value in names)
 
 
 def question(keys: Sequence[str]) -> str:
-    """The question of the sweep, by the last parts of its keys."""
+    """The question of the sweep as a title, with the last parts of its keys."""
     names = dict(zip(keys, short_names(keys), strict=True))
     loads = [names.pop(key) for key in load_keys(keys)]
     if not names:
@@ -41,8 +41,8 @@ def question(keys: Sequence[str]) -> str:
 def lead(
     settings: Sequence[SweepSetting], keys: Sequence[str], by: Measure
 ) -> tuple[str, str, "Callable[[], go.Figure | None]"]:
-    """The leading figure: the ranking measure as a curve along a numeric key, else the best
-    settings.
+    """Title, note and drawing function of the leading figure: the ranking measure along a numeric
+    key, or else for the best settings.
     """
     note = (
         "A cross marks a saturated setting: its times grow with the length of the run. An arrow "
@@ -64,7 +64,9 @@ def lead(
 def run_again(
     groups: Sequence[tuple[Load, list[SweepSetting]]], by: Measure, run: str
 ) -> list[CommandText]:
-    """The commands that run the best setting at each load; none where there is no choice."""
+    """Commands that run the best setting at each load; empty if there is nothing to choose, or if
+    there are many loads.
+    """
     choices = [members for _, members in groups if len(members) > 1]
     if not run or not choices or len(groups) > MOST_LOADS:
         return []
@@ -84,6 +86,6 @@ def _typed(value: Any) -> str:
 
 
 def short_names(keys: Sequence[str]) -> list[str]:
-    """The last parts of the keys, if these differ; else the keys."""
+    """The last part of each key, if these are distinct; else the whole keys."""
     lasts = [key.rpartition(".")[2] for key in keys]
     return lasts if len(set(lasts)) == len(keys) else list(keys)
