@@ -1,7 +1,7 @@
-"""The readers' results as a scenario; and simulated runs in the formats of other tools.
+"""Make a scenario from what readers found, and export simulated runs in other tools' formats.
 
-joining.py, merge.py   several descriptions (`kvsim.readers`) -> one, with what contradicts
-to_scenario/           one description -> a scenario, a stream, an observed run
-exports/               a simulated run as other tools record one, a format a file
-torch_snapshot/        torch's memory snapshots, read and written
+joining.py, merge.py   merge several descriptions of one server, and list contradictions
+to_scenario/           convert one description to a scenario, a request stream, an observed run
+exports/               write a simulated run as other tools record one; one file per format
+torch_snapshot/        read and write torch's memory snapshots
 """

@@ -1,6 +1,4 @@
-"""`kvsim import`: sources in, and a scenario out, with its stream and its observed run
-next to it.
-"""
+"""`kvsim import`: read sources, and write a scenario with its request stream and observed run."""
 
 import json
 import os
@@ -42,11 +40,11 @@ CONFIG = ".config.json"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The import of the sources, with nothing written yet.
+    """The result of an import, before anything is written.
 
-    scenario: the tables, as a TOML file has them. stream: with the lines of its trace file.
-    recording: the observed run, None where nothing was measured. config: the model's config.json,
-    where a source is one.
+    scenario has the tables as in a TOML file. stream has the workload and the lines of its trace
+    file. recording is the observed run; None if nothing was measured. config is the model's
+    config.json, if one was among the sources.
     """
 
     reads: tuple[Read, ...]
@@ -60,11 +58,11 @@ class Imported:
 
     @property
     def contradictions(self) -> tuple[Contradiction, ...]:
-        """Settings that sources report differently."""
+        """Settings with different values in two sources."""
         return self.merged.contradictions
 
     def as_dict(self) -> dict[str, Any]:
-        """The account of the import, as data."""
+        """The import's report, for `--json`."""
         requests = self.merged.requests
         return {
             "sources": [
@@ -95,12 +93,12 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """The user's settings in addition to the sources.
+    """The user's options, which complement the sources.
 
-    named: settings, which count before all sources. seed: the scenario's. users: of a closed loop
-    that sends the requests, 0 for their recorded times; None: as the sources say. prompts_repeat:
-    requests after which the same prompts come again; None: never. fit: whether step times learn
-    from what was measured.
+    named are settings that take precedence over all sources. seed is the scenario's. users is the
+    number of users of a closed loop that sends the requests; 0: use recorded times; None: as the
+    sources say. prompts_repeat is the number of requests after which the same prompts are sent
+    again; None: never. fit: fit step times to the measurements.
     """
 
     named: Mapping[str, Any]
@@ -121,13 +119,13 @@ def import_sources(
     variables: Mapping[str, str] | None = None,
     fit: bool = True,
 ) -> Imported:
-    """Sources of one run read, merged and made into a scenario.
+    """Read sources of one run, merge their content and make a scenario.
 
-    out: the scenario file; the requests are written next to it. variables: of scripts, by name. The
-    rest is as in `ImportOptions`.
+    out is the path of the scenario file; a trace of the requests is written next to it. variables
+    are values of shell variables in scripts, by name. See `ImportOptions` for the others.
 
-    InputError for a source that cannot be used, for several results, and where the model or the
-    device stays unknown.
+    InputError for an unusable source, for several results, or if no source gives the model or the
+    device.
     """
     options = ImportOptions(named, seed, users, prompts_repeat, fit)
     made = import_results(sources, options, out, variables)
@@ -148,8 +146,10 @@ def import_results(
     out: Path,
     variables: Mapping[str, str] | None = None,
 ) -> list[tuple[Path, Imported]]:
-    """Import sources that may hold several results of a benchmark: a scenario each, in a folder
-    named as `out` without its ending.
+    """Import sources that may hold several benchmark results: (path, import) of one scenario per
+    result.
+
+    With several results the scenarios go into the folder `out` without its suffix.
     """
     notes: list[str] = []
     reads = of_one_server(read_sources(sources, notes, variables), notes)
@@ -171,8 +171,8 @@ def import_results(
 def _of_pair(
     reads: list[Read], pair: tuple[Read, Read], options: ImportOptions, out: Path, notes: list[str]
 ) -> Imported | None:
-    """The import of a prefill and a decode server as one deployment; None, with a note, where such
-    a deployment is not simulated.
+    """Import a prefill and a decode server as one deployment; None, with a note, if such a
+    deployment cannot be simulated.
     """
     prefill, decode = (
         _imported(
@@ -233,7 +233,9 @@ def _of_server(
     out: Path,
     notes: list[str],
 ) -> Imported:
-    """The import, with the model's config in a folder of its own."""
+    """The import of one server. folder has the model's config.json if a source is one,
+    else None.
+    """
     settings = merged.settings
     if folder is not None:
         settings = settings.model_copy(update={"model": folder})
@@ -276,7 +278,9 @@ def _of_server(
 
 @contextmanager
 def _model_folder(config: dict[str, Any] | None) -> Iterator[str | None]:
-    """A folder with a model's config.json, as `--model FOLDER` names one; None without a config."""
+    """A context with a temporary folder that holds config.json, as `--model FOLDER` expects; None
+    without a config.
+    """
     if config is None:
         yield None
         return
@@ -290,10 +294,12 @@ _ABOVE = {"p90": 0.8, "p99": 0.98}
 
 
 def _spread_of(reads: Sequence[Read]) -> float | None:
-    """Spread of lengths around their mean, from the measured times of whole requests, which are
-    nearly proportional to the tokens of the answers.
+    """Relative spread of output lengths around their mean, estimated from the latencies of
+    requests.
 
-    The percentile with the smaller spread counts, since the slowest requests have waited too.
+    End-to-end times are nearly proportional to output lengths. Of p90 and p99 the one that gives
+    the smaller spread is used, since the slowest requests also waited. None without these
+    statistics.
     """
     for read in reads:
         measured = read.description.measured
@@ -309,7 +315,7 @@ def _spread_of(reads: Sequence[Read]) -> float | None:
 
 
 def _refused(scenario: Scenario) -> InputError | None:
-    """Why the scenario cannot run; None where it can."""
+    """The InputError with which a simulation refuses the scenario; None if it can run."""
     from kvsim.simulation import Simulation
 
     try:
@@ -322,7 +328,7 @@ def _refused(scenario: Scenario) -> InputError | None:
 def _known_prompts(
     requests: Requests | None, repeat: int | None, notes: list[str]
 ) -> Requests | None:
-    """The requests, with what is known of their prompts' content."""
+    """The requests with shared prompt content: from their hashes, or repeated as the user says."""
     if requests is None or requests.hash_block_tokens is not None:
         if repeat:
             raise InputError(
@@ -346,9 +352,9 @@ def _known_prompts(
 
 
 def write_imported(imported: Imported, out: Path) -> list[Path]:
-    """Write the scenario, its trace file and its observed run; returns what was written.
+    """Write the scenario, its trace file and its observed run; returns the paths written.
 
-    InputError if the folder cannot be written; each file is whole or not there.
+    InputError if the folder cannot be written; each file is written completely or not at all.
     """
     from kvsim.plumbing.writing import replace_files
 

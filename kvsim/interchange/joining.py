@@ -1,4 +1,6 @@
-"""Several records of the same requests as one: by their ids, or by their order and lengths."""
+"""Combine records of the same requests from several sources: by request id, or by order and
+lengths.
+"""
 
 import re
 from collections.abc import Sequence
@@ -11,11 +13,11 @@ Named = tuple[str, Requests | None]
 
 
 def join(named: Sequence[Named], notes: list[str]) -> Requests | None:
-    """The requests of one source, with the fields that only other sources have.
+    """The requests of the best source, with missing fields filled in from the others.
 
-    The source taken is the one that timed the requests; where none did, the one that has their
-    output lengths; else the first. named: each source's name and requests. notes: gets a line for
-    each source that has other requests and is left out.
+    The best source has times of the requests; else output lengths; else it is the first. named
+    pairs each source's name with its requests. A source with other requests is left out, and a note
+    says so.
     """
     known = [(name, requests) for name, requests in named if requests is not None]
     if not known:
@@ -44,7 +46,9 @@ def _worth(requests: Requests) -> tuple[bool, bool, bool]:
 def _pairs(
     rows: Sequence[SourceRequest], others: Sequence[SourceRequest]
 ) -> list[SourceRequest | None] | None:
-    """The other source's row for each row; None where the two sources are not of one run."""
+    """For each row the matching row of the other source, by id or else by order; None if the
+    sources are of different runs.
+    """
     by_id = {_bare(row.id): row for row in others}
     found = [by_id.get(_bare(row.id)) for row in rows]
     if 2 * sum(each is not None for each in found) > len(rows):
@@ -60,14 +64,14 @@ def _pairs(
 
 
 def _bare(name: str) -> str:
-    """A client's request id, without the prefix and suffix that servers add."""
+    """A request id without the prefixes and suffixes that servers add, such as `cmpl-` and `-0`."""
     while (bare := _WRAPPED.sub("", name)) != name:
         name = bare
     return name
 
 
 def _filled(main: Requests, other: Requests, pairs: Sequence[SourceRequest | None]) -> Requests:
-    """The rows of `main`, with what they lack."""
+    """The requests of `main`; a field that is None is taken from the paired row of `other`."""
     takes_hashes = main.hash_block_tokens is None and other.hash_block_tokens is not None
     rows = []
     for row, its in zip(main.rows, pairs, strict=True):

@@ -1,7 +1,7 @@
-"""Several descriptions of one server as one, and where they contradict each other.
+"""Merge several descriptions of one server, and list where they contradict each other.
 
-What the engine prints about itself counts before what was asked of the engine, and that before what
-a client reports.
+What the engine prints about itself takes precedence over what its command line asks for, and that
+over what a client reports.
 """
 
 import math
@@ -30,7 +30,7 @@ _OF_A_SERVER = ("vllm-log", "sglang-log", "trtllm-log", "vllm-metrics", "sglang-
 
 
 class Contradiction(NamedTuple):
-    """A setting that two sources report differently; `kept` is used."""
+    """A setting with different values in two sources; the value `kept` is used."""
 
     what: str
     kept: Any
@@ -47,10 +47,10 @@ class Contradiction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """All descriptions as one.
+    """All descriptions merged into one.
 
-    origins: the source of each setting. gauges_clock: the clock of the gauges, None where requests
-    and gauges have no clock in common.
+    origins has the source of each setting. gauges_clock is the clock of the gauges; None if
+    requests and gauges have no common clock.
     """
 
     settings: ServerSettings
@@ -64,7 +64,7 @@ class Merged:
 
 
 def merge(reads: Sequence[Read]) -> Merged:
-    """One description; of equal rank the source named first counts."""
+    """Merge all sources; of two with equal rank the one given first takes precedence."""
     names = [read.name for read in reads]
     reads = [_of_its_file(read, names) for read in reads]
     ordered = sorted(reads, key=lambda read: -read.rank)  # stable: in the order given
@@ -109,7 +109,9 @@ _OPTIONS = {"model": "--model", "tensor_parallel_size": "--tensor-parallel-size"
 
 
 def _check_known(reads: Sequence[Read], origins: Mapping[str, str]) -> None:
-    """InputError naming the settings with variables as values that no source has."""
+    """InputError that lists settings for which the sources have only a shell variable without a
+    value.
+    """
     lost = {
         name: (variable, read.name)
         for read in reads
@@ -138,10 +140,10 @@ def _check_known(reads: Sequence[Read], origins: Mapping[str, str]) -> None:
 
 
 def servers_among(reads: Sequence[Read]) -> list[Read]:
-    """The sources that are logs, or scrapes, of several servers: of one format, each with a pool of
-    its own.
+    """The sources that are logs or scrapes of different servers: of one format, each with its own
+    pool size.
 
-    None if there is one server.
+    Empty if there is only one server.
     """
     for form in _OF_A_SERVER:
         own = [each for each in reads if each.format == form]
@@ -152,7 +154,7 @@ def servers_among(reads: Sequence[Read]) -> list[Read]:
 
 
 def _of_its_file(read: Read, names: Sequence[str]) -> Read:
-    """The settings of the run with the imported requests, if a source has several runs."""
+    """If a source has settings of several runs, those of the run with the imported requests."""
     by_file = read.description.by_file
     if not by_file:
         return read
@@ -198,7 +200,9 @@ def _same(name: str, one: Any, other: Any) -> bool:
 
 
 def short_model(name: str) -> str:
-    """The common part of the names of one model: `org/name`, a path to it, a cache folder of it."""
+    """The last part of a model's name, in lower case; equal for `org/name`, a path, and a cache
+    folder.
+    """
     parts = name.rstrip("/").split("/")
     cached = next((part for part in parts if part.startswith("models--")), None)
     last = cached or parts[-1]

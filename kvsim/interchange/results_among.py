@@ -1,4 +1,4 @@
-"""Several results of a benchmark among the sources: a scenario each, never the first of them."""
+"""Find several benchmark results among the sources: each becomes a scenario."""
 
 import re
 from collections import Counter
@@ -15,9 +15,10 @@ _PLAIN = re.compile(r"[^\w.+-]+")
 
 
 def results_among(reads: Sequence[Read]) -> list[Read]:
-    """The sources that are each a client's whole result, of one format.
+    """The sources that are complete results of a client, if several have the same format.
 
-    None if there is one result, or if all are of different formats and so may be of one run.
+    Empty if there is one result, or if all formats differ, since the results may then be of one
+    run.
     """
     own = [each for each in reads if each.rank == CLIENT and each.description.load is not None]
     forms = Counter(each.format for each in own)
@@ -32,19 +33,23 @@ def results_among(reads: Sequence[Read]) -> list[Read]:
 
 
 def servers_among(reads: Sequence[Read]) -> list[Read]:
-    """The servers of one manifest; none if it starts one, or if sources are of several runs."""
+    """The servers of one manifest; empty if it starts only one, or if several manifests start
+    servers.
+    """
     found = [each for each in reads if _SERVER.search(each.name)]
     return found if len({_SERVER.sub("", each.name) for each in found}) == 1 else []
 
 
 def _client_of(read: Read, names: Collection[str]) -> str | None:
-    """The file with the client's side of a stage that this one has the server's side of."""
+    """The name of inference-perf's client-side file for a stage, given the server-side file; None
+    if there is none.
+    """
     name = read.name.replace(_OF_SERVER, _OF_CLIENT)
     return name if name != read.name and name in names else None
 
 
 def reads_of(result: Read, results: Sequence[Read], reads: Sequence[Read]) -> list[Read]:
-    """All sources but the other results, and what the server says of these."""
+    """The sources for one result: all except other results and their server-side files."""
     names = {each.name for each in reads}
     others = {id(each) for each in results if each is not result}
     others |= {id(each) for each in reads if _client_of(each, names) not in (None, result.name)}
@@ -57,7 +62,7 @@ def reads_of(result: Read, results: Sequence[Read], reads: Sequence[Read]) -> li
 
 
 def scenario_paths(results: Sequence[Read], out: Path) -> list[Path]:
-    """A file for each result in a folder that is called as the scenario was to be."""
+    """One scenario file per result, in the folder `out` without its suffix."""
     stems = [_PLAIN.sub("-", re.sub(r"\.jsonl?\b", "", each.name)).strip("-.") for each in results]
     several = {stem for stem, number in Counter(stems).items() if number > 1}
     return [

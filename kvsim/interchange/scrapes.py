@@ -1,6 +1,6 @@
-"""Several scrapes of one server: the same start time, and counters that only grow.
+"""Recognise several scrapes of one server: equal start times, and counters that only grow.
 
-The difference between the first and the last of them is used.
+Figures are computed from the difference between the first and the last scrape.
 """
 
 from collections import defaultdict
@@ -23,10 +23,10 @@ _GROWS = ("_total", "_sum", "_count", "_bucket", "_hit_tokens")
 
 
 def of_one_server(reads: Sequence[Read], notes: list[str]) -> list[Read]:
-    """The reads, with the scrapes of one server as one.
+    """The sources, with all scrapes of one server replaced by one.
 
-    Its settings are those of the last, its figures the differences between the first and the last.
-    A note names each.
+    Its settings are those of the last scrape. Its figures come from the differences between first
+    and last. A note lists the scrapes.
     """
     groups: dict[tuple[str, int], list[Read]] = defaultdict(list)
     for read in reads:
@@ -49,8 +49,8 @@ def of_one_server(reads: Sequence[Read], notes: list[str]) -> list[Read]:
 
 
 def with_acceptance(settings: ServerSettings, reads: Sequence[Read]) -> ServerSettings:
-    """The settings, with the acceptance rate of drafts in a scrape, if speculative decoding is
-    asked for and no source has one.
+    """The settings, with the drafts' acceptance rate from a scrape, if speculative decoding is
+    configured and no source gives a rate.
     """
     config = settings.speculative_config
     measured = (read.description.measured for read in reads)
@@ -62,7 +62,7 @@ def with_acceptance(settings: ServerSettings, reads: Sequence[Read]) -> ServerSe
 
 
 def _counted(read: Read) -> float:
-    """All counters together, which grow with time."""
+    """Sum of all counters; a later scrape has a larger one."""
     scrape = read.description.scrape
     assert scrape is not None
     return sum(value for name, value in scrape.sums.items() if name.endswith(("_total", "_count")))

@@ -1,4 +1,4 @@
-"""The server of a scenario, for exports that need no run: of a fleet, one of its replicas."""
+"""The server that a scenario describes, for exports that need no run; in a fleet, one replica."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,8 +12,10 @@ _RANKS = "vllm-dp"  # the balancer before the data-parallel ranks of one server
 
 
 class ServedScenario(NamedTuple):
-    """scenario: resolved, as of this replica alone. allocator: its table of it. label: how a run
-    of it is called.
+    """The server of one allocator of a scenario.
+
+    scenario is resolved, as for this replica alone. allocator is its table in [[allocator]]. label
+    is the label that a run of it would have.
     """
 
     scenario: Mapping[str, Any]
@@ -28,13 +30,14 @@ class ServedScenario(NamedTuple):
 
     @property
     def capacity_bytes(self) -> int:
-        """Bytes of the pool of one GPU."""
+        """The size of the KV pool on one GPU, in bytes."""
         return int(self.scenario["provenance"]["pool"]["capacity_bytes"])
 
 
 def server_of(scenario: Scenario, label: str | None) -> ServedScenario:
-    """The server of one allocator of a scenario. label: the allocator's or a replica's; None: the
-    first allocator. InputError where replicas differ and none is named.
+    """The server that `label` (of an allocator or a replica) chooses; None: the first allocator's.
+
+    InputError if the replicas differ and no label is given.
     """
     simulation = Simulation(scenario, [])
     if simulation.fleet is None:
@@ -68,7 +71,7 @@ def _taken(tables: dict[str, Any], at: int, label: str) -> ServedScenario:
 
 
 def _with_ranks(tables: dict[str, Any], scenario: Scenario) -> dict[str, Any]:
-    """The tables of a replica that is a data-parallel rank, with the number of ranks."""
+    """The tables of a replica; if it is a data-parallel rank, with the number of ranks added."""
     fleet = scenario.fleet
     if fleet is None or fleet.group or ROUTERS.name_of(fleet.router) != _RANKS:
         return tables

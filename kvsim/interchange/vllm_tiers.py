@@ -1,4 +1,4 @@
-"""Tiers of a scenario as flags of `vllm serve`, and back: --kv-offloading-size and
+"""Convert KV tiers of a scenario to flags of `vllm serve` and back: --kv-offloading-size and
 --kv-transfer-config (vLLM 0.33, config/vllm.py).
 """
 
@@ -25,7 +25,7 @@ _THREADS = ("n_read_threads", "n_write_threads")
 def tiers_of(
     size_gib: float | None, transfer: Mapping[str, Any] | None
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The tables [[tier]] of a server with these flags, and notes on what is not read."""
+    """The tables [[tier]] for a server with these flags, and notes on unread keys."""
     if transfer is None:
         if size_gib is None:
             return [], []
@@ -57,7 +57,7 @@ def tiers_of(
 
 
 def _of_lmcache(transfer: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """LMCache's host memory, its size in GiB, as kvsim's tier of that name."""
+    """The tier `lmcache` for LMCache's host memory, of max_local_cpu_size GiB."""
     size = transfer["kv_connector_extra_config"]["max_local_cpu_size"]
     return [{"kind": "lmcache", "max_local_cpu_size": size}], []
 
@@ -65,7 +65,9 @@ def _of_lmcache(transfer: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list
 def _tiers_among(
     size_gib: float | None, transfer: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The same of the connectors of a MultiConnector, of which one may keep tiers."""
+    """The tables [[tier]] and notes for a MultiConnector; only one of its connectors may hold
+    tiers.
+    """
     extra = transfer.get("kv_connector_extra_config") or {}
     found: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -80,9 +82,7 @@ def _tiers_among(
 
 
 def without_flag_of(tiers: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Keys of a scenario's tiers that no flag sets, with their values, where they are not at their
-    defaults.
-    """
+    """(key, value) for each key of the tiers that no flag sets and that is not at its default."""
     told = {"kind", "kv_offloading_size", *_EXTRA, *_THREADS}
     for at, tier in enumerate(tiers):
         usual = TIERS.get(tier["kind"]).model_fields
@@ -92,7 +92,7 @@ def without_flag_of(tiers: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, A
 
 
 def flags_of(tiers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The flags of a scenario's tiers; `tiers` have their defaults written out or not."""
+    """The flags for a scenario's tiers, whether or not defaults are written out."""
     if not tiers:
         return
     first, *behind = tiers

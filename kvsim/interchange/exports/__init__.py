@@ -1,4 +1,4 @@
-"""A run in other tools' formats: one file a format, and its line here."""
+"""Exports of a run in other tools' formats. Each format is one file, with one line here."""
 
 from kvsim.interchange.exports.export import Export
 from kvsim.plumbing.registry import Registry

@@ -1,4 +1,4 @@
-"""The run as AIPerf's artifact folder: records, summary, and the server's metrics over time."""
+"""Export a run as AIPerf's artifact folder: records, summary, and server metrics over time."""
 
 import json
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ _ENDPOINT = "simulated"
 
 
 class AIPerfExport(Export):
-    """start_unix_s: when the run began, in seconds since 1970. every_s: between the scrapes of the
-    server's metrics.
+    """start_unix_s is the Unix time at which the run began. every_s is the time between scrapes of
+    the server's metrics.
     """
 
     what: ClassVar[str] = "an AIPerf folder"
@@ -39,7 +39,7 @@ class AIPerfExport(Export):
 
 
 def _records(exported: Exported, zero_ns: int) -> Iterator[str]:
-    """A record a request, in order of its end."""
+    """JSON lines with one record per request, in order of completion."""
     done = answered(exported.run)
     for at in np.argsort(done.finish_s, kind="stable").tolist():
         arrival, first, last = (
@@ -109,7 +109,7 @@ def _statistics(values: Floats, unit: str) -> dict[str, Any]:
 
 
 def _scrapes(exported: Exported, zero_ns: int, every_s: float) -> Iterator[str]:
-    """A line a scrape: gauges and counters as the server had them."""
+    """JSON lines with one scrape of the server's gauges and counters each."""
     end = float(gauges(exported.run).time_s[-1])
     moments = np.arange(1, ceil(end / every_s) + 1).astype(np.float64) * every_s
     plain = [each for each in families(exported, moments) if each.kind != "histogram"]

@@ -1,4 +1,4 @@
-"""The interface of an export format: the files of a run as another tool has them."""
+"""The interface of an export format, which writes a run as another tool's files."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -19,10 +19,10 @@ HELD = ("used", "reserved", "overprovisioned", "rounding", "transient")
 
 
 class Exported(NamedTuple):
-    """A run and its scenario.
+    """A run to export, with its scenario.
 
-    scenario: resolved, as in the scenario.toml of a result. others: the runs of the other replicas
-    of a fleet, where all are exported and this is the first.
+    scenario is resolved, as in a result's scenario.toml. others has the runs of a fleet's other
+    replicas, if all replicas are exported; `run` is then the first replica's.
     """
 
     scenario: Mapping[str, Any]
@@ -31,18 +31,18 @@ class Exported(NamedTuple):
 
     @property
     def replicas(self) -> "list[Exported]":
-        """Each replica as an export of its own."""
+        """One Exported for each replica."""
         return [Exported(self.scenario, run) for run in (self.run, *self.others)]
 
     @property
     def what(self) -> str:
-        """The label of the export: of a run, or of the replicas of a fleet."""
+        """The label of the run, or of the fleet's replicas, for messages."""
         count, label = len(self.replicas), self.run.label
         return label if count == 1 else f"{label.rpartition(' #')[0]}, {count} replicas,"
 
     @property
     def model(self) -> str:
-        """The model's id, as a server would be given it; its name or its path where it has none."""
+        """The model's Hugging Face id; its name or config path if it has none."""
         model = self.scenario["model"]
         name = model.get("name")
         return str(model.get("hf_config")) if name is None else first_id(name)
@@ -66,9 +66,9 @@ class Exported(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The requests that were answered, in order of arrival; times in seconds from the start.
+    """Arrays over the answered requests, in order of arrival; times in seconds from the start.
 
-    tier_tokens: of cached_tokens, those from the tiers after the device.
+    tier_tokens is the part of cached_tokens that came from KV tiers (host or storage).
     """
 
     ids: list[str]
@@ -95,12 +95,14 @@ class Answered(NamedTuple):
 
     @property
     def tpot_s(self) -> Floats:
-        """Per token after the first; of one token alone 0."""
+        """Mean time in s per token after the first; 0 for a request with one token."""
         return (self.finish_s - self.first_token_s) / np.maximum(self.output_tokens - 1, 1)
 
 
 class Gauges(NamedTuple):
-    """Gauges of an engine, from each time (s) until the next. usage: a fraction of the pool."""
+    """Gauges of an engine as step functions: each value holds from time_s until the next time.
+    usage is a fraction of the KV pool.
+    """
 
     time_s: Floats
     running: NDArray[np.int64]
@@ -108,7 +110,7 @@ class Gauges(NamedTuple):
     usage: Floats
 
     def at(self, moments: Floats) -> "Gauges":
-        """The same at other moments; before the first all are zero."""
+        """The gauges at the given times (s); before the first entry all are 0."""
         place = np.searchsorted(self.time_s, moments, side="right") - 1
         known = place >= 0
         return Gauges(
@@ -120,8 +122,10 @@ class Gauges(NamedTuple):
 
 
 class Export(Options):
-    """A format; its fields are options of it. what: for people. folder: it writes several files
-    into a folder, else one file. fleets: a file holds all replicas of a fleet, else one of them.
+    """An export format; its fields are the format's options.
+
+    what describes the format to people. folder: the format writes several files into a folder,
+    otherwise one file. fleets: one file holds all replicas of a fleet, otherwise only one replica.
     """
 
     what: ClassVar[str]
@@ -130,22 +134,22 @@ class Export(Options):
 
     @abstractmethod
     def files(self, exported: Exported) -> Iterator[tuple[str, Iterator[str]]]:
-        """(name, lines with their ends) of each file; of a single one the name is not used.
+        """(name, lines with line ends) for each file. A format with a single file ignores the name.
 
-        InputError for a run that the format cannot tell.
+        InputError for a run that the format cannot represent.
         """
 
 
 class ServerExport(Export):
-    """A format of what is served, which needs no run."""
+    """A format that describes the server only, so no run is needed."""
 
     @abstractmethod
     def server_files(self, server: ServedScenario) -> Iterator[tuple[str, Iterator[str]]]:
-        """The same of a server."""
+        """(name, lines with line ends) for each file that describes the server."""
 
     @abstractmethod
     def told(self, server: ServedScenario) -> list[str]:
-        """Sentences on what the format does not say of this server."""
+        """Sentences on settings of this server that the format cannot express."""
 
     def files(self, exported: Exported) -> Iterator[tuple[str, Iterator[str]]]:
         server = ServedScenario(exported.scenario, exported.allocator, exported.run.label)
@@ -153,7 +157,7 @@ class ServerExport(Export):
 
 
 def answered(run: Run) -> Answered:
-    """The requests of a run that were answered."""
+    """The answered requests of a run, as arrays."""
     table = run.requests
     table = table[table["status"] == "finished"]
 
@@ -181,7 +185,7 @@ def answered(run: Run) -> Answered:
 
 
 def gauges(run: Run) -> Gauges:
-    """The engine's gauges whenever they changed; zero once all is over."""
+    """The engine's gauges at each time they changed; 0 after the end of the run."""
     table = run.memory
     capacity = run.summary.memory.capacity_bytes
     held = sum(table[f"{name}_bytes"] for name in HELD)

@@ -1,8 +1,8 @@
-"""vLLM's metrics of a run at given moments, by vLLM's names, buckets and labels.
+"""vLLM's metrics of a run at given times, with vLLM's names, buckets and labels.
 
-Tokens between a request's first and its last are placed evenly, as their single times are not
-recorded. All else is as the engine would count it. Every wait is for capacity, and every answer as
-long as asked for.
+A request's tokens are placed evenly between its first and its last, since their individual times
+are not recorded. All other values are counted as the engine counts them. All waiting is reported
+with the reason `capacity`, and all requests with the finish reason `length`.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,11 @@ _TOKENS = tuple(float(m * 10**e) for e in range(6) for m in (1, 2, 5))
 
 
 class Family(NamedTuple):
-    """A metric. kind: gauge, counter or histogram. values: at the moments; of a histogram its
-    buckets, a row each (the last is +Inf), and `total`, its sum. label: one more; families that
-    differ in its value alone stand one after the other.
+    """One metric: a gauge, counter or histogram (kind).
+
+    values [times] for a gauge or counter, [buckets, times] for a histogram, with +Inf last. total
+    [times] is the histogram's sum. label is one further (name, value) label. Families that differ
+    only in label values are adjacent.
     """
 
     name: str
@@ -41,7 +43,7 @@ class Family(NamedTuple):
 
 
 def families(exported: Exported, moments: Floats) -> Iterator[Family]:
-    """Every metric at `moments`, seconds from the start, in rising order."""
+    """Every metric at the times `moments`, in seconds from the start, ascending."""
     seen = gauges(exported.run).at(moments)
     yield Family("num_requests_running", "gauge", "Sequences running.", seen.running)
     yield Family("num_requests_waiting", "gauge", "Sequences waiting.", seen.waiting)
@@ -115,8 +117,10 @@ def families(exported: Exported, moments: Floats) -> Iterator[Family]:
 
 
 def copies(exported: Exported) -> Iterator[Family]:
-    """Copies between the device and its first tier until the end of the run, of one rank; nothing
-    where the scenario has no tier. When each was made is not kept.
+    """Totals of copies between the device and its first tier over the run, for one rank; nothing
+    without a tier.
+
+    The times of individual copies are not recorded.
     """
     if not exported.scenario.get("tier"):
         return
@@ -133,7 +137,7 @@ def copies(exported: Exported) -> Iterator[Family]:
 
 
 def config_labels(exported: Exported) -> dict[str, str]:
-    """The labels of `cache_config_info`: the pool, in the engine's own words."""
+    """The labels of `vllm:cache_config_info`, which describe the KV pool under vLLM's names."""
     options = exported.allocator
     pool = _pool(exported, int(options.get("block_size", 16)))
     utilization = exported.scenario["memory"].get("gpu_memory_utilization")
@@ -159,9 +163,9 @@ class _Pool(NamedTuple):
 
 
 def _pool(exported: Exported, block_size: int) -> _Pool:
-    """The pool as the engine would print it, by the plan of its cache.
+    """The KV pool's blocks and size as the engine would report them for the model's cache plan.
 
-    Plain blocks count if the plan has another block size than the allocator.
+    If the plan has another block size than the allocator, the allocator's blocks are reported.
     """
     plan = exported.scenario.get("provenance", {}).get("pool", {})
     if plan.get("block_size") == block_size and plan.get("engine_num_gpu_blocks"):
@@ -185,7 +189,9 @@ def _counter(name: str, words: str, at: Floats, amounts: NDArray[Any], moments: 
 def _histogram(
     name: str, words: str, at: Floats, values: Floats, bounds: tuple[float, ...], moments: Floats
 ) -> Family:
-    """Cumulative buckets; `at`: when each value was observed, rising."""
+    """A cumulative histogram over time. at has the ascending times at which the values were
+    observed.
+    """
     place = np.searchsorted(at, moments, side="right")
     rows = []
     for bound in (*bounds, np.inf):
@@ -196,7 +202,7 @@ def _histogram(
 
 
 def _inter_token(done: Answered, moments: Floats) -> Family:
-    """The gaps between tokens: of a request one for each after the first, all equal."""
+    """Histogram of the gaps between tokens; all gaps of one request are equal to its mean."""
     tpot = done.tpot_s
     rows = np.zeros((len(_TPOT) + 1, len(moments)))
     total = np.zeros(len(moments))
@@ -207,8 +213,8 @@ def _inter_token(done: Answered, moments: Floats) -> Family:
 
 
 def _spread(done: Answered, moments: Floats) -> Iterator[tuple[int, Floats, int]]:
-    """For each request its index, its first moment with a token, and the tokens after the first
-    that it has from then on.
+    """For each request (i, counts, index): from moments[i] on it has its first token, and counts
+    [times - i] further ones.
     """
     spans = np.maximum(done.finish_s - done.first_token_s, 1e-12)
     each = zip(done.first_token_s, spans, done.output_tokens, strict=True)

@@ -1,4 +1,4 @@
-"""Metric families as text: a scrape in Prometheus' form, or a series in OpenMetrics'."""
+"""Metric families as text: one Prometheus scrape, or a time series in OpenMetrics' format."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -11,9 +11,10 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 def text(
     replicas: Sequence[tuple[Mapping[str, str], Iterable[Family]]], times: Sequence[float] | None
 ) -> Iterator[str]:
-    """The lines of all families, of each replica under its labels.
+    """The lines of all families, for each replica with its labels.
 
-    times: a timestamp (s since 1970) for each value; None for a scrape, with families of one value.
+    times are Unix times (s), one for each value. None: write a scrape, from families with one
+    value.
     """
     before = ""
     for same in zip(*(families for _, families in replicas), strict=True):
@@ -48,7 +49,7 @@ def _family(
 
 
 def info(replicas: Iterable[Mapping[str, str]], times: Sequence[float] | None) -> Iterator[str]:
-    """`cache_config_info`, a gauge that is 1."""
+    """The lines of `cache_config_info`, a gauge with the constant value 1."""
     name = f"{PREFIX}{INFO}"
     yield f"# HELP {name} Information of the LLMEngine CacheConfig\n"
     yield f"# TYPE {name} gauge\n"

@@ -1,6 +1,6 @@
-"""The run as a time series in OpenMetrics' text, under vLLM's names.
+"""Export a run as a time series in OpenMetrics' text format, under vLLM's metric names.
 
-`promtool tsdb create-blocks-from openmetrics FILE` puts it into a Prometheus, where vLLM's own
+`promtool tsdb create-blocks-from openmetrics FILE` imports it into Prometheus, where vLLM's own
 dashboards show it.
 """
 
@@ -19,8 +19,9 @@ MOST_SAMPLES = 5000
 
 
 class OpenMetrics(Export):
-    """every_s: seconds between samples (not given: 1, or more where the run is very long).
-    start_unix_s: when the run began, in seconds since 1970. Each replica of a fleet is an instance.
+    """every_s is the time between samples in seconds (default: 1, or more for a very long run).
+    start_unix_s is the Unix time at which the run began. Each replica of a fleet has its own
+    instance label.
     """
 
     fleets: ClassVar[bool] = True

@@ -1,8 +1,8 @@
-"""The run as a trace that opens in Perfetto (ui.perfetto.dev) and chrome://tracing: requests as
-slices on tracks, the ledger and the queue as counters.
+"""Export a run as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing: requests as slices
+on tracks, the ledger and the queue as counters.
 
-A track is used by one request after the other, so there are as many as concurrent requests. Times
-are whole microseconds, so that slices nest exactly: Perfetto drops those that overlap.
+Requests that do not overlap share a track, so there are as many tracks as concurrent requests.
+Times are whole microseconds, so that slices nest exactly: Perfetto drops slices that overlap.
 """
 
 import heapq
@@ -21,7 +21,7 @@ US_PER_S = 10**6
 
 
 class Perfetto(Export):
-    """Trace events as JSON, whole microseconds from the start."""
+    """Trace events as JSON, in whole microseconds from the start."""
 
     what: ClassVar[str] = "a trace for ui.perfetto.dev"
 
@@ -55,7 +55,7 @@ def _name(kind: str, process: int, thread: int, words: str) -> dict[str, Any]:
 
 
 def _lanes(done: Answered) -> list[int]:
-    """For each request the lowest track that is free from its arrival to its end; 1, 2, ..."""
+    """For each request the number (from 1) of the lowest track that is free when it arrives."""
     free: list[int] = []
     taken: list[tuple[float, int]] = []
     lanes = []
@@ -69,7 +69,9 @@ def _lanes(done: Answered) -> list[int]:
 
 
 def _slices(done: Answered, at: int, lane: int) -> Iterator[dict[str, Any]]:
-    """The slices of a request: one for the whole, and one for each phase."""
+    """The slices of request `at` on track `lane`: one for its whole time, and one for
+    each phase.
+    """
     edges = [
         int(US_PER_S * float(column[at]))
         for column in (done.arrival_s, done.scheduled_s, done.first_token_s, done.finish_s)
@@ -92,7 +94,9 @@ def _slice(name: str, lane: int, begin: int, end: int, args: dict[str, int]) -> 
 
 
 def _counters(run: Run) -> Iterator[dict[str, Any]]:
-    """The ledger in bytes and the sequences, whenever they changed."""
+    """Counter events for the ledger's bytes and for running and waiting sequences, at
+    each change.
+    """
     table = run.memory
     columns = [table[f"{name}_bytes"].tolist() for name in CLASSES]
     starts = table["start_ps"].tolist()

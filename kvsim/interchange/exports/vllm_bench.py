@@ -1,7 +1,7 @@
-"""The run as `vllm bench serve --save-result --save-detailed` would have written it.
+"""Export a run as `vllm bench serve --save-result --save-detailed` would have written it.
 
-Gaps between tokens are each request's mean, as no moment of each token is kept; their percentiles
-are the simulation's own. Texts are empty.
+The gaps between a request's tokens are all set to their mean, since times of single tokens are not
+recorded. Percentiles are computed from the simulation itself. Generated texts are empty.
 """
 
 import json
@@ -16,7 +16,7 @@ _PERCENTILES = (50, 90, 95, 99)
 
 
 class VllmBenchExport(Export):
-    """One JSON object; requests refused by the engine are counted as failed."""
+    """One JSON object; requests that the engine rejected count as failed."""
 
     what: ClassVar[str] = "a result of `vllm bench serve`, with its requests"
 

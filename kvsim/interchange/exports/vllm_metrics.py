@@ -1,4 +1,4 @@
-"""A scrape of /metrics at the end of the run, as vLLM's server would answer it."""
+"""Export the /metrics of vLLM's server at the end of the run."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -12,7 +12,9 @@ from kvsim.interchange.exports.metrics_text import info, text
 
 
 class VllmMetricsExport(Export):
-    """Prometheus' text, under vLLM's names. Each replica of a fleet is an engine of one server."""
+    """Prometheus text under vLLM's metric names. Each replica of a fleet is one engine of the
+    server.
+    """
 
     fleets: ClassVar[bool] = True
     what: ClassVar[str] = "a scrape of /metrics when the run has ended"

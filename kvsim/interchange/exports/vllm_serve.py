@@ -1,7 +1,7 @@
-"""The scenario as a command line of vLLM: what to start for a server like the simulated one.
+"""Export a scenario as a `vllm serve` command line that starts a server like the simulated one.
 
-What vLLM does otherwise is refused. Of what no flag sets (figures, times, what the checkpoint is),
-a comment below the command tells the value.
+Settings that vLLM does not have are refused. Settings without a flag (figures, times, properties of
+the checkpoint) are listed in comments below the command.
 """
 
 import json
@@ -52,7 +52,7 @@ _KV_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
 class VllmServe(ServerExport):
-    """`vllm serve MODEL --flags`, the pool included."""
+    """`vllm serve MODEL --flags`, including the size of the KV pool."""
 
     what: ClassVar[str] = "a `vllm serve` command line"
 
@@ -66,7 +66,7 @@ class VllmServe(ServerExport):
 
 
 def _model(tables: Mapping[str, Any]) -> str:
-    """The model's id, or the folder of its config.json."""
+    """The model's Hugging Face id, or the folder of its config.json."""
     model = tables["model"]
     if "name" in model:
         return first_id(model["name"])
@@ -75,7 +75,7 @@ def _model(tables: Mapping[str, Any]) -> str:
 
 
 def _check(server: ServedScenario) -> None:
-    """Refuse what vLLM is not."""
+    """InputError for an allocator, scheduler or option value that vLLM does not have."""
     kind, tables = server.allocator["kind"], server.scenario
     if kind != "paged":
         allocators = tables["allocator"]
@@ -98,7 +98,7 @@ def _check(server: ServedScenario) -> None:
 
 
 def _before(server: ServedScenario) -> Iterator[str]:
-    """Environment variables for vLLM, and the order of GPUs of different kinds."""
+    """Lines before the command: environment variables, and the order of GPUs of different types."""
     model, device = server.scenario["model"], server.scenario["device"]
     if others := device.get("stage"):
         per_stage = model.get("tensor_parallel_size", 1)
@@ -115,7 +115,7 @@ def _comment(text: str) -> str:
 
 
 def _told(server: ServedScenario) -> Iterator[str]:
-    """Remarks on settings of this server that no flag sets."""
+    """Sentences on settings of this server that no flag can express."""
     tables, scheduler = server.scenario, server.scheduler
     schedules = str(scheduler.get("semantics", f"vllm-{NEWEST.name}")).removeprefix("vllm-")
     for key, version in (
@@ -182,10 +182,11 @@ def _flags(server: ServedScenario) -> Iterator[str]:
 
 
 def _pool(server: ServedScenario) -> Iterator[str]:
-    """Flags of the pool's size, as in the scenario.
+    """Flags for the size of the KV pool.
 
-    A size in tokens is converted to bytes, and to blocks too where the layers share one table,
-    which vLLM would count otherwise.
+    The pool is given as a memory fraction or a number of blocks if the scenario has one of these,
+    else in bytes. It is also given in bytes if all layers share one block table, since vLLM counts
+    those blocks differently.
     """
     memory: Mapping[str, Any] = server.scenario["memory"]
     one_table = server.allocator.get("disable_hybrid_kv_cache_manager")
@@ -202,7 +203,7 @@ def _switch(name: str, on: bool) -> str:
 
 
 def _folded(words: list[str]) -> str:
-    """A command folded to one line for each flag."""
+    """The command as a shell command with one flag per line."""
     lines, line = [], " ".join(shlex.quote(word) for word in words[:3])
     for word in words[3:]:
         if word.startswith("--"):

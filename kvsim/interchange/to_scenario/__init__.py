@@ -1,1 +1,1 @@
-"""Conversion of a merged description to a scenario, its stream and an observed run."""
+"""Convert a merged description to a scenario, its request stream and an observed run."""

@@ -1,4 +1,4 @@
-"""The caches of a llama.cpp server, from the context that its sources name."""
+"""The KV pool (cells) of a llama.cpp server, from the context length that its sources give."""
 
 from kvsim.layout import KVLayout
 from kvsim.llamacpp.sizes import ContextSettings, context_of, window_cells
@@ -12,7 +12,9 @@ _ROUNDED_BYTES = 0.02 * MIB  # of two lines of the log
 def cells_bytes(
     settings: ServerSettings, layout: KVLayout, trained_tokens: int, notes: list[str]
 ) -> int:
-    """Bytes of all cells. trained_tokens: the context if no source names it."""
+    """Bytes of all KV cells. trained_tokens is the model's context length, used if no source gives
+    one.
+    """
     known = settings.reported()
     slots = settings.n_parallel or AUTO_SLOTS
     unified = settings.kv_unified

@@ -1,4 +1,6 @@
-"""Doubts about what sources say together: a GPU that others use, bytes that do not fit tokens."""
+"""Notes on implausible combinations in the sources: a GPU in use by others, KV bytes that do not
+match KV tokens.
+"""
 
 from collections.abc import Iterator
 
@@ -12,7 +14,7 @@ _ROUNDED = 0.02  # of bytes that a log prints to two digits, and of pages that d
 
 
 def doubts_of(settings: ServerSettings, served: ServedModel, device: str) -> Iterator[str]:
-    """Lines for whoever reads the scenario."""
+    """Sentences on implausible values, for readers of the scenario."""
     memory = named_device(device).memory_bytes / GIB
     free = settings.free_memory_gib
     if free is not None and free > memory:
@@ -36,7 +38,9 @@ def doubts_of(settings: ServerSettings, served: ServedModel, device: str) -> Ite
 
 
 def _bytes_of_tokens(settings: ServerSettings, served: ServedModel) -> Iterator[str]:
-    """Whether the bytes of K and V match their number of tokens for this model."""
+    """A sentence if the logged bytes of K and V do not match the logged number of tokens for this
+    model.
+    """
     size, tokens = settings.available_kv_gib, settings.kv_cache_tokens
     if size is None or tokens is None or served.model is None or served.options is None:
         return

@@ -1,4 +1,4 @@
-"""Speculative decoding of a server that sources describe, as the table [speculative_config]."""
+"""The table [speculative_config] for a server that sources describe."""
 
 from typing import Any
 
@@ -18,7 +18,9 @@ _HEADS = {"deepseek_mtp": "mtp", "qwen3_next_mtp": "mtp", "mimo_mtp": "mtp", "gl
 def speculation_of(
     settings: ServerSettings, assumed: list[str], notes: list[str]
 ) -> dict[str, Any] | None:
-    """The table; None where nothing is drafted, or, noted, where kvsim does not know how."""
+    """The table [speculative_config]; None without speculative decoding, or, with a note, if kvsim
+    cannot simulate the method.
+    """
     config = settings.speculative_config
     if not config:
         return None

@@ -1,5 +1,5 @@
-"""Alignment of a benchmark with a server's gauges: their clocks differ, and the gauges may be of a
-whole day.
+"""Align a benchmark with a server's gauges. Their clocks differ, and the gauges may cover a whole
+day.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,11 +20,12 @@ _SAME_LENGTH = 2  # gaps between samples, by which a busy stretch may differ fro
 
 
 class Client(NamedTuple):
-    """A benchmark to align with gauges, in ns on its own clock.
+    """A benchmark to align with gauges; times in ns on the benchmark's clock.
 
-    spans: start and end of each request; empty if requests were not timed one by one. in_flight:
-    then their number, where it is known. duration_ns: of all. ended_local_ns: its end by a wall
-    clock of some time zone; None: not recorded.
+    spans has start and end of each request; empty if single requests were not timed. Then in_flight
+    is the number of concurrent requests, if known. zero_ns is the start and duration_ns the length
+    of the whole benchmark. ended_local_ns is its end by a wall clock in an unknown time zone; None:
+    not recorded.
     """
 
     zero_ns: int
@@ -34,7 +35,7 @@ class Client(NamedTuple):
     ended_local_ns: int | None = None
 
     def expected(self, times: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> Sequence[float]:
-        """Requests in flight at these times."""
+        """The number of requests in flight at each of these times (ns)."""
         if not self.spans:
             return [float(self.in_flight or 0)] * len(times)
         starts, ends = (np.sort(np.array([each[at] for each in self.spans])) for at in (0, 1))
@@ -43,9 +44,10 @@ class Client(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """shift_ns: what is added to a gauge's time to have the client's. off: how far the running
-    sequences are from the client's requests in flight, as a share of the larger of the two means;
-    None: not known.
+    """A possible alignment. shift_ns is added to a gauge's time to get the client's.
+
+    off is the mean difference between running sequences and the client's requests in flight,
+    divided by the larger of both means; None: unknown.
     """
 
     shift_ns: int
@@ -53,9 +55,10 @@ class Placed(NamedTuple):
 
 
 def place(samples: Sequence[GaugeSample], client: Client, *, zones: bool) -> Placed | str:
-    """The gauges during the client's run; else the reason why they are left out.
+    """Find the shift at which the gauges fit the client's requests best; else the reason for
+    leaving the gauges out.
 
-    zones: whether the clocks differ by a time zone alone.
+    zones: the clocks differ only by a time zone.
     """
     if not samples:
         return "there are none"
@@ -86,8 +89,8 @@ def _differ(off: float) -> str:
 
 
 def as_they_are(samples: Sequence[GaugeSample], client: Client) -> Placed | str:
-    """Gauges on the client's own clock; the reason to leave them out where they are of another
-    run.
+    """Use gauges that are on the client's own clock; else the reason for leaving the gauges out, if
+    they are of another run.
     """
     if not inside(samples, client, 0):
         return "they are of another time than the requests"
@@ -100,8 +103,8 @@ def as_they_are(samples: Sequence[GaugeSample], client: Client) -> Placed | str:
 def inside(
     samples: Sequence[GaugeSample], client: Client, shift_ns: int
 ) -> list[tuple[int, GaugeSample]]:
-    """The samples from the client's start to its end and one gap more, each with its time from
-    the start.
+    """(time from the client's start, sample) for the samples from the start to one gap after the
+    end.
     """
     end = client.duration_ns + _gap(samples)
     timed = ((each.time_ns + shift_ns - client.zero_ns, each) for each in samples)
@@ -113,9 +116,9 @@ def _gap(samples: Sequence[GaugeSample]) -> int:
 
 
 def _zones(samples: Sequence[GaugeSample], client: Client, gap: int) -> Iterator[int]:
-    """Candidate offsets between the clocks, in whole quarters of an hour.
+    """Candidate shifts between the clocks: time zones, in quarters of an hour.
 
-    A log without years gets them in the year of the client.
+    Gauges from a log without years are put in the client's year.
     """
     base = 0
     if datetime.fromtimestamp(samples[0].time_ns / NS_PER_S, UTC).year == _NO_YEAR:
@@ -135,8 +138,8 @@ def _zones(samples: Sequence[GaugeSample], client: Client, gap: int) -> Iterator
 
 
 def _starts(samples: Sequence[GaugeSample], client: Client, gap: int) -> Iterable[int]:
-    """Shifts at which the benchmark may have started: from the end that it wrote down, else where
-    the server became busy for about as long.
+    """Candidate shifts: from the end time that the benchmark recorded, else from each period in
+    which the server was busy for about the benchmark's length.
     """
     if client.ended_local_ns is not None:
         ended = client.ended_local_ns
@@ -154,7 +157,9 @@ def _starts(samples: Sequence[GaugeSample], client: Client, gap: int) -> Iterabl
 
 
 def _busy(samples: Sequence[GaugeSample], gap: int) -> Iterator[tuple[int, int]]:
-    """Busy periods, each from the last idle sample, or half a gap, before it."""
+    """(start, end) in ns of each busy period. It starts half a gap before the first sample with
+    running sequences.
+    """
     start: int | None = None
     before = samples[0].time_ns - gap // 2
     for each in samples:
@@ -169,8 +174,8 @@ def _busy(samples: Sequence[GaugeSample], gap: int) -> Iterator[tuple[int, int]]
 
 
 def _judged(samples: Sequence[GaugeSample], client: Client, shift: int, gap: int) -> Placed | None:
-    """The placement at this shift; None if too few samples are within the benchmark, or nothing
-    runs in them.
+    """The alignment at this shift; None if too few samples fall within the benchmark, or none has a
+    running sequence.
     """
     kept = inside(samples, client, shift)
     if not any(each.running for _, each in kept):

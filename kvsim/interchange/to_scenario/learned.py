@@ -1,14 +1,14 @@
-"""Corrections learned from a server's own steps, or from a benchmark of it.
+"""Fit corrections of step times to a server's own logged steps, or to a benchmark of the server.
 
-They are a few numbers on top of the step times, and a front end.
+The corrections are a few numbers on top of the step times, and the time of a front end (the API
+server before the engine). A log of steps determines them best (`learned_steps`). Without one, a
+benchmark is used.
 
-A log of steps tells most (`learned_steps`). Without one a benchmark has to do.
-
-In addition to its kernels a server has a constant a step, a time a sequence and a time of a step
-with prompts. A client's TTFT begins before the engine's. One benchmark tells little of each. So
-every number is drawn towards that of servers of its kind, by their spread. It fits what the
-benchmark determines, and no more. The scenario is simulated once for each number, a little larger,
-and the numbers are those that meet the measured TPOT and TTFT best.
+Beyond its kernels a step has a constant time, a time per sequence, and a time if it has prefill. A
+client's TTFT starts before the engine's. One benchmark determines each of these poorly. So every
+number is drawn towards its usual value for such servers, as in ridge regression, weighted by the
+usual spread. For the fit the scenario is simulated once per number, with the number slightly
+larger. The result reproduces the measured TPOT and TTFT as well as possible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,9 @@ Floats = NDArray[np.float64]
 
 
 class Learned(NamedTuple):
-    """step_time, front_end: what the tables of the scenario get. words: on what it was fitted."""
+    """Fitted corrections: entries for the tables [step_time] and [front_end]. words says what they
+    were fitted on.
+    """
 
     step_time: dict[str, Any]
     front_end: dict[str, float]
@@ -60,7 +62,7 @@ class Learned(NamedTuple):
 
 
 class _MeasuredTrial(NamedTuple):
-    """A scenario that is simulated with numbers over its step times. folder: of its trace."""
+    """A scenario to simulate with correction numbers. folder holds its trace file."""
 
     table: dict[str, Any]
     folder: Path
@@ -70,7 +72,7 @@ class _MeasuredTrial(NamedTuple):
         return Scenario.from_table(self.table | {"step_time": step_time}, self.folder)
 
     def figures(self, numbers: Mapping[str, float], measured: Sequence[tuple[str, str]]) -> Floats:
-        """The logarithms of the simulated latencies that were measured."""
+        """Natural logarithms of the simulated values of the measured latencies."""
         from kvsim.simulation import Simulation
 
         summary = Simulation(self.scenario(numbers)).result().runs[0].summary
@@ -78,7 +80,9 @@ class _MeasuredTrial(NamedTuple):
 
 
 class ServerSteps(NamedTuple):
-    """Steps in the server's own log. pool_tokens: by which their context follows; None: unknown."""
+    """Steps in the server's own log. pool_tokens, the KV pool's size, converts logged usage to
+    context length; None: unknown.
+    """
 
     steps: Sequence[LoggedStep]
     pool_tokens: int | None
@@ -91,10 +95,10 @@ def learned(
     logged: ServerSteps,
     notes: list[str],
 ) -> Learned | None:
-    """Learn corrections for the scenario's server from the steps of its log, else from the
-    measurements of its workload; None without any.
+    """Fit corrections to the steps in the server's log, else to the measured latencies; None
+    without any.
 
-    lines: of the workload's trace file. InputError where the scenario cannot be simulated.
+    lines are those of the workload's trace file. InputError if the scenario cannot be simulated.
     """
     if "fleet" in table:
         return None
@@ -121,7 +125,9 @@ def _of_steps(
     logged: ServerSteps,
     notes: list[str],
 ) -> Learned | None:
-    """Numbers of the log's steps, and the front end that a client measured besides."""
+    """Corrections fitted to the log's steps, and a front end fitted to a client's TTFT if there is
+    one.
+    """
     from kvsim.simulation import Simulation
     from kvsim.step_time.kernels.composed import KernelSteps
     from kvsim.validate.logged_samples import rows_of
@@ -160,14 +166,16 @@ def _of_steps(
 
 
 def _front_ms(usual_ms: float, more_ms: float, ttft_ms: float) -> float:
-    """A front end drawn from its kind's to the one that a measured TTFT asks for."""
+    """Front-end time in ms: the usual value plus a part of `more_ms`, the excess of the measured
+    TTFT over the simulated one.
+    """
     noise_ms = STEPS_NOISE * ttft_ms
     share = FRONT_MS**2 / (FRONT_MS**2 + noise_ms**2)
     return max(0.0, usual_ms + share * more_ms)
 
 
 def _first(latency: LatencySummary | None, names: Sequence[str]) -> list[tuple[str, float]]:
-    """The first of these statistics that is known of a latency."""
+    """(name, value) of the first of these statistics that was measured; empty if none was."""
     for name in names:
         value = getattr(latency, name, None)
         if value:
@@ -176,7 +184,7 @@ def _first(latency: LatencySummary | None, names: Sequence[str]) -> list[tuple[s
 
 
 def _thinned(table: Mapping[str, Any], lines: Sequence[str] | None, folder: Path) -> dict[str, Any]:
-    """The scenario with as many requests as tell the means, and a client before the engine."""
+    """The scenario with only as many requests as determine the means, and with a front end."""
     workload = dict(table["workload"])
     users = workload.get("arrivals", {}).get("num_users", 16)
     most = min(MOST_REQUESTS, max(REQUESTS_A_USER * users, 40))
@@ -246,7 +254,7 @@ def _fitted(trial: _MeasuredTrial, found: Sequence[tuple[str, str, float]]) -> L
 
 
 def _load(workload: Mapping[str, Any]) -> str:
-    """The load in words, and for which loads what it says is taken to hold."""
+    """The load in words, with the range of loads for which the fit is assumed to hold."""
     users = workload.get("arrivals", {}).get("num_users")
     if users is None:
         return "its recorded requests; holds for such loads"
@@ -261,7 +269,7 @@ def learn(
     logged: ServerSteps,
     notes: list[str],
 ) -> None:
-    """Put what log or benchmark tell into the scenario's tables, and say so in the notes."""
+    """Fit corrections, add them to the scenario's tables, and add a note."""
     try:
         found = learned(table, lines, measured, logged, notes)
     except InputError as error:

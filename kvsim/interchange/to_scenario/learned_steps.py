@@ -1,11 +1,11 @@
-"""Corrections learned from the steps in a server's own log: what each takes on top of its kernels.
+"""Fit corrections to the steps in a server's own log: the time of each step beyond its kernels.
 
-A step takes scale times its kernels and host, a constant, and a time of each sequence. With prompts
-it takes another scale of them, and a constant and a time of each prompt token more. Thousands of
-steps tell most of these numbers well. Where every step has as many sequences, their time and the
-constant are one. So each number is drawn towards 0 by the spread of servers of the
-kind (`learned`), which costs nothing where the log tells it. What a client measured beyond the
-engine is its front end.
+A step takes scale * (kernels + host time) + a constant + a time per sequence. A step with prefill
+has another scale, and adds a constant and a time per prompt token. Thousands of steps determine
+most of these numbers well. If every step has the same number of sequences, the time per sequence
+cannot be separated from the constant. So each number is drawn towards 0, weighted by its usual
+spread over such servers (`learned`). Where the log determines a number, this changes nothing. The
+time that a client measured beyond the engine is the front end's.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,10 @@ Floats = NDArray[np.float64]
 
 
 class StepNumbers(NamedTuple):
-    """numbers: of the table [step_time]. before, after: median size of the relative error of the
-    steps, without the numbers and with them. words: on which steps.
+    """Fitted entries for the table [step_time].
+
+    before and after are medians of the absolute relative error of the steps, without and with the
+    fit. words says which steps were used.
     """
 
     numbers: dict[str, float]
@@ -43,7 +45,7 @@ class StepNumbers(NamedTuple):
 
 
 def learned_steps(form: KernelSteps, samples: Sequence[Sample]) -> StepNumbers | None:
-    """The numbers that bring this form to the steps; None of fewer than FEWEST steps."""
+    """Fit the corrections of `form` to measured steps; None for fewer than FEWEST steps."""
     if len(samples) < FEWEST:
         return None
     took_us = np.array([1e6 * each.seconds for each in samples])
@@ -64,8 +66,8 @@ def learned_steps(form: KernelSteps, samples: Sequence[Sample]) -> StepNumbers |
 
 
 def _options(drawn: Sequence[float]) -> dict[str, float]:
-    """The numbers as the options of step times have them: prompt_scale is a factor of all that a
-    step with prompts takes.
+    """The fitted numbers as options of [step_time]; prompt_scale multiplies the whole time of a
+    step with prefill.
     """
     more, step_us, sequence_us, prompts, prompts_us, token_us = drawn
     scale = 1 + more
@@ -81,7 +83,7 @@ def _options(drawn: Sequence[float]) -> dict[str, float]:
 
 
 def _columns(samples: Sequence[Sample], plain_us: Floats) -> Floats:
-    """A row a step: what each number is multiplied with."""
+    """Design matrix [steps, numbers]: what each number is multiplied with in each step."""
     shapes = [each.shape for each in samples]
     sequences = np.array([float(shape.num_decode + len(shape.chunks)) for shape in shapes])
     prompts = np.array([float(bool(shape.chunks)) for shape in shapes])
@@ -91,12 +93,16 @@ def _columns(samples: Sequence[Sample], plain_us: Floats) -> Floats:
 
 
 def _token_us(tokens: Floats, plain_us: Floats) -> float:
-    """How far the time of a prompt token may be off, by that of the kernels."""
+    """Usual error of the time per prompt token, in us: TOKEN_SHARE of the kernels' time
+    per token.
+    """
     return TOKEN_SHARE * float(np.median(plain_us / tokens)) if len(tokens) else 1.0
 
 
 def _likely(columns: Floats, sigmas: Floats, apart: Floats, plain_us: Floats) -> float:
-    """How many times as wide as usual the spread must be for a server this far from its kind."""
+    """Factor (at least 1) by which the usual spread is widened for a server that is far from the
+    usual values.
+    """
     usual = np.sqrt(((columns * sigmas) ** 2).sum(axis=1)) + NOISE * plain_us
     return max(1.0, float(np.median(np.abs(apart) / usual)) * 1.5)
 
@@ -104,8 +110,10 @@ def _likely(columns: Floats, sigmas: Floats, apart: Floats, plain_us: Floats) ->
 def _drawn(
     columns: Floats, apart: Floats, took_us: Floats, sigmas: Floats, least: Floats
 ) -> Floats:
-    """The most likely numbers. The noise is that of the steps' kind, with prompts or without, and
-    steps that are far off (a pause, a compilation) count less.
+    """The most likely numbers, with the noise estimated from the residuals.
+
+    Steps with and without prefill have separate noise. Outliers, such as a pause or a compilation,
+    get less weight.
     """
     prompts = columns[:, 4] > 0
     noise, weights = NOISE * took_us, np.ones(len(apart))
@@ -124,7 +132,7 @@ def _drawn(
 def _most_likely(
     columns: Floats, apart: Floats, noise: Floats, sigmas: Floats, least: Floats
 ) -> Floats:
-    """Least squares drawn towards 0, with no number below its least."""
+    """Least squares with a penalty towards 0, and with a lower bound for each number."""
     left, right = columns * sigmas / noise[:, None], apart / noise
     free = np.ones(columns.shape[1], dtype=bool)
     drawn = np.zeros(columns.shape[1])
@@ -145,7 +153,7 @@ def _off(simulated: Floats, took: Floats) -> float:
 
 
 def _range(samples: Sequence[Sample]) -> str:
-    """Over what steps the numbers were learned."""
+    """The number and sizes of the steps that were used, as text."""
     sequences = [each.shape.num_decode + len(each.shape.chunks) for each in samples]
     tokens = max(each.shape.prefill_tokens for each in samples)
     least, most = min(sequences), max(sequences)

@@ -1,4 +1,4 @@
-"""Measurements of a server in the sources, by the keys of a simulated run."""
+"""Measurements found in the sources, under the keys of a simulated run's summary."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
@@ -24,11 +24,11 @@ def measured_of(
     rows: Sequence[ObservedRequest],
     ticks: Sequence[Tick],
 ) -> MeasuredSummary | None:
-    """The figures of all sources; None where none has any.
+    """The measured figures of all sources; None if there are none.
 
-    A client's figures count before those of the server's own metrics, which are of all its
-    requests. A source's own figure counts before one computed from the requests in it. rows:
-    requests that were timed as a whole.
+    A client's figures take precedence over those of the server's metrics, which cover all its
+    requests. A reported figure takes precedence over one computed from single requests. rows has
+    the requests with complete times.
     """
     ordered = sorted(reads, key=lambda read: read.rank != CLIENT)
     figures: dict[str, float] = {}
@@ -53,7 +53,7 @@ def measured_of(
 
 
 def _of_a_run(figures: Iterable[str]) -> bool:
-    """Whether some of these are of the requests, and not of a tier or of links alone."""
+    """Whether the figures include latencies or throughput, and not only those of tiers or links."""
     return any(
         name.startswith(("ttft_", "tpot_", "itl_", "e2e_", "duration_", "output_tokens_per_"))
         for name in figures
@@ -86,7 +86,9 @@ def _latencies(figures: Mapping[str, float]) -> dict[str, dict[str, float | None
 
 
 def _of_rows(rows: Sequence[ObservedRequest]) -> dict[str, dict[str, float]]:
-    """Latencies as `kvsim.results.latency` defines them."""
+    """Statistics of latencies computed from single requests, as `kvsim.results.latency` defines
+    them.
+    """
     times = ("arrival_s", "first_token_s", "last_token_s")
     longest_s = max((abs(getattr(row, name)) for row in rows for name in times), default=0.0)
     if len(rows) < _FEWEST or longest_s > _LONGEST_S:
@@ -114,7 +116,7 @@ def _totals(rows: Sequence[ObservedRequest]) -> dict[str, Any]:
 
 
 def _gauges(ticks: Sequence[Tick]) -> dict[str, Any]:
-    """Means over the samples, which a server takes at even gaps."""
+    """Means over the gauge samples, which are evenly spaced."""
     running = [tick.running for tick in ticks if tick.running is not None]
     waiting = [tick.waiting for tick in ticks if tick.waiting is not None]
     usage = [tick.kv_cache_pct / 100 for tick in ticks if tick.kv_cache_pct is not None]

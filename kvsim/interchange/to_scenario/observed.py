@@ -1,4 +1,4 @@
-"""A server's measurements as an observed run: NAME.run, next to the scenario NAME.toml."""
+"""Write a server's measurements as an observed run: NAME.run, next to the scenario NAME.toml."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -31,7 +31,7 @@ def recording_of(
     source: str,
     notes: list[str],
 ) -> Recording | None:
-    """The run with its requests, gauges, statistics and steps; None where nothing was measured."""
+    """The observed run: requests, gauges, statistics and steps; None if nothing was measured."""
     requests = merged.requests
     rows = [row for row in usable(requests, []) if _is_timed(row)] if requests is not None else []
     rows.sort(key=lambda row: row.arrival_ns or 0)
@@ -103,9 +103,9 @@ def _served(
 
 
 def _ticks(merged: Merged, rows: Sequence[SourceRequest], notes: list[str]) -> list[Tick]:
-    """The gauges on the client's clock, from its first request to its last answer.
+    """Gauge samples on the client's clock, from its first request to its last answer.
 
-    If no client is known, all of them, from the first on.
+    Without a client all samples are used, with times from the first one.
     """
     if merged.gauges is None:
         return []
@@ -135,7 +135,7 @@ def _ticks(merged: Merged, rows: Sequence[SourceRequest], notes: list[str]) -> l
 
 
 def _client(merged: Merged, rows: Sequence[SourceRequest]) -> tuple[Client | None, Clock | None]:
-    """The client to align gauges with, and its clock."""
+    """The client to align gauges with, and the name of its clock; (None, None) without a client."""
     load, requests = merged.load, merged.requests
     ended = None if load is None else load.ended_local_ns
     if rows and requests is not None:

@@ -1,8 +1,7 @@
-"""The pool of an engine, from the blocks, tokens or bytes that the engine prints.
+"""The KV pool of an engine, from the blocks, tokens or bytes that the engine prints.
 
-An engine's block holds the tokens of one group of layers. Its size, and the tokens that the engine
-prints for a number of blocks, follow from the model's plan of the cache
-(`kvsim.capacity.planning`).
+One block of the engine holds tokens of one group of layers. Its size, and the number of tokens
+printed for a number of blocks, follow from the model's cache plan (`kvsim.capacity.planning`).
 """
 
 from typing import Any, NamedTuple
@@ -28,8 +27,10 @@ _ROUNDED = 0.02  # of a pool in GiB with two digits
 
 
 class Unit(NamedTuple):
-    """A block of the engine's. bytes: of one, padding included. whole: it holds its tokens in all
-    layers. plan, version: how the engine counts; None where that is not known.
+    """One block of the engine. bytes includes padding. whole: the block holds its tokens in all
+    layers.
+
+    plan and version determine how the engine counts blocks and tokens; None if unknown.
     """
 
     bytes: int
@@ -39,10 +40,10 @@ class Unit(NamedTuple):
 
 
 class FoundPool(NamedTuple):
-    """A pool as a scenario has it.
+    """The KV pool for a scenario.
 
-    memory: the table [memory]. blocks: those that hold their tokens in all layers; None where no
-    source has the pool's size.
+    memory is the table [memory]. blocks is the number of blocks that hold their tokens in all
+    layers; None if no source gives the size.
     """
 
     memory: dict[str, Any]
@@ -52,7 +53,9 @@ class FoundPool(NamedTuple):
 def pool_of(
     settings: ServerSettings, served: ServedModel, device: str, meta: VllmMeta, notes: list[str]
 ) -> FoundPool:
-    """The pool; what had to be estimated or rounded is noted. meta: the settings but the pool."""
+    """The KV pool; notes say what was estimated or rounded. meta has all settings
+    except the pool.
+    """
     vllm = (settings.engine or "vllm") == "vllm"
     block = meta.block_size
     if served.options is None or served.model is None:
@@ -97,7 +100,7 @@ def _whole_blocks(total: int, layout: KVLayout, block: int) -> int:
 def _unit(
     served: ServedModel, device: str, settings: ServerSettings, meta: VllmMeta
 ) -> Unit | None:
-    """VLLM's block for this model; None where kvsim cannot plan its cache."""
+    """The block of vLLM for this model; None if kvsim cannot plan the model's cache."""
     assert served.model is not None
     assert served.options is not None
     if settings.disable_hybrid_kv_cache_manager or release(meta.vllm_version) < _V1:
@@ -126,7 +129,7 @@ def _unit(
 
 
 def _number(settings: ServerSettings, unit: Unit, block: int, notes: list[str]) -> int | None:
-    """The engine's blocks; None where no source has the pool's size."""
+    """The number of the engine's blocks; None if no source gives the pool's size."""
     if settings.num_gpu_blocks is not None:
         return settings.num_gpu_blocks
     tokens = settings.kv_cache_tokens
@@ -146,7 +149,7 @@ def _number(settings: ServerSettings, unit: Unit, block: int, notes: list[str]) 
 
 
 def _bytes(settings: ServerSettings, notes: list[str]) -> int | None:
-    """The pool's bytes, exactly or as a log rounds them; None where no source says."""
+    """The pool in bytes, exact or as rounded in a log; None if no source gives bytes."""
     if settings.kv_cache_bytes is not None or settings.available_kv_gib is None:
         return settings.kv_cache_bytes
     notes.append(f"the pool is {settings.available_kv_gib:g} GiB, as the log rounds it")
@@ -156,7 +159,7 @@ def _bytes(settings: ServerSettings, notes: list[str]) -> int | None:
 def _of_unknown_layers(
     settings: ServerSettings, block: int, meta: VllmMeta, notes: list[str]
 ) -> FoundPool:
-    """The pool of a model that kvsim does not know: all layers are taken to be of one kind."""
+    """The pool for a model that kvsim does not know; all layers are assumed to be of one kind."""
     number = settings.num_gpu_blocks
     if number is None and settings.kv_cache_tokens is not None:
         number = max(ceil_div(settings.kv_cache_tokens, block), 1)
@@ -169,7 +172,7 @@ def _of_unknown_layers(
 
 
 def _estimated(settings: ServerSettings, meta: VllmMeta, notes: list[str]) -> dict[str, Any]:
-    """The keys of `[memory]` for a pool that kvsim sizes itself."""
+    """Keys of [memory] with which kvsim computes the pool's size itself."""
     notes.append("no source has the size of the pool: kvsim sizes it as the engine does")
     table: dict[str, Any] = {}
     if settings.gpu_memory_utilization is not None:

@@ -1,4 +1,4 @@
-"""The replicas that sources describe, as the table [fleet] of a scenario."""
+"""The table [fleet] for the replicas that sources describe."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,11 +26,12 @@ def fleet_of(
     table: dict[str, Any],
     notes: list[str],
 ) -> dict[str, Any] | None:
-    """[fleet]; None where there is one replica. memory_of: the table [memory] of these settings.
-    table: the scenario so far.
+    """The table [fleet]; None for a single replica. memory_of gives the table [memory] for
+    settings. table has the scenario so far.
 
-    Logs or metrics of several servers are a replica each; if their pools differ they are groups.
-    The data-parallel ranks of a server are replicas of a cell of its own, with its balancer.
+    Each of several servers with logs or metrics becomes a replica; servers with different pools
+    become groups. The data-parallel ranks of a server become replicas of a cell with its own
+    balancer.
     """
     ranks = settings.data_parallel_size or 1
     engine = settings.engine or "vllm"

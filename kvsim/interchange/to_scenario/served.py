@@ -1,4 +1,4 @@
-"""The served model and its device, by the names of a scenario."""
+"""The served model and its device, under the names that a scenario uses."""
 
 from math import isclose
 from pathlib import Path
@@ -18,8 +18,8 @@ _SAME_MEMORY = 1e-3  # between what a log says of a device and what the catalogu
 
 
 class ServedModel(NamedTuple):
-    """A model that is served. table: the table [model]. options, model: what the table builds; None
-    where kvsim does not know the model.
+    """The served model. table is the table [model]. options and model are built from it; None if
+    kvsim does not know the model.
     """
 
     table: dict[str, Any]
@@ -28,7 +28,7 @@ class ServedModel(NamedTuple):
 
 
 def served_device(settings: ServerSettings, assumed: list[str]) -> str:
-    """The device's name in the catalogue; InputError where no source names it."""
+    """The device's name in the catalogue; InputError if no source gives the device."""
     if settings.gpu is not None:
         return named_device(settings.gpu, "--device").name
     memory = settings.gpu_memory_gib
@@ -52,8 +52,9 @@ def served_device(settings: ServerSettings, assumed: list[str]) -> str:
 
 
 def served_model(settings: ServerSettings, assumed: list[str]) -> ServedModel:
-    """The model; InputError where no source names it, and for a setting that it cannot have. What
-    is assumed is added to `assumed`.
+    """The model; InputError if no source gives it, or for a setting that the model cannot have.
+
+    Assumptions are appended to `assumed`.
     """
     name = settings.model or settings.served_model_name
     if name is None:
@@ -104,16 +105,16 @@ def served_model(settings: ServerSettings, assumed: list[str]) -> ServedModel:
 
 
 def _dtype(settings: ServerSettings, model: Model | None) -> dict[str, Any]:
-    """The type of the weights, where it is not the model's own."""
+    """{"dtype": ...} if the weights' type differs from the model's own, else {}."""
     if settings.dtype is None or (model is not None and model.torch_dtype == settings.dtype):
         return {}
     return {"dtype": settings.dtype}
 
 
 def _ranks_share_experts(settings: ServerSettings) -> bool:
-    """Whether the server has several ranks with experts spread over all GPUs.
+    """Whether the server has several ranks, with experts spread over all GPUs.
 
-    Under vLLM these are all ranks, under SGLang copies of the attention alone.
+    Under vLLM this holds for any data parallelism, under SGLang only for data-parallel attention.
     """
     if settings.engine == "sglang":
         return settings.attention_dp_size is not None
@@ -121,7 +122,9 @@ def _ranks_share_experts(settings: ServerSettings) -> bool:
 
 
 def _names(name: str) -> list[str]:
-    """Names of a model: as stated, and the last parts of a path or a cache folder."""
+    """Possible ids of a model: the name as given, and the last parts of a path or a
+    cache folder.
+    """
     parts = [part for part in name.rstrip("/").split("/") if part]
     cached = next((part for part in parts if part.startswith("models--")), None)
     found = [name]
@@ -136,7 +139,7 @@ def _names(name: str) -> list[str]:
 
 
 def _longest(settings: ServerSettings, model: Model, assumed: list[str]) -> int:
-    """max_model_len, at most what the model has positions for."""
+    """max_model_len, limited to the model's number of positions."""
     longest = model.max_position_embeddings
     if settings.max_model_len is None:
         assumed.append(f"max_model_len = {longest}: the model's own maximum")

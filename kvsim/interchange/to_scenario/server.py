@@ -1,4 +1,4 @@
-"""The server that settings describe: its model, its device, its pool, its scheduler.
+"""Convert settings to a simulated server: its model, device, KV pool and scheduler.
 
 Missing settings get the engine's defaults (`kvsim.observed.vllm_defaults`), and are listed.
 """
@@ -69,12 +69,13 @@ _META = (
 class DescribedServer:
     """A server that sources describe.
 
-    model, memory: the tables [model] and [memory] of a scenario. device: a name of the catalogue.
-    meta_table: the engine's settings as meta.json of an observed run has them; meta: the same with
-    the engine's defaults for what is missing. speculation: the table [speculative_config]. tiers:
-    the tables [[tier]]. knows_model: its layers are known.
-    assumed: settings that no source has, each with the value taken. notes: what else a reader of
-    the scenario has to know.
+    model and memory are the tables [model] and [memory] of a scenario. device is a name in the
+    catalogue. meta_table has the engine's settings as in meta.json of an observed run; meta adds
+    the engine's defaults. speculation is the table [speculative_config], tiers the tables [[tier]].
+    knows_model: kvsim knows the model's layers.
+
+    assumed has a sentence for each setting that no source gives. notes are further sentences for
+    readers of the scenario.
     """
 
     settings: ServerSettings
@@ -90,7 +91,9 @@ class DescribedServer:
     knows_model: bool = False
 
     def scenario(self, workload: dict[str, Any] | None, seed: int = 0) -> dict[str, Any]:
-        """The tables of a scenario with this server. workload: its [workload], if there is one."""
+        """The tables of a scenario with this server. workload is the table [workload]; None: leave
+        it out.
+        """
         return {
             "seed": seed,
             "model": self.model,
@@ -105,8 +108,8 @@ class DescribedServer:
         }
 
     def step_time(self) -> dict[str, Any]:
-        """[step_time]: the engine's version and its lack of CUDA graphs where no other table has
-        them, and whether flags choose its kernels.
+        """The table [step_time], with settings that belong in no other table: SGLang's version,
+        eager mode, and tuned kernels.
         """
         settings, table = self.settings, dict[str, Any](kind="auto")
         if settings.engine == "sglang":
@@ -119,7 +122,7 @@ class DescribedServer:
         return table
 
     def scheduler(self) -> dict[str, Any]:
-        """[scheduler]."""
+        """The table [scheduler], of the engine's own kind."""
         meta, engine = self.meta, self.settings.engine or "vllm"
         limits = {
             "max_num_seqs": meta.max_num_seqs,
@@ -139,7 +142,7 @@ class DescribedServer:
         return table | self._special()
 
     def _special(self) -> dict[str, Any]:
-        """Keys of [scheduler] for images and adapters, where sources have them."""
+        """Keys of [scheduler] for multimodal inputs and LoRA adapters, if the sources have them."""
         known = self.settings.reported()
         keys = ["disable_chunked_mm_input", "limit_mm_per_prompt"]
         table: dict[str, Any] = {}
@@ -158,13 +161,16 @@ class DescribedServer:
 
     @property
     def _evicts_to_host(self) -> bool:
-        """Whether the simpler host memory stands for what tiers are not simulated for."""
+        """Whether host memory is simulated by the allocator's host_cache_gib, because
+        no tier is.
+        """
         return self.meta.enable_prefix_caching and not self.tiers
 
     def _hicache(self) -> dict[str, Any]:
-        """SGLang's hierarchical cache, as its flags say.
+        """Options of SGLang's hierarchical cache, from its flags.
 
-        Its ratio changes nothing if its size is given, and neither without the cache.
+        hicache_ratio is left out if hicache_size is given, since it then has no effect. Without the
+        cache there are no options.
         """
         known = self.settings.reported()
         if not (known.get("enable_hierarchical_cache") and self.meta.enable_prefix_caching):
@@ -175,7 +181,7 @@ class DescribedServer:
         return {key: known[key] for key in _HICACHE if key in known and key not in unused}
 
     def allocator(self) -> dict[str, Any]:
-        """[[allocator]]."""
+        """The [[allocator]] table, of the engine's own kind."""
         settings = self.settings
         if settings.engine == "sglang":
             return {
@@ -204,7 +210,7 @@ class DescribedServer:
 
 
 def server_of(settings: ServerSettings) -> DescribedServer:
-    """The server; InputError where its model or its device no source names."""
+    """The server for these settings; InputError if no source gives the model or the device."""
     assumed: list[str] = []
     notes: list[str] = []
     device = served_device(settings, assumed)
@@ -264,15 +270,15 @@ def server_of(settings: ServerSettings) -> DescribedServer:
 
 
 def _sglang_chunk(device: str, known: dict[str, Any]) -> int:
-    """SGLang's default tokens of a chunk, shared by the copies of the attention."""
+    """SGLang's default chunk size in tokens, divided among data-parallel attention ranks."""
     copies: int = known.get("attention_dp_size", 1)
     return NEWEST_SGLANG.tier_of(named_device(device).memory_bytes / MIB).chunk // copies
 
 
 def _defaults_of(engine: str, known: dict[str, Any], device: str) -> list[str]:
-    """Default keys of a scenario for another engine than vLLM, if no source has them.
+    """Sentences on default values for engines other than vLLM, for keys that no source has.
 
-    llama.cpp: nothing; the scenario leaves its keys to the defaults of kind = "llama-server".
+    Empty for llama.cpp: its keys keep the defaults of kind = "llama-server".
     """
     if engine == "llama.cpp":
         return []
@@ -293,7 +299,7 @@ def _defaults_of(engine: str, known: dict[str, Any], device: str) -> list[str]:
 
 
 def _other_version(engine: str, version: str | None) -> list[str]:
-    """The version used for an engine if kvsim has the rules of one version alone."""
+    """A note if the engine's version is another than the only one that kvsim implements."""
     if version is None or (engine == "sglang" and version.startswith(_SGLANG_RULES)):
         return []
     if engine == "sglang":
@@ -305,7 +311,7 @@ def _other_version(engine: str, version: str | None) -> list[str]:
 
 
 def _beside_drafts(drafts: dict[str, Any], tiers: list[dict[str, Any]]) -> bool:
-    """Whether these tiers are simulated where tokens are drafted ahead."""
+    """Whether these tiers can be simulated together with speculative decoding."""
     kinds = tuple(tier["kind"] for tier in tiers)
     serves = frozenset.intersection(*(TIERS.get(kind).serves for kind in kinds))
     one_pass = drafts["method"] == "dflash"

@@ -1,6 +1,7 @@
-"""Two servers of which one computes prompts and the other outputs, as one scenario.
+"""Combine a prefill and a decode server into one disaggregated scenario.
 
-Flags say so (vLLM's kv_role, SGLang's disaggregation_mode), or the names and labels of a manifest.
+Flags give the roles (vLLM's kv_role, SGLang's disaggregation_mode), or names and labels in a
+manifest do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +17,8 @@ _OF_A_SIDE = ("model", "device", "memory", "allocator", "scheduler", "step_time"
 
 
 def sides_among(reads: Sequence[Read]) -> tuple[Read, Read] | None:
-    """The prefill and the decode server; None unless there is one of each, of one engine, and no
-    other server with a role.
+    """The prefill and the decode server; None unless there is exactly one of each, both of one
+    engine.
     """
     having = [each for each in reads if each.description.role is not None]
     by_role = {each.description.role: each for each in having}
@@ -31,7 +32,7 @@ def sides_among(reads: Sequence[Read]) -> tuple[Read, Read] | None:
 
 
 def without_transfer(read: Read) -> Read:
-    """The server without the connector that its prompts go through, which no tier stands for."""
+    """The server without its KV transfer connector, unless the connector is simulated as a tier."""
     settings = read.description.settings
     tiers, _ = tiers_of(settings.host_cache_gib, settings.kv_transfer_config)
     if settings.kv_transfer_config is None or tiers:
@@ -41,7 +42,7 @@ def without_transfer(read: Read) -> Read:
 
 
 def role_notes(reads: Sequence[Read]) -> list[str]:
-    """A note on each server that is one side of a pair, and is simulated as a whole server."""
+    """A note for each prefill-only or decode-only server that is simulated as a complete server."""
     return [
         f"{each.name} is the {each.description.role} side of a pair: it is simulated as a server "
         "that computes both (one prefill and one decode server together become [disaggregation])"
@@ -51,8 +52,10 @@ def role_notes(reads: Sequence[Read]) -> list[str]:
 
 
 def joined(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables of both servers as one scenario: those of the decode replicas, and what the
-    prefill replicas have otherwise. Tiers are those of the prefill replicas.
+    """One scenario from the tables of both servers: those of the decode server, and differing ones
+    of the prefill server under [disaggregation].
+
+    Tiers are taken from the prefill server.
     """
     table = {key: value for key, value in decode.items() if key not in ("fleet", "tier")}
     if "tier" in prefill:
@@ -67,7 +70,7 @@ def joined(prefill: Mapping[str, Any], decode: Mapping[str, Any]) -> dict[str, A
 
 
 def assumed_link() -> str:
-    """The speed taken for the link, which no flag names."""
+    """A sentence on the assumed bandwidth of the link, which no flag gives."""
     speed = DisaggregationOptions.model_fields["link_gb_per_s"].default
     return f"disaggregation.link_gb_per_s = {speed}: no source has the speed of the link"
 

@@ -1,4 +1,4 @@
-"""The pipeline stages of a described server, where a scenario can run them."""
+"""Pipeline stages of a described server, if a scenario can run them."""
 
 from typing import Any
 
@@ -16,9 +16,12 @@ def staged(
     assumed: list[str],
     drafts: dict[str, Any] | None = None,
 ) -> dict[str, int]:
-    """Keys of [model] for the stages; none where one replica on one stage stands for all. Versions
-    before the newest do not schedule asynchronously over stages by default, in `meta` too. drafts:
-    the table [speculative_config].
+    """Keys of [model] for pipeline stages; {} if the server is simulated as one replica without
+    stages.
+
+    Versions before the newest get async_scheduling = false, also in `meta`, since kvsim simulates
+    stages with asynchronous scheduling only as in the newest version. drafts is the table
+    [speculative_config].
     """
     stages = settings.pipeline_parallel_size or 1
     if stages == 1:
@@ -40,7 +43,7 @@ def _left_out(
     meta: dict[str, Any],
     drafts: dict[str, Any] | None,
 ) -> str | None:
-    """Why a scenario cannot run the stages of this server; None where it can."""
+    """The reason why a scenario cannot run this server's stages; None if it can."""
     if (settings.engine or "vllm") != "vllm":
         return "stages are simulated as vLLM schedules them"
     if served.options is None or served.model is None:
@@ -65,5 +68,7 @@ def _left_out(
 
 
 def _is_newest(meta: dict[str, Any]) -> bool:
-    """Whether the server runs the newest known version of vLLM, as it does if no source tells."""
+    """Whether the server runs the newest vLLM version that kvsim knows; assumed if no source gives
+    a version.
+    """
     return vllm_version(meta.get("vllm_version", NEWEST.name)) is NEWEST

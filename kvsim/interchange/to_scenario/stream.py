@@ -1,4 +1,4 @@
-"""Requests as a trace file that a scenario replays, or as a synthetic load of the same means."""
+"""Requests as a trace file that a scenario replays, or as a synthetic load with the same means."""
 
 from typing import Any, NamedTuple
 
@@ -18,8 +18,8 @@ _MOST_SPREAD = 0.9
 
 
 class ScenarioWorkload(NamedTuple):
-    """workload: the table [workload], None where too little is known. lines: of the trace file that
-    it names, None for a synthetic one.
+    """workload is the table [workload]; None if too little is known. lines are those of the trace
+    file it refers to; None for a synthetic load.
     """
 
     workload: dict[str, Any] | None
@@ -34,10 +34,11 @@ def stream_of(
     users: int | None = None,
     spread: float | None = None,
 ) -> ScenarioWorkload:
-    """The workload of these requests, else of this load. users: of a closed loop, 0 for the times
-    as recorded, without a limit of those in flight; None: as the load or the requests say. spread:
-    of lengths of which the sources have the means alone, to either side, as a share of the mean;
-    None: not known.
+    """The workload for these requests, or else for this load.
+
+    users is the number of users of a closed loop; 0: recorded times without a concurrency limit;
+    None: as the load or the requests say. spread is the half-width of the distribution of lengths,
+    as a fraction of the mean, for sources with means only; None: unknown.
     """
     rows = usable(requests, notes) if requests is not None else []
     if requests is not None and rows:
@@ -63,8 +64,8 @@ def stream_of(
 def _clients(
     rows: list[SourceRequest], load: ClientLoad | None, notes: list[str]
 ) -> tuple[int | None, int | None]:
-    """Users of the closed loop in which the requests were sent, else the most that their clients
-    had in flight; None where they have no such number.
+    """(users, limit): users of a closed loop that sent the requests, else the clients' limit of
+    concurrent requests; None if there is none.
     """
     most = load.max_concurrency if load is not None else None
     paced = load is not None and load.rate_per_s is not None
@@ -102,7 +103,7 @@ def _means(rows: list[SourceRequest]) -> dict[str, Any]:
 
 
 def usable(requests: Requests, notes: list[str]) -> list[SourceRequest]:
-    """The rows with both lengths, hash ids cut to the prompt; what is left out is noted."""
+    """The rows with both lengths, with hash ids cut to the prompt. Notes say what was left out."""
     rows = [
         row
         for row in requests.rows
@@ -135,7 +136,7 @@ def usable(requests: Requests, notes: list[str]) -> list[SourceRequest]:
 def prompt_runs(
     row: SourceRequest, block_tokens: int | None, private: TokenIds
 ) -> TokenRuns | None:
-    """The known content of a prompt."""
+    """The prompt's token runs, from its block hashes; None without hashes."""
     if row.hash_ids is None or block_tokens is None:
         return None
     assert row.prompt_tokens is not None
@@ -143,13 +144,13 @@ def prompt_runs(
 
 
 def private_ids(rows: list[SourceRequest], block_tokens: int | None) -> TokenIds:
-    """Token ids that no hashed block stands for."""
+    """Token ids above those of all hashed blocks, for prompt content that is not shared."""
     highest = max((max(row.hash_ids) for row in rows if row.hash_ids), default=-1)
     return TokenIds((highest + 1) * (block_tokens or 1))
 
 
 def first_arrival(rows: list[SourceRequest]) -> int | None:
-    """Arrival of the first request in ns; None where times are not recorded."""
+    """Arrival time of the first request in ns; None if times are not recorded."""
     times = [row.arrival_ns for row in rows if row.arrival_ns is not None]
     return min(times) if times else None
 
@@ -220,8 +221,10 @@ def _arrivals(load: ClientLoad | None) -> dict[str, Any]:
 
 
 def _synthetic(load: ClientLoad, spread: float | None, notes: list[str]) -> dict[str, Any]:
-    """Lengths of these means: those of equal requests would march in step, and compute all their
-    prompts at once.
+    """A synthetic workload with these mean lengths.
+
+    Lengths are drawn around the mean: requests of equal length would stay synchronised, and compute
+    all their prompts at once.
     """
     most = load.max_concurrency if load.rate_per_s is not None else None
     share = _GUESSED_SPREAD if spread is None else min(spread, _MOST_SPREAD)

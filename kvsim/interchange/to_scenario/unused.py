@@ -1,4 +1,6 @@
-"""Flags that a server accepts and does not use, which a scenario would be refused for."""
+"""Drop flags that a server accepts but does not use, since a scenario with them would
+be refused.
+"""
 
 from collections.abc import Collection, Iterator
 
@@ -10,9 +12,9 @@ from kvsim.readers.description import ServerSettings
 def without_unused(
     settings: ServerSettings, served: ServedModel, notes: list[str]
 ) -> tuple[ServerSettings, ServedModel]:
-    """The settings and the model without settings that change nothing for this model.
+    """The settings and the model, without settings that have no effect for this model.
 
-    A note names each.
+    A note lists each of them.
     """
     if served.model is None or served.options is None:
         return settings, served
@@ -26,7 +28,7 @@ def without_unused(
 
 
 def _unused(settings: ServerSettings, kinds: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Keys, and why the server does not use them."""
+    """(key, reason) for each setting that the server does not use."""
     if settings.engine == "sglang" and "recurrent" not in kinds:
         yield "mamba_full_memory_ratio", "the model has no recurrent layers"
     if settings.engine != "llama.cpp":

@@ -1,1 +1,1 @@
-"""torch's memory snapshots: read, recorded from an arena, exported from a run."""
+"""torch's memory snapshots: read from a file, recorded from an arena, exported from a run."""

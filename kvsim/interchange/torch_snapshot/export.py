@@ -1,4 +1,6 @@
-"""A simulated run as torch's memory snapshot: the arena at one moment, and what led there."""
+"""Export a simulated run as torch's memory snapshot: the arena at one time, and the events before
+it.
+"""
 
 from pathlib import Path
 
@@ -17,12 +19,11 @@ from kvsim.simulation import Simulation
 def write_torch_snapshot(
     simulation: Simulation, label: str, path: Path, at_s: float | None = None
 ) -> float:
-    """Write the memory of the allocator `label` at `at_s` seconds of simulated time, or when the
-    most was allocated.
+    """Write the memory of the allocator `label` at `at_s` seconds of simulated time; None: when
+    most memory was allocated.
 
-    Returns that time in seconds.
-
-    InputError for an allocator that places nothing: to torch its pool is one allocation.
+    Returns that time in seconds. InputError for an allocator without addresses: torch would see its
+    pool as a single allocation.
     """
     options, _ = simulation.chosen(label)
     at_ps = _fullest(simulation.run(options, label)) if at_s is None else round(at_s * PS_PER_S)
@@ -33,7 +34,7 @@ def write_torch_snapshot(
 
 
 def _fullest(run: Run) -> int:
-    """The first moment at which the most bytes were allocated, in ps."""
+    """The first time in ps at which most bytes were allocated."""
     series = run.memory
     if series.empty:
         return 0
@@ -42,7 +43,7 @@ def _fullest(run: Run) -> int:
 
 
 class _Camera(Observer):
-    """Watches a run and takes one picture of its arena, before the first step after a moment."""
+    """Observer that takes one snapshot of a run's arena, before the first step after `at_ps`."""
 
     def __init__(self, at_ps: int, path: Path, label: str) -> None:
         self._at_ps = at_ps
@@ -52,7 +53,7 @@ class _Camera(Observer):
         self._taken = False
 
     def take(self) -> None:
-        """Take the picture now, unless it was taken."""
+        """Take the snapshot now, unless it was already taken."""
         if not self._taken and self._recorder is not None:
             self._taken = True
             self._recorder.write(self._path)

@@ -1,16 +1,16 @@
-"""The use of the bytes that torch has reserved on a device."""
+"""Classes of the bytes that torch has reserved on a device."""
 
 from typing import NamedTuple
 
 
 class SnapshotLedger(NamedTuple):
-    """The use of one device's reserved bytes: the five classes after `segments` sum to `reserved`.
+    """Classes of one device's reserved bytes; the five fields after `segments` sum to `reserved`.
 
-    requested: asked for by live tensors. rounding: given beyond that. awaiting_free: freed, but
-    another stream may still use it. split: free in segments that hold something, so that only
-    requests it fits can have it. whole: free segments, which can go back to the device.
-    largest_free: the largest free block; None: unknown. peak_requested: most bytes asked for at a
-    time, as far back as the trace goes.
+    requested was asked for by live tensors. rounding was allocated beyond that. awaiting_free is
+    freed, but another stream may still use it. split is free in segments that are partly in use, so
+    only requests that fit there can have it. whole is in entirely free segments, which torch can
+    return to the device. largest_free is the largest free block; None: unknown. peak_requested is
+    the largest total asked for at one time, within the trace.
     """
 
     device: int
@@ -30,10 +30,10 @@ class SnapshotLedger(NamedTuple):
 
     @property
     def reserved(self) -> int:
-        """Bytes the device has given: torch.cuda.memory_reserved()."""
+        """Bytes of all segments from the device: torch.cuda.memory_reserved()."""
         return self.allocated + self.awaiting_free + self.external
 
     @property
     def external(self) -> int:
-        """Bytes given by the device and free."""
+        """Reserved bytes that are free: in partly used segments, or in entirely free ones."""
         return self.split + self.whole

@@ -1,4 +1,4 @@
-"""Out-of-memory errors in a log, as torch words them."""
+"""Parse out-of-memory errors in a log, in torch's wording."""
 
 import re
 
@@ -23,7 +23,7 @@ SIGN = "Tried to allocate "
 
 
 def failures_of(text: str) -> list[OutOfMemory]:
-    """Every request that the log says failed, in its order."""
+    """All failed requests that the log reports, in order."""
     found: list[tuple[int, OutOfMemory | None]] = [
         (each.start(), _newer(each, text)) for each in _NEWER.finditer(text)
     ]
@@ -33,7 +33,7 @@ def failures_of(text: str) -> list[OutOfMemory]:
 
 
 def _newer(match: re.Match[str], text: str) -> OutOfMemory | None:
-    """Parse a message of newer versions; None if its end is missing."""
+    """Parse a message of newer torch versions; None if its end is missing."""
     rest = text[match.end() : match.end() + _REST].partition(SIGN)[0]
     unallocated = _UNALLOCATED.search(rest)
     if unallocated is None:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 
 class OutOfMemory(NamedTuple):
-    """A request of torch that failed; figures in bytes.
+    """A failed allocation request of torch, in bytes.
 
-    asked: for. device_free: what the device had free. unused: what torch had of the device, and no
-    tensor. largest_free: the largest piece of it; None: unknown.
+    asked is the size of the request. device_free was free on the device. unused was reserved by
+    torch and used by no tensor. largest_free is the largest unused piece; None: unknown.
     """
 
     device: int
@@ -29,10 +29,10 @@ class OutOfMemory(NamedTuple):
 
     @property
     def missing(self) -> int:
-        """Bytes that the device lacked."""
+        """Bytes asked for beyond what the device had free."""
         return max(self.asked - self.device_free, 0)
 
     @property
     def fragmented(self) -> int:
-        """Missing bytes that were unused in torch's segments."""
+        """The part of the missing bytes that was reserved by torch but unused."""
         return min(self.missing, self.unused)

@@ -1,7 +1,7 @@
-"""Read a torch memory snapshot, trusting nothing in it, and say what its bytes are doing.
+"""Read a torch memory snapshot safely, and classify its bytes.
 
-A pickle can name code to run. A snapshot is made of plain values, so whatever names anything else
-is refused, and what is left is checked field by field.
+A pickle can refer to code to run. A snapshot has only plain values, so a pickle that refers to
+anything else is refused. The rest is checked field by field.
 """
 
 import io
@@ -45,7 +45,7 @@ class SnapshotBlock(_Plain):
 
 
 class SnapshotSegment(_Plain):
-    """Memory the device has given, and the blocks it is cut into, in order of address."""
+    """Memory from the device, and the blocks that it is divided into, in order of address."""
 
     address: int = Field(ge=0)
     total_size: int = Field(ge=1)
@@ -56,8 +56,8 @@ class SnapshotSegment(_Plain):
 
 
 class SnapshotEntry(_Plain):
-    """One action of the allocator; size in bytes asked for, or of the segment. device_free: of the
-    device, where a request failed.
+    """One action of the allocator. size is in bytes: as asked for, or of the segment. device_free
+    is the device's free memory if a request failed.
     """
 
     action: str
@@ -68,14 +68,14 @@ class SnapshotEntry(_Plain):
 
 
 class Snapshot(_Plain):
-    """The result of `torch.cuda.memory._snapshot()`, as far as it is read here."""
+    """The fields of `torch.cuda.memory._snapshot()` that kvsim reads."""
 
     segments: list[SnapshotSegment]
     device_traces: list[list[SnapshotEntry]] = []
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """An unpickler that can make plain values only."""
+    """An unpickler that creates plain values only."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"names {module}.{name}; a snapshot names nothing")
@@ -85,9 +85,9 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def _check_opcodes(content: bytes) -> None:
-    """Raise UnpicklingError for sizes that the unpickler would believe before it can fail.
+    """Raise UnpicklingError for sizes that would make the unpickler allocate too much memory.
 
-    An index of its memo makes it take as much memory as the index says, and a buffer as its length
+    A memo index allocates as much memory as the index says, and a buffer as much as its length
     says.
     """
     for opcode, argument, place in pickletools.genops(content):
@@ -98,12 +98,12 @@ def _check_opcodes(content: bytes) -> None:
 
 
 def read_snapshot(path: str | Path) -> Snapshot:
-    """The snapshot in a pickle file; InputError if it is not one, or more than one."""
+    """Read the snapshot in a pickle file; InputError if the file is none."""
     return parse_snapshot(read_bytes(Path(path)), path)
 
 
 def parse_snapshot(content: bytes, path: str | Path) -> Snapshot:
-    """The snapshot that the content of this file is."""
+    """Parse the bytes of a snapshot file; path is for error messages."""
     try:
         _check_opcodes(content)
         data = _PlainUnpickler(io.BytesIO(content)).load()
@@ -128,7 +128,7 @@ def parse_snapshot(content: bytes, path: str | Path) -> Snapshot:
 
 
 def _check(snapshot: Snapshot, where: str) -> None:
-    """Check that segments do not overlap, and that their blocks tile them."""
+    """InputError if segments overlap, or their blocks do not fill them."""
     end: dict[int, int] = {}
     for segment in sorted(snapshot.segments, key=lambda s: (s.device, s.address)):
         place = f"{where}: segment at {segment.address:#x}"
@@ -151,7 +151,7 @@ def _check(snapshot: Snapshot, where: str) -> None:
 
 
 def ledgers(snapshot: Snapshot) -> list[SnapshotLedger]:
-    """One ledger for each device that has segments, in order."""
+    """One ledger per device that has segments, in order of device."""
     devices = sorted({segment.device for segment in snapshot.segments})
     return [_ledger(snapshot, device) for device in devices]
 
@@ -185,8 +185,10 @@ def _trace(snapshot: Snapshot, device: int) -> list[SnapshotEntry]:
 
 
 def last_failures(snapshot: Snapshot, found: Sequence[SnapshotLedger]) -> list[OutOfMemory]:
-    """The last request of each device that failed. What came after it in the trace is undone. torch
-    gives its free segments back before a request fails: those of now came later.
+    """The last failed request of each device, with the memory's state at that time.
+
+    Later trace entries are undone to get that state. torch returns its free segments before a
+    request fails, so segments that are free now became free later.
     """
     failures = []
     for ledger in found:
@@ -205,7 +207,9 @@ def last_failures(snapshot: Snapshot, found: Sequence[SnapshotLedger]) -> list[O
 
 
 def _peak(trace: Sequence[SnapshotEntry], requested: int) -> int:
-    """Most bytes asked for at a time, going back from `requested` at the trace's end."""
+    """Largest total of bytes asked for at one time, going back from `requested` at the
+    trace's end.
+    """
     peak = requested
     for entry in reversed(trace):
         requested += _OF_TENSORS.get(entry.action, 0) * entry.size

@@ -1,8 +1,8 @@
-"""A simulated arena as `torch.cuda.memory._snapshot()` would show it, for torch's memory_viz.
+"""Record a simulated arena as `torch.cuda.memory._snapshot()`, for torch's memory_viz.
 
-The format (torch/cuda/memory.py): segments of blocks at that moment, and a trace of the events
-before it. torch's own segments are shown unchanged, of expandable ones each mapped range. Any other
-arena is shown as one segment, the pool.
+The format (torch/cuda/memory.py) has segments of blocks at one time, and a trace of the events
+before it. A torch arena's segments are shown as they are, and of expandable ones each mapped range.
+Any other arena is shown as one segment, the pool.
 """
 
 import pickle
@@ -21,7 +21,7 @@ PROTOCOL = 4  # the newest pickle protocol that memory_viz reads
 
 
 class Event(NamedTuple):
-    """One entry of a trace; version is the arena's, size the bytes asked for."""
+    """One entry of a trace. version is the arena's version counter, size the bytes asked for."""
 
     version: int
     action: str
@@ -32,10 +32,10 @@ class Event(NamedTuple):
 
 
 class SnapshotRecorder:
-    """Listens to an arena, and can at any time write its state and the events before it.
+    """Listens to an arena, and writes its state with the events before it on request.
 
-    time_us: time of the next events; set by the owner of the clock. max_entries: number of newest
-    events in the trace.
+    time_us is the time of the next events, set by the owner of the clock. max_entries limits the
+    trace to the newest events.
     """
 
     def __init__(self, arena: Arena, max_entries: int = 100_000) -> None:
@@ -52,28 +52,30 @@ class SnapshotRecorder:
     # --- events of the arena --------------------------------------------------------------------
 
     def allocated(self, address: int, size: int, owner: str) -> None:
-        """A region for `size` bytes now lives at `address`."""
+        """Record that a region for `size` bytes was allocated at `address`."""
         self._asked[address] = (size, owner)
         self._note("alloc", address, size, owner)
 
     def freed(self, address: int) -> None:
-        """The region at `address` lives no more."""
+        """Record that the region at `address` was freed."""
         size, owner = self._asked.pop(address)
         self._note("free_requested", address, size, owner)
         self._note("free_completed", address, size, owner)
 
     def extended(self, address: int, size: int) -> None:
-        """Traces know no extension: the region goes, and comes again larger."""
+        """Record that a region grew. Torch's traces have no such event: the region is freed and
+        allocated again.
+        """
         owner = self._asked[address][1]
         self.freed(address)
         self.allocated(address, size, owner)
 
     def device(self, action: str, address: int, size: int) -> None:
-        """A segment, or pages of one, came from the device or went back to it."""
+        """Record that a segment, or pages of one, came from the device or were returned to it."""
         self._note(action, address, size, "")
 
     def restored(self, version: int) -> None:
-        """Forget what has been undone."""
+        """Remove events after `version`: the arena was rolled back to it."""
         while self.events and self.events[-1].version > version:
             event = self.events.pop()
             if event.action == "alloc":
@@ -87,7 +89,7 @@ class SnapshotRecorder:
     # --- what it can show -----------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """The arena now, and its trace, in torch's format."""
+        """The arena's current state and its trace, in torch's format."""
         return {
             "segments": [self._segment(small, run) for small, run in _runs(self.arena)],
             "device_traces": [[_entry(event) for event in self.events]],
@@ -98,7 +100,7 @@ class SnapshotRecorder:
         }
 
     def write(self, path: str | Path) -> None:
-        """Write the snapshot as a pickle, whole or not at all."""
+        """Write the snapshot as a pickle file, completely or not at all."""
         data = pickle.dumps(self.snapshot(), protocol=PROTOCOL)
         replace_file(Path(path), lambda temporary: temporary.write_bytes(data))
 
@@ -145,7 +147,7 @@ def _entry(event: Event) -> dict[str, Any]:
 
 
 def _frames(owner: str) -> list[dict[str, Any]]:
-    """The owner of the memory, shown by torch as its requester."""
+    """A stack frame with the memory's owner, which torch's viewer shows as the requester."""
     return [{"filename": "kvsim", "line": 0, "name": owner}] if owner else []
 
 
@@ -167,7 +169,7 @@ def _runs(arena: Arena) -> Iterator[tuple[bool, list[Block]]]:
 
 
 def _pool(arena: Arena) -> Iterable[Block]:
-    """A pool as blocks of one segment; its odd end is free for ever."""
+    """A pool as blocks of one segment; its unusable end (metadata_bytes) is shown as free."""
     blocks = [Block(address, size, 0, State.ALLOCATED) for address, size in arena.live()]
     blocks += [Block(address, size, 0, State.FREE) for address, size in arena.holes()]
     if arena.metadata_bytes:

@@ -1,4 +1,4 @@
-"""The figures of torch.cuda.memory_stats() of one device, as JSON."""
+"""Parse the figures of torch.cuda.memory_stats() of one device, stored as JSON."""
 
 from typing import Any
 
@@ -9,7 +9,9 @@ _CURRENT = ("requested", "allocated", "active", "inactive_split", "reserved")
 
 
 def ledger_of_stats(stats: dict[str, Any], where: str) -> SnapshotLedger:
-    """The ledger; InputError for what are no such figures. The figures do not name its pieces."""
+    """The ledger for these figures; InputError if they are not memory_stats(). The size of the
+    largest free piece is not included in the figures.
+    """
     now = {name: _figure(stats, f"{name}_bytes.all.current", where) for name in _CURRENT}
     ledger = SnapshotLedger(
         device=0,

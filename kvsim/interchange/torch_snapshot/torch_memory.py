@@ -1,4 +1,4 @@
-"""Torch's memory, read from a file: a snapshot, `memory_stats()` as JSON, or a log."""
+"""Read torch's memory use from a file: a snapshot, `memory_stats()` as JSON, or a log."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -16,14 +16,18 @@ PICKLE = b"\x80"
 
 
 class TorchMemory(NamedTuple):
-    """ledgers: of each device. failures: requests that failed, of a snapshot the last of each."""
+    """ledgers has one entry per device. failures has failed requests; of a snapshot only the last
+    of each device.
+    """
 
     ledgers: list[SnapshotLedger]
     failures: list[OutOfMemory]
 
 
 def read_torch_memory(path: Path) -> TorchMemory:
-    """The figures on torch memory in a file, without running code in it; InputError if none."""
+    """Read a file with torch's memory use, without running code in it; InputError if it
+    has none.
+    """
     content = read_bytes(path)
     if content.lstrip().startswith(b"{"):
         return TorchMemory([ledger_of_stats(parse_object(content, str(path)), str(path))], [])
