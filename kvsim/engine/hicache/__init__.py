@@ -1,1 +1,3 @@
-"""SGLang's hierarchical cache (HiCache) under its scheduler: timed copies, and the L3 storage."""
+"""SGLang's hierarchical cache (HiCache): timed copies to and from host memory, and the L3
+storage.
+"""

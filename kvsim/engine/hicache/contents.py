@@ -1,4 +1,4 @@
-"""Contents of an L3 storage: of one engine, or shared by all replicas of a fleet."""
+"""Contents of an L3 storage, used by one engine, or shared by all replicas of a fleet."""
 
 from typing import Protocol
 
@@ -7,15 +7,17 @@ from kvsim.memory.radix.hicache.pages import PageKeys
 
 
 class ServedStorage(Protocol):
-    """The part of an engine in a storage."""
+    """One engine's part of a storage: the servers that work for it."""
 
     @property
     def servers(self) -> tuple[StorageServer, ...]:
-        """The servers that ask, read and write for this engine alone."""
+        """The servers that query, read and write for this engine alone."""
 
 
 class StorageContents:
-    """Pages by the keys that all engines give them. stored: keys of pages that are written."""
+    """Keys of the pages in a storage; all engines give a page the same key. stored: keys of written
+    pages.
+    """
 
     def __init__(self, page_tokens: int) -> None:
         self.keys = PageKeys(page_tokens)
@@ -23,15 +25,15 @@ class StorageContents:
         self._engines: list[ServedStorage] = []
 
     def joined(self, engine: ServedStorage) -> None:
-        """One more engine uses the storage."""
+        """Add an engine that uses the storage."""
         self._engines.append(engine)
 
     def left(self, engine: ServedStorage) -> None:
-        """An engine has died: what its servers have not finished is lost."""
+        """Remove an engine that has died: its unfinished operations are lost."""
         self._engines.remove(engine)
 
     def serve(self, now_ps: int) -> None:
-        """The servers of all engines work up to now, in the order in which their batches end."""
+        """Run the servers of all engines up to now_ps, in the order in which their batches end."""
         servers = [server for engine in self._engines for server in engine.servers]
         for server in servers:
             server.start()

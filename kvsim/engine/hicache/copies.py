@@ -1,8 +1,8 @@
-"""Copies between device and host memory, on the clock of an engine with SGLang's HiCache
-(managers/cache_controller.py, mem_cache/l2_transfer.py, 0.5.23).
+"""Copies between device and host memory under SGLang's HiCache (managers/cache_controller.py,
+mem_cache/l2_transfer.py, 0.5.23).
 
-A copy starts when it is submitted, but after all steps submitted so far and after the copy before
-it in its direction. The scheduler takes note of an end at the beginning of a pass.
+A copy starts after all steps submitted so far, and after the copy before it in its direction. The
+scheduler notices its end at the beginning of a scheduling pass.
 """
 
 from collections import deque
@@ -18,8 +18,9 @@ from kvsim.memory.radix.node import HostLoad, HostWrite
 class HostLink(NamedTuple):
     """The link between device and host memory, with a queue for each direction.
 
-    token_bytes: of a token; layer_bytes: of one of its `layers` layers, which a load copies one
-    after the other. tick_ps: layers of a step end at whole ticks.
+    out: to host memory. back: to the device. token_bytes: bytes of a token. layer_bytes: bytes of a
+    token in one of the `layers` layers, which a load copies one after the other. tick_ps: compute
+    of each layer ends at whole ticks.
     """
 
     out: Lane
@@ -31,12 +32,14 @@ class HostLink(NamedTuple):
 
 
 class TierCopies:
-    """now_ps: the scheduler's time, which a pass that waits for copies moves. gpu_ps: the end of
-    the last step submitted. waited_ps: how long that step waited for layers; blocked_ps: how long
-    the scheduler waited in this pass.
+    """Submits and completes the copies of one scheduler.
 
-    loads: what requests hit in host memory. link: its lanes count what was copied.
-    blocked_total_ps, waited_total_ps: waited in all.
+    now_ps: the scheduler's time; a pass that waits for copies advances it. gpu_ps: end of the last
+    step submitted. waited_ps: how long that step waited for layers. blocked_ps: how long the
+    scheduler waited in this pass.
+
+    loads: loads of host hits, queued and in flight. link: its lanes count the copied bytes.
+    blocked_total_ps, waited_total_ps: sums of blocked_ps and waited_ps over all passes.
     """
 
     def __init__(self, allocator: RadixAllocator, link: HostLink) -> None:
@@ -55,7 +58,7 @@ class TierCopies:
     # --- the scheduler's pass ---------------------------------------------------------------------
 
     def begin(self, now_ps: int) -> None:
-        """A pass begins: what was queued is submitted, and ends up to now are noted."""
+        """Begin a pass: submit queued writes, and process copies that have ended by now_ps."""
         self.now_ps = now_ps
         self.blocked_ps = 0
         self._submit_writes()
@@ -74,14 +77,14 @@ class TierCopies:
             self._writes.append((self._write(write), write))
 
     def _write(self, write: HostWrite) -> int:
-        """Submit one copy to host memory; returns when it ends."""
+        """Submit a copy to host memory; returns when it ends."""
         num_bytes = write.tokens * self.link.token_bytes
         copy = self.link.out.submit(0, num_bytes, max(self.now_ps, self.gpu_ps))
         self._log("writes", [self.now_ps, copy.start_ps, copy.end_ps, write.tokens])
         return copy.end_ps
 
     def _write_now(self, write: HostWrite) -> None:
-        """The scheduler waits for this copy."""
+        """Submit a copy to host memory, and let the scheduler wait for its end."""
         end_ps = self._write(write)
         waited_ps = max(0, end_ps - self.now_ps)
         self.blocked_ps += waited_ps
@@ -94,7 +97,7 @@ class TierCopies:
         self._backup.written(write)
 
     def submit_loads(self) -> None:
-        """A batch is formed: what it loads is one copy, layer by layer."""
+        """Submit the loads of the batch just formed as one copy, layer by layer."""
         loads = self.loads.take()
         if not loads:
             return
@@ -109,8 +112,10 @@ class TierCopies:
         self._log("loads", [self.now_ps, copies[0].start_ps, self._ready[-1], tokens])
 
     def compute(self, start_ps: int, compute_ps: int) -> int:
-        """The batch computes for compute_ps from start_ps on, layer after layer, each when its
-        content is there; returns how long it waits in all.
+        """Compute the batch for compute_ps from start_ps on; each layer waits until its KV is
+        loaded.
+
+        Returns the total wait in ps.
         """
         at_ps, done_ps = start_ps, 0
         layers, tick_ps = self.link.layers, self.link.tick_ps

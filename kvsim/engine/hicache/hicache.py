@@ -1,5 +1,7 @@
-"""SGLang's hierarchical cache as its scheduler holds it: each pass takes note of copies, loads what
-it admits, and may wait for what it evicts.
+"""SGLang's hierarchical cache as a part of its scheduler.
+
+Each pass processes ended copies, loads the host hits of admitted requests, and may wait for copies
+of evicted pages.
 """
 
 from collections.abc import Iterable
@@ -16,10 +18,11 @@ from kvsim.sequence import Sequence
 
 
 class Hicache(HicachePart):
-    """pages: the allocator.
+    """The hierarchical cache of one scheduler. pages: the radix allocator.
 
-    copies: between device and host memory; storage: L3, if there is one; both are set before the
-    first pass. tier_books, and now_ps, when the pass begins, are set by the engine.
+    copies: between device and host memory. storage: the L3 storage; None without one. Both are set
+    before the first pass. tier_books: accounting of hits. now_ps: when the pass begins. The engine
+    sets both.
     """
 
     copies: TierCopies
@@ -107,7 +110,7 @@ class Hicache(HicachePart):
         plan.held_ps = self.copies.now_ps - self.now_ps
 
     def _book(self, plan: Plan, books: TierBooks) -> None:
-        """Count the admitted requests' hits in host memory, and their delay by lookups."""
+        """Record host hits of the admitted requests, and how long lookups delayed them."""
         storage = self.storage
         for seq, cached, _ in plan.admitted:
             loaded = self.pages.slots(seq).loaded
@@ -118,7 +121,9 @@ class Hicache(HicachePart):
                 books.waited(seq, storage.waits_ps[seq])
 
     def layers_waited(self, plan: Plan, wait_ps: int) -> None:
-        """The layers of the step waited for loads of admitted requests, wait_ps in all."""
+        """Record that the layers of the step waited wait_ps in all for loads of admitted
+        requests.
+        """
         if self.tier_books is not None:
             for seq, _, _ in plan.admitted:
                 if self.pages.slots(seq).loaded:

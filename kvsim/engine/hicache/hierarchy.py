@@ -1,4 +1,4 @@
-"""The cache hierarchy of SGLang's scheduler: host memory, and perhaps an L3 storage."""
+"""The memories of an SGLang server after its device: host memory, and perhaps an L3 storage."""
 
 from typing import NamedTuple
 
@@ -25,8 +25,10 @@ STORAGE_GB_PER_S, STORAGE_LATENCY_US = 5.0, 100.0  # unless given
 
 
 class Hierarchy(NamedTuple):
-    """link: between device and host memory. times, settings: of the storage; no times: there is
-    none. shared: what is stored is found by all replicas of a fleet.
+    """Settings of the hierarchical cache.
+
+    link: link between device and host memory. times: durations of storage operations; None: there
+    is no storage. settings: of the storage. shared: all replicas of a fleet share one storage.
     """
 
     link: HostLink
@@ -55,7 +57,7 @@ def _contents(pages: RadixAllocator, shared: Shared) -> StorageContents:
 
 
 def check_hierarchy(scheduler: Scheduler) -> None:
-    """Raise InputError where a hierarchical cache has another scheduler than SGLang's over it."""
+    """Raise InputError if a scheduler other than SGLang's runs over a hierarchical cache."""
     allocator = scheduler.allocator
     if not (isinstance(allocator, RadixAllocator) and allocator.tree.host.tokens):
         return

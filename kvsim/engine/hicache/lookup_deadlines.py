@@ -1,5 +1,5 @@
-"""Deadline of storage lookups: how long admission skips requests with a lookup in flight, if it is
-limited (mem_cache/unified_radix_cache.py, SGLang 0.5.23).
+"""Deadlines of storage lookups under prefetch policy "timeout": how long admission skips a request
+with a lookup in flight (mem_cache/unified_radix_cache.py, SGLang 0.5.23).
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,9 @@ from kvsim.sequence import Sequence
 
 
 class LookupDeadlines:
-    """tick_ps: a deadline is a whole number of them after its begin."""
+    """Deadlines of waiting requests. tick_ps: a deadline is a whole number of ticks after its
+    start.
+    """
 
     def __init__(self, settings: StorageSettings, tick_ps: int) -> None:
         self._settings, self._tick_ps = settings, tick_ps
@@ -18,8 +20,8 @@ class LookupDeadlines:
         self._expired: set[Sequence] = set()
 
     def start(self, seq: Sequence, now_ps: int, tokens: int) -> None:
-        """Start the deadline of a request that looks up `tokens` tokens; further calls change
-        nothing.
+        """Start the deadline of a request that looks up `tokens` tokens; only the first call for a
+        request counts.
         """
         if seq not in self._ends:
             settings, tick_ps = self._settings, self._tick_ps
@@ -31,11 +33,13 @@ class LookupDeadlines:
         return now_ps >= self._ends.get(seq, now_ps + 1)
 
     def expire(self, seq: Sequence) -> None:
-        """`seq` is looked up no more until it is admitted."""
+        """Note that the deadline of `seq` has passed: it is not looked up again before it is
+        admitted.
+        """
         self._expired.add(seq)
 
     def expired(self, seq: Sequence) -> bool:
-        """Whether the lookup's deadline has passed for `seq`."""
+        """Whether `expire` was called for `seq`."""
         return seq in self._expired
 
     def forget(self, seq: Sequence) -> None:
@@ -44,5 +48,5 @@ class LookupDeadlines:
         self._expired.discard(seq)
 
     def of(self, seqs: Iterable[Sequence]) -> list[int]:
-        """The deadlines of those that have one."""
+        """Deadlines in ps of those of `seqs` that have one."""
         return [self._ends[seq] for seq in seqs if seq in self._ends]

@@ -1,4 +1,4 @@
-"""The three operations of SGLang's servers before a storage: queries, reads and writes
+"""The three operations of SGLang's storage servers: queries, reads and writes
 (mem_cache/storage_prefetch.py, managers/cache_controller.py, 0.5.23).
 """
 
@@ -17,13 +17,14 @@ Log = Callable[[list[Any]], None]
 
 
 class Prefetch:
-    """A storage lookup of a waiting request: the pages with `keys` after its first `begin` tokens,
-    which end in `anchor`.
+    """The storage lookup of a waiting request: pages `keys` after its first `begin` tokens, which
+    the tree node `anchor` ends.
 
-    assumed: an earlier lookup found all of it, so that the storage is not asked. lock: keeps the
-    anchor in host memory. found: leading pages that are there, None before the answer. taken: pages
-    of host memory that it has for them; read: into these. cut_ps: when the request went on without
-    the rest. skipped_ps: when admission first skipped it.
+    assumed: an earlier lookup found all pages, so the storage is not queried again. lock: pins the
+    anchor in host memory. found: number of leading pages in the storage; None before the answer.
+    taken: pages of host memory allocated for them. read: number of these that are read. cut_ps:
+    when the request went on without the remaining pages; None if not. skipped_ps: when admission
+    first skipped the request.
     """
 
     def __init__(
@@ -43,19 +44,21 @@ class Prefetch:
 
     @property
     def cut(self) -> bool:
-        """Whether the request went on without the rest."""
+        """Whether the request went on without the remaining pages."""
         return self.cut_ps is not None
 
     def cut_by(self, now_ps: int) -> bool:
-        """Whether that was so at that time. A pass that waits for copies cuts later than it began,
-        and what the servers began in between goes on.
+        """Whether the request had gone on without the remaining pages by now_ps.
+
+        A pass that waits for copies may cut later than it began; batches that servers began in
+        between continue.
         """
         return self.cut_ps is not None and self.cut_ps <= now_ps
 
 
 class StorageQuery(StorageOperation):
-    """One call for all pages; none for a lookup that was cut before, or needs no answer. answered:
-    called with the lookup.
+    """A query for all pages of a lookup in one call. It takes no time for a lookup that was cut or
+    is `assumed`. answered: called with the lookup.
     """
 
     def __init__(
@@ -94,8 +97,9 @@ class StorageQuery(StorageOperation):
 
 
 class StorageRead(StorageOperation):
-    """Batches of pages into host memory. ended: called with the lookup when the last is read, or
-    none follows because the lookup was cut.
+    """Reads a lookup's pages into host memory in batches.
+
+    ended: called with the lookup after its last batch, or when it was cut.
     """
 
     def __init__(
@@ -124,8 +128,9 @@ class StorageRead(StorageOperation):
 
 
 class StorageWrite(StorageOperation):
-    """Batches of pages of a node into the storage. ended: called with the lock that keeps the node
-    in host memory meanwhile.
+    """Writes the pages of a tree node into the storage in batches.
+
+    ended: called at the end with the lock that pins the node in host memory.
     """
 
     def __init__(

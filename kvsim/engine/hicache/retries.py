@@ -1,4 +1,6 @@
-"""Retries of lookups that found too little (mem_cache/storage_prefetch.py, SGLang 0.5.23)."""
+"""Retries of storage lookups that found too little (mem_cache/storage_prefetch.py, SGLang
+0.5.23).
+"""
 
 from collections.abc import Iterable
 
@@ -6,8 +8,10 @@ from kvsim.sequence import Sequence
 
 
 class Retries:
-    """interval: passes from the one that takes note of a miss to the next lookup. most: how often a
-    request is looked up after its first time.
+    """Counts passes until a request is looked up again.
+
+    interval: passes from the one that notices a miss to the next lookup. most: most repeated
+    lookups of a request.
     """
 
     def __init__(self, interval: int, most: int) -> None:
@@ -18,12 +22,14 @@ class Retries:
 
     @property
     def waiting(self) -> bool:
-        """Whether a request is to be looked up again."""
+        """Whether any request is to be looked up again."""
         return bool(self._waits)
 
     def missed(self, seq: Sequence, known: int | None = None) -> None:
-        """A lookup of `seq` found too little, ended before its answer, or found no room. known:
-        tokens from its begin up to which the storage has it; None: nobody knows.
+        """Note that a lookup of `seq` found too little, was cut before its answer, or got no host
+        memory.
+
+        known: number of leading tokens that the storage has; None: not known.
         """
         self.cancel(seq)
         self._waits[seq] = None
@@ -31,17 +37,17 @@ class Retries:
             self._known[seq] = known
 
     def cancel(self, seq: Sequence) -> None:
-        """Cancel the retry for its last miss."""
+        """Cancel the pending retry of `seq`."""
         self._waits.pop(seq, None)
         self._known.pop(seq, None)
 
     def forget(self, seq: Sequence) -> None:
-        """Forget a request that left the queue or was queued again."""
+        """Drop the counts of a request that left the queue or was queued again."""
         self.cancel(seq)
         self._tries.pop(seq, None)
 
     def spent(self, seq: Sequence) -> bool:
-        """Whether `seq` was looked up as often as may be."""
+        """Whether `seq` has used all its retries."""
         return self._tries.get(seq, 0) >= self._most
 
     def tried(self, seq: Sequence) -> None:
@@ -51,10 +57,10 @@ class Retries:
     def due(
         self, queue: Iterable[Sequence], head: Sequence | None
     ) -> list[tuple[Sequence, int | None]]:
-        """Start a pass: the waiting requests to look up again, in queue order, each with the tokens
-        found before.
+        """Start a pass; returns the waiting requests to look up again, in queue order.
 
-        The head of the queue is left out.
+        Each has the number of tokens found before, or None. The head of the queue is not looked up
+        again.
         """
         if head is None or not self._waits:
             return []

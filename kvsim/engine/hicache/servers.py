@@ -1,20 +1,20 @@
-"""Servers of a storage: each does one operation at a time, first come, first served."""
+"""Servers of a storage: each runs one operation at a time, first come, first served."""
 
 from abc import abstractmethod
 from collections import deque
 
 
 class StorageOperation:
-    """An operation of a storage server, in one batch of pages or several.
+    """An operation of a storage server, in one or more batches of pages.
 
-    pages: of the current batch.
+    pages: number of pages in the current batch.
     """
 
     pages = 0
 
     @abstractmethod
     def next_ps(self, start_ps: int) -> int | None:
-        """How long the next batch takes, from start_ps on; None: there is none."""
+        """Duration of the next batch, which would start at start_ps; None: there is none."""
 
     @abstractmethod
     def done(self, end_ps: int) -> None:
@@ -22,9 +22,10 @@ class StorageOperation:
 
 
 class StorageServer:
-    """end_ps: when the current batch ends; None: the server is idle.
+    """A server with a queue of operations. end_ps: when the current batch ends; None: the server is
+    idle.
 
-    busy_ps, pages: served so far.
+    busy_ps: total duration of batches so far. pages: total number of their pages.
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,7 @@ class StorageServer:
         self._queue.append((now_ps, operation))
 
     def start(self) -> None:
-        """Start the next queued operation, if the server is idle, at the end of the scheduler's
+        """Start the next queued operation if the server is idle; called at the end of a scheduling
         pass.
         """
         if self._current is None and self._queue:
@@ -55,7 +56,7 @@ class StorageServer:
             self._turn(end_ps)
 
     def _turn(self, free_ps: int) -> None:
-        """The next operation that has a batch."""
+        """Start the next queued operation that has a batch."""
         self._current, self.end_ps = None, None
         while self._queue:
             at_ps, operation = self._queue.popleft()

@@ -6,9 +6,12 @@ from kvsim.memory.radix.hicache.options import PrefetchPolicy
 
 
 class StorageSettings(NamedTuple):
-    """threshold_tokens: shorter finds are not read. timeout_ps, timeout_ps_per_ki_token: how long
-    admission passes over a request under "timeout". retry_passes, most_retries: when a lookup that
-    found too little is tried again.
+    """Settings of the L3 storage.
+
+    threshold_tokens: shorter finds are not read. timeout_ps, timeout_ps_per_ki_token: how long
+    admission skips a request under policy "timeout", plus how much longer for 1,024 tokens.
+    retry_passes: passes before a lookup that found too little is repeated. most_retries: most
+    repetitions.
     """
 
     policy: PrefetchPolicy = "timeout"

@@ -1,6 +1,7 @@
-"""L3 storage as SGLang's scheduler uses it (0.5.23, host memory mode "cache").
+"""The L3 storage as SGLang's scheduler uses it (0.5.23, host memory mode "cache").
 
-All pages that reach host memory are written to it, and waiting requests are looked up in it.
+All pages that reach host memory are written to the storage, and waiting requests are looked up in
+it.
 """
 
 from collections.abc import Iterable
@@ -22,12 +23,12 @@ from kvsim.sequence import Sequence
 
 
 class Storage:
-    """The storage as one engine uses it.
+    """One engine's use of the storage.
 
-    contents: what it shares with others; None: nothing. lookups: of requests, in flight. brought:
-    tokens that the last find for a request added to the tree. num_waits, waited_ps: lookups that
-    delayed requests, and for how long in sum; waits_ps: of each request that was not admitted
-    since.
+    contents: shared with other engines; None: this engine has its own. lookups: lookups in flight,
+    by request. brought: number of tokens that the newest find of a request added to the tree.
+    num_waits, waited_ps: number of lookups that delayed a request, and total delay. waits_ps: delay
+    of each request that is not admitted yet.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Storage:
 
     @property
     def counts_passes(self) -> bool:
-        """Whether something happens some passes from now, whenever these are."""
+        """Whether the storage acts after a number of passes, whenever these happen."""
         return bool(
             self._retries.waiting
             or self._unread
@@ -86,7 +87,7 @@ class Storage:
 
     @property
     def next_ps(self) -> int | None:
-        """When something ends next, or a request has waited long enough; None: nothing does."""
+        """Time of the next end of a batch or deadline; None: nothing is in flight."""
         for server in self.servers:
             server.start()
         at_once = (*(each for each in self._answers if each.assumed), *self._read)
@@ -116,7 +117,7 @@ class Storage:
     # --- the scheduler's pass ---------------------------------------------------------------------
 
     def begin(self, queue: Iterable[Sequence], head: Sequence | None) -> None:
-        """A pass begins, after the ends of copies were noted: what the servers ended is noted."""
+        """Begin a pass, after ended copies were processed: process what the servers have ended."""
         unread, self._unread = self._unread, 0
         for lookup in self._answers:
             self._answered(lookup)
@@ -139,7 +140,7 @@ class Storage:
             self._look_up_again(seq, known)
 
     def serve(self, now_ps: int) -> None:
-        """The servers work up to now, those of all engines with the same storage."""
+        """Run the servers up to now_ps, including those of all engines that share the storage."""
         self._contents.serve(now_ps)
 
     def close(self) -> None:
@@ -149,7 +150,7 @@ class Storage:
     # --- to the storage ---------------------------------------------------------------------------
 
     def _write(self, node: Node) -> None:
-        """A node has reached host memory."""
+        """Queue the write of a node that has reached host memory."""
         lock = self._tree.host.lock(node)
         keys = self._keys.of_node(node)
         self._num_writes += 1
@@ -159,8 +160,9 @@ class Storage:
     # --- from the storage -------------------------------------------------------------------------
 
     def look_up(self, seq: Sequence, known: int | None = None) -> None:
-        """A request has come to wait: ask for what neither memory has of it. known: the storage
-        has its tokens up to there, and is asked for no others.
+        """Look up the tokens of a waiting request that are in neither device nor host memory.
+
+        known: the storage has the first `known` tokens, so only these are read.
         """
         anchor, begin = self._allocator.anchor(seq)
         self._matched[seq] = begin
@@ -187,8 +189,10 @@ class Storage:
         self._queries.submit(self._copies.now_ps, query)
 
     def _answered(self, lookup: Prefetch) -> None:
-        """The pass takes note of an answer. SGLang knows a lookup by its request alone: what comes
-        late is taken as the answer to the next one of that request.
+        """Process the answer to a query.
+
+        SGLang identifies a lookup by its request alone. So a late answer to a cut lookup ends the
+        next lookup of that request.
         """
         current = self.lookups.get(lookup.seq)
         if current is not None and lookup.cut:
@@ -199,7 +203,9 @@ class Storage:
             self._answer(lookup, current)
 
     def _answer(self, lookup: Prefetch, current: Prefetch) -> None:
-        """Make room for what was found, or give up the current lookup."""
+        """Allocate host memory for the pages found and queue their read, or end the `current`
+        lookup.
+        """
         tree, page, known = self._tree, self._page, None
         tokens = (lookup.found or 0) * page
         if tokens >= self._settings.threshold_tokens:
@@ -217,11 +223,11 @@ class Storage:
         self._retries.missed(lookup.seq, known)
 
     def _ended(self, lookup: Prefetch) -> None:
-        """A read has ended, or stops."""
+        """Note that a read has ended, or was cut."""
         (self._stopped if lookup.cut else self._read).append(lookup)
 
     def _close(self, lookup: Prefetch) -> None:
-        """End the lookup of a request."""
+        """End the lookup of a request, and record its delay."""
         del self.lookups[lookup.seq]
         if lookup.skipped_ps is not None:
             wait_ps = self._copies.now_ps - lookup.skipped_ps
@@ -233,7 +239,7 @@ class Storage:
             self._tree.release_host(lookup.lock)
 
     def _end(self, lookup: Prefetch) -> None:
-        """Insert the pages that were read into the tree."""
+        """Insert the pages read so far into the tree, and end the lookup."""
         content, tokens = self._allocator.slots(lookup.seq).content, lookup.read * self._page
         if tokens:
             begin = lookup.begin
@@ -248,14 +254,14 @@ class Storage:
         self.look_up(seq, known)
 
     def came_back(self, seq: Sequence) -> None:
-        """A retracted request is waiting again."""
+        """A retracted request waits again: look it up."""
         self._retries.forget(seq)
         self.look_up(seq)
 
     # --- admission --------------------------------------------------------------------------------
 
     def passes_over(self, seq: Sequence) -> bool:
-        """Whether admission passes over a waiting request in this pass, for its lookup's sake."""
+        """Whether admission skips a waiting request in this pass because its lookup is pending."""
         lookup = self.lookups.get(seq)
         if lookup is None:
             return False
@@ -280,8 +286,8 @@ class Storage:
         return True
 
     def lost_match(self, seq: Sequence, tokens: int) -> bool:
-        """Whether a request that hits `tokens` tokens hit more when it was looked up; it is looked
-        up again then.
+        """Whether `seq`, which now hits `tokens` tokens, hit more when it was looked up; if so it
+        is looked up again.
         """
         if tokens >= self._matched.get(seq, 0):
             return False
@@ -292,7 +298,7 @@ class Storage:
         return True
 
     def admitted(self, seqs: Iterable[Sequence]) -> None:
-        """Requests that were admitted no longer wait for a prefetch."""
+        """Drop the lookups' state of requests that were admitted."""
         for seq in seqs:
             self._matched.pop(seq, None)
             self._retries.forget(seq)
@@ -300,5 +306,5 @@ class Storage:
             self.waits_ps.pop(seq, None)
 
     def left(self, seq: Sequence) -> None:
-        """A request has all its tokens."""
+        """Drop the state of a request that has all its tokens."""
         self.brought.pop(seq, None)

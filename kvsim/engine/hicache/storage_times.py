@@ -1,4 +1,4 @@
-"""How long the operations of a storage take."""
+"""Durations of storage operations."""
 
 from typing import NamedTuple, Protocol
 
@@ -6,7 +6,7 @@ from kvsim.plumbing.units import PS_PER_S, ceil_div
 
 
 class StorageTimes(Protocol):
-    """Duration of storage operations by their number of pages."""
+    """Duration of each storage operation by its number of pages."""
 
     def query_ps(self, pages: int) -> int:
         """Time in ps of a query for `pages` pages."""
@@ -19,7 +19,9 @@ class StorageTimes(Protocol):
 
 
 class StorageSpeed(NamedTuple):
-    """Each call takes latency_ps plus the transfer time of its pages of page_bytes."""
+    """Durations by rate: each call takes latency_ps plus the transfer of its pages of page_bytes
+    bytes.
+    """
 
     latency_ps: int
     read_bytes_per_s: int
@@ -27,15 +29,15 @@ class StorageSpeed(NamedTuple):
     page_bytes: int
 
     def query_ps(self, pages: int) -> int:
-        """Time in ps of a query: a call without content."""
+        """Time in ps of a query: the latency alone."""
         return self.latency_ps
 
     def read_ps(self, pages: int) -> int:
-        """A call and the content."""
+        """Time in ps to read `pages` pages: latency and transfer."""
         return self.latency_ps + self._ps(pages, self.read_bytes_per_s)
 
     def store_ps(self, pages: int) -> int:
-        """The same the other way."""
+        """Time in ps to write `pages` pages: latency and transfer."""
         return self.latency_ps + self._ps(pages, self.write_bytes_per_s)
 
     def _ps(self, pages: int, bytes_per_s: int) -> int:

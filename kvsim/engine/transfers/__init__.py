@@ -1,1 +1,1 @@
-"""KV on its way from engines that compute prompts to engines that decode."""
+"""Transfers of KV from prefill engines to decode engines."""

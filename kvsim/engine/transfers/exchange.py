@@ -1,5 +1,4 @@
-"""Transfers through which the prefill and decode engines of one deployment find each other's
-requests.
+"""Transfers of prompts between SGLang's prefill and decode engines, as both sides see them.
 
 Both sides hold the same `Transfer` for a request. An action of one side becomes visible to the
 other at a given time, and the other engine is woken then. An engine looks at its transfers once in
@@ -19,9 +18,9 @@ REFUSED = "no decode engine had room for it within bootstrap_timeout"
 
 
 class Port:
-    """The clock of one engine and the way to wake it.
+    """The clock of one engine, and how to wake the engine.
 
-    cut: ends its idle time, or a run of steps with the current step.
+    cut: ends its idle time, or a run of steps after the current step.
     """
 
     def __init__(self, env: EngineClock, cut: Callable[[], None]) -> None:
@@ -30,11 +29,11 @@ class Port:
 
     @property
     def now_ps(self) -> int:
-        """The current time."""
+        """The current time in ps."""
         return cast("int", self._env.now)
 
     def wake_at(self, at_ps: int, unless: Callable[[], bool] | None = None) -> None:
-        """The engine has something to look at from at_ps on, `unless` that is settled by then."""
+        """Wake the engine at at_ps, except if `unless` is true then."""
         event = self._env.timeout(max(0, at_ps - self.now_ps))
         event.callbacks.append(lambda _: None if unless and unless() else self._cut())
 
@@ -45,16 +44,20 @@ class TransferLink(Protocol):
     def send(
         self, at_ps: int, num_bytes: int, sender: Hashable, receiver: Hashable
     ) -> tuple[int, int]:
-        """Start and end in ps of a transfer of `num_bytes`, which may begin at at_ps."""
+        """Queue a transfer of num_bytes that may begin at at_ps; returns its start and end in
+        ps.
+        """
         ...
 
 
 class TransferDelays(NamedTuple):
-    """handshake_ps: from the pass of a decode engine that sees a request until its receiver is
-    ready. notice_ps: until the prefill engine knows that room was allocated. notify_ps: from the
-    end of the last sending until both engines see it. bootstrap_timeout_ps: how long a prefill
-    engine waits for room at a decode engine. waiting_timeout_ps: how long a decode engine keeps
-    room for a prompt that does not arrive.
+    """Delays of messages between two engines.
+
+    handshake_ps: from the pass of a decode engine that sees a request until its receiver is ready.
+    notice_ps: from the allocation of a prompt until the prefill engine knows of it. notify_ps: from
+    the end of the last sending until both engines see it. bootstrap_timeout_ps: how long a prefill
+    engine waits for an allocation. waiting_timeout_ps: how long a decode engine waits for a prompt
+    after its allocation.
     """
 
     handshake_ps: int = 0
@@ -65,16 +68,18 @@ class TransferDelays(NamedTuple):
 
 
 class Transfer:
-    """The KV of one request's prompt, on its way.
+    """The KV of one request's prompt on its path from a prefill engine to a decode engine.
 
-    ready_ps: the receiver is ready. allocated_ps: the prefill engine knows that the decode engine
-    has room. ended_ps: the decode engine sees that all has arrived, or that the transfer has
-    failed. prefill_ended_ps: so does the prefill engine. Each is NEVER until then. failure: why
-    the transfer has failed for the decode engine; None if not. lost: it has for the prefill engine.
-    refused_ps: the prefill engine gives up unless it knows of room before. late_ps: so does the
-    decode engine unless all has arrived before. sent_ps: end of the last sending so far.
-    drained_ps: the room of a failed transfer is free. sent_tokens: leading tokens of the prompt
-    that the decode engine has or that were sent.
+    ready_ps: when the receiver is ready. allocated_ps: when the prefill engine knows that the
+    decode engine has allocated the prompt. ended_ps: when the decode engine sees that all has
+    arrived, or that the transfer has failed. prefill_ended_ps: when the prefill engine sees this.
+    Each of these times is NEVER as long as it is not known.
+
+    failure: why the transfer has failed for the decode engine; None if not. lost: the transfer has
+    failed for the prefill engine. refused_ps: when the prefill engine gives up without an
+    allocation. late_ps: when the decode engine gives up without the whole prompt. sent_ps: end of
+    the last sending so far. drained_ps: when the memory of a failed transfer is free. sent_tokens:
+    leading tokens of the prompt that were sent, or that the decode engine had.
     """
 
     __slots__ = (
@@ -94,10 +99,10 @@ class Transfer:
 
 
 class Exchange:
-    """The transfers of one deployment by the names of their sequences.
+    """The transfers of one deployment by sequence id.
 
-    fails: sequences with a transfer that fails; abandoned: sequences of clients that leave when the
-    prompt is computed. num_bytes: sent so far.
+    fails: sequences with a transfer that fails. abandoned: sequences that their clients cancel when
+    the prompt is computed. num_bytes: bytes sent so far.
     """
 
     def __init__(
@@ -114,7 +119,7 @@ class Exchange:
         self.num_bytes = 0
 
     def to_send(self, name: str, port: Port) -> Transfer:
-        """The transfer of a request that a prefill engine has received."""
+        """The transfer of a request that has arrived at a prefill engine."""
         transfer = self._of(name)
         transfer.prefill = port
         if transfer.allocated_ps < NEVER:
@@ -122,14 +127,16 @@ class Exchange:
         return transfer
 
     def ask(self, transfer: Transfer, now_ps: int) -> None:
-        """A pass of the prefill engine at now_ps sees the request first, and waits from then on."""
+        """Start the bootstrap timeout: a pass of the prefill engine at now_ps is the first to see
+        the request.
+        """
         if self._delays.bootstrap_timeout_ps < NEVER and transfer.prefill is not None:
             transfer.refused_ps = now_ps + self._delays.bootstrap_timeout_ps
             refused_ps = transfer.refused_ps
             transfer.prefill.wake_at(refused_ps, lambda: transfer.allocated_ps <= refused_ps)
 
     def to_receive(self, name: str, port: Port, at_ps: int) -> Transfer:
-        """The transfer of a request that a pass of a decode engine at at_ps sees first."""
+        """The transfer of a request that a pass of a decode engine at at_ps is the first to see."""
         transfer = self._of(name)
         transfer.decode = port
         transfer.ready_ps = at_ps + self._delays.handshake_ps
@@ -140,8 +147,8 @@ class Exchange:
         return self._transfers.setdefault(name, Transfer())
 
     def allocate(self, transfer: Transfer, cached_tokens: int, at_ps: int) -> None:
-        """Allocate a prompt on a decode engine at at_ps; `cached_tokens` of it are there
-        already.
+        """Note that a decode engine allocated a prompt at at_ps, of which it has cached_tokens
+        tokens already.
         """
         transfer.sent_tokens = cached_tokens
         transfer.allocated_ps = at_ps + self._delays.notice_ps
@@ -157,8 +164,8 @@ class Exchange:
     ) -> tuple[int, int] | None:
         """Send the next `tokens` tokens from at_ps on, or as soon as the link is free.
 
-        Returns the start and end in ps, None if the transfer has failed. last: with them all has
-        been sent.
+        Returns the start and end in ps; None if the transfer has failed. last: the prompt is then
+        complete.
         """
         if last and name in self._abandoned and transfer.failure is None:
             transfer.failure = ABANDONED
@@ -179,13 +186,15 @@ class Exchange:
         return start_ps, end_ps
 
     def late(self, transfer: Transfer, now_ps: int) -> None:
-        """A decode engine gives up; the prefill engine sees it one notice later."""
+        """The decode engine gives up at now_ps; the prefill engine sees it notice_ps later."""
         transfer.failure = LATE
         self._end(transfer, now_ps, now_ps + self._delays.notice_ps, lost=True)
 
     def drain(self, transfer: Transfer, now_ps: int) -> None:
-        """A decode engine sees at now_ps that a transfer has failed. Its room is free when the
-        prefill engine has heard of it, and has answered that nothing is being sent any more.
+        """The decode engine sees at now_ps that a transfer has failed.
+
+        Its memory is free when the prefill engine has heard of it, and has answered that nothing is
+        being sent any more.
         """
         self._drained(transfer, max(now_ps + self._delays.notice_ps, transfer.sent_ps))
 
@@ -195,7 +204,7 @@ class Exchange:
             transfer.decode.wake_at(transfer.drained_ps)
 
     def _end(self, transfer: Transfer, ended_ps: int, prefill_ended_ps: int, *, lost: bool) -> None:
-        """The first end that each side sees is the one that counts."""
+        """Note the end of a transfer for both sides; the earliest end that a side sees counts."""
         transfer.ended_ps = min(transfer.ended_ps, ended_ps)
         if prefill_ended_ps < transfer.prefill_ended_ps:
             transfer.prefill_ended_ps, transfer.lost = prefill_ended_ps, lost
@@ -205,5 +214,5 @@ class Exchange:
             transfer.prefill.wake_at(transfer.prefill_ended_ps)
 
     def close(self, name: str) -> None:
-        """Neither side asks for this transfer again."""
+        """Drop a transfer that neither side asks for again."""
         self._transfers.pop(name, None)

@@ -1,4 +1,6 @@
-"""How engines of one kind hand prompts from one to another."""
+"""The interface of prefill-decode disaggregation: how prompts get from prefill engines to decode
+engines.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -13,11 +15,13 @@ from kvsim.request import Request
 
 
 class TransferSpec(NamedTuple):
-    """latency_ps, bytes_per_s: of a port of the network. handshake_ps: of the first contact of two
+    """The network and the delays of a deployment.
+
+    latency_ps, bytes_per_s: of each engine's port. handshake_ps: time of the first contact of two
     engines (vLLM), or of every request (SGLang). notice_ps, notify_ps: see `TransferDelays`.
     proxy_ps: from the answer of a prefill engine to the arrival at the decode engine. lease_ps: how
-    long a prefill engine keeps a prompt without a word. bootstrap_timeout_ps, waiting_timeout_ps:
-    see `TransferDelays`.
+    long a prefill engine holds a prompt without a heartbeat. bootstrap_timeout_ps,
+    waiting_timeout_ps: see `TransferDelays`.
     """
 
     latency_ps: int
@@ -32,7 +36,7 @@ class TransferSpec(NamedTuple):
 
 
 class DrawnRequests:
-    """A share of all requests, chosen by their names and a seed."""
+    """A random share of all requests, drawn by request id and a seed."""
 
     def __init__(self, share: float, seed: str) -> None:
         self._share, self._seed = share, seed
@@ -42,7 +46,7 @@ class DrawnRequests:
 
 
 class Handoff(ABC):
-    """The connection of the prefill and decode engines of one deployment.
+    """Connects the prefill and decode engines of one deployment.
 
     failed_reads: requests with a transfer that fails. abandoned: requests that the client cancels
     when the prompt is computed.
@@ -58,41 +62,41 @@ class Handoff(ABC):
     @classmethod
     @abstractmethod
     def check(cls, spec: ReplicaSpec) -> None:
-        """Raise InputError if such a replica cannot be of either side."""
+        """Raise InputError if such a replica can be no prefill or decode engine."""
 
     @abstractmethod
     def prefill_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
-        """A replica made for prompts; InputError if it cannot be."""
+        """The spec of a prefill engine, made from `spec`; InputError if it cannot be one."""
 
     @abstractmethod
     def decode_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
-        """A replica made for outputs; InputError if it cannot be."""
+        """The spec of a decode engine, made from `spec`; InputError if it cannot be one."""
 
     @abstractmethod
     def connect(self, prefill: list[Engine], decode: list[Engine]) -> None:
-        """Connect all engines."""
+        """Connect all prefill engines with all decode engines."""
 
     @abstractmethod
     def submit(self, request: Request, prefill: int, decode: int) -> None:
-        """`request` comes now, and goes to these two engines."""
+        """`request` arrives now, for prefill engine and decode engine with these indices."""
 
     def prefilled(self, request: Request) -> None:
-        """A prefill engine has done all that it does for `request`."""
+        """Called when the prefill engine has finished `request`."""
         return
 
     @property
     def num_expired(self) -> int:
-        """Prompts with a lease that ended before they were read."""
+        """Number of prompts with a lease that ended before they were read."""
         return 0
 
 
 def prompt_of(request: Request) -> Request:
-    """The request to a prefill engine: the prompt, and one output token."""
+    """The request for the prefill engine: the prompt with one output token."""
     return request._replace(output_tokens=1, max_tokens=1)
 
 
 def names_of(request: Request) -> Iterator[str]:
-    """The names of the sequences of a request."""
+    """The ids of the sequences of a request."""
     if request.n == 1:
         yield request.id
     else:

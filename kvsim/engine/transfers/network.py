@@ -1,4 +1,6 @@
-"""The network between engines: each has one port, which sends or receives one prompt at a time."""
+"""The network between engines: each engine has one port, which sends or receives one prompt at a
+time.
+"""
 
 from collections import defaultdict
 from collections.abc import Hashable
@@ -8,10 +10,10 @@ from kvsim.plumbing.units import PS_PER_S, ceil_div
 
 
 class Network:
-    """latency_ps: before each sending; bytes_per_s: of a port while it lasts.
+    """latency_ps: time before each sending. bytes_per_s: rate of a port while it sends or receives.
 
-    num_moves, num_bytes, busy_ps, waited_ps: sendings so far, what they carried, how long ports
-    were taken, and how long sendings waited for a port. log: each of them.
+    num_moves: sendings so far. num_bytes: bytes sent. busy_ps: total duration of sendings.
+    waited_ps: total time that sendings waited for a port. log: each sending.
     """
 
     def __init__(self, latency_ps: int, bytes_per_s: int) -> None:
@@ -23,7 +25,9 @@ class Network:
     def send(
         self, at_ps: int, num_bytes: int, sender: Hashable, receiver: Hashable
     ) -> tuple[int, int]:
-        """Start and end in ps of a transfer that may begin at at_ps; it is queued at both ports."""
+        """Queue a sending at both ports, which may begin at at_ps; returns its start and end
+        in ps.
+        """
         start_ps = max(at_ps, self._free_ps[sender], self._free_ps[receiver])
         lasts_ps = self._latency_ps + ceil_div(num_bytes * PS_PER_S, self._bytes_per_s)
         end_ps = self._free_ps[sender] = self._free_ps[receiver] = start_ps + lasts_ps

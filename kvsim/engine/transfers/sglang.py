@@ -1,4 +1,6 @@
-"""SGLang's hand-off: a router gives each request to both engines at once."""
+"""SGLang's disaggregation: a router sends each request to a prefill engine and a decode engine at
+once.
+"""
 
 from dataclasses import replace
 
@@ -23,7 +25,9 @@ RESERVED_DECODE_TOKENS = 512  # --num-reserved-decode-tokens
 
 
 class SglangHandoff(Handoff):
-    """num_reserved_decode_tokens, decode_radix_cache, retraction_host_ratio: of decode engines."""
+    """Engines with SGLang's sides. num_reserved_decode_tokens, decode_radix_cache,
+    retraction_host_ratio: options of decode engines.
+    """
 
     num_reserved_decode_tokens = RESERVED_DECODE_TOKENS
     decode_radix_cache = False

@@ -1,5 +1,5 @@
-"""vLLM's hand-off: a proxy sends each request to a prefill engine, and after its answer to a decode
-engine, which reads the KV (NixlConnector, 0.33.0).
+"""vLLM's disaggregation: a proxy sends each request to a prefill engine, and after its answer to a
+decode engine, which reads the KV (NixlConnector, 0.33.0).
 """
 
 from collections.abc import Hashable
@@ -30,14 +30,16 @@ EXTENSION = (2, 3)  # of a lease, from a heartbeat on
 
 
 class NetworkReads:
-    """Reads of one decode engine over the network."""
+    """Reads of one decode engine over the network. handshake_ps: time of the first contact with a
+    prefill engine.
+    """
 
     def __init__(self, network: Network, handshake_ps: int) -> None:
         self._network = network
         self.handshake_ps = handshake_ps
 
     def read(self, keeper: KeeperInbox, num_bytes: int, at_ps: int) -> tuple[int, int]:
-        """Start and end of a read asked for at at_ps."""
+        """Queue a read requested at at_ps; returns its start and end in ps."""
         sender: Hashable = keeper
         return self._network.send(at_ps, num_bytes, sender, self)
 
@@ -45,8 +47,8 @@ class NetworkReads:
 class NixlHandoff(Handoff):
     """Engines with a NixlConnector.
 
-    recomputes_failed: requests with a failed read are computed on the decode engine, instead of an
-    error.
+    recomputes_failed: requests with a failed read are recomputed on the decode engine, instead of
+    ending with an error.
     """
 
     recomputes_failed = False
@@ -72,7 +74,9 @@ class NixlHandoff(Handoff):
         )
 
     def prefill_spec(self, spec: ReplicaSpec) -> ReplicaSpec:
-        """The spec with both connectors in a MultiConnector of role kv_both, if there are tiers."""
+        """The spec of a prefill engine. With tiers it has both connectors in a MultiConnector of
+        role kv_both.
+        """
         self._prompts = RemotePrompts()
         self._producers: list[NixlProducer] = []
         tiers = spec.connector

@@ -1,8 +1,9 @@
-"""Budget of one pass's admissions (managers/schedule_policy.py, mem_cache/prefill_budget.py).
+"""The budget of one scheduling pass: how many prompts it may admit (managers/schedule_policy.py,
+mem_cache/prefill_budget.py).
 
-The budget allocates nothing: it compares two sums with the memory free or evictable at that moment.
-`total` counts running and admitted requests with all outputs they may still generate, `current`
-with the tokens computed now.
+The budget allocates nothing: it compares two sums with the memory that is free or evictable at that
+moment. `total` counts running and admitted requests with all outputs they may still generate,
+`current` with the tokens computed now.
 """
 
 from collections.abc import Callable
@@ -20,16 +21,19 @@ CLIP_MAX_NEW_TOKENS = 4096  # what a request counts with at most, whatever it as
 
 
 class Stop(Enum):
-    """Why a pass admits no more: memory, or another limit."""
+    """Reason why a pass admits no more requests: memory, or another limit."""
 
     MEMORY = "memory"
     OTHER = "other"
 
 
 class PassLimits(NamedTuple):
-    """The limits of one pass: its prompt tokens, or the tokens of its chunks; decoding requests
-    take mixed_tokens of them. held_back: tokens that running requests may still put out, as far as
-    counted, at most `most_held_back`; summed where that matters. page: tokens a page.
+    """The limits of one pass.
+
+    page: tokens of a page. max_prefill_tokens: most prompt tokens. chunked_prefill_size: most
+    tokens of chunks; None: prompts are not cut. held_back: gives the expected output tokens of
+    running requests; called only if the sum matters. most_held_back: an upper bound of that.
+    mixed_tokens: tokens of decoding requests in the same step, part of the limits.
     """
 
     page: int
@@ -41,15 +45,15 @@ class PassLimits(NamedTuple):
 
 
 class Budget:
-    """The budget of one pass.
+    """The tokens that one pass may still admit.
 
-    input: prompt tokens of this pass. chunk: the same under chunked prefill. current: tokens held
-    back, see above. available: what could be handed out now.
+    input: prompt tokens left. chunk: chunk tokens left. current: tokens counted for admitted
+    prompts. available: gives the tokens free or evictable now.
 
-    windows: the pool of sliding windows, if there is one (mem_cache/prefill_budget.py,
+    windows: the pool of sliding windows; None without one (mem_cache/prefill_budget.py,
     `SWAPrefillBudget`). A request counts there with the tokens of its prompt beyond a window, and
     with at most one window of the later ones. Running requests do not count. charged_windows: slots
-    of it that this pass has promised.
+    of that pool that this pass has promised.
     """
 
     def __init__(
@@ -74,7 +78,7 @@ class Budget:
 
     @property
     def total(self) -> float:
-        """Tokens held back, see above."""
+        """Tokens counted for running and admitted requests, with expected outputs."""
         if self._total is None:
             self._total = self._held_back()
         for charge in self._charges:
@@ -96,14 +100,14 @@ class Budget:
         return UNBOUNDED if windows is None else windows.available() - self.charged_windows
 
     def _need_windows(self, tokens: int, rest: int) -> int:
-        """Slots of the window pool for `tokens` of a prompt, of which a chunk at once, and `rest`
-        tokens of output.
+        """Slots of the window pool for a prompt of `tokens` tokens, computed in chunks, and `rest`
+        output tokens.
         """
         windows = self._windows
         return 0 if windows is None else _need(windows.window, tokens, rest, self.chunk, self.page)
 
     def too_much(self, tokens: int) -> bool:
-        """Whether `tokens` tokens are all that is left, or more."""
+        """Whether at most `tokens` tokens are left."""
         available = self._available()
         if tokens < available - self._most_total:
             return False
@@ -118,12 +122,13 @@ class Budget:
         return None
 
     def paged(self, tokens: int) -> int:
-        """`tokens` in whole pages."""
+        """`tokens` rounded up to whole pages."""
         return ceil_div(tokens, self.page) * self.page
 
     def charge(self, tokens: int, max_new_tokens: int) -> None:
-        """Subtract `tokens` prompt tokens of this pass, and `max_new_tokens` output tokens; 0 where
-        a prompt goes on.
+        """Subtract `tokens` prompt tokens and max_new_tokens output tokens of an admitted request.
+
+        max_new_tokens is 0 for a chunk that is not the last of its prompt.
         """
         paged = self.paged(tokens)
         self.charged_windows += self._need_windows(paged, max_new_tokens)
@@ -135,10 +140,9 @@ class Budget:
         self.chunk -= paged
 
     def most_of_chunk(self, new_tokens: int, rest: int) -> int | None:
-        """Tokens that a request with `new_tokens` uncached tokens and `rest` outputs could compute
-        in this pass at most.
+        """Most tokens of a request that this pass could compute; None: the request does not fit.
 
-        None: it does not fit.
+        new_tokens: uncached prompt tokens. rest: expected output tokens.
         """
         if self.too_much(new_tokens + rest + self.page):
             return None
@@ -151,12 +155,12 @@ class Budget:
         return min(self.chunk, most) if most > 0 else None
 
     def holds_at_once(self, new_tokens: int, rest: int) -> bool:
-        """Whether the window pool holds a request that asks for all its tokens."""
+        """Whether the window pool has slots for a request with ignore_eos."""
         return self._need_windows(new_tokens, rest) <= self.left_windows
 
     def first_chunk(self, prefix_tokens: int, new_tokens: int, most: int) -> int:
-        """How many of its uncached tokens a request computes in this pass, `most` of them at most;
-        0: none fit.
+        """Number of its new_tokens uncached tokens that a request computes in this pass, at most
+        `most`; 0: none fit.
         """
         paged = self.paged(new_tokens)
         if not self.chunked or paged <= most:
@@ -164,9 +168,10 @@ class Budget:
         return (prefix_tokens + most) // self.page * self.page - prefix_tokens
 
     def next_chunk(self, new_tokens: int) -> int:
-        """Tokens of the next chunk of the prompt in progress, which must go on whatever is left.
+        """Tokens of the next chunk of the chunked prompt, which continues even if no memory is
+        left.
 
-        0: it has to wait, as its windows do not fit.
+        0: it waits, as its sliding windows do not fit.
         """
         left = int(self.left_total)
         if self._windows is not None:
@@ -183,9 +188,10 @@ def _need(window: int, tokens: int, rest: int, chunk: int, page: int) -> int:
 def never_starts(
     room: PrefixRoom, head: Sequence, rest: int, chunk: int, page: int
 ) -> Refusal | None:
-    """Why `head`, which may put out `rest` tokens more, finds no windows though nothing runs: what
-    SGLang lets wait for ever. It refuses on arrival by the other pool alone (managers/utils.py,
-    `validate_input_length`).
+    """Why `head`, with `rest` outputs to come, never starts though nothing runs; None if it may.
+
+    SGLang leaves such a request waiting for ever. On arrival it checks only the other pool
+    (managers/utils.py, `validate_input_length`).
     """
     windows = room.windows
     if windows is None:
@@ -204,8 +210,10 @@ def never_starts(
 
 
 def _never_ends(room: PrefixRoom, head: Sequence, rest: int, page: int) -> Refusal:
-    """Reason why `head`, with `rest` outputs to come, does not start in an empty pool without a
-    cache: `Ends.fit` refuses it alone.
+    """Why `head`, with `rest` outputs to come, never starts in an empty pool without a prefix
+    cache.
+
+    `Ends.fit` refuses it even alone.
     """
     return Refusal(
         "it asks for all its tokens (ignore_eos), more than SGLang ever has room for: it and all "

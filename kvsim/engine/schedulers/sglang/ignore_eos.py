@@ -1,5 +1,6 @@
-"""Admission of requests that ask for all their tokens (ignore_eos), without a radix cache: what
-benchmarks do. Their ends are known, so the pass walks through them in order
+"""Admission of requests with ignore_eos, without a radix cache, as in benchmarks.
+
+Such requests end after max_tokens, so the pass simulates the ends of all requests in order
 (managers/schedule_policy.py, `add_one_req_ignore_eos`).
 """
 
@@ -13,10 +14,10 @@ RESERVED_TOKENS = 1  # of each request
 
 
 class Span(NamedTuple):
-    """tokens a request will still put out, and tokens that are free when it has ended.
+    """A request in that simulation: output tokens to come, and tokens that it frees when it ends.
 
-    For a request without ignore_eos the new-token ratio estimates the rest: a fraction, and zero or
-    less once its outputs exceed the estimate.
+    For a request without ignore_eos the new-token ratio estimates the outputs to come. The estimate
+    is a fraction, and zero or less once its outputs exceed it.
     """
 
     to_come: float
@@ -30,17 +31,19 @@ def span(seq: Sequence, max_new_tokens: int, outputs: int, ratio: float) -> Span
 
 
 class Ends:
-    """Requests by their ends: those that run or start in this pass, and those tried in it."""
+    """Requests sorted by output tokens to come: those that run or start in this pass, and those
+    tried in it.
+    """
 
     def __init__(self, first: Span, others: Iterable[Span]) -> None:
         spans = (span for span in (first, *others) if span.to_come > 0)
         self._spans = sorted(spans, key=itemgetter(0))
 
     def add(self, candidate: Span) -> None:
-        """The next one to be weighed.
+        """Insert the next request to be tried.
 
-        The engine inserts it before the first that does not end before it. One that ends after all
-        others goes before the last of them, so they may be out of order.
+        SGLang inserts it before the first request that ends no earlier. One that ends after all
+        others is put before the last, so the order may be wrong.
         """
         to_come = candidate.to_come
         if to_come <= 0:
@@ -50,9 +53,7 @@ class Ends:
         spans.insert(next(later, max(0, len(spans) - 1)), candidate)
 
     def fit(self, left: int) -> bool:
-        """Whether `left` free tokens suffice until all have ended, if no request starts
-        meanwhile.
-        """
+        """Whether `left` free tokens suffice until all requests have ended, if no other starts."""
         running, freed = len(self._spans), 0
         for to_come, held in self._spans:
             if left + freed - to_come * running <= RESERVED_TOKENS * running:

@@ -1,4 +1,6 @@
-"""Limits of a pool on the length of a request (managers/scheduler.py, kv_cache_configurator.py)."""
+"""Limits that the pool's size sets on the length and number of requests (managers/scheduler.py,
+kv_cache_configurator.py).
+"""
 
 from kvsim.engine.plan import UNBOUNDED
 from kvsim.memory.allocator import Refusal
@@ -10,8 +12,8 @@ FEWEST_RUNNING, MOST_RUNNING = 2048, 4096
 
 
 class Limits:
-    """pool: tokens of the pool. context: the longest sequence. page: tokens of a page. states: of
-    recurrent layers, one a request; None: there are none.
+    """pool: tokens of the pool. context: length of the longest sequence. page: tokens of a page.
+    states: number of recurrent states, one for each request; None without recurrent layers.
     """
 
     def __init__(self, pool: int, context: int, page: int, states: int | None = None) -> None:
@@ -21,7 +23,7 @@ class Limits:
         self._states = states
 
     def max_running(self, given: int | None) -> int:
-        """Most requests that run at once."""
+        """Most requests that run at once. given: max_running_requests, if set."""
         most = given
         if most is None:
             by_pool = int(self._pool / self._context * 512)
@@ -31,7 +33,9 @@ class Limits:
         return max(1, min(most, self._pool // 2))
 
     def max_new_tokens(self, request: Request) -> int:
-        """Most output tokens of `request`: its declared max_tokens, cut so that it fits alone."""
+        """Most output tokens of `request`: its max_tokens, reduced so that it fits in the pool
+        alone.
+        """
         prompt = request.prompt_tokens
         declared = UNBOUNDED if request.max_tokens is None else request.max_tokens
         if request.max_tokens is None and request.ignore_eos:  # nothing else ends it

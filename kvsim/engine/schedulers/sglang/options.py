@@ -143,8 +143,8 @@ class Sglang(SchedulerOptions):
         side: EngineSide,
         hicache: HicachePart,
     ) -> SglangScheduler:
-        """The scheduler of these parts. waiting: all that wait; prompts: those of them that wait to
-        be computed here.
+        """Build the scheduler. waiting: all waiting requests. prompts: those of them that are
+        computed on this engine.
         """
         parts = SglangParts(
             allocator,

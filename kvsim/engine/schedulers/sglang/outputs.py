@@ -1,7 +1,7 @@
-"""Output counts of requests: generated, in flight, and still possible; SGLang plans memory by them.
+"""Output counts of requests: generated, in flight, and expected. SGLang budgets memory by them.
 
-Under the overlap schedule a pass comes before the outputs of the previous step: they are in flight,
-and a retraction may drop one.
+Under the overlap schedule a pass precedes the outputs of the previous step, which are in flight. A
+retraction may discard one.
 """
 
 from collections.abc import Container, Iterable
@@ -19,7 +19,7 @@ RETRACT_STEPS = 20  # decode steps that a retraction makes room for
 
 
 class InFlight:
-    """The plans in flight, in order."""
+    """The plans in flight, oldest first."""
 
     def __init__(self) -> None:
         self._plans: list[Plan] = []
@@ -31,15 +31,15 @@ class InFlight:
         return bool(self._plans)
 
     def scheduled(self, plan: Plan) -> None:
-        """`plan` computes from now on."""
+        """Add `plan`, which was launched."""
         self._plans.append(plan)
 
     def returned(self, plan: Plan) -> None:
-        """The outputs of `plan` are there."""
+        """Remove `plan`, as its outputs are processed."""
         self._plans = [other for other in self._plans if other is not plan]
 
     def settle(self) -> None:
-        """A pass begins: what the last plan computes is what is in flight in it."""
+        """Begin a pass: the tokens of the newest plan are in flight during it."""
         last = self._plans[-1] if self._plans else None
         self._all_decoders = last is not None and last.num_decode > 0
         self._begun = {chunk.seq for chunk in last.chunks} if last else set()
@@ -47,31 +47,37 @@ class InFlight:
 
     @property
     def end_ps(self) -> int:
-        """When the last plan has computed; 0 if nothing is in flight."""
+        """Time in ps at which the newest plan has computed; 0 if nothing is in flight."""
         return self._plans[-1].end_ps if self._plans else 0
 
     def joined(self, seq: Sequence) -> None:
-        """`seq`, computed elsewhere, decodes from this pass on: nothing of it is in flight."""
+        """`seq`, with a prompt computed on another engine, decodes from this pass on: it has no
+        token in flight.
+        """
         self._joined.add(seq)
 
     def has_token_of(self, seq: Sequence) -> bool:
-        """Whether a token of `seq`, which decodes or has just begun to, has not returned."""
+        """Whether a token of the running `seq` is in flight."""
         return seq not in self._joined and (self._all_decoders or seq in self._begun)
 
     @property
     def unreturned_tokens(self) -> tuple[bool, set[Sequence]]:
-        """Whether a token of all decoding sequences is in flight; if not, of which one is."""
+        """(whether every decoding sequence has a token in flight, the sequences with a chunk in
+        flight).
+        """
         return self._all_decoders, self._begun
 
     def last_tokens(self, among: Container[Sequence]) -> list[Sequence]:
-        """Sequences with their last token in flight, which the scheduler does not know yet."""
+        """Sequences of `among` with their last token in flight; the scheduler does not know yet
+        that they end.
+        """
         if not self._plans:
             return []
         return [seq for seq in self._plans[-1].finishing if seq in among]
 
     def lose_token(self, seq: Sequence, plan: Plan) -> None:
-        """The step in flight computes a token of `seq`, retracted in `plan`, that no request will
-        see.
+        """Discard the token in flight of `seq`, which `plan` retracts: the step computes it, but no
+        request gets it.
         """
         last = self._plans[-1]
         seq.num_outputs -= 1
@@ -91,10 +97,10 @@ class InFlight:
 
 
 class Outputs:
-    """wishes: max_new_tokens of each request that waits or runs, cut to what the engine allows.
+    """Output counts of waiting and running requests.
 
-    all_counts: how many of these ask for all their tokens (ignore_eos), none of which the ratio
-    discounts.
+    wishes: max_new_tokens of each request, reduced to what the engine allows. all_counts: number of
+    these with ignore_eos, to which the new-token ratio does not apply.
     """
 
     def __init__(self, batch: DecodeBatch, in_flight: InFlight) -> None:
@@ -108,24 +114,26 @@ class Outputs:
         self.all_counts += seq.request.ignore_eos
 
     def remove(self, seq: Sequence) -> None:
-        """Forget a sequence that has left."""
+        """Remove a sequence that has left."""
         del self.wishes[seq]
         self.all_counts -= seq.request.ignore_eos
 
     def of(self, seq: Sequence) -> int:
-        """Tokens of a running request that have returned."""
+        """Number of output tokens of a running request that are processed."""
         outputs = seq.num_outputs
         if seq.decoding:
             outputs = self._batch.slots(seq) - seq.prompt_tokens + 1
         return outputs - self._in_flight.has_token_of(seq)
 
     def end_by_length(self, seq: Sequence) -> bool:
-        """Whether `seq` puts out all it wished for."""
+        """Whether `seq` generates all of its max_new_tokens."""
         return seq.output_tokens >= self.wishes[seq]
 
     def held_back(self, decoders: Iterable[Sequence], ratio: float) -> float:
-        """Tokens that decoders may still put out, as far as the ratio counts them; summed
-        in their order, as the engine does.
+        """Expected output tokens of `decoders`: what each may still generate, at most 4,096, times
+        the ratio.
+
+        With ignore_eos the ratio does not apply. Summed in their order, as SGLang does.
         """
         wishes, clock, held = self.wishes, self._batch.clock, 0.0
         all_decoders, begun = self._in_flight.unreturned_tokens
@@ -140,21 +148,23 @@ class Outputs:
         return held
 
     def most_held_back(self, num: int, ratio: float) -> int:
-        """No less than what `held_back` says of `num` that decode."""
+        """Upper bound of `held_back` for `num` decoding requests."""
         return num * ceil(CLIP_MAX_NEW_TOKENS * (1.0 if self.all_counts else ratio))
 
     def by_retraction(self, decoders: Iterable[Sequence]) -> list[Sequence]:
-        """Sequences in reverse order of retraction: the last has the fewest outputs, of equal ones
-        the longest prompt, of these it is the last decoder.
+        """`decoders` in reverse order of retraction.
+
+        The one retracted first is last: it has the fewest outputs, then the longest prompt, then
+        the latest place in the batch.
         """
         return sorted(decoders, key=lambda s: (self.of(s), -s.prompt_tokens), reverse=True)
 
 
 class NewTokenRatio:
-    """How much of what running requests may still put out is held back from newcomers: the
-    new-token ratio (managers/scheduler_components/new_token_ratio_tracker.py). Floats, in the
-    engine's own order of operations, so that they are the same to the last bit.
+    """The new-token ratio: which share of the output that running requests may still generate
+    counts against new ones (managers/scheduler_components/new_token_ratio_tracker.py).
 
+    Floats are computed in SGLang's order of operations, so that they are equal to the last bit.
     value: the ratio now. It falls with every decode step, rises at a retraction, and is reset when
     the engine is idle.
     """
@@ -166,8 +176,8 @@ class NewTokenRatio:
         self.value = self._initial
 
     def decay(self, steps: int = 1) -> None:
-        """Lower the ratio after `steps` decode steps without a retraction. A ratio below the floor
-        rises to it.
+        """Lower the ratio after `steps` decode steps without a retraction, but not below the
+        floor.
         """
         for _ in range(steps):
             if self.value == self._floor:
@@ -175,11 +185,11 @@ class NewTokenRatio:
             self.value = max(self.value - self._decay, self._floor)
 
     def retracted(self, outputs: int, max_new_tokens: int, num: int) -> None:
-        """Set the ratio after a retraction that leaves `num` requests, with `outputs` tokens
-        generated and `max_new_tokens` asked for in sum.
+        """Set the ratio after a retraction. `num` requests remain, with `outputs` tokens generated
+        of max_new_tokens in sum.
         """
         self.value = min(1.0, (outputs + RETRACT_STEPS * num) / (max_new_tokens + 1))
 
     def idle(self) -> None:
-        """Reset the ratio, as nothing waits or runs."""
+        """Reset the ratio: nothing waits or runs."""
         self.value = self._initial

@@ -1,7 +1,8 @@
-"""The parts that SGLang's scheduler holds, each in the form that does nothing.
+"""Optional parts of SGLang's scheduler, each in the form that does nothing.
 
-They are the side of an engine in prefill-decode disaggregation (--disaggregation-mode), and a
-hierarchical cache (HiCache). The scheduler calls them in each pass, and never asks which they are.
+They are the engine's side in prefill-decode disaggregation (--disaggregation-mode), and a
+hierarchical cache (HiCache). The scheduler calls them in each pass, without asking which form they
+have.
 """
 
 from abc import abstractmethod
@@ -19,10 +20,10 @@ OUT_OF_MEMORY = "the engine ran out of memory, and no other request could be ret
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class EngineSide:
-    """The side of an engine without transfers: it decodes what it has computed.
+    """The side of an engine without disaggregation: it decodes the prompts that it computes.
 
-    looks_ahead: requests that end by length with the token in flight decode no more. short_head:
-    the one that was refused for memory on this side, when last tried.
+    looks_ahead: requests that end by length with the token in flight do not decode again.
+    short_head: the request that this side last refused for lack of memory.
     """
 
     def __init__(self, *, looks_ahead: bool = True) -> None:
@@ -31,7 +32,7 @@ class EngineSide:
 
     @property
     def busy(self) -> bool:
-        """Whether memory is still held for transfers of requests that have ended here."""
+        """Whether memory is still held for transfers of requests that have ended on this engine."""
         return False
 
     def refusal(self, request: Request) -> Refusal | None:
@@ -39,35 +40,38 @@ class EngineSide:
         return None
 
     def takes(self, seq: Sequence) -> bool:
-        """Whether a new `seq` waits for the other engine, and not in the scheduler's queue."""
+        """Whether this side queues a new `seq` for the other engine, so that the scheduler does not
+        queue it.
+        """
         return False
 
     # --- a pass ---------------------------------------------------------------------------------
 
     def begin(self, plan: Plan) -> None:
-        """A plan is to be made: messages of the other engine are read."""
+        """Begin a pass that makes `plan`: process messages from the other engine."""
 
     def joining(self, plan: Plan, prefilled: list[Sequence]) -> list[Sequence]:
-        """The requests that decode from this pass on. prefilled: those of the last prefill batch
-        that go on.
+        """Requests that decode from this pass on. prefilled: unfinished requests of the last
+        prefill batch.
         """
         return prefilled
 
     def passes_again(self, plan: Plan) -> bool:
-        """Whether another pass follows one that started nothing, without waiting."""
+        """Whether another pass follows at once, as `plan` started nothing."""
         return False
 
     def end(self, plan: Plan) -> None:
-        """`plan` is decided."""
+        """Called when `plan` is decided."""
 
     def refuses_to_retract(self, seq: Sequence, *, lone: bool) -> str | None:
-        """The error with which `seq` ends instead of being retracted. lone: nobody else decodes
-        (schedule_batch.py, `retract_decode`).
+        """The error with which `seq` ends instead of being retracted; None: it is retracted.
+
+        lone: no other request decodes (schedule_batch.py, `retract_decode`).
         """
         return OUT_OF_MEMORY if lone else None
 
     def retracting(self, seq: Sequence, plan: Plan) -> None:
-        """`seq` is about to lose its memory, and will wait again."""
+        """Called before `seq` loses its memory and is queued again."""
 
     def failed(self, seq: Sequence) -> None:
         """`seq` has ended with an error for lack of memory."""
@@ -75,15 +79,17 @@ class EngineSide:
     # --- the life of a plan ---------------------------------------------------------------------
 
     def computed(self, chunk: ScheduledChunk) -> None:
-        """A chunk of a prompt, filed in the prefix cache if it was the last, has returned."""
+        """Process a computed prompt chunk; the last chunk of a prompt is in the prefix cache
+        already.
+        """
 
     def quiet_steps(self, limit: int) -> int:
-        """Number of decode steps, at most `limit`, in which no pass finds anything to do here."""
+        """Number of decode steps, at most `limit`, in which this side has nothing to do."""
         return limit
 
 
 class HicachePart:
-    """Host memory, and perhaps a storage, of one scheduler."""
+    """Host memory and perhaps a storage of one scheduler."""
 
     @property
     @abstractmethod
@@ -104,15 +110,15 @@ class HicachePart:
 
     @abstractmethod
     def arrived(self, seq: Sequence) -> bool:
-        """A new request waits. Returns whether the next pass changes because of it."""
+        """Note a new waiting request; returns whether the next pass may change because of it."""
 
     @abstractmethod
     def begin(self, queue: Iterable[Sequence], head: Sequence | None) -> None:
-        """A pass begins: ends of copies and answers of the storage are noted."""
+        """Begin a pass: process ended copies and answers of the storage."""
 
     @abstractmethod
     def end(self, plan: Plan) -> None:
-        """The pass has made `plan`, held up by the copies that it waited for."""
+        """Called when the pass has made `plan`; sets how long copies delayed it."""
 
     @abstractmethod
     def skips(self, seq: Sequence) -> bool:
@@ -120,25 +126,27 @@ class HicachePart:
 
     @abstractmethod
     def host_hit(self, seq: Sequence) -> int:
-        """Tokens of a pinned `seq` in host memory alone."""
+        """Number of tokens of a pinned `seq` that are in host memory only."""
 
     @abstractmethod
     def load_back(self, seq: Sequence) -> bool:
-        """Allocate slots for the host hit of a pinned `seq` and queue its load; False: it is
-        computed.
+        """Allocate slots for the host hit of a pinned `seq` and queue its load; False: the tokens
+        are recomputed.
         """
 
     @abstractmethod
     def submit_loads(self) -> None:
-        """A batch is formed: what it loads is one copy."""
+        """Submit the loads of the batch just formed as one copy."""
 
     @abstractmethod
     def room_made(self) -> None:
-        """There is room for the next token of each decoding request, and none is taken yet."""
+        """Called when memory for the next token of each decoding request is free, before it is
+        allocated.
+        """
 
     @abstractmethod
     def retracted(self, seq: Sequence) -> None:
-        """`seq` lost its memory and waits again."""
+        """`seq` was retracted and waits again."""
 
     @abstractmethod
     def left(self, seq: Sequence) -> None:
@@ -148,15 +156,15 @@ class HicachePart:
 
     @abstractmethod
     def returns_quietly(self, plan: Plan) -> bool:
-        """Whether the return of `plan` leaves later passes the same."""
+        """Whether processing the outputs of `plan` leaves later passes unchanged."""
 
     @abstractmethod
     def quiet_steps(self, limit: int) -> int:
-        """Number of decode steps, at most `limit`, in which no pass finds anything to do here."""
+        """Number of decode steps, at most `limit`, in which the cache has nothing to do."""
 
 
 class NoHicache(HicachePart):
-    """There is no memory after the device's."""
+    """No memory after the device's."""
 
     @property
     def busy(self) -> bool:

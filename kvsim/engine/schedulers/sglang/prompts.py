@@ -1,8 +1,8 @@
-"""The prompts of an SGLang engine: the waiting ones that a pass admits, and the chunked one, which
-goes on first.
+"""The prompts of an SGLang engine: a pass admits waiting ones, and continues the chunked prompt
+first.
 
-The first that is refused ends the pass; nothing overtakes. Whoever is weighed is pinned first, so
-that what it would hit counts as taken.
+The first request that does not fit ends the pass; no later one overtakes it. A request is pinned
+before it is tried, so that its cached prefix counts as used memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +26,9 @@ from kvsim.sequence import Sequence
 
 
 class Newcomer(NamedTuple):
-    """A request that goes in, pinned: its cached tokens, and those it computes now."""
+    """An admitted, pinned request. cached: tokens hit in the prefix cache. new_tokens: tokens
+    computed in this pass.
+    """
 
     seq: Sequence
     cached: int
@@ -34,13 +36,15 @@ class Newcomer(NamedTuple):
 
 
 class PrefillAdmission:
-    """wishes: what each request may put out. ratio: the share of it that one which may stop before
-    is taken to put out. running: the spans of those that run already. hicache: what a request hits
-    there is loaded as it goes in. cached: the pool has a prefix cache.
+    """The admissions of one pass.
 
-    taken: admitted requests. stop: why a pass ended before the queue did, if memory or tokens were
-    why; no_place: or because as many run as may. cut_twice: SGLang would cut a second prompt too.
-    skipped: whether a request was skipped.
+    wishes: max_new_tokens of each request. ratio: the new-token ratio. running: gives the spans of
+    running requests. hicache: loads host hits of admitted requests. cached: the pool has a prefix
+    cache.
+
+    taken: admitted requests. stop: why the pass ended before the queue did, if a budget ended it.
+    no_place: as many requests run as may. cut_twice: SGLang would cut a second prompt into chunks
+    too. skipped: a request was skipped.
     """
 
     def __init__(
@@ -70,7 +74,8 @@ class PrefillAdmission:
         self.skipped = False
 
     def choose(self, queue: Iterable[Sequence], places: int, most: int, *, alone: bool) -> None:
-        """Take from the front of `queue`, `places` at most, and `most` in one pass.
+        """Admit requests from the front of `queue`. places: most requests that may still run. most:
+        most prompts of one pass.
 
         alone: no chunked prompt is in progress.
         """
@@ -100,14 +105,15 @@ class PrefillAdmission:
                 break
 
     def weight(self, seq: Sequence) -> int:
-        """Tokens counted for a new request in addition to its prompt."""
+        """Output tokens that the budget counts for a new request."""
         return min(self._wishes[seq], CLIP_MAX_NEW_TOKENS)
 
     def _weigh(self, seq: Sequence, cached: int, *, first: bool) -> tuple[int, Stop | None]:
-        """(tokens of `seq` to compute now, 0 if it is refused; why nothing more goes in).
+        """Try `seq`; returns (tokens to compute now or 0 if refused, reason why nothing more is
+        admitted).
 
-        A prefix in host memory needs room on the device, and no computing. If it is not loaded, the
-        request is weighed again without it.
+        A prefix in host memory needs memory on the device, and no computing. If it cannot be
+        loaded, the request is tried again without it. first: the pass has admitted nothing yet.
         """
         budget, loads = self._budget, self._hicache.host_hit(seq)
         while True:
@@ -124,7 +130,7 @@ class PrefillAdmission:
             loads = 0
 
     def _weigh_ends(self, seq: Sequence) -> tuple[int, Stop | None]:
-        """`_weigh` of a request with a known end (ignore_eos), in a pool without prefix cache."""
+        """Try a request with ignore_eos in a pool without prefix cache."""
         budget = self._budget
         need = budget.paged(seq.num_tokens) + budget.page
         if need > min(budget.left_current, budget.left_total):
@@ -138,11 +144,13 @@ class PrefillAdmission:
         return self._charge(seq, budget.chunk if cut else seq.num_tokens, seq.num_tokens)
 
     def _rest(self, seq: Sequence) -> int:
-        """Output tokens the request may still generate, as far as they count."""
+        """Output tokens that `seq` may still generate, as the budget counts them."""
         return min(max(self._wishes[seq] - seq.num_outputs, 0), CLIP_MAX_NEW_TOKENS)
 
     def _ends_fit(self, seq: Sequence, left: int) -> bool:
-        """Whether `left` tokens last until all that run, are taken and `seq` have ended."""
+        """Whether `left` tokens suffice until running and admitted requests and `seq` have
+        ended.
+        """
         if self._ends is None:
             taken = (self._span(newcomer.seq) for newcomer in self.taken)
             self._ends = Ends(self._span(seq), (*self._running(), *taken))
@@ -151,7 +159,11 @@ class PrefillAdmission:
         return self._ends.fit(left)
 
     def _charge(self, seq: Sequence, now: int, new_tokens: int) -> tuple[int, Stop | None]:
-        """`now` of its `new_tokens` are computed in this pass; one prompt at most is cut."""
+        """Charge the budget for `now` of new_tokens tokens of `seq`; at most one prompt of a pass
+        is cut into chunks.
+
+        Returns as `_weigh`.
+        """
         cut = now < new_tokens
         if now <= 0:
             return 0, Stop.OTHER
@@ -163,14 +175,16 @@ class PrefillAdmission:
         return now, self._budget.stop()
 
     def _span(self, seq: Sequence) -> Span:
-        """How long a waiting `seq` will go on, and what it then gives back."""
+        """The span of a waiting `seq`: output tokens to come, and tokens it frees at its end."""
         return span(seq, self._wishes[seq], seq.num_outputs, self._ratio)
 
 
 class PromptKnobs(NamedTuple):
-    """max_prefill_tokens, prefill_max_requests: most prompt tokens and prompts of a step.
-    chunked_prefill_size: most tokens of one that is cut; None: none is. mixed: decoding requests
-    run in the steps of prompts, too.
+    """Limits on the prompts of a step.
+
+    max_prefill_tokens: most prompt tokens. prefill_max_requests: most prompts.
+    chunked_prefill_size: most tokens of a chunk; None: prompts are not cut. mixed: decoding
+    requests run in the same step.
     """
 
     max_prefill_tokens: int
@@ -180,7 +194,9 @@ class PromptKnobs(NamedTuple):
 
 
 class PrefillBatch:
-    """batch: the last prefill batch, until it is settled. chunked: with an unfinished prompt.
+    """The prefill batches of an engine, one in each pass.
+
+    batch: the last prefill batch, until the next pass. chunked: request with an unfinished prompt.
     short_head: head of the queue that lacked memory when last tried. most_running: requests that
     may hold memory at once.
     """
@@ -204,8 +220,8 @@ class PrefillBatch:
         self._waits = False  # the chunked prompt computed nothing in the last pass
 
     def settle(self) -> list[Sequence]:
-        """The batch before this pass ends: what it computed is filed in the prefix cache. Returns
-        those that go on.
+        """End the last prefill batch: cache the computed tokens; returns its unfinished requests
+        without the chunked one.
         """
         chunked, last = self.chunked, self.batch
         if chunked is not None and not self._waits:
@@ -277,7 +293,9 @@ class PrefillBatch:
         return Budget(self._room.available_tokens, limits, self._room.windows)
 
     def _spans(self) -> Iterator[Span]:
-        """How long those that hold memory go on, and what they then give back."""
+        """Spans of all requests that hold memory: output tokens to come, and tokens freed at the
+        end.
+        """
         yield from self._running.spans()
         seq, ratio = self.chunked, self._running.ratio.value
         if seq is not None:
@@ -326,7 +344,9 @@ class PrefillBatch:
             self._batch_up(plan)
 
     def _batch_up(self, plan: Plan) -> None:
-        """The prompts of `plan` are a batch; those that decode ride along or sit out."""
+        """Make the prompts of `plan` a batch. Decoding requests join it if `mixed`, else they
+        pause.
+        """
         running = self._running
         prompts = [chunk.seq for chunk in plan.chunks]
         ride = bool(self._knobs.mixed and running.members)
@@ -342,11 +362,12 @@ class PrefillBatch:
         plan.num_paused = self._scheduler.batch.num
 
     def check_goes_on(self) -> None:
-        """In a pass that started nothing, with nothing in flight: InputError if the chunked prompt
-        waits for windows that no other request holds.
+        """Raise InputError if the chunked prompt waits for sliding windows that no other request
+        will free.
 
-        No other request goes on either: each needs a page of windows and more (schedule_policy.py,
-        `add_one_req`), and SGLang ends none of them.
+        Called in a pass that started nothing, with nothing in flight. Other requests cannot start
+        either: each needs a page of windows and more (schedule_policy.py, `add_one_req`), and
+        SGLang ends none of them.
         """
         windows, page = self._room.windows, self._scheduler.allocator.page_tokens
         seq = self.chunked

@@ -1,9 +1,9 @@
-"""The requests sent and not received yet, and the waiting queue: first come first served, or by
-longest cached prefix (lpm).
+"""The waiting queue of SGLang, first come first served or by longest cached prefix (lpm), and the
+requests not received yet.
 
-Both mark the prefixes that waiting requests would hit as recently used
-(managers/schedule_policy.py). lpm marks all of them each time it sorts, fcfs sometimes those of the
-first requests.
+Both orders mark the prefixes that waiting requests would hit as recently used
+(managers/schedule_policy.py). lpm marks all of them each time it sorts, fcfs sometimes marks those
+of the first requests.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -39,7 +39,7 @@ class Inbox:
 
     @property
     def always_open(self) -> bool:
-        """Whether every pass receives requests."""
+        """Whether every pass receives requests: interval is 1."""
         return self._interval == 1
 
     def send(self, seq: Sequence) -> None:
@@ -47,15 +47,15 @@ class Inbox:
         self._sent.append(seq)
 
     def steps_to_receive(self, limit: int) -> int:
-        """Number of decode steps, at most `limit`, before a request is received."""
+        """Number of decode steps, at most `limit`, before a sent request is received."""
         return min(limit, self._interval - self._steps - 1) if self._sent else limit
 
     def decoded(self, steps: int) -> None:
-        """`steps` decode steps were scheduled in which no request was received."""
+        """Count `steps` decode steps in which no request was received."""
         self._steps = (self._steps + steps) % self._interval
 
     def receive(self, *, prompts: bool, idle: bool) -> list[Sequence]:
-        """The requests received in a new pass. prompts: whether the step before computed
+        """Start a pass; returns the requests received in it. prompts: the step before computed
         prompts.
         """
         self._steps += AFTER_PROMPTS if prompts else 1
@@ -67,8 +67,10 @@ class Inbox:
 
 
 class SglangQueue:
-    """The waiting requests. New and retracted requests are appended. Those in the inbox, and those
-    outside, which wait for another engine, count and are not seen yet.
+    """The waiting requests; new and retracted ones are appended.
+
+    Its length includes requests in the inbox, and `outside` ones, which wait for another engine;
+    the scheduler does not see these.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class SglangQueue:
 
     @property
     def num_seen(self) -> int:
-        """How many the scheduler knows of."""
+        """Number of waiting requests that the scheduler sees."""
         return len(self._queue)
 
     def __iter__(self) -> Iterator[Sequence]:
@@ -113,8 +115,8 @@ class SglangQueue:
         self._queue = dict.fromkeys((*seqs, *self._queue))
 
     def arrange(self, room: PrefixRoom) -> None:
-        """A pass is about to admit, over a prefix cache: put the queue in order, and mark
-        what it would hit.
+        """Order the queue before a pass over a prefix cache, and mark the prefixes it would hit as
+        recently used.
         """
         if self._longest_prefix and len(self._queue) <= LPM_MOST:
             self._sort(room)

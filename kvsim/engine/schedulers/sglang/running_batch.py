@@ -1,7 +1,7 @@
-"""The requests that decode under SGLang's rules, and their retraction.
+"""The decoding requests of an SGLang engine, and their retraction.
 
-All that decode take a token together. Where memory does not suffice, those with the fewest outputs
-are retracted, until it does, and go to the end of the queue.
+All of them decode one token together. If memory does not suffice, those with the fewest outputs are
+retracted until it does, and queued again at the end.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,9 @@ from kvsim.sequence import Sequence
 
 
 class RunningBatch:
-    """members: SGLang's running batch, with numbers that grow in its order, including requests with
+    """SGLang's running batch.
+
+    members: its requests, each with a number that grows in batch order; they include requests with
     their last token in flight. full: no request is admitted. ratio: the new-token ratio.
     """
 
@@ -44,7 +46,7 @@ class RunningBatch:
         self.outputs = Outputs(scheduler.batch, self.in_flight)
 
     def enter(self, seqs: list[Sequence]) -> None:
-        """Append these requests."""
+        """Append `seqs` to the batch."""
         if seqs and not self.members:
             self.full = False
         self._append(seqs)
@@ -54,7 +56,7 @@ class RunningBatch:
         self._entered += len(seqs)
 
     def drop(self, finished: list[Sequence]) -> None:
-        """Forget these: their last outputs have returned."""
+        """Remove `finished` requests: their last outputs are processed."""
         for seq in finished:
             if seq in self.members:
                 del self.members[seq]
@@ -62,7 +64,9 @@ class RunningBatch:
             self.outputs.remove(seq)
 
     def drop_ending(self) -> bool:
-        """Remove requests that end by length with the token in flight. Returns whether any did."""
+        """Remove requests that end by length with the token in flight; returns whether there were
+        any.
+        """
         if not self._side.looks_ahead:
             return False
         ending = list(filter(self.outputs.end_by_length, self.in_flight.last_tokens(self.members)))
@@ -72,7 +76,7 @@ class RunningBatch:
         return bool(ending)
 
     def spans(self) -> Iterator[Span]:
-        """How long the members go on, and what they then give back."""
+        """Spans of the members: output tokens to come, and tokens freed at the end."""
         outputs, ratio = self.outputs, self.ratio.value
         for seq in self.members:
             yield span(seq, outputs.wishes[seq], outputs.of(seq), ratio)
@@ -80,7 +84,7 @@ class RunningBatch:
     # --- a decode step --------------------------------------------------------------------------
 
     def decode(self, plan: Plan) -> None:
-        """All members take a token; if memory does not suffice some are retracted before."""
+        """Decode one token of all members; if memory does not suffice, some are retracted first."""
         dropped = self.drop_ending()
         if not self.members:
             return
@@ -94,7 +98,7 @@ class RunningBatch:
         self._scheduler.step_decoders(plan, [])
 
     def make_room(self, plan: Plan, *, rides: bool = False) -> bool:
-        """Memory for the next token of each; False: not enough, nothing taken.
+        """Allocate memory for the next token of each member; False: it does not suffice.
 
         rides: they decode in a step with prompts.
         """
@@ -131,8 +135,9 @@ class RunningBatch:
     # --- retraction -----------------------------------------------------------------------------
 
     def _retract_until_it_fits(self, plan: Plan) -> None:
-        """Retract one, and more until the next token of those left fits. They stay in the order in
-        which they would have followed.
+        """Retract at least one request, and more until the next token of each remaining one fits.
+
+        The remaining ones stay sorted in the order of retraction.
         """
         order = self.outputs.by_retraction(self.members)
         self.members = {}
@@ -147,11 +152,11 @@ class RunningBatch:
         self.ratio.retracted(outputs, declared, len(self.members))
 
     def retract(self, seq: Sequence, plan: Plan) -> None:
-        """Free the memory of `seq` that the cache does not hold; its token in flight, if there is
-        one, is lost.
+        """Free the memory of `seq` that the prefix cache does not hold; its token in flight is
+        discarded.
 
-        The last to decode ends with an error: prompts in progress or copies hold the memory it
-        needs.
+        The last decoding request may end with an error instead: prompts in progress or copies hold
+        the memory that it needs.
         """
         lone = len(self.members) == 1
         error = self._side.refuses_to_retract(seq, lone=lone)
@@ -165,7 +170,7 @@ class RunningBatch:
         self._hicache.retracted(seq)
 
     def _end_with_error(self, seq: Sequence, plan: Plan, why: str) -> None:
-        """End `seq` with this error for lack of memory; it does not wait again."""
+        """End `seq` with error `why` for lack of memory, instead of queueing it again."""
         scheduler = self._scheduler
         self._take_memory(seq, plan, lost=self.in_flight.has_token_of(seq))
         plan.preempted.remove(seq)
@@ -179,7 +184,7 @@ class RunningBatch:
         self._hicache.left(seq)
 
     def _take_memory(self, seq: Sequence, plan: Plan, *, lost: bool) -> None:
-        """Take its memory from `seq`. lost: its token in flight is lost too."""
+        """Free the memory of `seq`. lost: its token in flight is discarded too."""
         del self.members[seq]
         self._scheduler.preempt(seq, plan)
         if plan.rejoined:

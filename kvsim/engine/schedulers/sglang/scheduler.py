@@ -1,14 +1,14 @@
-"""SGLang's scheduler (0.5.23): prompts first; decoders wait meanwhile, or join the batch.
+"""SGLang's scheduler (0.5.23): prompts first; decoding requests pause meanwhile, or join the batch.
 
-One pass settles the batch before it and admits what its budget allows, which computes its prompt
-(prompts.py). A prompt that is cut goes on first in the next pass. It decodes only if no prompt was
-admitted (running_batch.py). Memory is held back for running requests by counters alone; where they
-were too hopeful, some are retracted.
+One pass ends the batch before it, and admits the prompts that its budget allows (prompts.py). A
+prompt cut into chunks continues first in the next pass. A pass decodes only if it admitted no
+prompt (running_batch.py). Memory for later outputs of running requests is only counted, not
+allocated. If the count was too low, some requests are retracted.
 
-Outputs of the step in flight do not count yet: a request that ends with it still has its place.
+Outputs of the step in flight do not count yet: a request that ends with it still holds its place.
 
-Transfers between prefill and decode engines and memory after the device's (HiCache) are
-parts that the scheduler holds (parts.py). Each has a form that does nothing.
+Transfers between prefill and decode engines and memory after the device's (HiCache) are parts that
+the scheduler holds (parts.py). Each has a form that does nothing.
 """
 
 from typing import NamedTuple
@@ -33,8 +33,11 @@ from kvsim.sequence import Sequence
 
 
 class SglangParts(NamedTuple):
-    """policies: their queue holds all that wait; queue: the prompts among them that wait to be
-    computed here. max_running_requests: as given. conservativeness: see `NewTokenRatio`.
+    """The parts of an SGLang scheduler.
+
+    policies: include the queue of all waiting requests. queue: those of them with prompts to
+    compute on this engine. max_running_requests: the option, None if not given. conservativeness:
+    see `NewTokenRatio`.
     """
 
     allocator: Allocator
@@ -50,8 +53,11 @@ class SglangParts(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SglangScheduler(Scheduler):
-    """running: requests with KV memory, both decoding and prefilling. decoding: those that decode.
-    finished: since the last pass. request_limits: on their lengths and number.
+    """Schedules as SGLang does.
+
+    running: requests with KV memory, decoding and prefilling. decoding: SGLang's running batch.
+    finished: requests that have finished since the last pass. request_limits: limits on their
+    lengths and number.
     """
 
     def __init__(self, parts: SglangParts) -> None:
@@ -90,7 +96,7 @@ class SglangScheduler(Scheduler):
         return self.hicache.copied_bytes
 
     def members(self, plan: Plan) -> list[Sequence]:
-        """The batch that was just planned, in its order."""
+        """Requests of the batch just planned, in batch order."""
         return self.prompts.batch if _has_prompts(plan) else list(self.decoding.members)
 
     # --- requests ------------------------------------------------------------------------------
@@ -148,7 +154,7 @@ class SglangScheduler(Scheduler):
         return plan
 
     def _pass(self, plan: Plan) -> None:
-        """Settle the last batch, and compute prompts, or else decode."""
+        """End the last batch, and compute prompts, or else decode."""
         self.in_flight.settle()
         decoding, retracted = self.decoding, len(plan.preempted)
         decoding.enter(self.side.joining(plan, self.prompts.settle()))
@@ -160,12 +166,14 @@ class SglangScheduler(Scheduler):
         self._close(plan)
 
     def _place(self, seq: Sequence) -> int:
-        """The place of a decoding sequence in its batch."""
+        """Index that orders a decoding sequence within its batch."""
         place = self.decoding.members.get(seq)
         return self.prompts.batch.index(seq) if place is None else place
 
     def resume(self, seq: Sequence) -> None:
-        """`seq`, computed elsewhere and with its memory, runs from this pass on."""
+        """Run `seq` from this pass on, with a prompt computed on another engine and memory already
+        allocated.
+        """
         seq.order = self._orders = self._orders + 1
         self.running[seq] = None
 
@@ -223,18 +231,20 @@ class SglangScheduler(Scheduler):
         return done
 
     def leave(self, seq: Sequence) -> None:
-        """All outputs of `seq` have returned."""
+        """Remove `seq`, with all outputs processed."""
         super().leave(seq)
         self.hicache.left(seq)
 
     # --- what others ask -----------------------------------------------------------------------
 
     def _is_short(self, head: Sequence | None) -> bool:
-        """Whether `head` was kept out for memory when last tried."""
+        """Whether `head` was refused for lack of memory when last tried."""
         return head is not None and head is self.prompts.short_head
 
     def usage_for(self, head: Sequence | None) -> Usage:
-        """Free memory is short where the counters, and not the slots, keep the head out too."""
+        """The memory ledger now. All free bytes count as too few for `head` if the budget's counts
+        refuse it.
+        """
         usage = self.allocator.usage(None, busy=bool(self.running))
         if self._is_short(head) or self.side.short_head is not None:
             usage = usage._replace(short=usage.short + usage.idle, idle=0)
@@ -242,5 +252,5 @@ class SglangScheduler(Scheduler):
 
 
 def _has_prompts(plan: Plan) -> bool:
-    """Whether the batch of `plan` is one of prompts."""
+    """Whether `plan` is a prefill batch."""
     return any(not chunk.is_decode for chunk in plan.chunks)

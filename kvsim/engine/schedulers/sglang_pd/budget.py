@@ -1,7 +1,7 @@
-"""Budget of an SGLang decode engine: tokens held back before it preallocates another prompt.
+"""Budget of an SGLang decode engine: whether another prompt can be preallocated.
 
-Each request counts with a fixed number of tokens for its output, whatever it asks for. In addition
-one request must be able to end if all others are retracted.
+Each request counts with a fixed number of output tokens, whatever it asks for. In addition one
+request must be able to finish if all others are retracted.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ BUFFERS = 2  # of metadata on either side, for each request that may run
 class BatchMember(NamedTuple):
     """A request of the running batch, including requests that ended with the last step.
 
-    wish: tokens that it may put out. outputs: of them, those that have returned.
+    prompt: tokens of its prompt. outputs: output tokens processed so far. wish: its max_new_tokens.
     """
 
     prompt: int
@@ -24,8 +24,10 @@ class BatchMember(NamedTuple):
 
 
 class DecodeBudget(NamedTuple):
-    """reserved: tokens held back for each request. retractable: tokens of the running batch.
-    longest: the most that one of the batch may come to hold, its prompt and all its outputs.
+    """Counts of the running batch, in tokens.
+
+    reserved: output tokens counted for each request. retractable: prompt and output tokens of the
+    batch. longest: most tokens that one of its requests may come to hold, prompt and all outputs.
     """
 
     reserved: int
@@ -34,7 +36,7 @@ class DecodeBudget(NamedTuple):
 
     @classmethod
     def of(cls, reserved: int, members: Iterable[BatchMember]) -> "DecodeBudget":
-        """The budget given these members of the running batch."""
+        """The budget for these members of the running batch."""
         retractable = longest = 0
         for prompt, outputs, wish in members:
             retractable += prompt + outputs
@@ -42,11 +44,15 @@ class DecodeBudget(NamedTuple):
         return cls(reserved, retractable, longest)
 
     def left(self, available: int, active: int) -> int:
-        """Tokens that may be promised. available: free or evictable. active: requests with room."""
+        """Tokens left for new prompts. available: free or evictable tokens. active: number of
+        requests with allocated prompts.
+        """
         single = self.longest - self.retractable if self.longest else 0
         return available - max(self.reserved * active, single)
 
     def need(self, prompt: int, paged: int, cached: int, wish: int) -> int:
-        """Tokens that a new request is counted with. paged: its prompt in whole pages."""
+        """Tokens that a new request counts with. paged: its prompt tokens rounded up to pages.
+        cached: tokens hit. wish: max_new_tokens.
+        """
         outputs = min(wish, CLIP_MAX_NEW_TOKENS)
         return max(paged - cached + self.reserved, prompt - cached + outputs - self.retractable)

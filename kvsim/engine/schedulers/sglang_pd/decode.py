@@ -1,8 +1,10 @@
-"""The decode side of an SGLang engine: room for whole prompts, which come from prefill engines, and
-their outputs (disaggregation/decode.py, decode_schedule_batch_mixin.py, 0.5.23).
+"""The decode side of an SGLang engine: it allocates memory for whole prompts, receives their KV
+from prefill engines, and decodes (disaggregation/decode.py, decode_schedule_batch_mixin.py,
+0.5.23).
 
-A pass resumes retracted requests, then preallocates, then takes over transferred prompts; then all
-decode. No step computes a prompt. The KV of a retracted request is copied to host memory and back.
+A pass resumes retracted requests, then preallocates prompts, then processes transferred ones; then
+all decode. No step computes a prompt. The KV of a retracted request is copied to host memory and
+back.
 """
 
 from collections.abc import Iterator
@@ -29,9 +31,11 @@ HOST_FULL = "it was retracted, and the host memory for retracted requests is ful
 
 
 class DecodeSide(EngineSide):
-    """queue: all requests that do not decode. reserved_tokens: held back for the outputs of each.
-    retraction_host_ratio: host memory for retracted requests, as a share of the pool; None: 0.2,
-    and enough for one of the longest. moves: what happened since the last pass.
+    """The decode side. queue: all requests that do not decode.
+
+    reserved_tokens: output tokens counted for each request. retraction_host_ratio: host memory for
+    retracted requests, as a share of the pool; None: 0.2, or more if one of the longest requests
+    needs it. moves: transfer events since the last pass.
     """
 
     def __init__(
@@ -76,8 +80,8 @@ class DecodeSide(EngineSide):
         return (int(pool * ratio) // page + 1) * page
 
     def connect(self, exchange: Exchange, port: Port, copies: HostCopies) -> None:
-        """Connect the transfers, the port that wakes this engine, and the host copies; called
-        before the run.
+        """Set the transfers, the port that wakes this engine, and the host copies; called before
+        the run.
         """
         self._exchange, self._port, self._copies = exchange, port, copies
 
@@ -101,7 +105,7 @@ class DecodeSide(EngineSide):
         return True
 
     def _paged(self, tokens: int) -> int:
-        """`tokens` in whole pages."""
+        """`tokens` rounded up to whole pages."""
         page = self._pages.page_tokens
         return ceil_div(tokens, page) * page
 
@@ -112,8 +116,9 @@ class DecodeSide(EngineSide):
     # --- room for prompts, and what arrives -----------------------------------------------------
 
     def _preallocate(self, now_ps: int) -> None:
-        """Allocate whole prompts in queue order, except those with receivers that are not ready;
-        stop at the first that does not fit.
+        """Allocate whole prompts in queue order, until the first that does not fit.
+
+        Requests with a receiver that is not ready yet are skipped.
         """
         queue, most = self.queue, BUFFERS * self._scheduler.most_running
         budget = None  # counted over the whole batch, and only where somebody may come
@@ -145,7 +150,9 @@ class DecodeSide(EngineSide):
         return budget.left(self._pages.pool.available_tokens(), self._active)
 
     def _take_arrived(self, plan: Plan, now_ps: int) -> None:
-        """Queue transferred prompts for a place in the batch; end those with a failed transfer."""
+        """Move requests with transferred prompts to the ready queue; end those with a failed
+        transfer.
+        """
         queue = self.queue
         for seq, transfer in list(queue.transferring.items()):
             if transfer.late_ps <= now_ps < transfer.ended_ps:
@@ -165,8 +172,8 @@ class DecodeSide(EngineSide):
                 self.moves.transferred.append(seq.id)
 
     def _free_drained(self, now_ps: int) -> None:
-        """The room of failed transfers is free when the prefill engine has said that it writes no
-        more.
+        """Free the memory of failed transfers, once the prefill engine has confirmed that it writes
+        no more.
         """
         draining = self.queue.draining
         for seq in [seq for seq, failed in draining.items() if failed.drained_ps <= now_ps]:
@@ -175,7 +182,7 @@ class DecodeSide(EngineSide):
             self._pages.release(seq)
 
     def _members(self) -> Iterator[BatchMember]:
-        """The running batch, those in it that ended with the last step."""
+        """The running batch, including requests that ended with the last step."""
         wishes = self._scheduler.outputs.wishes
         for seq in self._scheduler.decoders:
             outputs = seq.num_outputs if seq.finished else self._scheduler.outputs.of(seq)
@@ -183,7 +190,7 @@ class DecodeSide(EngineSide):
 
     @property
     def _active(self) -> int:
-        """Number of requests with tokens held back for their outputs."""
+        """Number of requests with output tokens counted in the budget."""
         return len(self._scheduler.decoders) + len(self.queue.transferring) + len(self.queue.ready)
 
     @property
@@ -219,8 +226,8 @@ class DecodeSide(EngineSide):
         return plan.empty and not self._settled and not self._scheduler.in_flight
 
     def _take_back(self, plan: Plan, now_ps: int) -> None:
-        """Retracted requests come back from host memory, in order; the first that does not fit ends
-        it.
+        """Resume retracted requests from host memory, in order, until the first that does not
+        fit.
         """
         queue, available = self.queue, self._pages.pool.available_tokens
         for seq in list(queue.retracted):
@@ -239,9 +246,9 @@ class DecodeSide(EngineSide):
             self.moves.resumed.append(seq.id)
 
     def _joining(self, plan: Plan) -> list[Sequence]:
-        """Ready requests that decode from this pass on, as far as there are places.
+        """Ready requests that decode from this pass on, as many as may still run.
 
-        Requests that finished with the last step still count.
+        Requests that finished with the last step still count as running.
         """
         scheduler = self._scheduler
         places = max(0, scheduler.most_running - len(scheduler.decoders))
@@ -286,12 +293,12 @@ class DecodeSide(EngineSide):
         self._settled = False
 
     def _tokens_to_copy(self, seq: Sequence) -> int:
-        """Tokens of a decoding `seq`, in whole pages."""
+        """Tokens of a decoding `seq` that a retraction copies, in whole pages."""
         return self._paged(seq.prompt_tokens + self._scheduler.outputs.of(seq) - 1)
 
     @property
     def _retracted_tokens(self) -> int:
-        """Tokens in host memory, in whole pages."""
+        """Tokens of retracted requests in host memory, in whole pages."""
         retracted = self.queue.retracted
         return sum(self._paged(seq.prompt_tokens + seq.num_outputs - 1) for seq in retracted)
 
@@ -304,10 +311,7 @@ class DecodeSide(EngineSide):
         return limit if head is None or self._stays_short(head) else 0
 
     def _stays_short(self, head: Sequence) -> bool:
-        """Whether `head` is refused however much the decoding requests come to hold.
-
-        The tokens held back for each request do not fall, and free memory does.
-        """
+        """Whether `head` does not fit now, and so not later while the running batch only grows."""
         need = self._paged(head.prompt_tokens) + self._reserved
         left = self._pages.pool.available_tokens() - self._reserved * self._active
         return not self._pages.keeps_prefixes and need > left

@@ -1,4 +1,4 @@
-"""Retracted KV on its way to host memory and back, for which SGLang's scheduler waits."""
+"""Times of copies of retracted KV to host memory and back; SGLang's scheduler waits for them."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from kvsim.engine.link import Link
 
 
 class HostCopies(Protocol):
-    """How long such copies take."""
+    """Durations of copies of retracted KV."""
 
     def out_ps(self, at_ps: int, tokens: int) -> int:
         """Duration in ps of a copy of `tokens` tokens to host memory, asked for at at_ps."""
@@ -18,7 +18,7 @@ class HostCopies(Protocol):
 
 
 class LinkCopies:
-    """The same over the link to host memory."""
+    """Durations of copies of retracted KV over the link to host memory."""
 
     def __init__(self, link: Link, token_bytes: int) -> None:
         self._link = link

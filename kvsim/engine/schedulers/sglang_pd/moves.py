@@ -1,16 +1,19 @@
-"""Events of transfers between two passes of an engine, for observers."""
+"""Transfer events between two passes of an engine, for observers."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class Moves:
-    """popped: requests of a prefill engine that the other side has room for; freed: those with KV
-    that was read.
+    """Transfer events, by sequence id.
 
-    sent: (request, tokens, start_ps, end_ps) of each sending. preallocated: of a decode engine,
-    (request, tokens that its own cache had). transferred: requests that received their KV; resumed:
-    retracted ones that came back. failed: those that ended with an error where memory ran out.
+    Of a prefill engine: popped: requests with memory allocated on a decode engine; freed: requests
+    with KV that has arrived; sent: (request, tokens, start_ps, end_ps) of each sending.
+
+    Of a decode engine: preallocated: (request, tokens hit in its own cache); transferred: requests
+    with received KV; resumed: retracted requests that came back from host memory.
+
+    failed: requests that ended with an error.
     """
 
     popped: list[str] = field(default_factory=list)

@@ -1,8 +1,8 @@
 """The prefill side of an SGLang engine: prompts are computed, sent to a decode engine, and held
 until they have arrived (disaggregation/prefill.py, 0.5.23).
 
-A request waits at the door until the decode engine has room for its whole prompt. Nobody decodes
-here: the one token that a prompt puts out travels with the KV.
+A request waits in the bootstrap queue until the decode engine has allocated its whole prompt. No
+request decodes on this engine: the first output token is sent with the KV.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,10 @@ from kvsim.sequence import Sequence
 
 
 class PrefillSide(EngineSide):
-    """bootstrapping: requests without room on a decode engine so far. sending: computed ones, with
-    KV on its way. moves: what happened since the last pass.
+    """The prefill side.
+
+    bootstrapping: requests without memory on a decode engine yet. sending: computed requests with
+    KV in flight. moves: transfer events since the last pass.
     """
 
     def __init__(self, pages: RadixAllocator, *, overlaps: bool) -> None:
@@ -39,12 +41,12 @@ class PrefillSide(EngineSide):
         self._scheduler = scheduler
 
     def connect(self, exchange: Exchange, port: Port) -> None:
-        """Connect the transfers, and the port that wakes this engine; called before the run."""
+        """Set the transfers, and the port that wakes this engine; called before the run."""
         self._exchange, self._port = exchange, port
 
     @property
     def num_waiting(self) -> int:
-        """Requests with room on a decode engine that wait to be computed."""
+        """Number of requests with memory on a decode engine that wait to be computed."""
         return len(self._scheduler.waiting) - len(self.bootstrapping)
 
     @property
@@ -80,9 +82,7 @@ class PrefillSide(EngineSide):
                 self._send(chunk.seq, chunk.prior_tokens, start_ps, self._next_moves)
 
     def _free_what_arrived(self, now_ps: int) -> Iterator[Sequence]:
-        """Finish the requests with transferred KV; the tokens they computed stay in the prefix
-        cache.
-        """
+        """Finish the requests with transferred KV; their tokens stay in the prefix cache."""
         for seq, transfer in list(self.sending.items()):
             if transfer.prefill_ended_ps <= now_ps:
                 del self.sending[seq], self._transfers[seq]
@@ -93,7 +93,9 @@ class PrefillSide(EngineSide):
                 yield seq
 
     def _drop_at_door(self, now_ps: int) -> Iterator[tuple[Sequence, str]]:
-        """Requests end that no decode engine had room for in time, or kept room for."""
+        """End requests in the bootstrap queue that timed out, or that the decode engine gave up;
+        returns each with its error.
+        """
         for seq, transfer in list(self.bootstrapping.items()):
             refused = transfer.refused_ps <= now_ps < transfer.allocated_ps
             if refused or transfer.prefill_ended_ps <= now_ps:
@@ -101,7 +103,9 @@ class PrefillSide(EngineSide):
                 yield self._dropped(seq, transfer)
 
     def _drop_waiting(self, now_ps: int) -> Iterator[tuple[Sequence, str]]:
-        """End requests with a transfer that failed before they were computed."""
+        """End requests with a transfer that failed before they were computed; returns each with its
+        error.
+        """
         for seq, transfer in list(self._transfers.items()):
             waits = seq not in self._scheduler.running and seq not in self.sending
             if transfer.prefill_ended_ps <= now_ps and waits:
@@ -110,13 +114,13 @@ class PrefillSide(EngineSide):
                 yield self._dropped(seq, transfer)
 
     def _dropped(self, seq: Sequence, transfer: Transfer) -> tuple[Sequence, str]:
-        """`seq` has no memory yet, and why it ends."""
+        """Drop `seq`, which holds no memory yet; returns it with its error."""
         self._scheduler.outputs.remove(seq)
         self.moves.failed.append(seq.id)
         return seq, transfer.failure or REFUSED
 
     def _pop(self, now_ps: int) -> None:
-        """Requests for which the decode engine has room wait to be computed."""
+        """Queue requests for computing that now have memory on a decode engine."""
         waiting = self.bootstrapping
         for seq, transfer in list(waiting.items()):
             if len(self._transfers) >= BUFFERS * self._scheduler.most_running:
@@ -146,13 +150,15 @@ class PrefillSide(EngineSide):
             self._send(seq, self._whole(chunk.end_tokens), now_ps, self._next_moves)
 
     def _whole(self, tokens: int) -> int:
-        """`tokens` cut to whole pages."""
+        """`tokens` rounded down to whole pages."""
         return tokens - tokens % self._pages.page_tokens
 
     def _send(
         self, seq: Sequence, upto: int, at_ps: int, moves: Moves, *, last: bool = False
     ) -> None:
-        """Send what of the first `upto` tokens of `seq` the decode engine lacks."""
+        """Send those of the first `upto` tokens of `seq` that the decode engine lacks. last: the
+        prompt is complete.
+        """
         transfer = self._transfers[seq]
         tokens = max(0, upto - transfer.sent_tokens)
         if tokens or last:

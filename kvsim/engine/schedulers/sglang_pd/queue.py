@@ -1,17 +1,15 @@
-"""Queues of an SGLang decode engine: requests that wait for room, and retracted ones that wait
-again.
-"""
+"""Queues of an SGLang decode engine, by the state of a request's KV."""
 
 from kvsim.engine.transfers.exchange import Transfer
 from kvsim.sequence import Sequence
 
 
 class DecodeQueue:
-    """arrived: not seen by a pass yet.
+    """Requests that do not decode yet, or not at the moment.
 
-    preallocating: without room so far. transferring: with room, and KV in flight. draining: ended
-    by a failed transfer, with room that is not free yet. ready: with transferred KV, not decoding
-    yet. retracted: with KV in host memory.
+    arrived: not seen by a pass yet. preallocating: without memory so far. transferring: with
+    memory, and KV in flight. draining: ended by a failed transfer, with memory that is not free
+    yet. ready: with transferred KV. retracted: with KV in host memory.
     """
 
     def __init__(self) -> None:
@@ -31,12 +29,12 @@ class DecodeQueue:
 
     @property
     def num_buffers(self) -> int:
-        """Requests with a metadata buffer."""
+        """Number of requests with a metadata buffer."""
         return len(self.transferring) + len(self.draining)
 
     @property
     def head(self) -> Sequence | None:
-        """Nobody starts here: KV comes from elsewhere."""
+        """None: no request starts with a prompt to compute on this engine."""
         return None
 
     def add(self, seq: Sequence) -> None:

@@ -1,4 +1,4 @@
-"""The options of SGLang's scheduler where prompts are computed here and decoded there."""
+"""The options of SGLang's scheduler under prefill-decode disaggregation."""
 
 from typing import Self
 
@@ -19,8 +19,9 @@ from kvsim.plumbing.errors import InputError
 
 
 def _check_side(options: Sglang) -> None:
-    """ValueError for what does nothing on a side: no batch mixes prompts with decoding, and every
-    pass reads all messages that have arrived.
+    """Raise ValueError for options without effect on a side.
+
+    No batch mixes prompts with decoding, and every pass reads all messages that have arrived.
     """
     if options.enable_mixed_chunk:
         raise ValueError("enable_mixed_chunk changes nothing between prefill and decode engines")
@@ -47,7 +48,9 @@ def _scheduler(
     side: PrefillSide | DecodeSide,
     hicache: HicachePart = NO_HICACHE,
 ) -> SglangScheduler:
-    """The scheduler of one side. waiting: all that wait there. prompts: those to be computed."""
+    """The scheduler of one side. waiting: all waiting requests. prompts: those of them to compute
+    on this engine.
+    """
     scheduler = options.over(pages, max_model_len, waiting, prompts, side, hicache)
     side.attach(scheduler)
     return scheduler
@@ -90,7 +93,7 @@ class SglangDecode(Sglang):
         return None
 
     def check_chunks(self, allocator: Allocator) -> None:
-        """No prompt is computed here."""
+        """Accept any chunk size: no prompt is computed on this engine."""
 
     def build(self, allocator: Allocator, max_model_len: int) -> SglangScheduler:
         pages, queue = _pages(allocator), DecodeQueue()
@@ -104,6 +107,6 @@ class SglangDecode(Sglang):
 
 
 def side_of(scheduler: Scheduler) -> EngineSide:
-    """The side of an SGLang engine's scheduler."""
+    """The disaggregation side of an SGLang scheduler."""
     assert isinstance(scheduler, SglangScheduler)
     return scheduler.side
