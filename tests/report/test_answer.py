@@ -109,8 +109,10 @@ def test_a_run_without_the_number_has_none_of_it(tables: Any) -> None:
     assert said.endswith("and none under max-buffer.")
 
 
-def test_the_first_screen_has_two_paragraphs(tables: Any) -> None:
+def test_the_first_screen_has_two_paragraphs_and_the_limit(tables: Any) -> None:
     for question in ({}, {"question": {"text": "Is it quick?", "measure": "ttft"}}):
         page = make_page(kvsim.simulate(tables(allocator=ALLOCATORS, **question), REQUESTS))
-        first = page[page.index('class="words"') : page.index('class="act"')]
+        words, limits, act = (page.index(f'class="{name}"') for name in ("words", "limits", "act"))
+        first, limit = page[words:limits], page[limits:act]
         assert first.count("</p>") == 2
+        assert limit.count("</p>") == 1

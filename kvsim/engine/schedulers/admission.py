@@ -240,8 +240,9 @@ class AdmissionLoop:
         queues, waiting = self._connection.queues, self._scheduler.waiting
         if queues.failed[seq]:
             self._scheduler.allocator.release(seq)
-        with queues.chosen(seq):
-            more = self._try(seq, plan, left, threshold)
+        order = queues.choose(seq)
+        more = self._try(seq, plan, left, threshold)
+        queues.unchoose(seq, order)
         for other in self._skipped:
             waiting.put_back(other)
         self._skipped = []

@@ -1,8 +1,5 @@
 """The two queues of vLLM's scheduler under a KV connector: loading and waiting sequences."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from kvsim.engine.policies.queue import PriorityQueue, WaitingQueue, priority_key
 from kvsim.plumbing.errors import InputError
 from kvsim.sequence import Sequence
@@ -34,14 +31,18 @@ class HoldingQueues:
         """The first waiting sequence without blocks; None if there is none."""
         return self._chosen or self.waiting.head
 
-    @contextmanager
-    def chosen(self, seq: Sequence) -> Iterator[None]:
-        """`seq`, which freed its blocks after a failed load, is next."""
+    def choose(self, seq: Sequence) -> list[Sequence]:
+        """Make `seq`, which freed its blocks after a failed load, the next one. Returns the
+        sequences that held blocks, for `unchoose`.
+        """
         order = list(self.holding)
         self.let_go(seq)
         self._chosen = seq
-        yield
-        if self._chosen is seq:  # it found no room, and stays where it was
+        return order
+
+    def unchoose(self, seq: Sequence, order: list[Sequence]) -> None:
+        """If `seq` found no room and is still the next one, put it back where it was in `order`."""
+        if self._chosen is seq:
             self._chosen = None
             self.holding = dict.fromkeys(order)
             self.failed[seq] = 0
