@@ -1,4 +1,4 @@
-"""The expected error range of simulated seconds: that of 8 of 10 measured servers alike."""
+"""The expected error range of simulated seconds: that of 8 of 10 similar measured servers."""
 
 from collections.abc import Mapping
 from dataclasses import replace
