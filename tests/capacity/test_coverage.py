@@ -50,7 +50,7 @@ def test_coverage_levels_follow_the_kinds_of_layers(name: str, vllm: str, sglang
     assert (found["vllm"].level, found["sglang"].level) == (vllm, sglang)
 
 
-def test_a_model_of_states_alone_runs_as_many_sequences_as_its_pool_has_states(tables: Any) -> None:
+def test_purely_recurrent_model_runs_one_sequence_per_state(tables: Any) -> None:
     model = named_model("mamba-2.8b")
     state = sum(group.state_bytes for group in model.kv_layout().groups)
     made = tables(
@@ -80,7 +80,7 @@ def twelve() -> list[Request]:
     return [Request(str(i), 0, 400, 50, max_tokens=50) for i in range(12)]
 
 
-def test_sglang_admits_models_of_states_alone_by_counted_tokens(tables: Any) -> None:
+def test_sglang_limits_purely_recurrent_models_by_tokens(tables: Any) -> None:
     """Tokens take no memory there, and yet 2,048 of them, the longest sequence of a config that
     names none, are all that run at once (SGLang 0.5.23, `_zero_kv_max_tokens`).
     """
@@ -143,7 +143,7 @@ def test_kv_cache_tokens_cap_the_pool_of_mem_fraction_static(
         ({"kv_cache_bytes": 1 << 34}, {"page_size": 16}, "without buffers only"),
     ],
 )
-def test_sglang_options_for_models_of_states_alone_are_refused(
+def test_unsupported_sglang_options_for_recurrent_models_are_refused(
     tables: Any, memory: dict[str, Any], allocator: dict[str, Any], words: str
 ) -> None:
     made = tables(

@@ -106,7 +106,7 @@ def test_without_flashinfer_old_versions_sort_the_logits():
         ("0.33", False, False),
     ],
 )
-def test_flashinfer_samples_by_version_and_as_asked(version, asked, samples):
+def test_flashinfer_sampling_depends_on_version_and_option(version, asked, samples):
     assert deployment("qwen3-8b", version, flashinfer=asked).on_flashinfer is samples
 
 
@@ -167,7 +167,7 @@ def test_non_torch_memory_depends_on_link_version_and_graphs():
         ("qwen2.5-vl-7b", 1.878, 0.109375),
     ],
 )
-def test_towers_as_counted_in_vllm_s_own_classes(model, peak, kept):
+def test_vision_tower_memory_equals_vllm_tensor_counts(model, peak, kept):
     it = deployment(model, "0.33", seqs=1, tokens=2048)
     assert peak_bytes(it, whole(it)) / GIB == pytest.approx(peak, rel=0.005)
     assert kept_bytes(it, whole(it)) / GIB == kept
@@ -215,7 +215,7 @@ def test_only_v0_profiles_max_model_len():
     ("seqs", "largest", "count"),
     [(1024, 512, 51), (1024, 1024, 83), (2048, 2048, 147), (4, 512, 4), (1, 512, 2)],
 )
-def test_captured_batch_sizes_are_vllms(seqs, largest, count):
+def test_cuda_graph_batch_sizes_equal_vllms(seqs, largest, count):
     """As the log counts them: PIECEWISE=51, 83 for gpt-oss, 147 where 2,048 are asked for."""
     sizes = capture_sizes(seqs, largest)
     assert len(sizes) == count
@@ -246,7 +246,7 @@ def test_the_second_runner_serves_no_recurrent_layers_before_0_29(model):
 @pytest.mark.parametrize(
     ("count", "sizes"), [(1, [10]), (2, [5, 5]), (3, [3, 4, 3]), (4, [2, 3, 3, 2])]
 )
-def test_layers_left_over_go_to_the_stages_before_the_last(count, sizes):
+def test_remainder_layers_go_to_stages_before_the_last(count, sizes):
     layers = tuple(Layer(Absent(), Dense(1), index) for index in range(10))
     found = stages(layers, count)
     assert [len(stage.layers) for stage in found] == sizes
@@ -275,7 +275,7 @@ def test_pipeline_stages_sum_to_the_whole_model():
         ("qwen3-8b", "0.19.0", 1),
     ],
 )
-def test_tables_of_video_positions_are_longer(model, version, rows):
+def test_video_models_have_longer_rotary_tables(model, version, rows):
     it = deployment(model, version=version)
     plain = it._replace(model=replace(it.model, mrope=False))
     more = weight_bytes(it, whole(it)) - weight_bytes(plain, whole(plain))

@@ -28,7 +28,9 @@ from kvsim.sequence import Sequence
     block_size=st.sampled_from([1, 4, 16]),
     initial=st.sampled_from([1, 8, 40]),
 )
-def test_closed_forms_equal_the_admitted_sequences(kind, tokens, capacity, block_size, initial):
+def test_closed_form_sequence_counts_equal_admitted_sequences(
+    kind, tokens, capacity, block_size, initial
+):
     caches = [LayerCache("full", 10)]
     layout = grouped(caches)
     table = {"kind": kind}
@@ -48,7 +50,7 @@ def test_closed_forms_equal_the_admitted_sequences(kind, tokens, capacity, block
 
 
 @given(st.integers(1, 5000), st.sampled_from([1, 16, 64]), st.integers(1, 600))
-def test_blocks_of_a_window_hold_it_wherever_it_begins(tokens, block_size, window):
+def test_sliding_window_blocks_cover_any_window_offset(tokens, block_size, window):
     caches = [LayerCache("sliding", 1, window)]
     plan = plan_cache(caches, Serving(5000, 64, block_size, batches_in_flight=1))
     held = plan.held_blocks(tokens)

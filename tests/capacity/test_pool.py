@@ -74,7 +74,7 @@ def test_checkpoint_with_an_fp8_cache_scheme_gets_an_fp8_cache(version, halved):
     assert blocks[1] // blocks[0] == (2 if halved else 1)
 
 
-def test_the_items_sum_to_the_device():
+def test_memory_items_sum_to_the_device():
     p = pool("llama-3-70b", "h100", tp=4)
     items = p.unused_bytes + p.weights_bytes + p.activation_bytes + p.other_bytes
     assert items + p.capacity_bytes == p.total_bytes
@@ -134,7 +134,7 @@ def check_counts(model, version):
 @pytest.mark.parametrize(
     ("model", "blocks", "gib"), [("gemma-4-31b", 53_042, 64.75), ("qwen3.5-27b", 1509, 72.2)]
 )
-def test_a_run_takes_the_blocks_of_a_log(tables, model, blocks, gib):
+def test_run_uses_num_gpu_blocks_of_a_log(tables, model, blocks, gib):
     """As pools of blocks with one group of layers each; contiguous buffers hold all layers, and
     SGLang's counts are of all layers too."""
     parts = {"model": {"name": model, "max_model_len": 8192}, "device": {"name": "h200"}}
@@ -166,7 +166,7 @@ def test_pool_larger_than_the_device_is_noted_in_the_run(tables):
     assert any(note.text in each for each in remarks(result))
 
 
-def test_blocks_are_of_the_given_size():
+def test_given_block_size_is_used():
     assert pool("opt-13b", "a100-40gb", num_gpu_blocks=10, block_size=32).capacity_bytes == (
         320 * 819_200
     )
@@ -182,7 +182,7 @@ def test_blocks_are_of_the_given_size():
         ({"engine_version": "soon"}, "not a version of vLLM"),
     ],
 )
-def test_options_are_checked(memory, message):
+def test_invalid_memory_options_are_refused(memory, message):
     with pytest.raises(InputError, match=message):
         MemoryOptions.parse(memory, "memory")
 
@@ -282,7 +282,7 @@ def test_layer_partition_moves_layers_off_the_tightest_stage():
         ("16;16", 2, "pp_layer_partition"),
     ],
 )
-def test_stages_that_are_not_the_models_are_refused(partition, stages, message):
+def test_invalid_layer_partition_is_refused(partition, stages, message):
     table = {"name": "llama-3.1-8b", "pipeline_parallel_size": stages}
 
     def sized():
@@ -294,7 +294,7 @@ def test_stages_that_are_not_the_models_are_refused(partition, stages, message):
         sized()
 
 
-def test_an_engine_needs_a_state_for_each_sequence():
+def test_fewer_state_blocks_than_max_num_seqs_is_refused():
     """github.com/vllm-project/recipes/pull/831: 1,024 sequences are more than the blocks of states
     that a GPU has beside Qwen3.8-27B, and vLLM aborts ("exceeds available Mamba cache blocks").
     """

@@ -72,7 +72,7 @@ def test_sglang_pool_accounts_for_every_byte_of_the_device() -> None:
         (183_359, 8, {}, 512 + 24_576 + 1024 + 1024 + 592),
     ],
 )
-def test_the_default_share_is_the_sources(
+def test_default_mem_fraction_static_equals_sglangs_source(
     mib: int, tp: int, flags: dict[str, Any], reserved: float
 ) -> None:
     settings = SglangSettings.parse(flags, "memory")
@@ -91,7 +91,9 @@ FULL, WINDOW, STATE = (
     page=st.sampled_from([1, 16, 64]),
     ratio=st.floats(0.05, 1),
 )
-def test_windows_take_their_ratio_and_no_more_fits(budget: int, page: int, ratio: float) -> None:
+def test_window_pool_takes_its_ratio_and_fills_the_budget(
+    budget: int, page: int, ratio: float
+) -> None:
     settings = SglangSettings(page_size=page, swa_full_tokens_ratio=ratio)
     layout = KVLayout((WINDOW, FULL))
     pools = divide(budget, layout, settings, chunk=8192, max_model_len=32_768)
@@ -102,7 +104,7 @@ def test_windows_take_their_ratio_and_no_more_fits(budget: int, page: int, ratio
 
 
 @given(budget=st.integers(1 << 30, 1 << 36), share=st.floats(0.05, 4))
-def test_states_take_their_share_and_a_padding_slot(budget: int, share: float) -> None:
+def test_state_pool_takes_its_ratio_plus_a_padding_slot(budget: int, share: float) -> None:
     settings = SglangSettings(mamba_full_memory_ratio=share)
     layout = KVLayout((STATE, FULL))
     pools = divide(budget, layout, settings, chunk=8192, max_model_len=32_768)
@@ -113,7 +115,7 @@ def test_states_take_their_share_and_a_padding_slot(budget: int, share: float) -
     assert pools.max_running_requests <= pools.states // 5
 
 
-def test_without_a_cache_the_requests_size_windows_and_states() -> None:
+def test_without_radix_cache_max_running_requests_sizes_windows_and_states() -> None:
     settings = SglangSettings(disable_radix_cache=True, max_running_requests=100, page_size=16)
     pools = divide(
         1 << 34,
@@ -150,7 +152,7 @@ def test_unsupported_sglang_settings_are_refused_by_name(
         sized(name, "h100", **flags)
 
 
-def test_chunks_of_local_attention_are_windows() -> None:
+def test_local_attention_chunks_count_as_sliding_windows() -> None:
     """Llama 4 Scout on 8 GPUs: 12 layers keep all tokens, 36 a window of a chunk. Its tower is not
     loaded, so that mem_fraction_static has the default of a model without one.
     """
@@ -175,7 +177,7 @@ def test_windows_without_a_pool_count_as_full_attention() -> None:
     assert pool.pools.kv_bytes == pool.pools.tokens * (425_984 + 81_920)
 
 
-def test_a_scenario_takes_its_pool_and_its_schedulers_flags(tables: Any) -> None:
+def test_sglang_pool_uses_memory_and_scheduler_flags_of_a_scenario(tables: Any) -> None:
     made = tables(
         model={"name": "llama-3.1-8b", "max_model_len": 8192},
         device={"name": "h100"},
@@ -238,18 +240,18 @@ def test_simulated_sglang_pools_have_the_computed_sizes(
 
 
 @pytest.mark.parametrize(("kind", "window"), [("gpt_oss", 127), ("mimo_v2", 128)])
-def test_windows_are_those_of_the_cache(kind: str, window: int) -> None:
+def test_cached_window_length_follows_sglang_by_model_kind(kind: str, window: int) -> None:
     layout = cached_layout(kind, KVLayout((WINDOW, FULL)))
     assert [group.window_tokens for group in layout.groups] == [window, None]
 
 
-def test_windows_without_a_pool_of_their_own_are_full_attention_to_the_cache() -> None:
+def test_windows_without_their_own_pool_are_cached_as_full_attention() -> None:
     layout = cached_layout("gemma3_text", KVLayout((WINDOW, FULL)))
     assert [group.kind for group in layout.groups] == ["full", "full"]
     assert layout.bytes_per_token == 24_576 + 20_480
 
 
-def test_the_states_of_a_published_start_are_those_of_the_source() -> None:
+def test_published_state_count_equals_sglangs_formula() -> None:
     """sgl-project/sglang #25993, Qwen3.5 122B over four GPUs: 47 % of the rest, 15.9 GB, about 435
     slots at mamba_full_memory_ratio = 0.9. The unit of the 15.9 is not told: GiB is the nearer.
     """
@@ -288,7 +290,7 @@ def test_vllm_options_with_sglang_pool_sizing_are_refused(
         (["--mem-fraction-static", "0.8", "--chunked-prefill-size", "0"], "at least 1, or -1"),
     ],
 )
-def test_the_command_takes_one_engines_options(flags: list[str], words: str) -> None:
+def test_memory_command_refuses_options_of_two_engines(flags: list[str], words: str) -> None:
     said = CliRunner().invoke(app, ["memory", "llama-3.1-8b", "--device", "h100", *flags])
     assert said.exit_code != 0
     assert words in str(said.exception) + said.output
@@ -303,7 +305,7 @@ def test_memory_command_prints_the_sglang_servers_figures() -> None:
         assert line in said.output
 
 
-def test_whole_experts_take_the_same_room_and_an_elder_model_is_named() -> None:
+def test_expert_parallelism_changes_no_pool_and_the_older_model_is_named() -> None:
     flags = ["--engine", "sglang", "--tensor-parallel-size", "8", "--device", "b200"]
     flags += ["--engine-version", "0.4.10", "--enable-expert-parallel"]
     said = CliRunner().invoke(app, ["memory", "deepseek-ai/DeepSeek-R1-0528", *flags])
@@ -312,7 +314,7 @@ def test_whole_experts_take_the_same_room_and_an_elder_model_is_named() -> None:
     assert "is sized as deepseek-ai/DeepSeek-V3" in said.output
 
 
-def test_copies_of_the_attention_hold_a_share_of_the_experts_each() -> None:
+def test_data_parallel_attention_ranks_share_the_experts() -> None:
     """Eight H200 with DeepSeek-R1: attention on one GPU, experts over all. The reserve is that of
     the whole server, with room for padding (arg_groups/memory_hook.py `reserve_for_graph_mb`).
     """

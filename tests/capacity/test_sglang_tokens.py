@@ -31,7 +31,7 @@ def scenario(model: str, tokens: int, **allocator: object) -> Scenario:
 @pytest.mark.parametrize("tokens", TOKENS)
 @pytest.mark.parametrize(("page", "ratio"), [(1, 0.8), (1, 0.35), (16, 0.8)])
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt-oss-20b", "gemma-3-1b", "qwen3.5-4b"])
-def test_the_pool_has_the_tokens_of_the_log(
+def test_kv_cache_tokens_give_the_logged_sglang_pool(
     model: str, page: int, ratio: float, tokens: int
 ) -> None:
     options = ModelOptions.parse({"name": model}, "model")
@@ -69,7 +69,7 @@ def test_sglang_tokens_give_the_same_pool_in_a_scenario() -> None:
 
 
 @pytest.mark.parametrize(("model", "share"), [("gemma-3-1b", 1.0), ("llama-4-scout", 0.85)])
-def test_max_total_tokens_weighs_layers_as_sglang(model: str, share: float) -> None:
+def test_pool_bytes_of_max_total_tokens_weigh_layers_as_sglang(model: str, share: float) -> None:
     """Gemma 3's windows are kept whole. Llama 4's 36 layers with chunks have 0.8 tokens of the 12
     others each: (12 + 0.8 * 36) / 48.
     """

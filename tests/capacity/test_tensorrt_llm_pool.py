@@ -35,7 +35,7 @@ def sized(name: str, gib: float, block_size: int = 32, kv: str = "auto", **given
         (79.10, 70.48, "fp8", 4060, "63.44"),
     ],
 )
-def test_free_memory_gives_the_blocks_of_the_log(
+def test_tensorrt_llm_free_memory_gives_the_logged_blocks(
     total: float, free: float, kv: str, blocks: int, shown: str
 ) -> None:
     rest = {"weights_gib": total - free, "activation_gib": 0, "other_gib": 0}
@@ -44,7 +44,7 @@ def test_free_memory_gives_the_blocks_of_the_log(
     assert log_lines(pool)[1].startswith(f"[MemUsageChange] Allocated {shown} GiB for max tokens")
 
 
-def test_a_profiled_log_of_gpt_oss_keeps_windows_whole() -> None:
+def test_gpt_oss_log_counts_windows_as_full_attention() -> None:
     """A log of the PyTorch backend in a public repository: 119.70 GiB, of them 63.52 of weights,
     0.85 of activations and 49.28 outside torch, which a first pool of 0.56 is in; 73,728 bytes a
     token, all 36 layers of this model; 5.95 GiB, 86,711 tokens, 86,720 in blocks.
@@ -113,7 +113,7 @@ def test_unsupported_tensorrt_llm_settings_are_refused(
         kvsim.simulate(made, [Request("r", 0, 100, 10)])
 
 
-def test_the_command_prints_the_lines_of_the_log() -> None:
+def test_memory_command_prints_tensorrt_llm_log_lines() -> None:
     flags = ["memory", "llama-3.1-8b", "--device", "h100", "--free-gpu-memory-fraction", "0.9"]
     flags += ["--max-tokens", "1000", "--tokens-per-block", "64"]
     said = CliRunner().invoke(app, flags)
@@ -136,7 +136,9 @@ def test_the_command_prints_the_lines_of_the_log() -> None:
         (["--free-gpu-memory-fraction", "2"], "free_gpu_memory_fraction"),
     ],
 )
-def test_options_of_other_engines_are_refused(flags: list[str], words: str) -> None:
+def test_options_of_other_engines_are_refused_for_tensorrt_llm(
+    flags: list[str], words: str
+) -> None:
     said = CliRunner().invoke(app, ["memory", "llama-3.1-8b", "--device", "h100", *flags])
     assert said.exit_code != 0
     assert words in str(said.exception) + said.output

@@ -72,7 +72,7 @@ def test_runs_of_k_steps_equal_single_steps(
 @pytest.mark.parametrize("policy", POLICIES)
 @STIRRED
 @given(requests=returning(), scheduler=st.sampled_from(UNDER))
-def test_the_ledger_is_consistent_and_no_policy_passes_the_bound(
+def test_ledger_is_consistent_and_no_policy_exceeds_beladys_bound(
     tables: Any, policy: str, requests: list[Request], scheduler: dict[str, Any]
 ) -> None:
     simulation = Simulation(Scenario.from_table(made(tables, policy, scheduler, 1024)), requests)
@@ -164,7 +164,7 @@ def test_eviction_policies_evict_different_content(tables: Any) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_without_a_prefix_cache_there_is_nothing_to_choose(tables: Any, policy: str) -> None:
+def test_eviction_policy_without_a_prefix_cache_is_refused(tables: Any, policy: str) -> None:
     table = made(tables, policy, {"kind": "continuous"}, 1024)
     table["allocator"][0]["enable_prefix_caching"] = False
     with pytest.raises(InputError, match="eviction_policy changes nothing"):

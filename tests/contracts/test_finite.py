@@ -9,7 +9,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.request import Request
 
 
-def test_samples_that_preempt_each_other_for_ever_are_a_fault_of_the_settings(tables: Any) -> None:
+def test_samples_that_preempt_each_other_endlessly_are_a_settings_error(tables: Any) -> None:
     """Equal priority and arrival, prompts in chunks, and no check that a whole prompt fits: each
     chunk of one takes the memory of the other. The real scheduler goes on for ever.
     """
@@ -42,7 +42,7 @@ def test_a_pool_too_small_for_every_request_refuses_them_all(tables: Any, kind: 
 
 
 @pytest.mark.parametrize("kind", ["paged", "doubling"])
-def test_overload_by_ten_ends_with_everyone_served(tables: Any, kind: str) -> None:
+def test_tenfold_overload_ends_with_all_requests_finished(tables: Any, kind: str) -> None:
     made = tables(allocator=[{"kind": kind}], memory={"kv_cache_tokens": 640})
     requests = [Request(f"r{i}", i * 10**8, 60 + i % 90, 40 + i % 200) for i in range(300)]
     (run,) = kvsim.simulate(made, requests).runs

@@ -86,7 +86,7 @@ def test_runs_of_k_steps_equal_single_steps(
 @pytest.mark.parametrize("cache", CACHES, ids=str)
 @STIRRED
 @given(requests=streams(), scheduler=st.sampled_from(SCHEDULERS))
-def test_the_books_and_the_map_agree_at_every_event(
+def test_ledger_and_address_map_agree_at_every_event(
     tables: Any, cache: Any, scheduler: Any, requests: list[Request]
 ) -> None:
     simulation = Simulation(

@@ -101,7 +101,7 @@ SECOND_POOLS = [name for name in Radix.model_fields if "swa" in name or "mamba" 
 
 
 @pytest.mark.parametrize("name", SECOND_POOLS)
-def test_a_key_of_a_pool_that_the_model_lacks_is_refused(name: str) -> None:
+def test_key_for_a_pool_that_the_model_lacks_is_refused(name: str) -> None:
     random, field = Random(name), Radix.model_fields[name]
     drawn = {value_for(random, name, field, 1) for _ in range(12)} - {None, field.default}
     table: dict[str, Any] = {"model": {"name": "opt-125m"}, "device": {"name": "h100"}}
@@ -113,7 +113,7 @@ def test_a_key_of_a_pool_that_the_model_lacks_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(("part", "kind"), KINDS, ids=str)
-def test_a_key_changes_a_run_or_is_refused(part: str, kind: str) -> None:
+def test_allocator_or_scheduler_key_changes_a_run_or_is_refused(part: str, kind: str) -> None:
     registry: Any = ALLOCATORS if part == "allocator" else SCHEDULERS
     idle = []
     for name, field in registry.get(kind).model_fields.items():

@@ -74,14 +74,14 @@ def test_adapters_are_limited_by_memory_where_requests_ask_for_some() -> None:
     assert "max_loras" not in said[1]
 
 
-def test_every_key_has_a_value() -> None:
+def test_every_memory_key_has_a_test_value() -> None:
     assert VALUES.keys() == MemoryOptions.model_fields.keys() - set(WAYS)
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("model", ["opt-125m", "qwen3.5-4b"])
-def test_a_key_changes_a_run_or_is_named(model: str, pool: str, allocator: str) -> None:
+def test_memory_key_changes_a_run_or_is_noted(model: str, pool: str, allocator: str) -> None:
     for key, values in VALUES.items():
         beside = POOLS[pool] | BESIDE.get(key, {})
         was = ran(model, allocator, beside)
@@ -108,7 +108,7 @@ def test_prefill_and_decode_replicas_both_carry_the_scenario_notes() -> None:
         assert {"pool", "idle-keys"} <= set(told)
 
 
-def test_a_server_without_graphs_has_the_times_of_one_with_them() -> None:
+def test_enforce_eager_is_noted_to_change_only_the_pool_size() -> None:
     """A larger pool at no cost in time would be an answer that misleads."""
     sized = ran("opt-125m", "paged", {"enforce_eager": True})
     fixed = ran("opt-125m", "paged", {"enforce_eager": True, "kv_cache_tokens": 14_000})
@@ -119,7 +119,7 @@ def test_a_server_without_graphs_has_the_times_of_one_with_them() -> None:
     assert "of the pool alone" not in fixed[1]
 
 
-def test_a_key_with_the_value_of_the_default_is_not_called_idle() -> None:
+def test_key_set_to_its_default_is_not_noted_as_unused() -> None:
     """SGLang's 0.9, written out, was said to change nothing, beside 0.1 that changes the pool."""
     sglang = {"mem_fraction_static": 0.8, "mamba_full_memory_ratio": 0.9}
     said = ran("qwen3.5-4b", "radix", sglang)
@@ -206,7 +206,7 @@ ROOFLINE, FLEET = {"kind": "roofline"}, {"router": "cache-aware"}
         ({"fleet": {"replicas": 1}}, None),
     ],
 )
-def test_keys_of_other_tables_that_change_nothing_are_named(parts: Table, key: str | None) -> None:
+def test_keys_of_other_tables_without_effect_are_noted(parts: Table, key: str | None) -> None:
     table = {
         "model": {"name": "opt-125m", "max_model_len": 1024}, "device": {"name": "h100"},
         "memory": {"kv_cache_tokens": 14_000}, "allocator": "paged",

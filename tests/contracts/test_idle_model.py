@@ -29,9 +29,7 @@ def ran(model: dict[str, Any]) -> None:
         ("language_model_only", True, "no tower"),
     ],
 )
-def test_a_key_of_layers_that_the_model_lacks_is_refused(
-    key: str, value: Any, because: str
-) -> None:
+def test_key_for_layers_that_the_model_lacks_is_refused(key: str, value: Any, because: str) -> None:
     with pytest.raises(InputError, match=rf"model.{key}: changes nothing: .*{because}"):
         ran({"name": "opt-125m", key: value})
     words = [f"--{key.replace('_', '-')}", *([] if value is True else [value])]

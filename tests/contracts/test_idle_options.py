@@ -59,7 +59,7 @@ def figures(found: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_an_option_changes_the_answer_or_is_refused(name: str) -> None:
+def test_memory_option_changes_the_answer_or_is_refused(name: str) -> None:
     found = set()
     for base in BASES:
         base = [*base, *BESIDE.get(name, [])]
@@ -85,7 +85,7 @@ POOLS = {
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_an_option_that_changes_nothing_is_named(pool: str) -> None:
+def test_memory_option_without_effect_is_noted(pool: str) -> None:
     base = [*POOLS[pool], "--device", "h100"]
     was = figures(answer(base))
     for name, flag in OPTIONS.items():
@@ -104,7 +104,7 @@ def test_an_option_that_changes_nothing_is_named(pool: str) -> None:
             assert any(each not in (None, was) for each in answers), (option, first)
 
 
-def test_a_pool_that_is_given_leaves_nothing_to_the_reserves() -> None:
+def test_cuda_graph_and_adapter_options_with_a_given_pool_are_noted() -> None:
     """Graphs and adapters take memory beside a pool that is sized, and none beside one given."""
     reserves = ["--enforce-eager", "--max-loras", "4", "--max-num-seqs", "64"]
     words = ["llama-3.1-8b", "--device", "h100", "--num-gpu-blocks", "18000", *reserves]
@@ -115,7 +115,7 @@ def test_a_pool_that_is_given_leaves_nothing_to_the_reserves() -> None:
     assert "note: --max-num-seqs, --enforce-eager, --max-loras change nothing" in shown.output
 
 
-def test_an_option_with_the_value_of_the_default_is_not_called_idle() -> None:
+def test_option_set_to_its_default_is_not_noted_as_unused() -> None:
     defaults = ["--max-num-seqs", "256", "--max-num-batched-tokens", "8192", "--block-size", "16"]
     shares = ["--gpu-memory-utilization", "0.92", "--max-model-len", "131072", "--dtype", "auto"]
     assert answer(["llama-3.1-8b", "--device", "h100", *defaults, *shares])["notes"] == []
@@ -127,7 +127,7 @@ def test_a_device_smaller_than_the_weights_is_refused_for_sglang_too() -> None:
 
 
 @pytest.mark.parametrize("ratio", ["swa-full-tokens-ratio", "mamba-full-memory-ratio"])
-def test_a_ratio_of_pools_that_a_model_lacks_is_noted(ratio: str) -> None:
+def test_pool_ratio_for_pools_that_the_model_lacks_is_noted(ratio: str) -> None:
     words = [*BASES[3], f"--{ratio}", "0.5"]
     (note,) = answer(words)["notes"]
     assert f"--{ratio} changes nothing" in note

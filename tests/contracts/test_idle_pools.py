@@ -139,7 +139,7 @@ UNSEEN = {
 
 
 @pytest.mark.parametrize("context", TREES)
-def test_a_key_of_the_tree_changes_a_run_or_is_refused(context: str) -> None:
+def test_radix_key_changes_a_run_or_is_refused(context: str) -> None:
     model, given, beside = TREES[context]
     fields = ALLOCATORS.get("radix").model_fields
     found = idle_keys(
@@ -153,7 +153,7 @@ def test_a_key_of_the_tree_changes_a_run_or_is_refused(context: str) -> None:
 
 
 @pytest.mark.parametrize("context", ["storage", "storage, waited for"])
-def test_a_key_of_a_storage_changes_a_run_or_is_refused(context: str) -> None:
+def test_hicache_storage_key_changes_a_run_or_is_refused(context: str) -> None:
     model, given, beside = TREES[context]
     place = "hicache_storage_backend_extra_config"
 
@@ -170,7 +170,7 @@ def test_a_key_of_a_storage_changes_a_run_or_is_refused(context: str) -> None:
 
 
 @pytest.mark.parametrize("context", CELLS)
-def test_a_key_of_cells_or_slots_changes_a_run_or_is_refused(context: str) -> None:
+def test_llama_server_key_changes_a_run_or_is_refused(context: str) -> None:
     model, given, beside = CELLS[context]
     slots = context.startswith("slots")
     scheduler = {"kind": "llama-server"} if slots else {"kind": "continuous"}

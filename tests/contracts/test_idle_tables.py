@@ -105,7 +105,7 @@ def _ran(at: int, written: str) -> str | None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_key_changes_a_run_or_is_refused(place: str) -> None:
+def test_tier_router_or_fleet_key_changes_a_run_or_is_refused(place: str) -> None:
     options, within = PLACES[place]
     (part, kind), idle = place.split(), []
     for name, field in options.model_fields.items():

@@ -75,14 +75,14 @@ def test_the_ledger_is_consistent_at_every_event(
 @pytest.mark.parametrize("server", SERVERS[:4], ids=str)  # a shift moves what was computed
 @STIRRED
 @given(requests=streams())
-def test_gaps_are_those_between_tokens(
+def test_llama_server_token_gaps_are_times_between_tokens(
     tables: Any, server: dict[str, Any], requests: list[Request]
 ) -> None:
     table = {**made(tables, server, 1024, OPT), **CROWDED, "max_steps": 1}
     check_tokens(Simulation(Scenario.from_table(table), requests))
 
 
-def test_a_full_field_ends_everybody_with_an_error(tables: Any) -> None:
+def test_full_kv_cells_end_all_requests_with_an_error(tables: Any) -> None:
     """Three of 60 + 100 tokens in 256 cells, as S03 recorded: none of them ends by itself."""
     requests = [Request(f"r{at}", at, 60, 100) for at in range(3)]
     table = made(tables, {"n_parallel": 3, "kv_unified": True, "cache_ram": 0}, 256, OPT)
@@ -106,7 +106,7 @@ def test_llama_server_scheduler_requires_the_cells_allocator(tables: Any) -> Non
             kvsim.simulate({**table, "allocator": [allocator]}, [Request("r", 0, 5, 5)])
 
 
-def test_without_checkpoints_a_window_that_does_not_reach_back_hits_nothing(tables: Any) -> None:
+def test_overwritten_sliding_window_hits_nothing_without_checkpoints(tables: Any) -> None:
     """gemma-3-1b: a window of 512, 768 cells for it; an answer of 300 tokens overwrites those that
     a prompt of 600 needs.
     """

@@ -34,6 +34,6 @@ def test_pairwise_products_of_three_factors_cover_allowed_pairs() -> None:
     assert len(found) < 13
 
 
-def test_whole_product_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_restores_the_full_product(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(WHOLE, "1")
     assert len(pairs("ab", "cde", "fgh")) == 18

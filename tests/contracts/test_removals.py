@@ -16,7 +16,9 @@ REQUESTS = [Request(f"r{i}", 0, 37 + 13 * (i % 7), 20 + 31 * (i % 5), 260) for i
 @pytest.mark.parametrize(
     "allocator", ALLOCATOR_TABLES, ids=lambda table: "-".join(map(str, table.values()))
 )
-def test_removed_class_of_waste_is_zero_throughout(tables: Any, allocator: dict[str, Any]) -> None:
+def test_waste_class_that_a_setting_removes_is_always_zero(
+    tables: Any, allocator: dict[str, Any]
+) -> None:
     scenario = Scenario.from_table(
         tables(
             allocator=[allocator],

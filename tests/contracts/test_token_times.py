@@ -23,7 +23,7 @@ from kvsim.simulation import Simulation
 )
 @given(requests=streams(), allocator=st.sampled_from(ALLOCATOR_TABLES))
 @unless_thrashing
-def test_gaps_are_those_between_tokens(
+def test_token_gaps_are_times_between_successive_tokens(
     tables: Any, scheduler: Any, allocator: Any, requests: list[Request]
 ) -> None:
     made = tables(

@@ -33,7 +33,7 @@ SHARING = [{"kind": "paged", "block_size": 16}, {"kind": "radix", "page_size": 1
     max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(requests=streams())
-def test_the_ledger_is_consistent_and_everyone_is_served_under_every_rule(
+def test_ledger_is_consistent_and_all_finish_under_every_victim_rule(
     tables: Any, scheduler: dict[str, Any], requests: list[Request]
 ) -> None:
     for allocator in *SHARING, {"kind": "doubling", "initial_tokens": 32}:

@@ -8,7 +8,7 @@ from kvsim.plumbing.errors import InputError
 from kvsim.plumbing.units import GIB
 
 
-def test_every_entry_is_whole_and_plausible():
+def test_every_catalogue_gpu_is_complete_and_plausible():
     check_each(device_names(), check_entry)
 
 
@@ -91,7 +91,7 @@ def test_device_names_of_torch_are_matched(torch_name, name):
     assert named_device(torch_name).name == name
 
 
-def test_figures_can_be_replaced_and_say_so():
+def test_replaced_device_figures_are_named_as_replaced():
     device = DeviceOptions.parse({"name": "h200", "memory_bytes": 10**11}, "device").build()
     assert device.memory_bytes == 10**11
     assert device.bandwidth_bytes_per_s == named_device("h200").bandwidth_bytes_per_s
@@ -116,6 +116,6 @@ def test_user_defined_gpu_has_its_given_figures():
         ({"name": "h100", "memory_gib": -1}, r"device\.memory_gib"),
     ],
 )
-def test_options_are_checked(table, message):
+def test_invalid_device_options_are_refused(table, message):
     with pytest.raises(InputError, match=message):
         DeviceOptions.parse(table, "device").build()

@@ -33,7 +33,7 @@ def served(requests: tuple[Request, ...], most: int | None) -> pd.DataFrame:
     most=st.integers(1, 6),
     tokens=st.lists(st.integers(1, 9), min_size=30, max_size=30),
 )
-def test_max_concurrency_sends_a_due_request_when_one_has_left(
+def test_max_concurrency_sends_a_due_request_when_another_finishes(
     gaps: list[int], most: int, tokens: list[int]
 ) -> None:
     """By a client written down here: steps are of one length and nothing waits for memory, so a
@@ -91,7 +91,7 @@ def test_max_concurrency_is_never_exceeded_in_a_fleet(
     assert most[4] == 4 < most[None]
 
 
-def test_a_limit_that_is_never_reached_changes_nothing() -> None:
+def test_max_concurrency_above_the_load_changes_nothing() -> None:
     requests = tuple(Request(f"r{at}", at * 10**9, 30, 20) for at in range(40))
     free, wide = (served(requests, most) for most in (None, 40))
     assert free.equals(wide)

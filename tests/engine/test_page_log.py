@@ -11,7 +11,7 @@ STEPS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 5)), max_size=40)
 
 
 @given(STEPS)
-def test_every_page_is_free_or_has_an_owner(steps: list[tuple[int, int]]) -> None:
+def test_every_page_is_free_or_has_one_owner(steps: list[tuple[int, int]]) -> None:
     free, holders = FreePages(60), [list[int]() for _ in range(6)]
     for num, who in steps:
         held = holders[who]

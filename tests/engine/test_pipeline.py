@@ -116,7 +116,7 @@ def crowded(allocator: Any, *, priority: bool, ahead: bool) -> dict[str, Any]:
     ahead=st.booleans(),
 )
 @unless_thrashing
-def test_the_ledger_is_consistent_and_gaps_are_those_between_tokens(
+def test_pipeline_ledger_and_token_gaps_are_consistent(
     tables: Any, stages: int, allocator: Any, priority: bool, ahead: bool, requests: list[Request]
 ) -> None:
     parts = crowded(allocator, priority=priority, ahead=ahead)
@@ -138,7 +138,7 @@ def test_the_ledger_is_consistent_and_gaps_are_those_between_tokens(
 )
 @given(requests=streams(), ahead=st.booleans(), stages=st.sampled_from([2, 4]))
 @unless_thrashing
-def test_the_ledger_is_consistent_over_windows_chunks_and_states(
+def test_pipeline_ledger_is_consistent_for_windows_chunks_and_states(
     tables: Any, model: str, num_blocks: int, stages: int, ahead: bool, requests: list[Request]
 ) -> None:
     made = staged(
@@ -179,7 +179,7 @@ def test_the_ledger_is_consistent_over_windows_chunks_and_states(
         ("falcon-mamba-7b", "h100", 2),
     ],
 )
-def test_a_run_over_stages_has_the_blocks_that_its_pool_is_sized_in(
+def test_pipeline_run_has_the_blocks_of_the_sized_pool(
     model: str, device: str, stages: int
 ) -> None:
     tables = {
@@ -238,7 +238,7 @@ def test_asynchronous_scheduling_gains_nothing_for_a_lone_sequence_on_stages(
     assert finish_ps(ahead=True) == finish_ps(ahead=False)
 
 
-def test_the_pool_is_that_of_the_stage_with_the_fewest_blocks() -> None:
+def test_pipeline_pool_has_the_fewest_blocks_of_any_stage() -> None:
     tables = {
         "model": {
             "name": "llama-3.1-8b",
@@ -301,7 +301,7 @@ def test_the_pool_is_that_of_the_stage_with_the_fewest_blocks() -> None:
         ),
     ],
 )
-def test_features_of_one_stage_are_refused_over_stages(
+def test_features_unsupported_with_pipeline_parallelism_are_refused(
     tables: Any, parts: dict[str, Any], said: str
 ) -> None:
     made = staged(tables, 2, **{"allocator": [{"kind": "paged"}], **parts})
@@ -320,7 +320,7 @@ class Plans(Observer):
 
 
 @pytest.mark.parametrize("stages", [2, 3])
-def test_a_plan_that_is_alone_runs_for_many_steps(tables: Any, stages: int) -> None:
+def test_lone_micro_batch_runs_for_many_steps_as_one_plan(tables: Any, stages: int) -> None:
     """Sequences that decode in one micro-batch, while the other steps in flight are empty, cost as
     few plans as on one stage; an arrival ends the run with its current step.
     """

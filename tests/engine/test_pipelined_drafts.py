@@ -56,7 +56,7 @@ def drafting(stages: int, acceptance: float, **parts: Any) -> dict[str, Any]:
     policy=st.sampled_from(["fcfs", "priority"]),
 )
 @unless_thrashing
-def test_the_ledger_is_consistent_and_gaps_are_those_between_tokens(
+def test_pipelined_drafts_have_consistent_ledger_and_token_gaps(
     stages: int, acceptance: float, policy: str, requests: list[Request]
 ) -> None:
     tables = drafting(stages, acceptance, max_steps=1)
@@ -72,7 +72,7 @@ def test_the_ledger_is_consistent_and_gaps_are_those_between_tokens(
 
 
 @pytest.mark.parametrize("stages", [2, 4])
-def test_a_sequence_alone_takes_a_step_for_every_four_tokens_that_are_accepted(
+def test_lone_sequence_takes_one_step_per_four_accepted_tokens(
     stages: int,
 ) -> None:
     """The first token comes with the prompt, each of 25 steps brings four more."""
@@ -119,7 +119,7 @@ def test_the_drafter_is_on_the_last_stage() -> None:
     assert last > less
 
 
-def test_a_stage_without_the_drafter_may_decide_the_pool() -> None:
+def test_stage_without_the_drafter_may_have_the_fewest_blocks() -> None:
     made = drafting(2, 0.7, memory={"gpu_memory_utilization": 0.9})
     made["model"]["pp_layer_partition"] = "26,6"
     simulation = Simulation(Scenario.from_table(made), [Request("r", 0, 40, 8)])
@@ -167,7 +167,7 @@ def test_the_ledger_of_drafts_in_groups_sums_to_the_pool_at_every_event(model: s
     assert run.summary["requests"]["finished"] == 6
 
 
-def test_a_drafter_with_layers_of_its_own_kind_is_refused_in_one_line() -> None:
+def test_drafter_with_a_layer_kind_absent_on_the_first_stage_is_refused() -> None:
     """Its layers would be a group that the first stage has no layer of."""
     made = drafting_in_groups("gemma-3-27b", 2)
     made["speculative_config"] = EAGLE | {"method": "draft_model", "model": "llama-3.2-1b"}

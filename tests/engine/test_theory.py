@@ -65,7 +65,7 @@ def test_the_ledger_of_one_request_is_its_closed_form(tables: Any) -> None:
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
-def test_one_at_a_time_is_an_m_d_1_queue(tables: Any, load: float) -> None:
+def test_max_num_seqs_of_one_is_an_m_d_1_queue(tables: Any, load: float) -> None:
     service_s, num = 0.010, 40_000
     made = tables(
         allocator=[{"kind": "paged"}],

@@ -57,7 +57,7 @@ def test_each_stage_has_the_pool_of_its_own_gpus() -> None:
     assert f"stage 1 has room for {by_hand[0]:,} (fast)" in note
 
 
-def test_layers_moved_to_the_larger_card_even_the_pools_out() -> None:
+def test_moving_layers_to_the_larger_gpu_equalises_the_pools() -> None:
     def blocks(layers: str) -> list[int]:
         model = {**tables(FAST, SLOW)["model"], "pp_layer_partition": layers}
         memory = {"gpu_memory_utilization": 0.9}
@@ -111,7 +111,7 @@ def test_stage_copies_run_at_the_slower_link() -> None:
 
 
 @pytest.mark.parametrize("order", [(FAST, SLOW), (SLOW, FAST)])
-def test_the_slowest_stage_sets_the_pace(order: tuple[dict[str, Any], ...]) -> None:
+def test_slowest_stage_sets_the_time_per_output_token(order: tuple[dict[str, Any], ...]) -> None:
     """Two sequences in two micro-batches: each token waits for the other's in the slow stage, so
     two of its steps lie between tokens, and the fast stage is hidden.
     """
@@ -134,7 +134,7 @@ def test_the_slowest_stage_sets_the_pace(order: tuple[dict[str, Any], ...]) -> N
         assert least <= (after - before) / 100 <= most
 
 
-def test_a_table_without_a_name_changes_a_figure() -> None:
+def test_stage_table_without_a_name_overrides_single_figures() -> None:
     stage = [{"number": 1, "memory_gib": 20}]
     parts = {"device": {"name": "rtx-4090", "stage": stage}}
     made = sized(FAST, FAST, **parts)
@@ -178,13 +178,13 @@ def test_stage_too_small_for_a_given_pool_is_named() -> None:
         ({"name": "h100", "stage": []}, "device.stage", "device.stage"),
     ],
 )
-def test_stage_tables_without_a_change_are_refused(device: Any, said: str, where: str) -> None:
+def test_stage_tables_that_change_nothing_are_refused(device: Any, said: str, where: str) -> None:
     with pytest.raises(InputError, match=said) as error:
         sized(FAST, FAST, device=device)
     assert where in str(error.value.where)
 
 
-def test_one_stage_takes_no_tables_of_stages() -> None:
+def test_stage_tables_without_pipeline_stages_are_refused() -> None:
     device = {"name": "h100", "stage": [{"number": 2, "name": "l40s"}]}
     with pytest.raises(InputError, match="no such pipeline stage"):
         sized(FAST, device=device)

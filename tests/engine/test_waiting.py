@@ -35,7 +35,9 @@ def test_idle_engine_has_no_waiting_requests(tables: Any) -> None:
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(requests=streams())
-def test_the_queue_over_time_is_the_sum_of_waits(tables: Any, requests: list[Request]) -> None:
+def test_queue_length_integral_equals_the_sum_of_waits(
+    tables: Any, requests: list[Request]
+) -> None:
     made = tables(
         allocator=[{"kind": "paged"}],
         step_time=STEP,

@@ -71,7 +71,7 @@ def runs(items: list[PromptItem], tokens: int) -> tuple[tuple[int, int], ...]:
         ]
     ),
 )
-def test_every_request_that_asks_for_all_its_tokens_ends_or_is_refused(
+def test_ignore_eos_request_always_finishes_or_is_refused(
     tables: Any,
     block: int,
     blocks: int,
@@ -106,7 +106,7 @@ def test_every_request_that_asks_for_all_its_tokens_ends_or_is_refused(
     ],
     ids=["nobody", "each other", "its own group", "one id"],
 )
-def test_request_after_one_that_never_leaves_is_refused(
+def test_follower_of_a_request_that_never_finishes_is_refused(
     tables: Any, requests: list[Request], named: str
 ) -> None:
     with pytest.raises(InputError, match=named):

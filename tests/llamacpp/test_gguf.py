@@ -74,7 +74,7 @@ def test_three_llama_server_slots_take_more_cache_than_four(gemma: Path) -> None
     assert (four["context"]["n_ctx"], four["kv_bytes"]) == (1024, 18 << 20)
 
 
-def test_ollama_pays_for_every_parallel_request(
+def test_ollama_allocates_cache_for_every_parallel_request(
     gemma: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "NUM_PARALLEL", "CONTEXT_LENGTH", "KV_CACHE_TYPE":
@@ -99,7 +99,7 @@ def test_ollama_pays_for_every_parallel_request(
         (["llama-3-8b", "--device", "h200", "--parallel", "4"], "add --engine llama.cpp"),
     ],
 )
-def test_no_option_is_ignored(arguments: list[str], said: str) -> None:
+def test_inapplicable_llamacpp_option_is_refused(arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(app, ["memory", *arguments])
     assert said in str(result.exception)
 
@@ -158,7 +158,7 @@ def test_gguf_headers_with_wrong_lengths_are_refused(
     assert "\n" not in str(caught.value)
 
 
-def test_which_layers_keep_a_window_and_which_keep_nothing() -> None:
+def test_gguf_layers_with_windows_and_without_kv_are_found() -> None:
     def windowed(architecture: str, **more: Any) -> str:
         layers = model_of(header(architecture, **more), "x").layers
         return "".join("-" if each is None else "fw"[each.windowed] for each in layers)
@@ -176,7 +176,7 @@ def test_which_layers_keep_a_window_and_which_keep_nothing() -> None:
         model_of({"general.architecture": "gemma3"}, "x")
 
 
-def test_kv_of_layers_is_on_the_device_that_computes_them() -> None:
+def test_kv_of_each_layer_is_on_the_device_that_computes_the_layer() -> None:
     model = model_of(header("llama", attention__sliding_window=0), "x")
     settings = ContextSettings(4096, kv_unified=True)
     context = context_of(settings)

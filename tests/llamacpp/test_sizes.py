@@ -34,7 +34,7 @@ def shape_of(table: dict[str, Any]) -> KVShape:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['shape']}-{row['settings']['n_ctx']}")
-def test_sizes_are_those_of_the_program_to_the_byte(row: dict[str, Any]) -> None:
+def test_llamacpp_cache_sizes_equal_recorded_ones_to_the_byte(row: dict[str, Any]) -> None:
     table, expected = dict(row["settings"]), row["expected"]
     settings = ContextSettings(**{**table, "flash_attn": table.get("flash_attn") != "off"})
     context = context_of(settings)
@@ -78,7 +78,7 @@ def test_sizes_are_those_of_the_program_to_the_byte(row: dict[str, Any]) -> None
         (16, 512, ContextSettings(2048, type_k="q8_0", type_v="q8_0"), 34.0),
     ],
 )
-def test_sizes_are_those_of_users_logs(
+def test_llamacpp_cache_sizes_equal_users_logs(
     layers: int, elements: int, settings: ContextSettings, mib: float
 ) -> None:
     shape = KVShape((KVLayer(elements, elements),) * layers)

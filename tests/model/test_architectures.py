@@ -81,18 +81,18 @@ def test_cross_attention_models_are_detected_and_refused():
 
 
 @pytest.mark.parametrize("key", ["hidden_size", "num_attention_heads", "vocab_size"])
-def test_a_list_is_a_number_only_where_layers_have_their_own(key):
+def test_per_layer_list_for_an_architecture_without_one_is_refused(key):
     with pytest.raises(InputError, match=f"{key}: not a whole number >= 1; got \\[64, 64\\]"):
         model("llama", **{key: [64, 64]})
 
 
-def test_layers_that_share_a_cache_keep_none():
+def test_layers_that_share_a_kv_cache_store_none():
     found = model("gemma3n_text", num_kv_shared_layers=2)
     assert [layer.mixer.shares_cache for layer in found.layers] == [False, False, True, True]
     assert sum(group.layers for group in found.kv_layout().groups) == 2
 
 
-def test_gemma_4_has_larger_heads_where_it_sees_everything():
+def test_gemma_4_has_larger_heads_in_full_attention_layers():
     found = model("gemma4_text", sliding_window_pattern=2, attention_k_eq_v=True)
     shapes = [(layer.mixer.kv_heads, layer.mixer.head_dim) for layer in found.layers]
     assert shapes == [(2, 256), (2, 512)] * 2
@@ -105,7 +105,7 @@ def test_gemma_4_has_larger_heads_where_it_sees_everything():
     assert fewer.layers[1].mixer.kv_heads == 1
 
 
-def test_nemotron_h_has_one_part_a_layer():
+def test_nemotron_h_layer_has_a_mixer_or_a_feed_forward_part():
     found = model("nemotron_h")
     parts = [(type(layer.mixer), type(layer.feed_forward)) for layer in found.layers]
     assert [mixer for mixer, _ in parts] == [Recurrence, Absent, Attention, Absent]
@@ -113,7 +113,7 @@ def test_nemotron_h_has_one_part_a_layer():
     assert [group.kind for group in found.kv_layout().groups] == ["recurrent", "full"]
 
 
-def test_falcon_h1_keeps_both_in_every_layer():
+def test_falcon_h1_has_kv_and_states_in_every_layer():
     full, state = model("falcon_h1").kv_layout().groups
     assert (full.layers, state.layers) == (4, 4)
 
@@ -126,7 +126,7 @@ def test_llama_4_mixes_dense_and_expert_layers():
     assert found.layers[1].feed_forward.shared_intermediate_size == 512
 
 
-def test_llama_4_sees_a_chunk_in_three_layers_of_four():
+def test_llama_4_has_local_attention_in_three_of_four_layers():
     found = model("llama4_text")
     assert [layer.mixer.chunk_tokens for layer in found.layers] == [8192, 8192, 8192, None]
     listed = model("llama4_text", no_rope_layers=[1, 0, 1, 0], attention_chunk_size=1024)
@@ -136,7 +136,7 @@ def test_llama_4_sees_a_chunk_in_three_layers_of_four():
     assert found.kv_layout() == whole.kv_layout()  # as simulated, where every token is kept
 
 
-def test_the_indexer_s_keys_are_cached_too():
+def test_sparse_attention_indexer_keys_are_cached():
     """DeepSeek-V3.2: 656 bytes of fp8_ds_mla and 128 + 4 of the indexer, a token and layer."""
     plain = model("deepseek_v3", kv_lora_rank=512, qk_rope_head_dim=64)
     sparse = model("deepseek_v32", kv_lora_rank=512, qk_rope_head_dim=64)
@@ -157,7 +157,7 @@ def test_the_indexer_s_keys_are_cached_too():
         ({"indexer_types": ["full", "shared", "shared", "shared"]}, 1),
     ],
 )
-def test_layers_that_share_an_indexer_keep_no_keys_of_it(shared, indexers):
+def test_layers_that_share_an_indexer_store_no_indexer_keys(shared, indexers):
     found = model("glm_moe_dsa", kv_lora_rank=512, qk_rope_head_dim=64, **shared)
     assert found.kv_layout().bytes_per_token == 4 * 2 * 576 + indexers * 132
 
@@ -227,7 +227,7 @@ def test_layer_list_sets_the_number_of_layers():
     assert found.layers == model("nemotron_h").layers
 
 
-def test_a_drawn_pattern_of_windows_ends_with_a_layer_that_sees_everything():
+def test_generated_window_pattern_ends_with_a_full_attention_layer():
     found = model("exaone4", num_hidden_layers=8, sliding_window_pattern="LLLG")
     assert [layer.mixer.window_tokens for layer in found.layers] == [128, 128, 128, None] * 2
     shorter = model("exaone4", num_hidden_layers=6, sliding_window_pattern="LLLG")

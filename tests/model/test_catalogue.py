@@ -11,7 +11,7 @@ from kvsim.model.catalogue import is_built_in, known_names
 from kvsim.plumbing.errors import InputError
 
 
-def test_every_entry_is_a_model_with_a_source():
+def test_every_catalogue_model_has_a_source():
     check_each(model_names(), check_entry)
 
 
@@ -48,7 +48,7 @@ def test_an_unknown_name_lists_close_ones():
     assert caught.value.where == "model.name"
 
 
-def test_options_build_model_layout_and_length(tmp_path):
+def test_model_options_give_layout_and_max_model_len(tmp_path):
     options = ModelOptions.parse(
         {"name": "llama-3-8b", "kv_cache_dtype": "fp8", "tensor_parallel_size": 2}, "model"
     )
@@ -78,18 +78,18 @@ def test_options_build_model_layout_and_length(tmp_path):
         ),
     ],
 )
-def test_options_are_checked(table, message):
+def test_invalid_model_options_are_refused(table, message):
     with pytest.raises(InputError, match=message):
         ModelOptions.parse(table, "model")
 
 
-def test_a_length_beyond_the_positions_is_refused():
+def test_max_model_len_beyond_the_positions_is_refused():
     options = ModelOptions(name="opt-13b", max_model_len=4096)
     with pytest.raises(InputError, match=r"got 4096; limit 2048"):
         options.model_len(options.build())
 
 
-def test_a_name_is_found_without_reading_every_family() -> None:
+def test_every_known_model_name_is_found() -> None:
     for name, short in known_names().items():
         assert is_built_in(name)
         assert named_model(name).name == short
@@ -97,6 +97,6 @@ def test_a_name_is_found_without_reading_every_family() -> None:
     assert not is_built_in("meta-llama/")
 
 
-def test_ids_of_quantised_checkpoints_are_not_those_of_the_plain_model() -> None:
+def test_known_ids_contain_no_quantised_checkpoints() -> None:
     quantised = re.compile(r"-(?:FP8|AWQ|GPTQ|NVFP4|Int[48]|W\dA\d+)\b", re.IGNORECASE)
     assert not [name for name in known_names() if "/" in name and quantised.search(name)]

@@ -89,7 +89,7 @@ def test_checkpoint_bytes_are_split_over_gpus(checkpoint, tp, dp):
     assert model.source.endswith("weights by the checkpoint's headers")
 
 
-def test_stages_have_their_own_layers(checkpoint):
+def test_checkpoint_bytes_of_a_stage_are_those_of_its_layers(checkpoint):
     stored = Model.from_hf(checkpoint).stored
     assert stored is not None
     first, last = (stored.num_bytes(start=at, count=1) for at in (0, 1))

@@ -78,7 +78,7 @@ def test_deepseek_v4_caches_have_their_own_block_sizes():
     assert len(caches) == 43 + 21 * 4 + 20 * 2
 
 
-def test_groups_are_packed_into_the_widest():
+def test_deepseek_v4_groups_are_packed_as_in_vllm():
     """As vLLM 0.33.0's own planner makes groups, in its order, bytes of a block and blocks of a
     request of these layers (v1/core/kv_cache_planning.py).
     """
@@ -130,7 +130,7 @@ def test_deepseek_v4_pool_has_the_same_groups_in_memory_and_run(name, dtype, ver
 
 
 @pytest.mark.parametrize("given", [{"block_size": 128}, {"disable_hybrid_kv_cache_manager": True}])
-def test_options_that_would_change_nothing_are_refused(given):
+def test_options_unsupported_by_packed_blocks_are_refused(given):
     tables = {
         "model": {"name": "deepseek-v4-flash", "tensor_parallel_size": 8, "max_model_len": 65536},
         "device": {"name": "h200"},
@@ -194,7 +194,7 @@ def test_deepseek_v4_caches_are_fp8_or_16_bits_only():
 
 
 @pytest.mark.parametrize("ratios", [[0, 2], [0]])
-def test_other_ratios_are_refused(ratios):
+def test_unknown_compression_ratios_are_refused(ratios):
     config = {
         "model_type": "deepseek_v4",
         "hidden_size": 256,

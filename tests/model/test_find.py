@@ -77,11 +77,11 @@ def test_unknown_model_names_are_refused(written):
         ("acme/Cool-1B", None),
     ],
 )
-def test_an_id_that_is_taken_for_its_elder_is_named(name, elder):
+def test_id_with_an_older_models_shape_resolves_to_it(name, elder):
     assert elder_of(name) == elder
 
 
-def test_a_copy_says_where_its_shape_is_from():
+def test_quantised_copy_names_the_source_of_its_shape():
     model = find_model("acme/Qwen3-8B-FP8", offline=True)
     assert model.name == "acme/Qwen3-8B-FP8"
     assert model.weight_format.linear_bits == 8
@@ -102,7 +102,7 @@ def test_gguf_is_refused_by_name(name):
         find_model(name, offline=True)
 
 
-def test_copies_that_leave_recurrence_alone():
+def test_quantised_copies_may_leave_recurrent_layers_unquantised():
     """48 layers of Qwen3.5-27B have 5.5 B parameters of gated delta nets, a byte more each."""
     plain = find_model("Qwen/Qwen3.5-27B")
     copy = find_model("acme/Qwen3.5-27B-FP8-dynamic", offline=True)
@@ -115,7 +115,7 @@ def test_copies_that_leave_recurrence_alone():
     assert whole.weight_format.mixer_bits is None
 
 
-def test_modelopt_mixed_precision_has_the_repositories_size():
+def test_modelopt_mixed_precision_weights_equal_the_repository_size():
     """21.9 and 23.4 GB (github.com/noonghunna/club-3090), a drafting layer in 16 bits among them:
     a layer like the target's last one, and a matrix of two hidden states to one.
     """
@@ -128,7 +128,7 @@ def test_modelopt_mixed_precision_has_the_repositories_size():
     assert copy.weight_format.head_bits is None
 
 
-def test_qwen_s_own_fp8_converts_recurrence_too():
+def test_qwens_fp8_checkpoint_quantises_recurrent_layers_too():
     """14.28 GiB on each of two GPUs, the next-token module among them
     (github.com/vllm-project/recipes/pull/810).
     """

@@ -25,7 +25,7 @@ def windows(model):
     return [layer.mixer.window_tokens for layer in model.layers]
 
 
-def test_a_multimodal_gemma_3_that_leaves_its_defaults_out():
+def test_gemma_3_config_without_default_keys_is_read():
     """As gemma-3-4b is published: head counts, head size and vocabulary are left to the class."""
     model = Model.from_hf(
         {
@@ -93,7 +93,7 @@ def test_sliding_window_layers_are_placed_by_pattern(changes, expected):
     assert windows(Model.from_hf(LLAMA | changes)) == expected
 
 
-def test_the_first_generation_of_key_names():
+def test_gpt2_key_names_are_read():
     gpt2 = Model.from_hf(
         {
             "model_type": "gpt2",
@@ -171,7 +171,7 @@ def test_hybrid_override_list_places_mamba_2_layers():
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_gated_delta_hybrid_by_interval_or_by_names(named):
+def test_gated_delta_layers_are_placed_by_interval_or_layer_types(named):
     config = LLAMA | {
         "model_type": "qwen3_next",
         "full_attention_interval": 2,
@@ -458,7 +458,7 @@ def test_model_is_read_from_a_file_or_its_folder(tmp_path):
         ),
     ],
 )
-def test_bad_files_give_one_line_that_names_them(tmp_path, content, message):
+def test_invalid_config_file_is_a_one_line_error(tmp_path, content, message):
     path = tmp_path / "config.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:

@@ -184,7 +184,7 @@ def test_kv_bytes_per_token_equal_the_expected_ones(
     ],
     ids=["minimax_m3", "flint", "dbrx"],
 )
-def test_parameters_equal_those_of_the_class_on_the_meta_device(
+def test_parameters_equal_transformers_classes_on_the_meta_device(
     config: dict[str, object], params: int
 ) -> None:
     assert Model.from_hf(config | {"torch_dtype": "bfloat16"}).num_params == params

@@ -62,12 +62,12 @@ def test_dflash_has_the_embedding_and_the_head_of_its_target(tp):
     assert Model.from_hf(DFLASH).weights(tp).total == 5 * layer + joined + copied + norms
 
 
-def test_a_head_over_fewer_tokens_is_the_drafters_own():
+def test_drafter_with_a_reduced_vocabulary_has_its_own_head():
     own, shared = Model.from_hf({**DFLASH, "draft_vocab_size": 32000}), Model.from_hf(DFLASH)
     assert own.weights(2).total - shared.weights(2).total == 32000 * 4096 // 2
 
 
-def test_a_target_of_another_width_and_the_layers_that_are_read_count():
+def test_drafter_parameters_depend_on_target_width_and_layers_read():
     narrow = {key: value for key, value in DFLASH.items() if key != "dflash_config"}
     wide = Model.from_hf({**narrow, "target_hidden_size": 5120, "num_hidden_layers": 6})
     assert wide.target_reader.joined_elements == 6 * 5120
@@ -75,7 +75,7 @@ def test_a_target_of_another_width_and_the_layers_that_are_read_count():
     assert alone.target_reader.joined_elements == 0
 
 
-def test_the_speculators_library_writes_the_same_drafter_in_two_tables():
+def test_speculators_config_with_two_tables_gives_the_same_drafter():
     inner = {key: value for key, value in EAGLE_3.items() if key != "draft_vocab_size"}
     inner["architectures"] = ["LlamaForCausalLM"]
     outer = {
@@ -87,7 +87,7 @@ def test_the_speculators_library_writes_the_same_drafter_in_two_tables():
     assert Model.from_hf(outer).weights() == Model.from_hf(EAGLE_3).weights()
 
 
-def test_a_model_that_reads_no_target_has_its_own_tables():
+def test_independent_draft_model_has_its_own_embedding_and_head():
     assert Model.from_hf({**EAGLE_3, "architectures": ["LlamaForCausalLM"]}).target_reader is None
 
 

@@ -24,7 +24,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize(("device", "kind"), [("a100-80gb", "kernels"), ("a100-40gb", "fitted")])
-def test_a_device_with_tables_has_kernels_and_another_fitted_rooflines(device, kind):
+def test_auto_takes_kernels_for_measured_devices_else_fitted_rooflines(device, kind):
     table = scenario(device={"name": device})
     other = {"kind": "linear", "base_us": 5000}
     assert same(table, table | {"step_time": {"kind": kind}})
@@ -48,12 +48,12 @@ def test_a_faster_gpu_is_faster(figure):
 
 
 @pytest.mark.parametrize("figure", ["memory_gib", "host_gb_per_s", "gpus_per_node"])
-def test_figures_that_no_kernel_depends_on_leave_the_measured_ones(figure):
+def test_device_figures_unrelated_to_kernels_keep_measured_times(figure):
     device = {"name": "a100-80gb"}
     assert same(scenario(device=device), scenario(device=device | {figure: 64}))
 
 
-def test_a_result_says_the_error_to_expect_of_kernels_and_why_a_roofline_was_taken():
+def test_result_states_expected_kernel_error_or_why_a_roofline_was_used():
     served, borrowed, unmeasured = (
         " ".join(
             remarks(
@@ -89,7 +89,7 @@ def test_a_result_says_the_error_to_expect_of_kernels_and_why_a_roofline_was_tak
 
 
 @pytest.mark.parametrize("table", [{"overhead_us": 100}, {"tables": "own"}])
-def test_no_error_is_promised_of_a_users_own_kernels_and_constants(table, tmp_path):
+def test_user_tables_and_constants_have_no_expected_error(table, tmp_path):
     name = "h100-vllm.npz"
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / name).write_bytes(
@@ -102,7 +102,7 @@ def test_no_error_is_promised_of_a_users_own_kernels_and_constants(table, tmp_pa
     assert "reports/points" not in " ".join(remarks(simulate(own)))
 
 
-def test_a_split_that_no_form_can_serve_is_refused():
+def test_impossible_tensor_parallel_split_is_refused():
     model = {"name": "llama-2-7b", "tensor_parallel_size": 3}
     with pytest.raises(InputError, match="tensor_parallel_size"):
         simulate(scenario(model=model))

@@ -34,14 +34,14 @@ def summary(table: dict[str, Any]) -> Any:
     return simulate(table).runs[0].summary
 
 
-def test_a_constant_front_end_moves_an_open_loop_and_is_in_its_ttft():
+def test_constant_front_end_delays_an_open_loop_and_adds_to_ttft():
     plain = summary(scenario())
     later = summary(scenario(front_end={"request_ms": 250, "token_ms": 0, "client_ms": 0}))
     for name, more in (("ttft_s", 0.25), ("e2e_s", 0.25), ("queue_s", 0.25), ("tpot_s", 0.0)):
         assert later[name]["mean"] == pytest.approx(plain[name]["mean"] + more, abs=1e-9)
 
 
-def test_the_users_of_a_closed_loop_send_later_and_are_counted():
+def test_front_end_delays_and_counts_closed_loop_users():
     given = {"request_ms": 40, "token_ms": 0.1, "client_ms": 10}
     plain, later = (summary(scenario(workload=LOOP) | {"front_end": each} if each else
                             scenario(workload=LOOP)) for each in ({}, given))  # fmt: skip
@@ -52,7 +52,7 @@ def test_the_users_of_a_closed_loop_send_later_and_are_counted():
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
-def test_an_engine_has_fitted_constants_and_each_can_be_given(engine):
+def test_fitted_front_end_constants_can_be_overridden(engine):
     fitted = front_end(engine, "no such architecture")
     assert fitted is not None
     assert fitted.ms(1000, 8) > 5
@@ -67,13 +67,13 @@ def test_an_engine_has_fitted_constants_and_each_can_be_given(engine):
     assert "1.5 ms for each client" in note
 
 
-def test_an_engine_without_a_fit_needs_its_constants():
+def test_engine_without_fitted_front_end_requires_all_constants():
     table = scenario(scheduler={"kind": "static", "max_num_seqs": 4}, front_end={})
     with pytest.raises(InputError, match=r"front_end.request_ms.*no front end"):
         simulate(table)
 
 
-def test_requests_come_in_the_order_in_which_their_front_ends_end():
+def test_requests_reach_the_engine_in_order_of_front_end_completion():
     long, short = Request("long", 0, 9000, 1), Request("short", PS_PER_MS, 10, 1)
     follower = Request("next", 0, 10, 1, after="long", think_ps=5)
     front = FrontEnd(1.0, 0.01)

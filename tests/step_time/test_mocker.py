@@ -25,7 +25,7 @@ def decode_ms(share: float) -> float:
 
 
 @given(context=st.integers(1, 2 * POOL), num=st.integers(1, 64))
-def test_a_run_is_its_steps_and_near_the_polynomial(context: int, num: int) -> None:
+def test_mocker_decode_run_equals_single_steps_and_the_polynomial(context: int, num: int) -> None:
     step_time = form()
     run = step_time.decode_run(num, context)
     for step in range(min(run.steps or 4, 4)):
@@ -43,7 +43,7 @@ def test_mocker_prompt_step_has_prefill_and_decode_parts() -> None:
 
 
 @pytest.mark.parametrize("pool_tokens", [1, 100, 257])
-def test_small_pools_have_times_too(pool_tokens: int) -> None:
+def test_small_pool_has_mocker_step_times(pool_tokens: int) -> None:
     step_time = form(pool_tokens)
     for context in range(1, 300):
         run = step_time.decode_run(1, context)
@@ -51,6 +51,6 @@ def test_small_pools_have_times_too(pool_tokens: int) -> None:
         assert run.first_ps == step_time.step_ps(StepShape((), 1, context)) > 0
 
 
-def test_a_pool_of_unknown_size_is_refused() -> None:
+def test_mocker_with_a_pool_of_unknown_size_is_refused() -> None:
     with pytest.raises(InputError, match="depend on the size of the KV pool"):
         form(None)

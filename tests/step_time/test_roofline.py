@@ -55,7 +55,7 @@ def test_every_step_of_a_run_equals_the_single_step(form, num_decode, extra, off
 
 
 @given(forms, st.integers(1, 64), st.integers(1, 3000))
-def test_a_run_ends_only_where_the_next_step_differs(form, num_decode, extra):
+def test_decode_run_ends_only_where_step_growth_changes(form, num_decode, extra):
     run = form.decode_run(num_decode, num_decode + extra)
     if run.steps is not None:
         after = form.step_ps(decode(num_decode, num_decode + extra + num_decode * run.steps))
@@ -71,7 +71,7 @@ def test_more_work_never_takes_less_time(form, some, num_decode, extra, one_more
 
 
 @given(forms, st.integers(1, 5000), st.integers(0, 5000))
-def test_a_chunk_sees_the_pairs_that_lie_in_the_window(form, new, prior):
+def test_sliding_window_chunk_counts_only_pairs_in_the_window(form, new, prior):
     for group in form.attention:
         window = group.window_tokens or prior + new
         pairs = sum(min(prior + i, window) for i in range(1, new + 1))
@@ -83,7 +83,7 @@ def test_a_chunk_sees_the_pairs_that_lie_in_the_window(form, new, prior):
         assert group.chunk_ps(Chunk(new, prior)) == expected
 
 
-def test_a_decode_step_is_the_weights_and_the_context_at_memory_speed():
+def test_decode_step_takes_weight_and_kv_bytes_at_peak_bandwidth():
     form = build("llama-3-8b", "h200", **IDEAL)
     model = named_model("llama-3-8b")
     weights = model.weight_bytes() - 2 * model.vocab_size * model.hidden_size
@@ -92,7 +92,7 @@ def test_a_decode_step_is_the_weights_and_the_context_at_memory_speed():
     assert form.step_ps(decode(1, 1000)) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_long_prefill_is_its_flops_at_compute_speed():
+def test_long_prefill_takes_its_flops_at_peak_rate():
     form = build("llama-3-8b", "h200", **IDEAL)
     model = named_model("llama-3-8b")
     flops = 4096 * model.matmul_flops_per_token + model.logits_flops
@@ -151,7 +151,7 @@ def test_correction_scales_and_shifts_the_roofline(form, num_decode, extra, pref
     assert twice.step_ps(shape) == pytest.approx(2 * form.step_ps(shape), rel=1e-9, abs=10)
 
 
-def test_local_layers_read_their_chunk():
+def test_local_attention_layers_read_their_own_chunk():
     """Llama 4: 36 of 48 layers see 8,192 tokens at most, half of that in the mean beyond them."""
     form = FORMS["llama-4-scout", "h200", 4]
     whole, local = form.attention

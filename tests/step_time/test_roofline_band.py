@@ -16,7 +16,7 @@ PAGE = " ".join((Path(__file__).parents[2] / "docs" / "limits.md").read_text().s
 STEPS = 3000
 
 
-def test_roofline_error_band_in_the_docs_is_measured() -> None:
+def test_roofline_error_band_in_the_docs_equals_the_measured_one() -> None:
     options = ModelOptions(name="llama-3.1-8b")
     model = options.build()
     hardware = Hardware(model, named_device("rtx-4090"), 1, options.layout(model), Path())

@@ -42,7 +42,7 @@ TINY = {
 }
 
 
-def test_the_backend_computes_the_models_of_the_catalogue_that_are_llamas():
+def test_backend_runs_the_llama_shaped_models_of_the_catalogue():
     shape = llama_shape(find_model("llama-3-8b", None).build())
     assert shape == Shape(32, 4096, 32, 8, 128, 14336, 128256, "bfloat16")
     assert llama_shape(find_model("llama-3-8b", "float32").build()).kv_bytes_per_token == 262144
@@ -71,7 +71,7 @@ def test_calibrate_refuses_models_of_other_architectures(name):
 
 
 @pytest.mark.parametrize("limits", [CPU, CUDA])
-def test_held_out_steps_lie_within_the_grid_and_are_not_of_it(limits):
+def test_held_out_steps_are_inside_the_grid_range_and_not_grid_steps(limits):
     steps = trace_steps(limits, 60, 0)
     assert len(steps) >= 55
     assert {plan.kind for plan in steps} == {"decode", "prefill", "mixed"}
@@ -139,7 +139,7 @@ def repeated_rows():
     scale=st.floats(0.5, 3.0),
 )
 @settings(max_examples=5, deadline=None)
-def test_samples_are_scaled_to_a_served_run(overhead, scale):
+def test_repeated_samples_are_scaled_to_served_steps(overhead, scale):
     facts = {key: {} for key in CONDITIONS} | {
         "device": {"name": "NVIDIA H200"},
         "refused": 0,

@@ -34,7 +34,7 @@ PLANS = [
 ]
 
 
-def test_the_measuring_part_needs_torch_and_numpy_alone():
+def test_measuring_modules_import_only_torch_and_numpy():
     code = """
 import sys, torch, numpy.random, torch.utils.flop_counter
 before = set(sys.modules)
@@ -75,7 +75,7 @@ def test_measurement_grid_keeps_its_limits_and_has_decode_prefill_and_mixed_plan
     assert max(plan.step_tokens for plan in plans) <= limits.step_tokens
 
 
-def test_a_grid_measures_both_edges_of_the_gemm_tiles():
+def test_grid_has_both_edges_of_every_gemm_tile():
     for limits in (CPU, CUDA):
         alone = {plan.chunks[0][0] for plan in grid(limits) if len(plan.chunks) == 1}
         assert {edge for tile in range(64, 769, 64) for edge in (tile, tile + 1)} <= alone
@@ -260,7 +260,7 @@ def test_a_step_without_memory_for_its_graph_is_dropped(tmp_path, monkeypatch):
     assert measured.facts["backend"]["kernel"] == ATTENTIONS["reference"].kernel
 
 
-def test_an_attention_that_is_not_here_is_refused_with_those_that_are():
+def test_unavailable_attention_is_refused_and_available_ones_listed():
     assert attention_kind(None, "cpu") is None
     assert attention_kind("gather", "cuda") == "gather"
     with pytest.raises(InputError, match="one of: gather, sdpa, triton, flash-attn, "):
@@ -305,7 +305,7 @@ print("{said}")
         ("No devices were found", ["nvidia-smi does not tell the clocks"]),
     ],
 )
-def test_clocks_under_load_are_judged(tmp_path, monkeypatch, said, warned):
+def test_gpu_clocks_under_load_decide_the_warnings(tmp_path, monkeypatch, said, warned):
     program = tmp_path / "nvidia-smi"
     program.write_text(SMI.format(python=sys.executable, said=said))
     program.chmod(0o755)

@@ -147,7 +147,7 @@ def test_observed_run_serves_all_requests_and_writes_its_folder(made, path):
     assert len(read_samples(folder / "samples.jsonl").rows) == len(run.steps)
 
 
-def test_clocks_go_forward(made):
+def test_observed_step_and_request_times_are_ordered(made):
     _, folder, _ = made
     run = ObservedRun.read(folder)
     assert all(step.start_s < step.end_s for step in run.steps)
@@ -197,7 +197,7 @@ def test_observed_run_ledger_sums_to_the_pool(made):
             assert step.store_reserved_bytes >= run.meta.capacity_bytes - 4 * token_bytes
 
 
-def test_observed_steps_are_reproduced_without_time(made):
+def test_simulator_reproduces_observed_steps_in_lockstep(made):
     _, folder, _ = made
     run = ObservedRun.read(folder)
     found = lock_step(run)
@@ -385,7 +385,7 @@ def test_observe_without_a_served_request_is_an_error(path, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_command_runs_by_the_wall_clock(path, tmp_path):
+def test_observe_command_runs_by_the_wall_clock(path, tmp_path):
     out = tmp_path / "run"
     options = ["--out", str(out), "--allocator", "paged", "--limit", "3", "--json"]
     done = CliRunner().invoke(app, ["observe", str(path), *options])
@@ -433,7 +433,7 @@ def test_unsupported_observation_is_a_one_line_error(path, tmp_path, options, wo
     assert not (tmp_path / "x").exists()
 
 
-def test_the_example_of_its_help_runs(tmp_path, monkeypatch):
+def test_observe_help_example_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = COMMANDS["observe"].example.split()
     assert arguments[:2] == ["kvsim", "observe"]

@@ -153,7 +153,7 @@ def test_full_host_memory_recomputes_further_preemptions():
     ahead=st.booleans(),
     swap=st.booleans(),
 )
-def test_caches_of_random_workloads_are_exact(name, seed, chunked, ahead, swap):
+def test_replayed_caches_of_random_workloads_are_exact(name, seed, chunked, ahead, swap):
     table = (allocators() | MORE)[name]
     scheduler = {
         "enable_chunked_prefill": chunked,

@@ -31,7 +31,7 @@ WIDE = Shape(2, 96, 6, 2, 64, 48, 50, "bfloat16")  # of a head_dim that the pack
 
 
 @pytest.mark.parametrize("kind", STORE_KINDS)
-def test_decoding_spans_together_are_exact_on_every_store(kind):
+def test_batched_decode_attention_is_exact_on_every_store(kind):
     if kind == "paged":
         store = PagedStore(EXACT, SLOTS // BLOCK_SIZE + 1, BLOCK_SIZE)
     else:
@@ -102,7 +102,7 @@ def error_of(kind, shape, block_size, graphs=False):
     [("flash-attn", "bfloat16", 256), ("flashinfer", "float16", 16)],
     indirect=["fake"],
 )
-def test_packages_are_called_as_documented(fake, dtype, block_size, window, monkeypatch):
+def test_attention_packages_are_called_as_documented(fake, dtype, block_size, window, monkeypatch):
     shape = replace(WIDE, dtype=dtype, window=window)
     limit = {"bfloat16": 6e-2, "float16": 8e-3}[dtype]
     error, runner = error_of(fake, shape, block_size)
@@ -118,7 +118,7 @@ def test_packages_are_called_as_documented(fake, dtype, block_size, window, monk
 
 
 @pytest.mark.parametrize("fake", ["flash-attn"], indirect=True)
-def test_a_measurement_names_its_attention(fake, tmp_path):
+def test_measurement_facts_name_the_attention(fake, tmp_path):
     setup = Setup(WIDE, rounds=1, block_size=block_size_of(fake), attention=fake)
     measured = measure(setup, [StepPlan((), (3, 5)), StepPlan(((4, 0),), ())], tmp_path / "log")
     assert measured.facts["backend"]["attention"] == "flash-attn"

@@ -45,7 +45,7 @@ KINDS = [kind for kind in STORE_KINDS if kind != "buffers"]
 
 @pytest.mark.parametrize("staged", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_replayed_steps_are_those_launched_one_by_one(kind, staged):
+def test_replayed_graph_equals_kernel_by_kernel_launch(kind, staged):
     staging = Staging(device_of("cpu"), 1 << 16) if staged else None
     runner, eager = runner_of(kind, staging=staging), runner_of(kind)
     steps = steps_of(kind, 3)
@@ -130,7 +130,7 @@ def test_null_block_in_a_captured_step_is_refused():
         runner.step([TokenSpan("a", [1], 0, blocks=[0])])
 
 
-def test_a_store_without_fixed_places_runs_launch_by_launch():
+def test_store_without_fixed_addresses_runs_without_graphs():
     runner = DecoderRunner(DECODER, BufferStore(SHAPE), "reference").with_graphs(LONGEST, [[1]])
     assert runner.graphs is None
     assert (
@@ -139,7 +139,7 @@ def test_a_store_without_fixed_places_runs_launch_by_launch():
     )
 
 
-def test_a_context_beyond_the_tables_of_the_graphs_runs_launch_by_launch():
+def test_context_beyond_graph_block_tables_runs_without_graphs():
     runner = runner_of("paged").with_graphs(8, [[1], [3]])
     runner.step([TokenSpan("a", [1, 2, 3], 0, blocks=[1])])
     runner.step([TokenSpan("a", range(40), 0, blocks=range(1, 11))])

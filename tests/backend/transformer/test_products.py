@@ -33,7 +33,7 @@ def wide(weight):
 
 
 @pytest.mark.parametrize(("dtype", "digits"), [(torch.float32, 2e-6), (torch.bfloat16, 1e-2)])
-def test_a_product_is_exact_but_for_the_rounding_to_fp8(dtype, digits):
+def test_fp8_product_is_exact_except_for_rounding(dtype, digits):
     numbers = torch.Generator().manual_seed(1)
     rows = torch.randn(7, 64, generator=numbers).to(dtype)
     rows[3] *= 1000

@@ -35,14 +35,14 @@ def test_block_sizes_equal_logged_ones(name, dtype, states, drafted, exports, bl
     assert plan(name, dtype, states, drafted, exports).block_size == block
 
 
-def test_one_gpu_of_several_keeps_a_part_of_state_and_heads():
+def test_tensor_parallelism_splits_states_and_kv_heads_in_block_sizes():
     options = ModelOptions(name="qwen3.5-27b", tensor_parallel_size=2)
     found = plan_cache(options.caches(options.build()), Serving(8192, 2048))
     assert found.block_size == 784
     assert found.bytes_per_block * 2 == plan("qwen3.5-27b").bytes_per_block
 
 
-def test_a_small_drafter_coarsens_its_own_blocks():
+def test_small_drafter_has_more_tokens_per_block():
     """Gemma-3-27B drafted by the 1B: 128 tokens where the target has 16."""
     options = ModelOptions(name="gemma-3-1b")
     drafter = options.caches(options.build())

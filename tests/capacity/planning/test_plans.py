@@ -88,7 +88,7 @@ def test_cache_plans_equal_recorded_ones(path):
             assert plan.admission_cap(group, longest) == like["admission_cap"]
 
 
-def test_padding_layers_are_those_of_the_groups():
+def test_layers_and_padding_fill_every_block_page():
     """Each page of a block of each group is a layer's, or padding."""
     for path in PLANS:
         plan = plan_of(json.loads(path.read_text()))

@@ -14,7 +14,7 @@ SERVING = Serving(max_model_len=8192, max_num_batched_tokens=2048)
     ("stages", "pages"),
     [(1, 10), (2, 5), (4, 3), (8, 2)],  # one in six layers has full attention
 )
-def test_stages_share_the_groups_of_all_layers(stages, pages):
+def test_pipeline_stages_share_one_layer_grouping(stages, pages):
     """Gemma 3 27B: 52 layers with windows over six groups, whatever stage each layer is on."""
     options = ModelOptions(name="gemma-3-27b")
     caches = options.caches(options.build())
@@ -34,7 +34,7 @@ def test_stages_share_the_groups_of_all_layers(stages, pages):
     assert max(p.bytes_per_block for p in held) == pages * whole.groups[0].page_bytes[0]
 
 
-def test_a_stage_of_layers_of_one_kind_has_its_own_bytes():
+def test_stage_with_one_kind_of_layer_has_its_own_block_bytes():
     options = ModelOptions(name="llama-3.1-8b")
     caches = options.caches(options.build())
     whole, stage = plan_cache(caches, SERVING), plan_cache(caches, SERVING, held=range(20, 32))

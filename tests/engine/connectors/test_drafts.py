@@ -25,7 +25,7 @@ def tables(**changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("overlaps", [False, True])
 @pytest.mark.parametrize("prompts_alone", [False, True])
-def test_runs_of_steps_give_the_numbers_of_single_steps(
+def test_k_steps_equal_single_steps_with_drafts_and_host_memory(
     *, overlaps: bool, prompts_alone: bool
 ) -> None:
     table = tables(tier=[HOST | {"offload_prompt_only": prompts_alone}])
@@ -36,7 +36,7 @@ def test_runs_of_steps_give_the_numbers_of_single_steps(
     assert together.requests.finished == 48
 
 
-def test_a_run_of_steps_costs_few_events(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_k_steps_with_drafts_cost_few_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sequences verify as a batch, and the connector says for how many steps it has nothing to
     do.
     """
@@ -48,7 +48,7 @@ def test_a_run_of_steps_costs_few_events(monkeypatch: pytest.MonkeyPatch) -> Non
     assert num_events < num_steps / 2
 
 
-def test_a_hit_in_host_memory_loses_the_drafters_last_chunk() -> None:
+def test_host_memory_hit_ends_one_chunk_earlier_with_a_drafter() -> None:
     """As on the device: the drafter's KV of it follows from the next token."""
     drafted, plain = run(tables()), run(tables(speculative_config=None))
     assert drafted.prefix_cache.host_hit_tokens > 0

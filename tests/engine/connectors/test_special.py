@@ -40,7 +40,9 @@ def tables(**workload: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("overlaps", [False, True])
 @pytest.mark.parametrize("budget", [0, 1 << 30])
-def test_runs_of_steps_give_the_numbers_of_single_steps(*, overlaps: bool, budget: int) -> None:
+def test_k_steps_equal_single_steps_with_images_and_adapters(
+    *, overlaps: bool, budget: int
+) -> None:
     table = tables(items=IMAGES, adapters={"count": 4})
     table["scheduler"] |= {"async_scheduling": overlaps, "max_loras": 1}
     table["tier"] = [HOST | {"sync_load_budget_bytes": budget}]
@@ -60,7 +62,7 @@ def test_host_memory_finds_blocks_by_adapter() -> None:
     assert adapted.hit_tokens == pytest.approx(plain.hit_tokens, rel=0.05)
 
 
-def test_loaded_kv_skips_the_encoder() -> None:
+def test_image_with_loaded_kv_is_not_encoded() -> None:
     """An image whose KV is loaded as a whole is not encoded again."""
     with_tier, without = tables(items=IMAGES), tables(items=IMAGES)
     without["tier"] = []
@@ -79,14 +81,14 @@ def test_loaded_kv_skips_the_encoder() -> None:
     ],
 )
 @pytest.mark.parametrize("workload", [{"items": IMAGES}, {"adapters": {"count": 2}}])
-def test_tiers_that_lack_images_or_adapters_refuse_them(
+def test_tiers_without_image_or_adapter_support_refuse_such_requests(
     tier: list[dict[str, Any]], workload: dict[str, Any]
 ) -> None:
     with pytest.raises(InputError, match=r"not simulated with it.*vllm-offloading"):
         run(tables(**workload) | {"tier": tier})
 
 
-def test_an_image_that_no_step_reaches_is_an_error() -> None:
+def test_image_that_no_chunk_can_hold_is_an_error() -> None:
     """vLLM runs for ever where a whole image is longer than the longest chunk of a prompt."""
     table = tables(items=IMAGES)
     table["scheduler"] |= {

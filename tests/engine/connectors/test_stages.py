@@ -34,7 +34,7 @@ def staged(
 
 @pytest.mark.parametrize("ahead", [True, False], ids=["asynchronous", "synchronous"])
 @pytest.mark.parametrize("stages", [2, 4])
-def test_hits_of_host_memory_cross_the_links_of_all_stages(stages: int, *, ahead: bool) -> None:
+def test_host_memory_hits_load_over_the_links_of_all_stages(stages: int, *, ahead: bool) -> None:
     table = staged(stages, ahead=ahead)
     behind = run(table)
     without = run({key: value for key, value in table.items() if key != "tier"})
@@ -52,7 +52,7 @@ def test_hits_of_host_memory_cross_the_links_of_all_stages(stages: int, *, ahead
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(requests=streams())
-def test_a_plan_alone_on_two_stages_equals_single_steps(
+def test_lone_plan_over_two_stages_equals_single_steps(
     tables: Any, requests: list[Request]
 ) -> None:
     """The engine sleeps after each step, as the one scheduled beside it is empty."""
@@ -74,7 +74,7 @@ def test_a_plan_alone_on_two_stages_equals_single_steps(
     assert found[2] == found[0]
 
 
-def test_a_plan_alone_on_two_stages_runs_for_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lone_plan_over_two_stages_runs_for_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most steps cost no event on the clock."""
     table = staged(ahead=False)
     num_events, num_steps = events_and_steps(monkeypatch, table | {"workload": {
@@ -84,7 +84,7 @@ def test_a_plan_alone_on_two_stages_runs_for_many_steps(monkeypatch: pytest.Monk
     assert num_events < num_steps / 4
 
 
-def test_one_rank_of_each_stage_has_a_part_of_each_chunk() -> None:
+def test_host_memory_capacity_is_equal_for_one_and_two_stages() -> None:
     """The size is of all ranks, so that stages hold as many tokens as one device would."""
     small = HOST | {"kv_offloading_size": 0.25}
     one, two = (run(staged(stages) | {"tier": [small]}) for stages in (1, 2))
@@ -93,7 +93,7 @@ def test_one_rank_of_each_stage_has_a_part_of_each_chunk() -> None:
     assert one.offloading.tiers[0].capacity_bytes == two.offloading.tiers[0].capacity_bytes
 
 
-def test_each_stage_has_a_link_of_its_own() -> None:
+def test_each_stage_copies_over_its_own_host_link() -> None:
     """A slow link of one stage holds up what all stages must report."""
     table = staged() | {"device": {"name": "h100-80gb", "stage": [
         {"number": 2, "name": "rtx-4090"},
@@ -119,7 +119,7 @@ def test_copies_of_each_stage_are_exported_by_stage() -> None:
 
 
 @pytest.mark.parametrize("model", ["gemma-3-27b", "gpt-oss-20b", "qwen3-next-80b-a3b"])
-def test_windows_and_states_hit_in_host_memory_over_pipeline_stages(model: str) -> None:
+def test_sliding_windows_and_states_hit_in_host_memory_over_stages(model: str) -> None:
     table = staged(name=model, tensor_parallel_size=4)
     table["memory"] = {"kv_cache_bytes": 120_000_000}
     behind = run(table)
@@ -138,7 +138,7 @@ def test_the_ledger_sums_to_the_pool_at_every_event(stages: int) -> None:
 
 @pytest.mark.parametrize("ahead", [True, False], ids=["asynchronous", "synchronous"])
 @pytest.mark.parametrize("stages", [2, 3, 4])
-def test_rows_follow_each_other_while_the_engine_sleeps_during_steps(
+def test_step_rows_are_contiguous_while_the_engine_sleeps(
     tables: Any, stages: int, *, ahead: bool
 ) -> None:
     """It schedules while earlier steps compute, and processes tokens after its sleep: rows are in

@@ -39,7 +39,7 @@ SETS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_runs_of_steps_give_the_numbers_of_single_steps(name: str) -> None:
+def test_k_steps_equal_single_steps_with_a_tier(name: str) -> None:
     tier, scheduler = SETS[name]
     table = tables(tier)
     table["scheduler"] = table["scheduler"] | scheduler
@@ -87,7 +87,7 @@ def test_windows_and_full_attention_share_host_memory() -> None:
     ],
 )
 @pytest.mark.parametrize("behind", [[], [FILES]], ids=["host", "files"])
-def test_states_and_chunks_of_local_attention_come_back_from_host_memory(
+def test_states_and_local_attention_chunks_load_from_host_memory(
     model: str, cache_bytes: int, behind: list[dict[str, Any]]
 ) -> None:
     host = HOST | {"kv_offloading_size": 40.0, "offload_prompt_only": bool(behind)}
@@ -101,7 +101,7 @@ def test_states_and_chunks_of_local_attention_come_back_from_host_memory(
     assert together.prefix_cache.hit_tokens > without.prefix_cache.hit_tokens
 
 
-def test_the_time_saved_counts_waits_for_the_answers_of_lookups() -> None:
+def test_time_saved_by_a_tier_is_net_of_lookup_waits() -> None:
     """Each request is passed over while its files are looked for, and while they are read."""
     slow = run(tables([HOST | {"kv_offloading_size": 0.5}, FILES | {"read_gb_per_s": 0.2}]))
     without, offloading = run(tables()), slow.offloading
@@ -136,7 +136,7 @@ def test_nothing_is_loaded_while_the_device_holds_everything() -> None:
     assert behind.ttft_s.as_json() == without.ttft_s.as_json()
 
 
-def test_a_slow_link_takes_longer_than_computing() -> None:
+def test_loading_over_a_slow_link_takes_longer_than_recomputing() -> None:
     slow = run(tables([HOST | {"load_gb_per_s": 0.1, "latency_us": 500.0}]))
     fast = run(tables([HOST]))
     assert (slow.ttft_s.mean or 0) > (run(tables()).ttft_s.mean or 0) > (fast.ttft_s.mean or 0)
@@ -194,7 +194,7 @@ PAIR = {"prefill": {"replicas": 1}, "decode": {"replicas": 1}}
         ),
     ],
 )
-def test_tier_combinations_of_no_engine_are_a_one_line_error(
+def test_tier_combination_that_no_engine_has_is_a_one_line_error(
     changes: dict[str, Any], where: str
 ) -> None:
     refuses(tables() | changes, where)
@@ -254,7 +254,7 @@ def test_hits_by_tier_and_times_of_requests_sum_to_those_of_the_summary(
     assert offloading.saved_s == pytest.approx(saved_s)
 
 
-def test_only_a_run_with_tiers_has_their_columns() -> None:
+def test_only_runs_with_tiers_have_tier_columns() -> None:
     simulation = Simulation(Scenario.from_table(tables()))
     found = simulation.run(simulation.scenario.allocator[0], simulation.labels[0])
     requests = found.table("requests")
@@ -263,7 +263,7 @@ def test_only_a_run_with_tiers_has_their_columns() -> None:
 
 
 @pytest.mark.parametrize("prompt", [1, 2, 16])
-def test_the_last_token_of_a_prompt_is_computed_and_no_hit(tables: Any, prompt: int) -> None:
+def test_last_prompt_token_in_a_tier_is_computed_and_not_a_hit(tables: Any, prompt: int) -> None:
     """All of it lies in the tier; what is computed again was not saved."""
     made = tables(
         allocator=[{"kind": "paged", "block_size": 1}],

@@ -147,7 +147,7 @@ def test_storage_lookups_equal_sglang_after_every_event(case: dict[str, Any]) ->
     assert tree.host.free + replay.ballast <= tree.host.tokens
 
 
-def test_the_recording_has_lookups_of_every_policy() -> None:
+def test_recorded_cases_cover_every_prefetch_policy() -> None:
     cases = RECORDED["cases"]
     assert RECORDED["engine"] == "SGLang 0.5.23"
     assert {case["policy"] for case in cases} == {"best_effort", "wait_complete", "timeout"}

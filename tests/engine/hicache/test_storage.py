@@ -109,7 +109,7 @@ def test_pages_cached_during_a_lookup_are_left_out_of_the_next_query() -> None:
 
 
 @pytest.mark.parametrize(("late", "asked"), [(False, [7]), (True, [7, 7])])
-def test_the_late_answer_of_a_lookup_that_was_cut_ends_the_next_one(late: bool, asked: Any) -> None:
+def test_late_answer_of_an_aborted_lookup_ends_the_next_lookup(late: bool, asked: Any) -> None:
     """late: the first query was under way when it was cut; else it was not begun."""
     bench = Bench("best_effort")
     seq = bench.seqs[1]
@@ -127,7 +127,7 @@ def test_the_late_answer_of_a_lookup_that_was_cut_ends_the_next_one(late: bool, 
     assert seq in bench.storage.lookups
 
 
-def test_room_of_unread_pages_is_freed_after_the_passs_answers() -> None:
+def test_host_pages_of_an_aborted_read_are_freed_by_a_later_pass() -> None:
     bench = Bench("best_effort")
     tree, (first, second) = bench.pool.tree, bench.seqs
     content = bench.pool.slots(first).content
@@ -155,7 +155,7 @@ def test_storage_query_in_progress_survives_a_cut_lookup(waited_ps: int, asked: 
     assert (bench.times.asked, bench.storage.lookups) == (asked, {})
 
 
-def test_a_read_goes_on_until_the_pass_cuts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_read_continues_until_a_pass_aborts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three batches of one page. The pass takes note of ends when it begins, in the first, and
     waits for a copy until the third would begin.
     """

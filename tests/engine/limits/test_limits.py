@@ -63,7 +63,7 @@ def special(draw: Any) -> list[Request]:
     cache=st.sampled_from([40, 70, 200]),
     policy=st.sampled_from(["fcfs", "priority"]),
 )
-def test_runs_of_k_steps_equal_single_steps(
+def test_k_steps_equal_single_steps_with_images_and_adapters(
     tables: Any,
     requests: list[Request],
     asynchronous: bool,
@@ -136,7 +136,9 @@ def test_queue_head_with_evicted_prefix_rechecks_its_encoder_items_each_step(tab
     assert outcome(made, requests, None) == single
 
 
-def test_a_skipped_head_of_the_queue_splits_the_free_bytes_step_by_step(tables: Any) -> None:
+def test_free_bytes_become_short_in_the_same_step_while_the_queue_head_is_skipped(
+    tables: Any,
+) -> None:
     """The head waits for an adapter's slot while the decoding sequences use up the blocks that it
     would need: the free bytes become short in the step in which they do.
     """
@@ -164,7 +166,7 @@ def test_a_skipped_head_of_the_queue_splits_the_free_bytes_step_by_step(tables: 
     assert run.summary["memory"]["time_mean"]["short"] > 0
 
 
-def test_a_prompt_alone_takes_its_prefill_and_has_no_tokens(tables: Any) -> None:
+def test_request_with_zero_output_tokens_takes_its_prefill_time(tables: Any) -> None:
     made = tables(allocator=[{"kind": "paged"}], step_time=STEP)
     requests = [Request("a", 0, 100, 0), Request("b", 10**12, 100, 1)]
     (run,) = kvsim.simulate(made, requests).runs
@@ -260,7 +262,7 @@ def test_unsupported_request_kind_is_refused_before_the_run(
     ],
     ids=str,
 )
-def test_adapters_that_run_are_those_that_the_pool_has_room_for(
+def test_scheduler_adapter_limits_that_differ_from_memory_are_refused(
     tables: Any, own: dict[str, int], named: str
 ) -> None:
     made = tables(
@@ -288,7 +290,7 @@ def test_memory_max_loras_and_equal_scheduler_keys_are_accepted(
     assert run.summary["adapters"]["activated"] == 6
 
 
-def test_a_pool_that_was_sized_without_room_for_adapters_says_so(tables: Any) -> None:
+def test_pool_sized_without_adapters_is_noted_for_lora_requests(tables: Any) -> None:
     made = tables(allocator=[{"kind": "paged"}], scheduler={"kind": "continuous", "max_loras": 3})
     made |= {"memory": {}, "step_time": STEP}
     requests = [Request("a", 0, 9, 1, adapter=0)]
@@ -297,7 +299,7 @@ def test_a_pool_that_was_sized_without_room_for_adapters_says_so(tables: Any) ->
     assert run.summary["adapters"]["activated"] == 1
 
 
-def test_the_time_of_the_encoder_and_of_copies_of_adapters_comes_before_the_step(
+def test_encoder_and_adapter_copy_time_is_added_to_the_step(
     tables: Any,
 ) -> None:
     times = []
@@ -319,7 +321,7 @@ def test_a_prompt_with_too_many_items_is_refused(tables: Any) -> None:
     assert "limit_mm_per_prompt" in run.requests.reason[0]
 
 
-def test_an_item_larger_than_a_step_is_refused_by_name(tables: Any) -> None:
+def test_item_above_max_tokens_per_mm_item_is_refused_by_name(tables: Any) -> None:
     scheduler = {"kind": "continuous", "max_num_batched_tokens": 64}
     request = Request("a", 0, 200, 1, items=(PromptItem(0, 100, 1),))
     made = tables(allocator=[{"kind": "paged"}], scheduler=scheduler)

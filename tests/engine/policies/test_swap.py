@@ -34,7 +34,7 @@ def run(tables: Any, scheduler: dict[str, Any], **more: Any) -> Any:
     return found
 
 
-def test_a_swapped_sequence_comes_back_and_goes_on(tables: Any) -> None:
+def test_swapped_sequence_is_swapped_in_and_resumes(tables: Any) -> None:
     found = run(tables, {**SWAP, "swap_latency_us": 50})
     copy_ps = 50 * 10**6 + 32 * TOKEN_BYTES * PS_PER_S // (25 * 10**9)
     step_ps = STEP_MS * PS_PER_MS
@@ -54,13 +54,13 @@ def test_swapped_sequence_holds_its_blocks_until_the_copy_ends(tables: Any) -> N
     assert out.used_bytes == 2 * 32 * TOKEN_BYTES
 
 
-def test_recomputing_is_the_default_and_moves_nothing(tables: Any) -> None:
+def test_default_preemption_recomputes_without_copies(tables: Any) -> None:
     found = run(tables, {"kind": "continuous"})
     assert found.summary["swapped_bytes"] == 0
     assert found.summary["recomputed_tokens"] == 32
 
 
-def test_without_room_in_host_memory_it_recomputes(tables: Any) -> None:
+def test_preemption_recomputes_if_host_memory_is_full(tables: Any) -> None:
     room_gib = 31 * TOKEN_BYTES / 2**30
     found = run(tables, {**SWAP, "swap_space_gib": room_gib})
     assert found.summary["swapped_bytes"] == 0
@@ -78,14 +78,14 @@ def test_v0_swapped_in_sequence_decodes_in_the_same_step(tables: Any) -> None:
     assert rows.finish_ps["b"] > 38 * STEP_MS * PS_PER_MS
 
 
-def test_copies_queue_for_the_link() -> None:
+def test_swap_copies_queue_for_the_link() -> None:
     link = Link(bytes_per_s=1000, latency_ps=7)
     assert link.copy_ps(0, 2) == 7 + 2 * 10**9
     assert link.copy_ps(10**9, 1) == 10**9 + 14 + 10**9  # waits for the first
     assert link.copy_ps(10**12, 1) == 7 + 10**9
 
 
-def test_host_memory_is_counted() -> None:
+def test_swapped_host_memory_is_counted() -> None:
     space = Swap(100)
     first, second = (Sequence(Request(name, 0, 8, 8), 0) for name in "ab")
     assert space.put(first, 6, 60)
@@ -103,7 +103,7 @@ def test_swap_options_without_swap_are_refused(tables: Any) -> None:
         run(tables, {"kind": "continuous", "swap_space_gib": 1})
 
 
-def test_windows_are_not_swapped(tables: Any) -> None:
+def test_swapping_sliding_windows_is_refused(tables: Any) -> None:
     with pytest.raises(InputError, match="preemption_mode"):
         kvsim.simulate(
             tables(

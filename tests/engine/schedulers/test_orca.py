@@ -23,7 +23,7 @@ def ends_ms(found: Any) -> dict[str, float]:
     return {row["id"]: row["finish_ps"] / MS for row in found.requests.to_dict("records")}
 
 
-def test_a_prompt_joins_the_running_batch_in_the_step_after_it_came(tables: Any) -> None:
+def test_prompt_joins_the_running_batch_in_the_step_after_its_arrival(tables: Any) -> None:
     found = run(tables, [Request("a", 0, 10, 5), Request("b", int(1.5 * MS), 10, 3)])
     # a computes in steps 1 to 5; b comes in step 2, joins in step 3 and ends in step 5.
     assert ends_ms(found) == {"a": 5, "b": 5}
@@ -36,7 +36,7 @@ def test_blocked_queue_head_holds_back_smaller_requests(tables: Any) -> None:
     assert found.summary["preemptions"] == 0
 
 
-def test_decoders_count_against_the_tokens_of_a_step(tables: Any) -> None:
+def test_decode_tokens_count_against_the_token_budget(tables: Any) -> None:
     limits = {"kind": "orca", "max_num_batched_tokens": 100}
     requests = [Request("a", 0, 50, 20), Request("b", 0, 50, 20), Request("c", 1, 99, 2)]
     # a and b fill step 1; c's 99 tokens and two decoders are one too many until both have left.
@@ -49,7 +49,7 @@ def test_running_sequences_never_exceed_max_num_seqs(tables: Any) -> None:
     assert sorted(ends_ms(found).values()) == [4, 4, 8, 8, 12]
 
 
-def test_a_prompt_no_step_can_take_is_refused_by_name(tables: Any) -> None:
+def test_prompt_above_the_token_budget_is_refused_by_name(tables: Any) -> None:
     limits = {"kind": "orca", "max_num_batched_tokens": 64}
     found = run(tables, [Request("a", 0, 65, 2), Request("b", 0, 64, 2)], scheduler=limits)
     assert found.summary["requests"] == {"submitted": 2, "finished": 1, "rejected": 1}
@@ -59,7 +59,9 @@ def test_a_prompt_no_step_can_take_is_refused_by_name(tables: Any) -> None:
 
 
 @pytest.mark.parametrize("reserve", ["model-max", "pow2", "exact"])
-def test_orca_buffers_are_never_preempted_and_batch_by_the_law(tables: Any, reserve: str) -> None:
+def test_orca_mean_batch_size_obeys_the_fcfs_law_without_preemption(
+    tables: Any, reserve: str
+) -> None:
     """A saturated first-come batch has each request for one step a token: so the mean over steps of
     tokens per running sequence is sum over requests of (prompt + i, i < output) / sum of outputs,
     whatever the allocator.

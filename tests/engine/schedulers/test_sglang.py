@@ -119,7 +119,7 @@ def test_equal_prompts_in_one_batch_are_both_computed_and_a_later_one_hits(table
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_declared_tokens_hold_requests_back_though_none_are_put_out(
+def test_large_max_tokens_delay_admission_in_a_partly_empty_pool(
     tables: Any, overlap: bool
 ) -> None:
     """With max_tokens far above the outputs the pool stays partly empty, and says it is short."""
@@ -173,7 +173,7 @@ def test_only_one_prompt_per_pass_is_chunked(tables: Any) -> None:
     assert [note["about"] for note in run.summary["notes"]] == ["engine"]
 
 
-def test_benchmarks_without_a_cache_never_retract(tables: Any) -> None:
+def test_ignore_eos_requests_without_a_radix_cache_are_never_retracted(tables: Any) -> None:
     """Everybody asks for all of their tokens, and the pass knows all ends."""
     made = tables(
         allocator=[{"kind": "radix", "disable_radix_cache": True}],
@@ -192,7 +192,7 @@ def test_benchmarks_without_a_cache_never_retract(tables: Any) -> None:
 
 @pytest.mark.parametrize("page_size", [1, 16])
 @pytest.mark.parametrize("overlap", [True, False])
-def test_every_later_token_has_a_gap(tables: Any, overlap: bool, page_size: int) -> None:
+def test_every_token_after_the_first_has_a_gap(tables: Any, overlap: bool, page_size: int) -> None:
     """Also those that a retraction throws away and computes again; the gaps of a request fill the
     time from its first token to its last.
     """
@@ -340,7 +340,9 @@ def test_retracted_sequence_with_its_last_token_in_flight_finishes_with_it(table
 
 @pytest.mark.parametrize("interval", [2, 7, 40])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_a_scheduler_looks_at_arrivals_now_and_then(tables: Any, interval: int, depth: int) -> None:
+def test_arrivals_are_polled_every_interval_of_decode_steps(
+    tables: Any, interval: int, depth: int
+) -> None:
     """Steps of decoding count one each, a step with prompts and an idle scheduler look at once."""
     made = tables(
         allocator=[{"kind": "radix", "disable_radix_cache": True}],
@@ -370,7 +372,7 @@ def test_a_scheduler_looks_at_arrivals_now_and_then(tables: Any, interval: int, 
 @pytest.mark.parametrize(
     ("model", "chunk", "tokens"), [("jamba-v0.1", 64, 2048), ("granite-4.0-h-tiny", 2048, 16_500)]
 )
-def test_a_prompt_of_a_hybrid_gets_through_a_pool_little_larger_than_it(
+def test_hybrid_prompt_completes_in_a_pool_slightly_larger_than_itself(
     model: str, chunk: int, tokens: int, cached: bool
 ) -> None:
     """A chunk whose states and those of the chunk in flight do not fit waits for its return."""
@@ -394,7 +396,7 @@ def test_a_prompt_of_a_hybrid_gets_through_a_pool_little_larger_than_it(
         assert requests.finished > 0
 
 
-def test_whole_prompts_have_no_limit_in_flight() -> None:
+def test_unchunked_prompts_have_unlimited_tokens_in_flight() -> None:
     """chunked_prefill_size = -1: a step computes all of a prompt, however long."""
     whole = Sglang.parse({"chunked_prefill_size": -1}, "scheduler")
     assert whole.max_in_flight_tokens(whole.depth) is None

@@ -29,7 +29,7 @@ def ends_ms(found: Any) -> dict[str, float]:
     return {row["id"]: row["finish_ps"] / MS for row in found.requests.to_dict("records")}
 
 
-def test_members_leave_together_and_the_next_batch_waits(tables: Any) -> None:
+def test_static_batch_finishes_together_before_the_next_batch_starts(tables: Any) -> None:
     requests = [
         Request("short", 0, 10, 2),
         Request("long", 0, 10, 7),
@@ -56,7 +56,7 @@ def test_static_batch_size_is_limited_by_memory(tables: Any) -> None:
     assert sorted(ends_ms(found).values()) == [3, 3, 3, 3, 6]
 
 
-def test_the_whole_batch_computes_its_prompts_in_one_step(tables: Any) -> None:
+def test_static_batch_prefills_all_prompts_in_one_step(tables: Any) -> None:
     step = {"kind": "linear", "base_us": 1000, "prefill_token_us": 100}
     found = run(tables, [Request("a", 0, 20, 1), Request("b", 0, 30, 1)], step_time=step)
     assert ends_ms(found) == {"a": 6, "b": 6}

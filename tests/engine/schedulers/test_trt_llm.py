@@ -39,14 +39,14 @@ def test_no_evict_starts_requests_that_can_reach_max_tokens(tables: Any) -> None
     assert found.summary["preemptions"] == 0
 
 
-def test_no_evict_counts_the_tokens_still_missing(tables: Any) -> None:
+def test_no_evict_reserves_the_remaining_max_tokens_of_running_requests(tables: Any) -> None:
     declared = [Request(name, 0, 32, 33, max_tokens=33) for name in "abc"]
     found = run(tables, "guaranteed-no-evict", declared)
     # 4 blocks each: two run together, the third after them.
     assert finish_steps(found) == [33, 33, 66]
 
 
-def test_max_utilization_packs_and_pauses_the_last(tables: Any) -> None:
+def test_max_utilization_admits_by_present_need_and_pauses_the_last(tables: Any) -> None:
     found = run(tables, "max-utilization", THREE, max_steps=1)
     # Room for 2 blocks and one token each: all three start, with 9 blocks after step 2. In step 18
     # a and b need their fourth block (slot 48): a takes the last one, c is paused for b, and
@@ -56,7 +56,7 @@ def test_max_utilization_packs_and_pauses_the_last(tables: Any) -> None:
     assert found.summary["recomputed_tokens"] == 48
 
 
-def test_a_declaration_beyond_the_pool_is_refused(tables: Any) -> None:
+def test_max_tokens_beyond_the_pool_is_refused(tables: Any) -> None:
     long = Request("r", 0, 32, 8, max_tokens=200)
     refused = run(tables, "guaranteed-no-evict", [long])
     assert refused.summary["requests"]["rejected"] == 1
@@ -65,7 +65,7 @@ def test_a_declaration_beyond_the_pool_is_refused(tables: Any) -> None:
     assert run(tables, "max-utilization", [long]).summary["requests"]["finished"] == 1
 
 
-def test_an_output_beyond_its_declaration_is_refused(tables: Any) -> None:
+def test_output_longer_than_max_tokens_is_refused(tables: Any) -> None:
     found = run(tables, "guaranteed-no-evict", [Request("r", 0, 32, 8, max_tokens=4)])
     (reason,) = found.requests.reason
     assert "longer than the maximum it declared" in reason

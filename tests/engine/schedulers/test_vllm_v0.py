@@ -47,7 +47,7 @@ def simulate(tables: Any, requests: list[Request], **parts: Any) -> tuple[Any, S
     return found, watched
 
 
-def test_a_step_computes_prompts_or_decodes(tables: Any) -> None:
+def test_v0_step_computes_prompts_or_decodes_never_both(tables: Any) -> None:
     requests = [Request("a", 0, 20, 4), Request("b", 0, 30, 3), Request("c", int(1.5 * MS), 40, 2)]
     found, watched = simulate(tables, requests)
     # a and b; both decode; c alone; a, b (its last) and c (its last); a's last.
@@ -59,7 +59,7 @@ def test_a_step_computes_prompts_or_decodes(tables: Any) -> None:
     assert gaps["mean"] == pytest.approx((0.001 * 2 + 0.002 * 2 + 0.001 * 2) / 6)
 
 
-def test_prompts_share_a_step_up_to_its_tokens(tables: Any) -> None:
+def test_v0_prompts_share_a_step_up_to_max_num_batched_tokens(tables: Any) -> None:
     limits = {"kind": "vllm-v0", "max_num_batched_tokens": 64}
     requests = [Request(f"r{index}", 0, 30, 2) for index in range(3)]
     _, watched = simulate(tables, requests, scheduler=limits)
@@ -124,7 +124,7 @@ def test_v0_blocks_are_allocated_last_in_first_out() -> None:
 
 
 @pytest.mark.parametrize(("watermark", "admitted"), [(None, False), (0.0, True), (0.01, False)])
-def test_the_watermark_is_a_hundredth_unless_given(watermark: float | None, admitted: bool) -> None:
+def test_v0_watermark_defaults_to_one_percent(watermark: float | None, admitted: bool) -> None:
     made = allocator(100, watermark=watermark)
     seq = Sequence(Request("all", 0, 1600, 1), 0)
     assert (made.admit(seq, Demand(1600, 1600)) is not None) is admitted

@@ -111,7 +111,7 @@ def test_k_steps_equal_k_single_steps_with_drafts(
     step_time=st.sampled_from(STEP_TIMES),
 )
 @unless_thrashing
-def test_several_groups_of_layers_verify_in_step_too(
+def test_k_steps_equal_single_steps_with_drafts_and_several_layer_groups(
     model: str,
     config: dict[str, Any],
     scheduler: dict[str, Any],
@@ -155,7 +155,7 @@ class Plans(Observer):
 
 @pytest.mark.parametrize("lags", [False, True])
 @pytest.mark.parametrize("config", METHODS, ids=lambda table: table["method"])
-def test_a_run_of_steps_is_one_plan(tables: Any, config: dict[str, Any], lags: bool) -> None:
+def test_k_steps_with_drafts_are_one_plan(tables: Any, config: dict[str, Any], lags: bool) -> None:
     scheduler = {"kind": "continuous", "async_scheduling": lags}
     if not suits(config, scheduler):
         return

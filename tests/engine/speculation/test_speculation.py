@@ -33,7 +33,7 @@ PLAIN_STEP = {"kind": "linear", "base_us": 1000}
 @settings(max_examples=6, deadline=None)
 @given(requests=streams(), size=st.sampled_from([1, 4, 16]))
 @unless_thrashing
-def test_the_ledger_is_consistent_at_every_event_and_everyone_is_served(
+def test_ledger_with_drafts_is_consistent_and_all_requests_finish(
     config: dict[str, Any], scheduler: dict[str, Any], requests: list[Request], size: int
 ) -> None:
     scenario = Scenario.from_table({
@@ -69,7 +69,7 @@ def test_single_sequence_needs_one_step_per_accepted_tokens(tables: Any, accepte
     assert run.summary["speculation"]["mean_acceptance_length"] == 1 + accepted
 
 
-def test_drafts_that_are_never_accepted_cost_time_and_slots_alone(tables: Any) -> None:
+def test_never_accepted_drafts_change_only_time_and_slots(tables: Any) -> None:
     requests = [Request(f"r{i}", 10**9 * i, 60 + i, 40) for i in range(12)]
     config = {"method": "eagle", "num_speculative_tokens": 4, "acceptance_rate": 0.0}
     (plain,) = kvsim.simulate(made(tables, None), requests).runs
@@ -101,7 +101,7 @@ def test_accepted_drafts_follow_the_acceptance_rates(tables: Any) -> None:
     assert len({(run["steps"], run["makespan_s"]) for run in found}) == 1
 
 
-def test_a_head_takes_memory_for_its_layer_and_hits_for_its_last_block(tables: Any) -> None:
+def test_mtp_head_takes_layer_memory_and_the_last_block_of_hits(tables: Any) -> None:
     shared = ((1 << 40, 64),)
     requests = [Request(f"r{i}", 10**12 * i, 65, 4, prompt_runs=(*shared, (i << 20, 1)))
                 for i in range(3)]  # fmt: skip
@@ -171,7 +171,7 @@ def test_scheduler_without_drafts_refuses_before_the_run(
         Simulation(Scenario.from_table(made(tables, config, **parts)), [Request("a", 0, 10, 4)])
 
 
-def test_a_version_without_hashes_that_look_ahead_has_none_to_leave_out(tables: Any) -> None:
+def test_disable_lookahead_block_hashes_is_refused_for_vllm_0_27(tables: Any) -> None:
     scheduler = {"kind": "continuous", "semantics": "vllm-0.27"}
     with pytest.raises(InputError, match="disable_lookahead_block_hashes"):
         kvsim.simulate(made(tables, METHODS[1], scheduler=scheduler), [Request("a", 0, 10, 4)])
@@ -208,7 +208,7 @@ def test_drafter_inputs_count_against_max_num_batched_tokens(tables: Any) -> Non
     assert [served(tokens, **whole) for tokens in (63, 64)] == [1, 0]
 
 
-def test_a_drafter_of_blocks_has_its_queries_within_the_budget(tables: Any) -> None:
+def test_block_drafter_queries_count_against_the_token_budget(tables: Any) -> None:
     """7 drafts are 8 queries of each sequence; with 24 tokens a step, 3 sequences run."""
     requests = [Request(f"r{i}", 0, 8, 60) for i in range(6)]
 
@@ -236,7 +236,7 @@ def test_a_drafter_of_blocks_has_its_queries_within_the_budget(tables: Any) -> N
         kvsim.simulate(made(tables, without), requests)
 
 
-def test_a_drafter_of_blocks_has_one_pass() -> None:
+def test_block_drafter_takes_one_pass_per_step() -> None:
     class Written:
         """A form that keeps the shapes it is asked for."""
 
@@ -344,7 +344,7 @@ KEPT: list[dict[str, Any]] = [
 @settings(max_examples=3, deadline=None)
 @given(requests=streams(), kept=st.sampled_from(KEPT))
 @unless_thrashing
-def test_the_ledger_of_windows_and_states_is_consistent(
+def test_ledger_with_drafts_is_consistent_for_windows_and_states(
     model: str,
     config: dict[str, Any],
     scheduler: dict[str, Any],

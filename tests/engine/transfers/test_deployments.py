@@ -52,7 +52,9 @@ def deployed(tables: Any, engine: str, apart: dict[str, Any], tokens: int, **mor
 @pytest.mark.parametrize("engine", ENGINES)
 @SMALL
 @given(data=st.data())
-def test_many_steps_at_once_are_single_ones(tables: Any, engine: str, data: Any) -> None:
+def test_k_steps_equal_single_steps_with_prefill_and_decode_replicas(
+    tables: Any, engine: str, data: Any
+) -> None:
     requests = data.draw(streams())
     tokens = data.draw(st.sampled_from([1024, 1536, 4096]))
     apart: dict[str, Any] = {"handshake_us": 300.0}
@@ -94,7 +96,7 @@ def test_many_steps_at_once_are_single_ones(tables: Any, engine: str, data: Any)
         assert parts.get("arriving", 0.0) <= means.reserved + 1e-12
 
 
-def test_a_follow_up_at_the_instant_of_a_poll_waits_for_the_next_one(tables: Any) -> None:
+def test_follow_up_arriving_at_a_poll_waits_for_the_next_poll(tables: Any) -> None:
     """The prefill replica polls each millisecond, as it keeps blocks of an abandoned request. A
     follow-up arrives at the instant of such a poll, after it.
     """
@@ -113,7 +115,7 @@ def test_a_follow_up_at_the_instant_of_a_poll_waits_for_the_next_one(tables: Any
         assert list(ours.requests["finish_ps"]) == list(theirs.requests["finish_ps"])
 
 
-def test_request_that_ends_on_arrival_frees_its_place(tables: Any) -> None:
+def test_request_that_finishes_on_arrival_frees_its_slot(tables: Any) -> None:
     """Five requests of one output token each arrive at once beside one that decodes; the sixth, for
     whom there was no place, takes one of theirs in the pass after that.
     """
@@ -153,7 +155,7 @@ def test_backlog_is_simulated_without_a_poll_each_millisecond(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_first_token_comes_after_prefill_and_transfer(tables: Any, engine: str) -> None:
+def test_first_token_returns_after_prefill_and_transfer(tables: Any, engine: str) -> None:
     requests = [Request(f"r{i}", i * 500 * PS_PER_MS, 200 + i, 20) for i in range(6)]
     result = kvsim.simulate(deployed(tables, engine, {"link_latency_us": 70e3}, 4096), requests)
     decode, prefill = result.runs
@@ -189,7 +191,7 @@ def test_decode_backlog_holds_prefill_blocks_under_vllm_and_queues_under_sglang(
     assert kept["sglang"] < 0.05
 
 
-def test_reserved_tokens_hold_room_back_or_cost_retractions(tables: Any) -> None:
+def test_decode_reserved_tokens_trade_idle_memory_for_retractions(tables: Any) -> None:
     """sglang#27622: the pool of the decode engine stands empty for outputs that are short."""
     requests = [Request(f"r{i}", 0, 100, 60, max_tokens=60) for i in range(40)]
     runs = {}
@@ -244,7 +246,7 @@ def test_the_last_request_of_a_full_decode_engine_of_sglang_ends_with_an_error(
         assert run.summary.preemptions == 0
 
 
-def test_prompts_that_wait_for_the_only_place_follow_those_of_one_token(tables: Any) -> None:
+def test_waiting_prompt_takes_the_slot_of_a_one_token_request_a_pass_later(tables: Any) -> None:
     """A request that ends as it joins leaves its place to the next in the following pass."""
     _, scheduler = ENGINES["sglang"]
     requests = [Request("long", 0, 64, 40)]
@@ -254,7 +256,7 @@ def test_prompts_that_wait_for_the_only_place_follow_those_of_one_token(tables: 
     assert kvsim.simulate(made, requests).runs[0].summary.requests.finished == 7
 
 
-def test_replicas_of_a_kind_are_one_run(tables: Any) -> None:
+def test_replicas_of_one_role_are_reported_as_one_run(tables: Any) -> None:
     requests = [Request(f"r{i}", i * 20 * PS_PER_MS, 100 + i, 30) for i in range(40)]
     two = {"prefill": {"replicas": 2}, "decode": {"replicas": 3}}
     decode, prefill = kvsim.simulate(deployed(tables, "vllm", two, 4096), requests).runs
@@ -282,7 +284,7 @@ def test_abandoned_prompt_holds_prefill_blocks_until_its_lease_expires(tables: A
     assert kept[5.0] > 3 * kept[0.2]
 
 
-def test_a_failed_read_ends_the_request_or_computes_its_prompt_again(tables: Any) -> None:
+def test_failed_kv_load_fails_the_request_or_recomputes_its_prompt(tables: Any) -> None:
     requests = [Request(f"r{i}", i * 100 * PS_PER_MS, 300, 20) for i in range(20)]
     steps = {}
     for policy in ("fail", "recompute"):
@@ -305,9 +307,7 @@ def reasons(run: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("cause", ["failed_reads", "abandoned"])
-def test_sglang_frees_both_sides_where_a_transfer_fails_or_a_client_leaves(
-    tables: Any, cause: str
-) -> None:
+def test_sglang_frees_both_sides_after_a_failed_transfer_or_abort(tables: Any, cause: str) -> None:
     requests = [Request(f"r{i}", i * 100 * PS_PER_MS, 300, 20) for i in range(20)]
     decode, prefill = kvsim.simulate(deployed(tables, "sglang", {cause: 0.4}, 4096), requests).runs
     whole, _ = kvsim.simulate(deployed(tables, "sglang", {}, 4096), requests).runs
@@ -320,7 +320,7 @@ def test_sglang_frees_both_sides_where_a_transfer_fails_or_a_client_leaves(
     assert sent[0] < sent[1] if cause == "abandoned" else sent[0] == sent[1]
 
 
-def test_sglang_gives_up_prompts_without_room_and_room_without_prompts(tables: Any) -> None:
+def test_sglang_rejects_requests_past_bootstrap_and_waiting_timeouts(tables: Any) -> None:
     """A prompt for which no decode engine has room in time ends on the prefill side. The decode
     engine does not hear of it: its room waits for the prompt until waiting_timeout.
     """
@@ -366,7 +366,7 @@ def test_unsupported_disaggregation_is_refused_by_name(
         kvsim.simulate(deployed(tables, "vllm", apart, 4096), [Request("a", 0, 10, 10)])
 
 
-def test_a_prompt_that_one_side_can_never_hold_is_refused(tables: Any) -> None:
+def test_prompt_too_large_for_prefill_or_decode_pool_is_refused(tables: Any) -> None:
     requests = [Request("long", 0, 900, 10), Request("short", 0, 100, 10)]
     small = {"prefill": {"memory": {"kv_cache_tokens": 512}}}
     for engine in ("vllm", "sglang"):

@@ -47,7 +47,7 @@ def test_single_output_token_waits_for_the_copies_of_a_retraction(tables: Any) -
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(drawn=asks, tokens=st.sampled_from([96, 128, 200]))
-def test_transfer_times_of_a_request_are_in_order(
+def test_timestamps_of_a_transferred_request_are_ordered(
     tables: Any, drawn: list[tuple[int, ...]], tokens: int
 ) -> None:
     requests = [

@@ -54,7 +54,7 @@ SETS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_runs_of_steps_give_the_numbers_of_single_steps(name: str) -> None:
+def test_k_steps_equal_single_steps_with_host_memory_on_prefill_replicas(name: str) -> None:
     tier, more = SETS[name]
     table = tables(tier, **more)
     together, singly = kvsim.simulate(table), kvsim.simulate(table | {"max_steps": 1})

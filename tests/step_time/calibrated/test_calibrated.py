@@ -87,7 +87,7 @@ def test_calibrated_step_time_equals_the_formula_by_hand() -> None:
     steps=st.integers(1, 50),
     tabulated=st.sampled_from([0, 64, 8192]),
 )
-def test_a_decode_run_is_its_steps(
+def test_decode_run_equals_single_steps(
     num_decode: int, mean: int, excess: int, known: bool, steps: int, tabulated: int
 ) -> None:
     correction = Correction(-5, token_ps=3, chunk_ps=7, scale_ppm=1_234_567)
@@ -113,7 +113,7 @@ def test_corrected_step_time_equals_a_hand_count() -> None:
 
 @pytest.mark.parametrize("name", list(TOKEN_COSTS))
 @given(ppm=st.integers(1, 3_000_000), tokens=st.integers(1, 5000))
-def test_every_form_of_g_scales(name: str, ppm: int, tokens: int) -> None:
+def test_every_token_cost_form_scales_with_the_correction(name: str, ppm: int, tokens: int) -> None:
     candidate = next(TOKEN_COSTS.get(name).candidates(np.arange(1, 1000)))
     width = candidate.columns(np.arange(1, 3)).shape[1]
     form = candidate.build(np.full(width, 1e9))
@@ -122,7 +122,7 @@ def test_every_form_of_g_scales(name: str, ppm: int, tokens: int) -> None:
     assert scaled.ps(tokens) == pytest.approx(form.ps(tokens) * ppm / 10**6, abs=2 * tokens + 2)
 
 
-def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_calibration_file_is_read_back_equal(tmp_path: Path) -> None:
     path, calibration = tmp_path / "deep" / "made.json", made()
     write_calibration(path, calibration)
     assert read_calibration(path) == calibration
@@ -131,13 +131,13 @@ def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_many_samples_are_named_by_their_digest_alone() -> None:
+def test_many_samples_are_stored_as_a_digest_only() -> None:
     record = made(rows=1001).samples
     assert record.embedded is None
     assert (record.rows, record.by_kind) == (1001, {"decode": 1001})
 
 
-def test_a_scenario_uses_a_file_by_path(path: Path) -> None:
+def test_scenario_names_a_calibration_file_by_path(path: Path) -> None:
     options = STEP_TIMES.parse({"kind": "calibrated", "file": str(path)}, "step_time")
     time = options.build(L40S_LLAMA)
     assert time.step_ps(StepShape((), 8, 800)) == pytest.approx(10.8 * PS_PER_MS, rel=0.02)
@@ -155,7 +155,7 @@ def test_steps_outside_the_measured_domain_are_noted(path: Path) -> None:
     assert time.outside_domain(StepShape((Chunk(8, 0),), 0, 0))
 
 
-def test_another_model_device_or_sharding_is_refused(path: Path) -> None:
+def test_calibration_for_another_model_device_or_tp_is_refused(path: Path) -> None:
     options = Calibrated(file=str(path))
     twin = L40S_LLAMA._replace(model=named_model("llama-3.1-8b"))
     options.build(twin)  # another name, the same shape
@@ -179,13 +179,13 @@ def test_steps_slightly_beyond_the_domain_count_as_measured() -> None:
     assert domain.outside(StepShape((), 100, 21_000 + 100 * steps))
 
 
-def test_names_decide_where_shapes_are_not_known() -> None:
+def test_model_names_are_compared_if_shapes_are_unknown() -> None:
     mine = ModelIdentity.named("acme/Cool-1B")
     assert mine.difference(ModelIdentity.named("elsewhere/cool-1b")) is None
     assert mine.difference(ModelIdentity.named("llama-3-8b")) == "acme/Cool-1B is not llama-3-8b"
 
 
-def test_overhead_below_minus_the_shortest_step_is_refused(path: Path) -> None:
+def test_negative_overhead_beyond_the_shortest_step_is_refused(path: Path) -> None:
     with pytest.raises(InputError, match="takes away more than the shortest step"):
         Calibrated(file=str(path), overhead_us=-11_000).build(L40S_LLAMA)
 
@@ -218,7 +218,7 @@ def test_damaged_calibration_is_a_one_line_error(path: Path, edit, fault: str) -
     assert fault in str(error.value)
 
 
-def test_an_unknown_name_lists_the_shipped_ones() -> None:
+def test_unknown_calibration_name_lists_shipped_ones() -> None:
     with pytest.raises(
         InputError, match=r"unknown calibration; got 'b200'; .*rtx4090-llama-3.1-8b"
     ):

@@ -53,7 +53,7 @@ def samples_of(formula: Formula, noise: float = 0.0, seed: int = 0) -> list[Samp
     ]
 
 
-def test_a_straight_line_is_found_to_the_coefficient() -> None:
+def test_fit_recovers_linear_coefficients() -> None:
     line = Hinge(base_ps=18 * PS_PER_MS, knee_tokens=0, per_token_ps=89 * PS_PER_US)
     found = fit(samples_of(Formula(token_cost=line, terms=TERMS)), forms=["hinge"], resamples=2)
     assert found.label == "hinge at 0 tokens and longest context"
@@ -65,7 +65,7 @@ def test_a_straight_line_is_found_to_the_coefficient() -> None:
     assert max(errors.max for errors in found.held_out.values()) < 1e-6
 
 
-def test_a_knee_is_found_to_the_next_measured_token_count() -> None:
+def test_fit_recovers_a_knee_to_the_nearest_measured_token_count() -> None:
     found = fit(samples_of(HINGE), forms=["hinge"], resamples=2)
     assert isinstance(found.formula.token_cost, Hinge)
     assert abs(found.formula.token_cost.knee_tokens - 144) < 10
@@ -73,7 +73,7 @@ def test_a_knee_is_found_to_the_next_measured_token_count() -> None:
     assert max(errors.mape for errors in found.held_out.values()) < 0.005
 
 
-def test_a_staircase_beats_the_others_on_steps_made_of_tiles() -> None:
+def test_staircase_form_wins_on_tiled_steps() -> None:
     stairs = Staircase(
         tile_tokens=128,
         levels_ps=tuple(PS_PER_MS * (10 + 7 * tile) for tile in range(18)),
@@ -86,7 +86,7 @@ def test_a_staircase_beats_the_others_on_steps_made_of_tiles() -> None:
 
 
 @pytest.mark.parametrize("form", list(TOKEN_COSTS))
-def test_noise_is_held_out_at_its_own_size_and_intervals_hold_the_truth(form: str) -> None:
+def test_held_out_error_equals_the_noise_and_intervals_contain_the_truth(form: str) -> None:
     found = fit(samples_of(HINGE, noise=0.03), forms=[form])
     for kind, errors in found.held_out.items():
         # E|N(0, 0.03)| = 0.03 * sqrt(2 / pi) = 2.4 %
@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_fit() -> None:
     assert fit(samples, resamples=5, seed=7) == fit(samples, resamples=5, seed=7)
 
 
-def test_held_out_errors_do_not_flatter() -> None:
+def test_held_out_error_exceeds_residual_of_an_overfitted_form() -> None:
     """A form with a knot per token count repeats its own samples; held-out steps find it out."""
     samples = samples_of(HINGE, noise=0.2)[:60]
     found = fit(samples, forms=["table"], resamples=2)
@@ -111,7 +111,7 @@ def test_held_out_errors_do_not_flatter() -> None:
     )
 
 
-def test_a_gap_in_the_token_counts_is_bridged_not_priced_at_zero() -> None:
+def test_gap_in_measured_token_counts_is_interpolated() -> None:
     """Nothing measured between 300 and 2,000 tokens: every form must price 1,000 in between."""
     samples = [s for s in samples_of(HINGE) if not 450 < tokens(s.shape) < 1950]
     for form in TOKEN_COSTS:
@@ -155,7 +155,7 @@ def test_calibration_domain_is_listed_by_kind_of_step() -> None:
 
 
 @pytest.mark.parametrize("form", list(TOKEN_COSTS))
-def test_every_form_says_the_same_in_columns_and_in_integers(form: str) -> None:
+def test_built_form_equals_its_regression_columns(form: str) -> None:
     """The contract of a form: what was regressed on is what the built form computes."""
     seen = np.array([1, 5, 64, 65, 128, 300, 301, 900, 2048])
     asked = np.array([1, 2, 63, 64, 65, 129, 300, 700, 2047, 2048, 3000])
@@ -173,7 +173,7 @@ def test_every_form_says_the_same_in_columns_and_in_integers(form: str) -> None:
         )
 
 
-def test_a_table_draws_straight_lines() -> None:
+def test_table_form_interpolates_linearly() -> None:
     table = BrokenLine(knots_tokens=(10, 20, 40), values_ps=(100, 200, 600))
     assert [table.ps(at) for at in (1, 10, 15, 20, 30, 40, 50)] == [
         100, 100, 150, 200, 400, 600, 800,

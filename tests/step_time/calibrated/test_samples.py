@@ -89,7 +89,7 @@ def test_invalid_samples_file_is_named(tmp_path: Path, name: str, text: str, fau
     assert fault in str(error.value)
 
 
-def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
+def test_missing_or_binary_samples_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read it: No such file"):
         read_samples(tmp_path / "none.csv")
     (tmp_path / "bytes.csv").write_bytes(b"kind\xff")

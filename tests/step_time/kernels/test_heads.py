@@ -43,7 +43,7 @@ def test_measured_head_counts_return_their_measurements():
         (((8, 2, 128, 0), (128, 32, 128, 0), (32, 1, 128, 0)), (32, 8)),
     ],
 )
-def test_heads_are_between_those_with_as_many_kv_heads_or_as_many_a_kv_head(shapes, wanted):
+def test_head_counts_interpolate_at_equal_kv_heads_or_equal_group_size(shapes, wanted):
     found = sheet(family(*shapes), *wanted)
     assert list(found) == [1, 8]
     for batch, line in found.items():  # straight in logarithms: 32 is the geometric mean of both
@@ -58,13 +58,13 @@ def test_heads_beyond_the_measured_ones_are_scaled_from_the_nearest():
     )
 
 
-def test_another_window_or_width_is_no_neighbour():
+def test_shape_with_another_window_or_head_dim_is_no_neighbour():
     shapes = ((16, 16, 128, 512), (64, 64, 64, 0), (31, 31, 128, 0))
     near = sheet(family(*shapes), 32, 32)[8].us
     assert near == pytest.approx([us * 32 / 31 for us in (8 * 31 * 10, 8 * 31 * 20)])
 
 
-def test_curves_end_where_one_of_both_was_measured_last():
+def test_interpolated_curve_ends_with_the_shorter_of_two():
     lines = {
         (16, 16, 128, 0, 1): KernelLine((0.0, 500.0, 2000.0), (10.0, 20.0, 50.0)),
         (64, 64, 128, 0, 1): KernelLine((0.0, 1000.0), (40.0, 80.0)),
@@ -73,7 +73,7 @@ def test_curves_end_where_one_of_both_was_measured_last():
     assert line.x == (0.0, 500.0, 1000.0)
 
 
-def test_decoding_with_more_kv_heads_is_a_larger_batch_of_fewer():
+def test_decode_with_more_kv_heads_equals_a_larger_batch_of_fewer():
     found = family((8, 8, 128, 0), (24, 24, 128, 0), (48, 48, 128, 0))
     for batch in (8, 32):
         found.lines[8, 8, 128, 0, batch] = KernelLine((1.0, 500.0), (batch, 3.0 * batch))
@@ -87,19 +87,19 @@ def test_decoding_with_more_kv_heads_is_a_larger_batch_of_fewer():
     )
 
 
-def test_a_batch_is_never_made_of_heads_that_do_not_divide():
+def test_larger_batch_is_used_only_for_divisible_head_counts():
     found = family((24, 24, 128, 0), (48, 48, 128, 0))
     shape = (32, 32, 128, 0)
     assert heads_sheet(found, shape, ROOFS.decode, ALIKE, batched=True) == sheet(found, 32, 32)
 
 
-def test_as_many_kv_heads_count_more_than_a_larger_batch():
+def test_equal_kv_heads_take_precedence_over_a_larger_batch():
     found = family((8, 2, 128, 0), (16, 8, 128, 0), (64, 8, 128, 0))
     shape = (32, 8, 128, 0)
     assert heads_sheet(found, shape, ROOFS.decode, ALIKE, batched=True) == sheet(found, 32, 8)
 
 
-def test_a_single_measured_batch_is_scaled():
+def test_one_measured_batch_is_scaled_by_the_number_of_heads():
     lines = {(8, 8, 128, 0, 1): KernelLine((1.0,), (10.0,))}
     (line,) = heads_sheet(
         KernelFamily(lines), (32, 32, 128, 0), ROOFS.decode, ALIKE, batched=True
@@ -107,7 +107,7 @@ def test_a_single_measured_batch_is_scaled():
     assert line.us == pytest.approx([40])
 
 
-def test_a_larger_batch_meets_the_measured_heads_better_than_their_neighbours():
+def test_larger_batch_predicts_measured_heads_better_than_neighbours():
     """Of every device, attention of 8 and 48 heads with as many KV heads, each left out."""
     errors: dict[bool, list[float]] = {True: [], False: []}
     for path in sorted((shipped_folder("calibration") / "kernels").glob("*.npz")):
@@ -127,7 +127,7 @@ def test_a_larger_batch_meets_the_measured_heads_better_than_their_neighbours():
     assert half[True] < 0.03 < half[False]
 
 
-def test_fitted_rooflines_have_every_number_of_heads():
+def test_fitted_rooflines_cover_every_number_of_heads():
     roofs = RoofTables(named_device("h100"), "vllm").required("decode_attention", ("bfloat16",))
     shape = (36, 9, 128, 0)
     assert heads_sheet(roofs, shape, ROOFS.decode, ALIKE) == roofs.sheet(shape, ROOFS.decode, ALIKE)

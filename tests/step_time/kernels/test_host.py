@@ -18,17 +18,17 @@ DEVICE = {"engine": "vllm", "device": "h100", "sequence_us": 4}
 @pytest.mark.parametrize(
     ("version", "wanted"), [("0.13.0", BEFORE), ("0.14.0", ANY), ("0.33.0", ANY), (None, ANY)]
 )
-def test_an_entry_before_a_version_is_of_the_older_ones(version, wanted):
+def test_host_entry_with_before_applies_to_older_versions_only(version, wanted):
     assert best_entry([ANY, BEFORE, DEVICE], LABELS, version) == wanted
 
 
 @pytest.mark.parametrize("version", ["0.11.0", "0.20.0", None])
-def test_an_entry_of_the_same_weights_counts_more_than_one_of_a_version(version):
+def test_host_entry_for_the_same_weights_precedes_one_for_the_version(version):
     assert best_entry([BEFORE, ANY, DEVICE, WEIGHTS], LABELS, version) == WEIGHTS
 
 
 @pytest.mark.parametrize("device", ["h100", "a100-80gb", "rtx-4090"])
-def test_a_sequence_takes_less_where_scheduling_is_asynchronous(device):
+def test_host_time_per_sequence_is_less_with_async_scheduling(device):
     model, of = named_model("llama-2-7b"), named_device(device)
     before, after, newest = (
         prior_host(ServerKind("vllm", version, 1, eager=False), of, model)
@@ -53,7 +53,7 @@ def test_borrowed_host_time_scales_with_layers():
     assert prior_host(kind._replace(eager=True), device, dense).launch_us > of_dense.step_us
 
 
-def test_one_servers_constants_are_no_other_models():
+def test_constants_of_one_server_apply_to_no_other_model():
     """Qwen3-235B-FP8 of H200 took 920 us a sequence; no other mixture of experts takes them."""
     for name in ("Qwen/Qwen3-30B-A3B-FP8", "Qwen/Qwen3-30B-A3B"):
         model = find_model(name, offline=True)

@@ -78,7 +78,7 @@ def test_every_step_of_a_run_equals_the_single_step(form, num_decode, extra, off
 
 @settings(deadline=None)
 @given(forms, st.integers(1, 256), st.integers(1, 100_000), st.integers(0, 2000))
-def test_steps_take_time_and_none_less_than_nothing(form, num_decode, extra, new):
+def test_nonempty_steps_take_positive_time(form, num_decode, extra, new):
     context = num_decode + extra
     assert form.step_ps(StepShape((), 0, 0)) == 0
     alone = form.step_ps(decode(num_decode, context))
@@ -97,11 +97,11 @@ def test_a_much_longer_context_takes_longer(form, num_decode):
 
 @settings(deadline=None)
 @given(forms, chunks)
-def test_a_step_with_a_prompt_has_the_host_s_part(form, chunk):
+def test_step_with_a_prompt_adds_host_prompt_time(form, chunk):
     assert form.step_ps(StepShape((chunk,), 0, 0)) > form.host.step_ps + form.host.prompts_ps
 
 
-def test_a_prompt_in_two_chunks_attends_to_as_much_as_in_one():
+def test_prompt_attention_is_equal_in_one_chunk_or_two():
     form = form_of("llama-3.1-8b", "h100", 1, "vllm")
     (attention,) = form.prefill
     whole = attention.chunk_ps(Chunk(16384, 0), 1)
@@ -109,7 +109,7 @@ def test_a_prompt_in_two_chunks_attends_to_as_much_as_in_one():
     assert halves == pytest.approx(whole, rel=1e-6)
 
 
-def test_the_activation_is_read_and_written_once():
+def test_activation_time_counts_one_read_and_one_write():
     device, model = named_device("h100"), named_model("llama-3.1-8b")
     kernels = Kernels(RoofTables(device, "vllm"), device, model, ModelSplit(2, 1, 1))
     norms, gate_up_product, rotated = 8 * 4096, 3 * 14336 // 2, 3 * (4096 + 2 * 1024) // 2
@@ -126,20 +126,20 @@ def test_measured_kernel_points_are_reproduced_to_the_picosecond():
             assert form._attention_ps(batch, batch * context) == ps
 
 
-def test_more_gpus_take_less_time_a_step():
+def test_step_time_falls_with_tensor_parallelism():
     one, four = (build("llama-3.1-8b", "h100", tp) for tp in (1, 4))
     shape = decode(64, 64 * 4096)
     assert four.step_ps(shape) < one.step_ps(shape)
 
 
-def test_experts_of_all_copies_work_together():
+def test_experts_compute_the_tokens_of_all_data_parallel_ranks():
     one = build("minimax-m2", "b200", 8, expert_parallel=True)
     eight = build("minimax-m2", "b200", 1, dp=8, expert_parallel=True)
     shape = decode(64, 64 * 1024)
     assert eight.step_ps(shape) > one.step_ps(shape)
 
 
-def test_a_correction_scales_and_adds():
+def test_kernel_step_time_is_scaled_and_shifted_by_a_correction():
     form = form_of("qwen3-32b", "h100", 2, "sglang")
     shape = decode(16, 16 * 900)
     corrected = form.corrected(Correction(5_000_000, 7_000, 0, 2_000_000))
@@ -169,7 +169,7 @@ def test_model_without_measured_kernels_is_refused_by_name(model, device, option
         build(model, device, **options)
 
 
-def test_a_result_says_which_tables_its_step_time_is_from():
+def test_result_names_its_kernel_tables():
     tables = {
         "model": {"name": "llama-3.1-8b"},
         "device": {"name": "h100"},
@@ -184,7 +184,7 @@ def test_a_result_says_which_tables_its_step_time_is_from():
     assert again.runs[0].summary["tpot_s"] == result.runs[0].summary["tpot_s"]
 
 
-def test_the_hosts_part_is_that_of_a_model_of_as_many_layers():
+def test_host_time_is_taken_from_a_model_with_as_many_layers():
     device = named_device("h200")
     deep, flat = (find_model(f"llama-3.1-{size}-FP8", offline=True) for size in ("70b", "8b"))
     of_deep, of_flat = (host_cost("vllm", "0.12.0", device, each) for each in (deep, flat))
@@ -192,7 +192,7 @@ def test_the_hosts_part_is_that_of_a_model_of_as_many_layers():
     assert of_deep == host_cost("vllm", "0.11.0", device, deep)
 
 
-def test_constant_expert_time_is_shared_by_their_gpus():
+def test_constant_expert_host_time_is_divided_by_expert_gpus():
     model, device = find_model("qwen3-235b-a22b", "model", offline=True), named_device("h200")
     for tp in (2, 4):
         options, hardware = KernelOptions(), Hardware(model, device, tp, engine="vllm")
@@ -203,7 +203,7 @@ def test_constant_expert_time_is_shared_by_their_gpus():
         assert more - plain == round(100 * model.num_layers / tp * 1e6)
 
 
-def test_a_step_that_several_gpus_share_waits_for_their_workers():
+def test_multi_gpu_step_adds_worker_time():
     model, device = named_model("llama-3.1-8b"), named_device("h200")
     for tp, copies, waits in ((1, 1, 0), (1, 2, 0), (2, 1, 1), (8, 1, 1)):
         options = KernelOptions()

@@ -28,7 +28,7 @@ def keys_seen(first: int, end: int) -> int:
 
 
 @given(sizes, st.integers(0, 5 * CHUNK), st.integers(1, 4), st.integers(0, 10**6))
-def test_a_prompt_s_pairs_are_those_of_each_position(new, prior, chunks, start):
+def test_local_attention_prompt_pairs_equal_a_count_by_position(new, prior, chunks, start):
     causal = [start + PS * each * (each + 1) // 2 for each in KEYS]
     prefill = PrefillChunks(KernelSheet([1], [TimePoints(KEYS, causal)]), True, CHUNK)
     alone = prefill.chunk_ps(Chunk(new, prior), 1)
@@ -38,7 +38,7 @@ def test_a_prompt_s_pairs_are_those_of_each_position(new, prior, chunks, start):
 
 
 @given(sizes, st.integers(1, 4), sizes)
-def test_a_decoding_sequence_sees_its_own_chunk(position, batch, steps):
+def test_local_attention_decode_reads_its_own_chunk(position, batch, steps):
     lines = [TimePoints(KEYS, [PS * each * many for each in KEYS]) for many in (1, 4)]
     local = LocalDecodeAttention(batch, LocalSheet(CHUNK, KernelSheet([1, 4], lines)))
     context = batch * (position + 1)
@@ -55,7 +55,7 @@ def scout():
     return STEP_TIMES.parse({"kind": "kernels"}, "step_time").build(hardware)
 
 
-def test_llama_4_has_layers_of_both_kinds(scout):
+def test_llama_4_has_local_and_global_attention_layers(scout):
     assert [each.chunk_tokens for each in scout.local] == [8192]
     assert [each.local_tokens for each in scout.prefill] == [0, 8192]
 

@@ -35,7 +35,7 @@ def constants(kind: str, dtype: str) -> list[float]:
     )
 
 
-def test_a_large_product_is_bound_by_its_weights_or_by_its_flops():
+def test_large_gemm_is_bound_by_weight_bytes_or_flops():
     start_us, memory, compute, _ = constants("gemm", "bfloat16")
     line = large_product(A100)
     weights_us = 1e6 * 2 * 16384**2 / A100.bandwidth_bytes_per_s / memory
@@ -57,7 +57,7 @@ def share_of_peak(device: Device) -> float:
 # RTX 4090 at 160 to 173 TFLOP/s, H20 at 142. By the same script H100, A100 and B200 have 0.75 to
 # 0.85.
 @pytest.mark.parametrize(("name", "measured"), [("rtx-4090", 0.985), ("h20", 0.958)])
-def test_matrix_units_that_are_held_back_come_near_their_peak(name, measured):
+def test_gpus_with_throttled_tensor_cores_come_nearer_to_peak(name, measured):
     device = named_device(name)
     plain = share_of_peak(replace(device, tensor_headroom=1.0))
     assert plain == pytest.approx(constants("gemm", "bfloat16")[2], rel=0.02)
@@ -98,7 +98,7 @@ def test_a_faster_device_is_never_slower(batch, mean, factor):
         assert plain.step_ps(shape) / factor < swift.step_ps(shape) < plain.step_ps(shape)
 
 
-def test_a_gpu_of_ones_own_and_its_link_are_timed():
+def test_user_defined_gpu_and_link_are_timed():
     own = replace(H20, name="my-gpu", peer_bytes_per_s=10**10)
     shape = StepShape((Chunk(4096, 0),), 0, 0)
     slow, swift = (build("llama-3.1-8b", each, 4).step_ps(shape) for each in (own, H20))
@@ -106,7 +106,7 @@ def test_a_gpu_of_ones_own_and_its_link_are_timed():
     assert slow - swift > 0.5e12 * sent / 10**10
 
 
-def test_weights_of_four_bits_are_read_faster_and_computed_no_faster():
+def test_four_bit_weights_save_reading_time_but_no_compute_time():
     for device, kind in ((named_device("h100"), "kernels"), (H20, "fitted")):
         four, plain = (build(f"llama-3.1-8b{end}", device, kind=kind) for end in ("-AWQ", ""))
         token, prompt = StepShape((), 1, 100), StepShape((Chunk(8192, 0),), 0, 0)
@@ -114,7 +114,7 @@ def test_weights_of_four_bits_are_read_faster_and_computed_no_faster():
         assert four.step_ps(prompt) == pytest.approx(plain.step_ps(prompt), rel=0.05)
 
 
-def test_the_shipped_fit_says_how_far_off_a_device_left_out_is():
+def test_shipped_roofline_fit_reports_left_out_device_errors():
     names = {path.stem.rpartition("-")[::2] for path in ROOFS_FILE.parent.glob("*.npz")}
     for engine, errors in _fitted()["left_out"].items():
         assert {(device, engine) for device in errors["by_device"]} <= names

@@ -39,7 +39,7 @@ def step_time(name: str, stages: int, dtype: str = "auto") -> Any:
 @pytest.mark.parametrize(
     ("name", "dtype"), list(zip(SHARING, cycle(["auto", "fp8"]), strict=False))
 )
-def test_stages_attend_as_long_as_the_whole_model(name: str, dtype: str) -> None:
+def test_attention_time_of_all_stages_equals_the_whole_model(name: str, dtype: str) -> None:
     """The last stages have layers that keep no cache, and read the format that earlier ones keep:
     all stages' attention takes as long as that of one.
     """

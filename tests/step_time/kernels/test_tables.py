@@ -57,7 +57,7 @@ def test_distilled_kernel_table_reproduces_the_measurements(tmp_path):
         assert line.at(tokens) == pytest.approx(us, rel=2e-3)
 
 
-def test_the_quickest_of_several_kernels_counts(tmp_path):
+def test_fastest_of_several_measured_kernels_is_used(tmp_path):
     slow = [us / 1e3 for us in GEMM_US.values()]
     gemm(tmp_path, "0.24.0", gemm_dtype=["bfloat16"] * 8, latency=[*slow, *(us / 2 for us in slow)])
     distil(tmp_path, tmp_path / "out", "--device", "h200")
@@ -69,7 +69,7 @@ def test_the_quickest_of_several_kernels_counts(tmp_path):
 @pytest.mark.parametrize(
     ("version", "us"), [("0.19", 450), ("0.24.0", 300), ("0.20.2", 450), ("0.9", 300)]
 )
-def test_of_versions_that_differ_the_newest_that_is_not_newer_counts(tmp_path, version, us):
+def test_newest_table_version_up_to_the_servers_is_used(tmp_path, version, us):
     gemm(tmp_path / "h100_sxm", "0.19.0", scale=1.5)
     gemm(tmp_path / "h100_sxm", "0.24.0")
     distil(tmp_path, tmp_path / "out")
@@ -78,7 +78,7 @@ def test_of_versions_that_differ_the_newest_that_is_not_newer_counts(tmp_path, v
     assert line.at(4096) == pytest.approx(us, rel=2e-3)
 
 
-def test_an_older_version_that_is_no_different_is_left_out(tmp_path):
+def test_older_table_version_with_equal_times_is_dropped(tmp_path):
     gemm(tmp_path / "h100_sxm", "0.19.0", scale=1.01)
     gemm(tmp_path / "h100_sxm", "0.24.0")
     distil(tmp_path, tmp_path / "out")
@@ -86,7 +86,7 @@ def test_an_older_version_that_is_no_different_is_left_out(tmp_path):
     assert set(versions) == {"0.24.0"}
 
 
-def test_halves_of_a_kernel_are_added_and_one_alone_does_not_count(tmp_path):
+def test_kernel_halves_are_added_and_a_lone_half_is_dropped(tmp_path):
     halves = ["mla_gen_pre", "mla_gen_post", "mla_gen_pre"]
     save(
         tmp_path / "mla_bmm" / "sglang" / "0.5" / "mla_bmm_perf.parquet",
@@ -112,7 +112,7 @@ def test_one_device_of_a_folder_of_several_is_picked_by_only(tmp_path):
     assert [each.name for each in (tmp_path / "out").iterdir()] == ["h100-vllm.npz"]
 
 
-def test_a_missing_column_is_named(tmp_path):
+def test_missing_kernel_table_column_is_named(tmp_path):
     save(tmp_path / "gemm" / "vllm" / "0.2" / "gemm_perf.parquet", m=[1], latency=[1.0])
     with pytest.raises(InputError, match=r"lacks gemm_dtype, k, n; got m, latency"):
         distil(tmp_path, tmp_path / "out", "--device", "h100")
@@ -156,7 +156,7 @@ def work(shape, tokens):
 
 @settings(deadline=None)
 @given(grids, st.integers(512, 4096), st.integers(1024, 8192))
-def test_time_between_measured_shapes_is_between_their_times(times, n, k):
+def test_time_between_measured_shapes_is_interpolated(times, n, k):
     family = KernelFamily({shape: KernelLine((1.0, 64.0), (us, us)) for shape, us in times.items()})
     for shape, us in times.items():
         assert family.between(shape, work).at(1) == us
@@ -164,7 +164,7 @@ def test_time_between_measured_shapes_is_between_their_times(times, n, k):
     assert min(times.values()) * 0.999 <= found <= max(times.values()) * 1.001
 
 
-def test_beyond_the_edge_the_roofline_goes_on_from_it():
+def test_shapes_beyond_the_grid_are_scaled_by_the_roofline():
     family = KernelFamily(
         {(n, 1024): KernelLine((1.0, 64.0), (n / 100, n / 50)) for n in (512, 1024)}
     )
@@ -173,7 +173,7 @@ def test_beyond_the_edge_the_roofline_goes_on_from_it():
     assert KernelLine((1.0, 64.0), (10.0, 20.0)).at(127) == pytest.approx(30)
 
 
-def test_a_version_that_measured_something_else_is_left_out(tmp_path):
+def test_table_version_with_implausible_times_is_dropped(tmp_path):
     gemm(tmp_path / "h100_sxm", "0.24.0")
     gemm(tmp_path / "h100_sxm", "0.27.1", scale=10)
     distil(tmp_path, tmp_path / "out")
@@ -187,7 +187,7 @@ def test_shipped_tables_are_read_without_pyarrow(monkeypatch):
     assert KernelTables(path, None).required("gemm", ("bfloat16",)).lines
 
 
-def test_a_file_that_is_no_table_is_named(tmp_path):
+def test_invalid_table_file_is_named(tmp_path):
     path = tmp_path / "h100-vllm.npz"
     path.write_bytes(b"PAR1")
     with pytest.raises(InputError, match=r"not a table of kernels.*calibrate kernels"):
@@ -197,7 +197,7 @@ def test_a_file_that_is_no_table_is_named(tmp_path):
         KernelTables(path, None)
 
 
-def test_a_device_of_the_users_own_runs_on_its_measured_kernels_and_rooflines_for_the_others(
+def test_users_kernel_tables_are_filled_up_with_rooflines(
     tmp_path,
 ):
     def tpot_s(slower: int, **more: object) -> tuple[float, str]:
@@ -229,7 +229,7 @@ def test_a_device_of_the_users_own_runs_on_its_measured_kernels_and_rooflines_fo
 @pytest.mark.parametrize(
     ("text", "words"), [("m,n\n1,2\n", "lacks gemm_dtype, k, latency"), ("", "cannot be read")]
 )
-def test_a_file_of_measurements_that_is_none_is_named(tmp_path, text, words):
+def test_invalid_measurements_file_is_named(tmp_path, text, words):
     path = tmp_path / "own" / "gemm" / "vllm" / "0.11.0" / "gemm_perf.csv"
     path.parent.mkdir(parents=True)
     path.write_text(text)
