@@ -15,7 +15,7 @@ TIMES = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=20)
 
 
 @given(TIMES, TIMES)
-def test_ticks_are_round_and_every_point_is_inside(measured, predicted):
+def test_axes_have_round_ticks_and_contain_every_point(measured, predicted):
     pairs = list(zip(measured, predicted, strict=False))
     panel = AgainstPanel("t, ms", [MeasuredPairs("a", *map(list, zip(*pairs, strict=True)))])
     figure = against([panel])
@@ -28,7 +28,7 @@ def test_ticks_are_round_and_every_point_is_inside(measured, predicted):
             assert min(abs(size - round_one) for round_one in (1, 2, 5)) < 1e-6
 
 
-def test_the_diagonal_is_where_both_are_equal_and_many_points_are_thinned():
+def test_parity_figure_draws_the_diagonal_and_thins_many_points():
     many = [1.0 + at for at in range(5 * MOST_POINTS)]
     figure = against([AgainstPanel("t, ms", [MeasuredPairs("a", many, many[::-1])])])
     dots, line = figure.data
@@ -36,7 +36,7 @@ def test_the_diagonal_is_where_both_are_equal_and_many_points_are_thinned():
     assert list(line.x) == list(line.y)
 
 
-def test_names_have_one_colour_in_all_panels_and_a_legend_where_there_are_two():
+def test_label_keeps_its_colour_across_panels_and_two_labels_get_a_legend():
     two = [MeasuredPairs("vllm", [1.0], [2.0]), MeasuredPairs("sglang", [2.0], [2.0])]
     figure = against([AgainstPanel("a, ms", two), AgainstPanel("b, ms", two[1:])])
     hues = {(each.name, each.marker.color) for each in figure.data if each.mode == "markers"}
@@ -46,12 +46,12 @@ def test_names_have_one_colour_in_all_panels_and_a_legend_where_there_are_two():
     assert not against([AgainstPanel("a, ms", two[:1])]).layout.showlegend
 
 
-def test_without_a_point_there_is_no_figure():
+def test_parity_figure_without_points_is_none():
     assert against([AgainstPanel("t, ms", [MeasuredPairs("a", [], [])])]) is None
     assert against([AgainstPanel("t, ms", [MeasuredPairs("a", [0.0], [1.0])])]) is None
 
 
-def test_the_page_of_a_fit_is_small_and_says_the_error():
+def test_fit_page_is_small_and_reports_the_error():
     shapes = [StepShape((), seqs, 50 * seqs) for seqs in range(1, 40)]
     samples = [Sample(shape, 1e-3 * (5 + shape.num_decode)) for shape in shapes]
     page = parity_page("Held-out steps of x<b>.csv", samples, [0.02, -0.04, 0.03] * 13)

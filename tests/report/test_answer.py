@@ -29,7 +29,7 @@ def asked(tables: Any, measure: str, **more: Any) -> Any:
         ("queue", "arrival_ps", "scheduled_ps"),
     ],
 )
-def test_a_share_of_all_requests_is_within_a_limit(
+def test_answer_reports_the_share_of_requests_within_the_limit(
     tables: Any, measure: str, start: str, end: str
 ) -> None:
     result = asked(tables, measure, within_s=0.12)
@@ -61,7 +61,7 @@ def test_refused_requests_miss_every_objective(tables: Any) -> None:
         ("queue", "100 % of the requests were scheduled within 16.7 min under paged"),
     ],
 )
-def test_each_limit_reads_as_a_sentence(tables: Any, measure: str, words: str) -> None:
+def test_answer_words_each_latency_limit(tables: Any, measure: str, words: str) -> None:
     said = answer(asked(tables, measure, within_s=1000.0))
     assert said is not None
     assert f"Is it quick? {words}" in said
@@ -85,7 +85,7 @@ def test_answer_has_a_number_for_each_run(tables: Any, measure: str, title: str)
     assert said.endswith("under max-buffer.")
 
 
-def test_the_page_has_it_before_all_else(tables: Any) -> None:
+def test_page_begins_with_the_question_and_its_answer(tables: Any) -> None:
     result = asked(tables, "e2e", within_s=0.2)
     text = make_page(result)
     assert text.index("Is it quick?") < text.index("ran in the same pool")
@@ -102,7 +102,7 @@ def test_answer_limit_requires_a_latency(tables: Any) -> None:
         Scenario.from_table(tables(allocator=ALLOCATORS, question=question))
 
 
-def test_a_run_without_the_number_has_none_of_it(tables: Any) -> None:
+def test_answer_says_none_for_a_run_without_the_measure(tables: Any) -> None:
     question = {"text": "How much is found?", "measure": "hits"}
     said = answer(kvsim.simulate(tables(allocator=ALLOCATORS, question=question), REQUESTS))
     assert said is not None

@@ -53,7 +53,7 @@ def result(request: pytest.FixtureRequest) -> Result:
     return kvsim.simulate(BASE | CHANGES[request.param])
 
 
-def test_it_fits_a_terminal_and_ends_with_the_next_command(result: Result) -> None:
+def test_brief_output_fits_24_lines_and_ends_with_the_next_command(result: Result) -> None:
     lines = printed(result).splitlines()
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= 80
@@ -99,7 +99,7 @@ def test_the_limit_is_memory_only_where_requests_waited_for_it(
     assert words in printed(kvsim.simulate(BASE | tables))
 
 
-def test_room_for_equal_buffers_is_their_number_in_the_pool() -> None:
+def test_sequences_that_fit_equals_the_number_of_maximum_buffers() -> None:
     """A maximum buffer is of one size, so the pool's slots are their number."""
     workload = BASE["workload"] | {"num_requests": 12}
     tables = {"allocator": [{"kind": "max-buffer"}], "workload": workload}
@@ -109,7 +109,7 @@ def test_room_for_equal_buffers_is_their_number_in_the_pool() -> None:
     assert room([run.summary]).startswith("The pool has room for about 8 such sequences")
 
 
-def test_full_seats_are_named_where_the_queue_grows_and_memory_is_left() -> None:
+def test_limit_is_max_num_seqs_if_the_queue_grows_with_free_memory() -> None:
     arrivals = {"kind": "poisson", "rate_per_s": 500}
     tables = {
         "allocator": PAGED,

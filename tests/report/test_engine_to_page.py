@@ -54,7 +54,7 @@ def test_a_simulated_result_is_stored_and_read_back(simulated, tmp_path):
     assert paragraphs(back) == paragraphs(simulated)
 
 
-def test_tokens_without_memory_have_no_map():
+def test_model_without_kv_per_token_has_no_address_map():
     states = {
         "model": {"name": "mamba-2.8b"},
         "device": {"name": "a100-40gb"},

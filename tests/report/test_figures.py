@@ -16,7 +16,7 @@ from kvsim.report.figure import plain
 from kvsim.report.figures import FIGURES
 
 
-def test_every_class_has_one_look():
+def test_every_ledger_class_has_a_distinct_colour_and_pattern():
     assert sorted(look.name for look in LOOKS) == sorted(CLASSES)
     assert len({(look.colour, look.pattern) for look in LOOKS}) == len(CLASSES)
 
@@ -40,7 +40,7 @@ def check_figure(name, result):
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
-def test_a_usual_result_has_every_figure_with_every_run(name, traced, treed):
+def test_every_figure_draws_every_run_of_a_traced_result(name, traced, treed):
     if name in ("lanes", "tiers", "links"):
         assert FIGURES.get(name)().draw(traced) is None  # it has no replicas, tiers or links
         return
@@ -51,7 +51,7 @@ def test_a_usual_result_has_every_figure_with_every_run(name, traced, treed):
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
-def test_a_label_is_no_markup_in_a_figure(name, hostile):
+def test_labels_are_escaped_in_figures(name, hostile):
     figure = FIGURES.get(name)().draw(hostile)
     if figure is not None:
         assert "<b>x" not in figure.to_json()
@@ -66,11 +66,11 @@ def test_a_label_is_no_markup_in_a_figure(name, hostile):
         ("\u05d0\u05d1", "\u2068\u05d0\u05d1\u2069"),
     ],
 )
-def test_texts_of_users_are_plain(text, shown):
+def test_users_texts_are_escaped_for_plotly(text, shown):
     assert plain(text) == shown
 
 
-def test_events_are_drawn_once(traced):
+def test_drawn_preemptions_sum_to_the_summary(traced):
     plot = FIGURES.get("events")().draw(traced)
     panels = {note.text: index for index, note in enumerate(plot.layout.annotations)}
     traces = len(traced.runs)
@@ -82,7 +82,7 @@ def test_events_are_drawn_once(traced):
         assert math.isclose(np.sum(plot.data[at].y), run.summary["preemptions"], rel_tol=1e-5)
 
 
-def test_sums_over_time_say_over_how_much(traced):
+def test_event_panel_titles_state_the_bucket_width(traced):
     plot = FIGURES.get("events")().draw(traced)
     end_s = max(run.memory["end_ps"].max() for run in traced.runs) / 1e12
     width = numbers.seconds(end_s / 240)
@@ -124,7 +124,7 @@ def test_areas_sum_to_the_pool_at_every_point(result):
         assert np.allclose(np.sum(areas, axis=0), 100, atol=1e-3)
 
 
-def test_the_area_of_a_class_is_its_time_mean(result):
+def test_ledger_area_of_a_class_equals_its_time_mean(result):
     plot = FIGURES.get("ledger")().draw(result)
     for row, run in enumerate(result.runs, start=1):
         for trace in plot.data:

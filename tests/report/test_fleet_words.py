@@ -32,7 +32,7 @@ def test_fleet_price_is_reported_per_million_output_tokens(tables: Any, output: 
         assert f"{number(summary.cost / (30 * 40) * 1e6)} per million output tokens." in text
 
 
-def test_numbers_over_unlike_times_are_said_not_to_add_up(tables: Any) -> None:
+def test_fleet_report_warns_if_replica_makespans_differ(tables: Any) -> None:
     """Once 248, 141 and 81.3 tokens a second stood beside a fleet's 364, with no word on why."""
     found = []
     for rate in (2, 2000):

@@ -56,12 +56,12 @@ def held_by_requests_drawn_again(load: float) -> float:
 
 
 @pytest.mark.parametrize("load", [0.5, 0.8, 1.0])
-def test_requests_drawn_one_by_one_hold_the_error_of_waits_as_seldom_as_said(load: float) -> None:
+def test_resampling_single_requests_undercovers_the_error_of_queueing_times(load: float) -> None:
     """Who reads `validate run` is told so (`DRAWN_AGAIN`)."""
     assert 0.10 <= held_by_requests_drawn_again(load) <= 0.60
 
 
-def test_requests_that_do_not_wait_are_drawn_as_said() -> None:
+def test_resampling_covers_the_error_of_independent_requests() -> None:
     """Times of their own, with an error of their own each."""
     random = np.random.default_rng(2)
     real = random.uniform(1.0, 2.0, size=(200, 100))
@@ -88,7 +88,7 @@ def test_interval_of_times_contains_their_geometric_mean(
 
 
 @pytest.mark.parametrize("count", [3, 5, 10])
-def test_ratios_of_pairs_hold_their_geometric_mean(count: int) -> None:
+def test_interval_of_paired_ratios_covers_their_geometric_mean(count: int) -> None:
     """A server 5 % faster on the same seeds."""
     slow, fast = waits(1.0, None), waits(0.95, None)
     true = math.expm1(float(np.log(fast / slow).mean()))
@@ -99,7 +99,7 @@ def test_ratios_of_pairs_hold_their_geometric_mean(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 5, 10])
-def test_shares_and_rates_hold_their_mean(count: int) -> None:
+def test_interval_of_rates_covers_their_mean(count: int) -> None:
     """Served a second: customers over the time of the last one's end."""
     random = np.random.default_rng(7)
     rates = 200 / random.exponential(size=(200, SEEDS)).sum(axis=0)
@@ -125,7 +125,7 @@ def kept_rates(limit: float, quantile: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("limit", "quantile"), [(10.0, 0.99), (5.0, 0.5)])
-def test_rates_that_keep_an_objective_hold_their_mean(limit: float, quantile: float) -> None:
+def test_interval_of_capacity_rates_covers_their_mean(limit: float, quantile: float) -> None:
     """As `kvsim capacity` finds one a seed."""
     rates = kept_rates(limit, quantile)
     for count in (2, 3, 5, 10):
@@ -134,7 +134,7 @@ def test_rates_that_keep_an_objective_hold_their_mean(limit: float, quantile: fl
         assert 0.91 <= held <= 0.99
 
 
-def test_the_plain_interval_of_a_heavy_time_does_not() -> None:
+def test_arithmetic_interval_of_heavy_tailed_times_undercovers_the_mean() -> None:
     """Why times have another one: a wait that is mostly short and sometimes very long."""
     values = np.random.default_rng(1).lognormal(0.0, 2.0, size=SEEDS)
     drawn = samples(values, 5)

@@ -65,7 +65,7 @@ def test_runs_without_links_have_no_table_and_no_figure() -> None:
     assert FIGURES.get("links")().draw(result) is None
 
 
-def test_a_legend_names_the_runs_with_a_line_and_cards_leave_prefill_replicas_out() -> None:
+def test_legends_list_runs_with_lines_and_cards_omit_prefill_replicas() -> None:
     """Transfers are one line of a deployment, and prefill replicas have no time per output token;
     bars beside those of the decode replicas would rank parts of one deployment.
     """

@@ -45,19 +45,19 @@ def answered(*arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", WASTE_WORDS)
-def test_the_words_for_a_class_have_the_name_of_no_other(name: str) -> None:
+def test_words_for_a_ledger_class_contain_no_other_class_name(name: str) -> None:
     """Once, what was overprovisioned "was reserved for tokens that never came"."""
     others = {other for other in CLASSES if other != name}
     assert not others & set(WASTE_WORDS[name].split())
 
 
-def test_the_meaning_of_overprovisioned_does_not_call_it_reserved() -> None:
+def test_explanation_of_overprovisioned_does_not_say_reserved() -> None:
     (meaning,) = (look.meaning for look in LOOKS if look.name == "overprovisioned")
     assert "reserved" not in meaning
 
 
 @pytest.mark.parametrize("command", ["advise", "doctor"])
-def test_two_seeds_are_too_few_to_choose_a_flag_by(command: str) -> None:
+def test_choosing_a_flag_by_two_seeds_is_refused(command: str) -> None:
     done = CliRunner().invoke(app, [command, "chat", "--repeat", "2"])
     assert done.exit_code == 2
     assert "greater than or equal to 3" in " ".join(done.output.split())
@@ -113,14 +113,14 @@ def test_every_recipe_has_a_question_that_its_report_answers(name: str) -> None:
     assert question.measure
 
 
-def test_a_recipe_s_first_words_are_its_answer() -> None:
+def test_recipe_output_begins_with_its_answer() -> None:
     changes = ["--set", "workload.num_requests=20"]
     done = CliRunner().invoke(app, ["run", "code-completion", *changes], catch_exceptions=False)
     first, _, _ = done.stdout.partition("\n\n")
     assert re.search(r"\d+ % of the requests were done within 300 ms", " ".join(first.split()))
 
 
-def test_no_note_says_that_nothing_happened() -> None:
+def test_notes_with_a_count_of_zero_are_omitted() -> None:
     """Once "clipped 0 of 3,000 requests"."""
     rows = [TraceRow(1, 100, 20, 0)]
     assert clip(rows, 4096) == (rows, None)

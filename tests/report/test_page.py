@@ -67,7 +67,7 @@ def test_the_page_loads_nothing_and_tells_the_browser_so(result):
     assert not re.search(r"https?://|@import|url\(", page)
 
 
-def test_page_explains_dots_if_it_has_any(result):
+def test_page_explains_best_value_dots_only_if_it_has_any(result):
     text = " ".join("".join(read(make_page(result)).text).split())
     assert "A dot marks the best value" in text
     alone = make_page(Result(result.scenario, result.runs[:1]))
@@ -77,7 +77,7 @@ def test_page_explains_dots_if_it_has_any(result):
     assert "No dots" in make_page(Result(result.scenario, tuple(same)))
 
 
-def test_plotly_is_there_once_where_a_figure_is_drawn(odd_result):
+def test_page_contains_plotly_once_if_it_has_figures(odd_result):
     page = make_page(odd_result)
     assert page.count('id="plotly"') == bool(figures(page))
     if not figures(page):
@@ -137,7 +137,7 @@ def test_the_first_screen_has_the_verdict_the_bars_and_the_four_numbers(traced):
     assert [page.index(each) for each in order] == sorted(page.index(each) for each in order)
 
 
-def test_each_figure_of_classes_has_the_key_to_its_own_colours(traced):
+def test_figures_with_ledger_classes_have_a_legend_of_those_drawn(traced):
     page = make_page(traced)
     drawn = figures(page)
     assert page.count('<p class="keys">\n<span><i class="swatch') == 3
@@ -158,7 +158,7 @@ def test_legend_of_the_first_figure_omits_invisible_classes(traced):
         assert (look.name in named) == any(each.of(look.name) >= 0.001 for each in shares)
 
 
-def test_no_line_breaks_inside_a_flag_or_a_short_label(traced):
+def test_page_does_not_break_lines_inside_flags_or_short_labels(traced):
     said = whole_flags("--max-num-seqs 16 <b> a--b x --no-async")
     assert said == (
         '<span class="whole">--max-num-seqs</span> 16 &lt;b&gt; a--b x '
@@ -167,7 +167,7 @@ def test_no_line_breaks_inside_a_flag_or_a_short_label(traced):
     assert '<strong class="whole">max-buffer</strong>' in make_page(traced)
 
 
-def test_a_label_is_bold_in_full_where_another_one_begins_it():
+def test_label_is_bold_in_full_if_another_label_is_its_prefix():
     """Once a space between a digit and a short word within a label was one before a unit."""
     said = filled_page.with_labels("b16 before “b16 no cache” took 16 ms.", ["b16", "b16 no cache"])
     assert said == (
@@ -176,7 +176,7 @@ def test_a_label_is_bold_in_full_where_another_one_begins_it():
     )
 
 
-def test_a_longer_bar_of_a_card_is_better(traced):
+def test_longest_bar_of_a_card_is_the_best_run(traced):
     for card, measure in zip(cards(traced), CARDS, strict=True):
         values = [measure.value(run.summary) for run in traced.runs]
         shares = [line.share for line in card.lines]
@@ -189,7 +189,7 @@ def test_a_longer_bar_of_a_card_is_better(traced):
     assert "A longer bar" not in make_page(alone)
 
 
-def test_a_run_without_a_number_has_no_bar_and_the_others_are_scaled_among_themselves(
+def test_card_bars_are_scaled_without_runs_that_lack_the_number(
     one_of_two,
 ):
     """Once a run that served nothing had the full bar, the best one, for its missing latency."""
@@ -206,7 +206,7 @@ def test_a_run_without_a_number_has_no_bar_and_the_others_are_scaled_among_thems
     assert page.count('<span class="bar"><span') == 8 - nothing
 
 
-def test_classes_below_the_threshold_are_not_said_to_be_absent(traced):
+def test_page_does_not_call_ledger_classes_below_the_threshold_absent(traced):
     """Once a class that took 0.05 % stood under classes "which no run had"."""
     page = make_page(traced)
     said = "The other classes, which took less than 0.1 % on average or did not occur"
@@ -232,7 +232,7 @@ def test_packed_numbers_are_unpacked_unchanged(values):
     assert np.cumsum(steps).tolist() == ascending
 
 
-def test_the_map_on_the_page_is_the_table_of_stays(traced):
+def test_address_map_on_the_page_equals_the_address_table(traced):
     data = embedded(make_page(traced))
     for run, drawn, listed in zip(traced.runs, data["maps"], data["requests"]["runs"], strict=True):
         unit, tick = drawn["unit_bytes"], drawn["span_s"] * 1e12 / drawn["ticks"]
@@ -252,7 +252,7 @@ def test_the_map_on_the_page_is_the_table_of_stays(traced):
         assert (unpacked(drawn["kept"]) == (stays["kind"] == "cached")).all()
 
 
-def test_a_crowded_map_is_a_true_picture_and_a_whole_detail(traced, monkeypatch):
+def test_crowded_address_map_has_a_correct_raster_and_a_complete_detail(traced, monkeypatch):
     monkeypatch.setattr(address_map, "MOST_STAYS", 1500)
     run = traced["paged"]
     stays = run.table("addresses")
@@ -280,7 +280,7 @@ def test_a_crowded_map_is_a_true_picture_and_a_whole_detail(traced, monkeypatch)
             )  # fmt: skip
 
 
-def test_a_long_list_keeps_the_slowest(traced, monkeypatch):
+def test_shortened_request_list_contains_the_slowest_requests(traced, monkeypatch):
     monkeypatch.setattr(request_list, "MOST_ROWS", 60)
     monkeypatch.setattr(request_list, "LEAST_ROWS", 20)
     made = request_list.request_list(traced)

@@ -121,13 +121,13 @@ def test_differences_of_nested_tables_have_dotted_keys():
     assert [each.key for each in differences([before, after])] == ["m.a", "m.b", "s"]
 
 
-def test_the_terminal_has_a_row_for_every_run(odd_result):
+def test_terminal_report_has_a_row_for_every_run(odd_result):
     text = printed(odd_result, 130)
     assert all(text.count(run.label[:20]) >= 2 for run in odd_result.runs)
     assert "nan" not in text
 
 
-def test_the_terminal_fits_eighty_columns(result):
+def test_terminal_report_fits_80_columns(result):
     text = printed(result, 80)
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
@@ -158,7 +158,7 @@ def test_keys_are_not_broken_inside_words(call, folders, monkeypatch):
     assert any(line.startswith("allocator.2.block_size ") for line in lines)
 
 
-def test_more_running_is_neither_better_nor_worse(result):
+def test_more_running_sequences_are_not_ranked_as_better(result):
     runs = [run.summary for run in result.runs]
     assert best(MEASURES["running"], runs) == set()
     prompts = [dataclasses.replace(run, pool_of="prefill") for run in runs[1:]]
@@ -170,7 +170,7 @@ def test_more_running_is_neither_better_nor_worse(result):
     assert best(MEASURES["finished"], [fewer, *runs[1:]]) == {1, 2}
 
 
-def test_a_change_says_whether_it_is_good(folders):
+def test_compare_json_marks_changes_as_better_or_worse(folders):
     answer = as_json(["a", "b"], [store.read_summary(folder) for folder in folders])
     lines = {(line["label"], line["measure"]): line for line in answer["changes"]}
     slower = lines["paged", "Requests per second"]
@@ -204,7 +204,7 @@ def judged(call, folders):
     return found, " ".join(call("compare", *folders).stdout.split())
 
 
-def test_other_requests_are_neither_better_nor_worse_served(call, against):
+def test_runs_of_different_requests_are_not_judged_better_or_worse(call, against):
     def change(scenario, summary):
         scenario["workload"] = {**scenario["workload"], "scale": 2.0}
         summary["makespan_s"] *= 2
@@ -214,7 +214,7 @@ def test_other_requests_are_neither_better_nor_worse_served(call, against):
     assert "The requests were not the same (workload.scale): no change is called better" in said
 
 
-def test_refusing_more_requests_makes_no_other_number_better(call, against):
+def test_run_that_refuses_more_requests_is_not_judged_better(call, against):
     def change(scenario, summary):
         scenario["seed"], scenario["max_steps"] = 7, 1
         summary["requests"]["finished"] -= 1
@@ -241,7 +241,7 @@ def test_changes_of_shares_are_in_percentage_points(call, against):
     assert line.endswith(f"25 % {25 - 100 * before:+.1f} points")
 
 
-def test_a_change_that_reads_as_none_is_not_judged(call, against):
+def test_change_that_rounds_to_zero_is_not_judged(call, against):
     def change(scenario, summary):
         summary["makespan_s"] *= 1.0004
         summary["requests_per_s"] *= 0.999

@@ -46,7 +46,7 @@ def test_unrecorded_time_is_drawn_as_zero():
     assert thin(frame, 4).mean[:, 0].tolist() == [5, 0, 0, 7]
 
 
-def test_no_rows_and_no_time_give_nothing():
+def test_series_without_rows_or_duration_is_none():
     assert thin(series([]), 10) is None
     assert thin(series([(0, 1, 1)]), 10) is None
 
@@ -59,7 +59,7 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.integers(1, 50))
-def test_areas_are_kept_and_means_lie_between_the_extremes(rows, buckets):
+def test_thinned_series_keeps_the_area_and_orders_low_mean_high(rows, buckets):
     thinned = thin(series(rows), buckets)
     area = sum(duration * (first + last) / 2 for duration, first, last in rows) / 1e12
     drawn = (thinned.mean[:, 0] * np.diff(thinned.edges_s)).sum()

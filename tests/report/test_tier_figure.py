@@ -11,7 +11,7 @@ from kvsim.scenario import Scenario
 from kvsim.simulation import Simulation
 
 
-def test_hits_in_host_memory_and_in_files_have_lines_of_their_own() -> None:
+def test_hits_in_host_memory_and_in_files_have_separate_lines() -> None:
     result = kvsim.simulate(HOST_AND_FILES)
     plot = FIGURES.get("tiers")().draw(result)
     assert [line.name for line in plot.data] == [
@@ -24,7 +24,7 @@ def test_hits_in_host_memory_and_in_files_have_lines_of_their_own() -> None:
     assert max(storage) > 0
 
 
-def test_hits_over_time_and_the_key_number_count_the_same_hits() -> None:
+def test_hits_figure_sums_to_the_summarys_hits() -> None:
     """Once the figure left out the hits that requests waited for, and the key number had them."""
     result = Simulation(Scenario.from_table(HOST_AND_FILES)).result(addresses=True)
     (run,) = result.runs

@@ -27,7 +27,7 @@ def test_terminal_reports_hits_by_tier_waits_and_saved_time(fleet: dict[str, Any
     assert ("loads saved" in said) == (saved_s >= 0)
 
 
-def test_tiers_without_a_hit_and_runs_without_tiers() -> None:
+def test_report_says_if_tiers_had_no_hits_and_omits_runs_without_tiers() -> None:
     single = {"kind": "fixed", "tokens": 1}
     unlike = {**HOST_AND_FILES, "workload": {**HOST_AND_FILES["workload"], "turns": single}}
     result = kvsim.simulate(unlike)

@@ -69,7 +69,7 @@ def test_report_words_compare_two_allocators():
         ("rounding", "block_padding", "was padding"),
     ],
 )
-def test_waste_is_called_by_its_part_where_that_is_most_of_it(name, part, words):
+def test_waste_is_worded_by_the_part_that_is_most_of_it(name, part, words):
     mostly, hardly = (copy.deepcopy(run("one", 7.0, 10.0, {name: 0.4})) for _ in range(2))
     mostly["memory"]["parts"], hardly["memory"]["parts"] = {part: 0.3}, {part: 0.1}
     assert f"40 % of its memory {words}" in say(mostly)[1]
@@ -106,7 +106,7 @@ def test_runs_with_different_finished_requests_are_not_compared():
     assert "stayed longer" not in said
 
 
-def test_a_saturated_run_is_called_so():
+def test_report_words_name_saturated_runs():
     full = {**MAX, "notes": [{"about": "saturated", "text": "The queue grew."}]}
     assert say(full, PAGED)[1] == (
         "max-buffer was saturated: the queue grew until the last request arrived. So its waits "
@@ -115,7 +115,7 @@ def test_a_saturated_run_is_called_so():
     assert say(full, {**full, "label": "other"})[1].startswith("Both were saturated")
 
 
-def test_labels_of_several_words_stand_in_quotes():
+def test_labels_of_several_words_are_quoted():
     said = " ".join(say({**PAGED, "label": "paged, big"}))
     assert "“paged, big” held 31" in said
     assert [listed(names) for names in (["a", "b"], list("abcdef"))] == [
@@ -143,7 +143,7 @@ def test_remarks_name_their_runs():
     ("window", "what"),
     [({}, "No steady part was found"), ({"from_s": 9.0}, "The window that was given was not")],
 )
-def test_a_part_that_was_not_measured_is_said_to_be_none(window, what):
+def test_remark_gives_the_reason_for_a_missing_window(window, what):
     runs = [
         bare_run({"label": label, "requests": {"finished": finished}, **found})
         for label, finished, found in (
@@ -200,7 +200,7 @@ def test_each_allocators_waste_is_described_once():
     assert held.count("paged used") == 1
 
 
-def test_a_pool_that_was_never_full_says_so():
+def test_report_words_say_that_a_pool_was_never_full():
     roomy = copy.deepcopy(PAGED)
     roomy["memory"]["peak_allocated"] = 0.6
     assert say(roomy)[-1].startswith(
@@ -239,7 +239,7 @@ def test_requests_that_were_all_refused_did_not_run():
     assert "No request finished under x." in some
 
 
-def test_every_kind_of_waste_has_its_words():
+def test_report_words_describe_every_class_of_waste():
     for look in LOOKS:
         said = " ".join(say(run("x", 9.0, 1.0, {look.name: 0.5})))
         wasted = look.family == "held, not working" or look.name in ("external", "short")

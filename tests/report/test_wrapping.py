@@ -18,7 +18,7 @@ def test_wrapping_loses_nothing_and_keeps_the_width(wrap, text, width):
     assert all(cell_len(line) <= width for line in lines)
 
 
-def test_a_word_that_fits_its_line_is_whole():
+def test_wrapping_breaks_only_words_wider_than_a_line():
     assert by_words("use --kv-cache-dtype fp8", 16) == "use\n--kv-cache-dtype\nfp8"
     assert by_words("Qwen/Qwen2.5-7B-Instruct", 14) == "Qwen/Qwen2.5-\n7B-Instruct"
     assert wrapped("1,234.5 ms", 8) == "1,234.5\nms"

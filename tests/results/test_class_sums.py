@@ -20,7 +20,7 @@ def test_weighted_sums_equal_plain_python(rows: list[tuple[int, int, int]]) -> N
     assert found == [[sum(row[at] * row[by] for row in rows) for at in (0, 1)] for by in (2, 1)]
 
 
-def test_many_rows_are_summed_in_parts(monkeypatch) -> None:
+def test_weighted_sums_in_chunks_of_rows_are_exact(monkeypatch) -> None:
     monkeypatch.setattr(class_sums, "MOST_ROWS", 3)
     values = np.full((10, 1), LARGEST, dtype=np.int64)
     assert weighted_sums(values, [values[:, 0]]) == [[10 * LARGEST**2]]

@@ -63,7 +63,7 @@ def test_batch_means_preserve_the_integral(stretches):
     assert np.isclose((means * np.diff(edges)).sum(), area)
 
 
-def test_a_closed_loop_is_fed_until_a_tenth_of_its_users_have_left():
+def test_closed_loop_window_ends_when_a_tenth_of_users_finished():
     closed = workload(arrivals={"kind": "closed-loop", "num_users": 20, "think": THINK})
     (run,) = simulate(with_(workload=closed, allocator=[{"kind": "paged"}])).runs
     window, requests = run.summary["window"], run.requests
@@ -90,7 +90,7 @@ def test_window_summary_is_equal_for_runs_of_steps_and_single_steps(extra):
         assert fast.summary["window"] == slow.summary["window"]
 
 
-def test_the_window_of_everything_has_the_numbers_of_the_run(result):
+def test_window_over_the_whole_run_equals_the_summary(result):
     whole = simulate(with_(window={"from_s": 0.0}))
     for run in whole.runs:
         window, summary = run.summary["window"], run.summary
@@ -141,7 +141,7 @@ def abouts(run):
     return {note["about"] for note in run.summary["notes"]}
 
 
-def test_a_window_between_marks_of_one_moment_is_empty():
+def test_window_of_zero_duration_has_no_measurement():
     """Two moments without time between them: sequences that come and leave in steps of no time."""
     recorder = Recorder(1 << 20)
     recorder.arrived(0)
@@ -205,7 +205,7 @@ def test_users_without_a_request_are_noted():
     assert any("40 users and 30 starts for them, so 10 of them never ask" in note for note in notes)
 
 
-def test_defaults_that_size_the_run_are_written_out():
+def test_stored_scenario_contains_defaults_that_size_the_pool():
     plain = {key: value for key, value in SCENARIO.items() if key != "memory"}
     scenario = simulate(plain).scenario
     pool = Scenario.from_table(plain).memory.utilization

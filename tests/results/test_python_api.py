@@ -36,7 +36,7 @@ def test_dir_lists_the_api_before_anything_of_it_is_imported() -> None:
     assert set(done.stdout.split()) >= {"simulate", "Scenario", "figure", "progress", "Result"}
 
 
-def test_the_table_of_a_result_has_a_row_a_run_and_the_summarys_numbers(
+def test_result_table_has_a_row_per_run_with_the_summarys_numbers(
     result: kvsim.Result,
 ) -> None:
     table = result.table()
@@ -46,13 +46,13 @@ def test_the_table_of_a_result_has_a_row_a_run_and_the_summarys_numbers(
     assert table.loc["paged", "memory.time_mean.used"] == paged.memory.time_mean.used
 
 
-def test_a_figure_is_plotlys_own_and_names_its_runs(result: kvsim.Result) -> None:
+def test_api_figure_is_a_plotly_figure_with_a_legend_of_runs(result: kvsim.Result) -> None:
     figure = kvsim.figure(result, "ttft")
     assert {trace.name for trace in figure.data if trace.name} >= {"max-buffer", "paged"}
     assert figure.layout.showlegend
 
 
-def test_a_figure_that_is_not_there_is_named_with_those_that_are(result: kvsim.Result) -> None:
+def test_unknown_figure_error_lists_the_known_figures(result: kvsim.Result) -> None:
     with pytest.raises(InputError, match="shares"):
         kvsim.figure(result, "tfft")
     with pytest.raises(InputError, match="nothing to draw"):
@@ -60,7 +60,7 @@ def test_a_figure_that_is_not_there_is_named_with_those_that_are(result: kvsim.R
     assert "tree" in FIGURES
 
 
-def test_the_page_of_the_api_has_every_name() -> None:
+def test_api_documentation_lists_every_public_name() -> None:
     page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
     found = re.findall(r"auto(?:function|class):: (\w+)", page)
     assert sorted([*found, "__version__"]) == sorted(dir(kvsim))

@@ -14,7 +14,7 @@ def idle(recorder: Recorder, start_ps: int, lasts_ps: int) -> None:
 
 
 @pytest.mark.parametrize(("start_ps", "booked_ps"), [(0, 30), (50, 10), (55, 5), (60, 0)])
-def test_time_before_the_first_arrival_is_not_booked(start_ps: int, booked_ps: int) -> None:
+def test_recorder_starts_at_the_first_arrival(start_ps: int, booked_ps: int) -> None:
     """The first request arrives at 50; the server is idle until 60, or until 80."""
     recorder = Recorder(CAPACITY)
     recorder.first_arrival_ps = 50
@@ -23,7 +23,7 @@ def test_time_before_the_first_arrival_is_not_booked(start_ps: int, booked_ps: i
     assert sum(recorder.time_sum) == booked_ps * CAPACITY
 
 
-def test_time_before_the_first_arrival_is_not_recorded() -> None:
+def test_interval_before_the_first_arrival_adds_no_time() -> None:
     recorder = Recorder(CAPACITY)
     recorder.first_arrival_ps = 50
     idle(recorder, 0, 50)

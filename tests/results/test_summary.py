@@ -29,7 +29,7 @@ def test_summary_fields_are_the_ledger_classes_and_quantiles():
     assert names(LatencySummary) == ("mean", *QUANTILES)
 
 
-def test_a_number_has_one_value_by_attribute_and_by_key():
+def test_summary_value_is_equal_by_attribute_and_by_key():
     run = run_summary({"ttft_s": {"p50": 0.25}, "preemptions": 3})
     assert run.ttft_s.p50 == run["ttft_s"]["p50"] == 0.25
     assert run.preemptions == dict(run)["preemptions"] == 3
@@ -40,7 +40,7 @@ def test_a_number_has_one_value_by_attribute_and_by_key():
         run["no_such_number"]
 
 
-def test_keys_that_need_not_be_there_are_absent_and_null_stays_null():
+def test_summary_json_omits_optional_keys_and_keeps_null_values():
     run = run_summary({"queue_s": dict.fromkeys(("mean", *QUANTILES))})
     table = run.as_json()
     assert not {"speculation", "window", "notes", "waiting_mean", "engine_faults"} & table.keys()

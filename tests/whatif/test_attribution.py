@@ -42,7 +42,7 @@ def burst(count: int, prompt: int = 64, output: int = 64) -> list[Request]:
     return [Request(f"r{index}", 0, prompt, output) for index in range(count)]
 
 
-def test_an_allocator_without_waste_serves_as_the_ideal_does() -> None:
+def test_allocator_without_waste_equals_the_ideal() -> None:
     found = attributed(
         burst(8),
         {"kind": "radix"},
@@ -65,7 +65,7 @@ def test_an_allocator_without_waste_serves_as_the_ideal_does() -> None:
     ],
     ids=lambda table: table["kind"],
 )
-def test_costs_add_up_to_the_ideal(allocator: Any) -> None:
+def test_waste_costs_sum_to_the_gap_to_the_ideal(allocator: Any) -> None:
     requests = [Request(f"r{i}", 0, 37 + 13 * (i % 7), 20 + 31 * (i % 5)) for i in range(120)]
     found = attributed(requests, allocator)
     for name in ("running", "tokens_per_s"):
@@ -146,7 +146,7 @@ def test_compacting_pool_extends_regions_in_place() -> None:
     arena.check()
 
 
-def test_the_command_answers_in_json() -> None:
+def test_attribute_command_prints_json() -> None:
     arguments = ["attribute", "orca", "--json", "--set", "workload.num_requests=200"]
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0

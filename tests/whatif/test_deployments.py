@@ -79,7 +79,7 @@ def test_commands_on_one_engine_refuse_a_fleet(
         CliRunner().invoke(app, [arguments[0], scenario, *arguments[1:]], catch_exceptions=False)
 
 
-def test_the_busiest_replica_is_examined_with_its_own_requests(tables: Any) -> None:
+def test_doctor_examines_the_busiest_replica_with_its_requests(tables: Any) -> None:
     table = fleet(tables)
     case = ExaminedRun(table, Path())
     whole = Simulation(Scenario.from_table(table))
@@ -94,7 +94,7 @@ def test_the_busiest_replica_is_examined_with_its_own_requests(tables: Any) -> N
     assert case.num_requests == ours.summary.requests.submitted == 120
 
 
-def test_a_fleet_that_keeps_up_is_healthy_and_one_replica_for_all_is_not(tables: Any) -> None:
+def test_doctor_calls_a_large_fleet_healthy_and_one_replica_unhealthy(tables: Any) -> None:
     def rest(table: dict[str, Any]) -> tuple[bool, int | None]:
         subject = subject_of(table, Path(), None, 1000, 9)
         runner = TaskRunner(BACKENDS.get("processes")(jobs=1))
@@ -107,7 +107,7 @@ def test_a_fleet_that_keeps_up_is_healthy_and_one_replica_for_all_is_not(tables:
     assert not rest(fleet(tables, replicas=1))[0]
 
 
-def test_the_reasons_to_wait_of_a_fleet_are_those_of_its_replicas(tables: Any) -> None:
+def test_fleet_waiting_reasons_sum_over_its_replicas(tables: Any) -> None:
     table = fleet(tables, scheduler={"kind": "continuous", "max_num_seqs": 2})
     trials = Trials(TaskRunner(BACKENDS.get("processes")(jobs=1)), Path())
     (row,) = trials.rows(table, [Replicate("seed 0", 0, None)], waits=True)
@@ -128,7 +128,7 @@ def test_advice_on_a_fleet_names_its_bottleneck(tables: Any, tmp_path: Path) -> 
     assert any("3 replicas together" in note for note in answer["notes"])
 
 
-def test_waste_of_a_fleet_is_that_of_all_its_replicas(tables: Any, tmp_path: Path) -> None:
+def test_attribute_covers_all_replicas_of_a_fleet(tables: Any, tmp_path: Path) -> None:
     scenario = written(fleet(tables, allocator=[{"kind": "max-buffer"}]), tmp_path)
     result = CliRunner().invoke(app, ["attribute", scenario, "--json"], catch_exceptions=False)
     (run,) = json.loads(result.stdout)["runs"]
@@ -140,7 +140,7 @@ def test_waste_of_a_fleet_is_that_of_all_its_replicas(tables: Any, tmp_path: Pat
     assert run["actual"]["e2e_s"] == pytest.approx(whole.e2e_s.mean)
 
 
-def test_each_replica_has_a_cache_of_its_own_prompts(tables: Any, tmp_path: Path) -> None:
+def test_cache_curve_of_a_fleet_has_one_cache_per_replica(tables: Any, tmp_path: Path) -> None:
     prefixes = [{"tokens": {"kind": "fixed", "tokens": 64}, "count": 6, "share": 1.0}]
     table = fleet(tables)
     table["allocator"] = [{"kind": "paged", "enable_prefix_caching": True}]

@@ -11,7 +11,7 @@ from kvsim.whatif.error_bars import error_bars
 from kvsim.whatif.whiskers import Whisker, whiskers
 
 
-def test_bars_end_at_zero_and_are_whole_above() -> None:
+def test_error_bars_are_cut_at_zero() -> None:
     bars = error_bars([1.0, 5.0], [3.0, 2.0])
     assert bars is not None
     assert bars["arrayminus"] == [1.0, 2.0]
@@ -19,7 +19,7 @@ def test_bars_end_at_zero_and_are_whole_above() -> None:
     assert error_bars([1.0, 2.0], [0.0, 0.0]) is None
 
 
-def test_bars_end_at_the_most_that_the_number_can_be() -> None:
+def test_error_bars_are_cut_at_the_largest_possible_value() -> None:
     """Once goodput had an interval up to 14 requests a second where 4 came."""
     bars = error_bars([4.0, 3.0], [10.0, 0.5], most=[4.0, 4.0])
     assert bars is not None
@@ -28,9 +28,7 @@ def test_bars_end_at_the_most_that_the_number_can_be() -> None:
 
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("places", [[8.0, 16.0, 32.0, 64.0], [1.0, 1.001, 50.0], [3.0]])
-def test_lines_at_one_place_stand_side_by_side_and_in_order(
-    places: list[float], *, log: bool
-) -> None:
+def test_lines_with_equal_x_are_offset_in_order(places: list[float], *, log: bool) -> None:
     lines = [beside(places, line, 3, log=log) for line in range(3)]
     assert lines[1] == pytest.approx(places)
     if len(places) > 1:
@@ -42,7 +40,7 @@ def test_lines_at_one_place_stand_side_by_side_and_in_order(
     assert low < min(shown) <= max(shown) < high
 
 
-def test_an_interval_beyond_its_panel_has_an_arrow_that_names_its_end() -> None:
+def test_interval_beyond_its_panel_has_an_arrow_labelled_with_its_end() -> None:
     marks = cut_marks([1.0, 2.0], [5.0, 90.0], 10.0, numbers.seconds, 0)
     assert marks is not None
     assert (marks["x"], marks["text"]) == ([2.0], ["90.0 s"])
@@ -54,7 +52,7 @@ def test_an_interval_beyond_its_panel_has_an_arrow_that_names_its_end() -> None:
     assert cut_marks([1.0], [5.0], 10.0, numbers.seconds, 0) is None
 
 
-def test_an_interval_beyond_the_axis_of_rows_has_an_arrow_that_names_its_end() -> None:
+def test_whisker_beyond_the_axis_has_an_arrow_labelled_with_its_end() -> None:
     """Once an interval up to 12.5 left an axis that ended at 8.2, with no mark."""
     rows = [
         Whisker("max-buffer", 0.04, 0.0, 0.2, "0.04 ± 0.15", False),
@@ -74,7 +72,7 @@ def test_an_interval_beyond_the_axis_of_rows_has_an_arrow_that_names_its_end() -
     }
 
 
-def test_long_names_of_rows_have_lines_that_a_phone_holds() -> None:
+def test_long_row_names_wrap_to_a_phones_width() -> None:
     """Once the numbers behind long names were cut at the right edge of a phone."""
     row = Whisker(
         "gpu_memory_utilization = 0.9", 1.0, 0.5, 2.0, "+0.0036 % (-0.012 to +0.019)", True

@@ -58,14 +58,14 @@ def printed(thing: Any, width: int) -> str:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_findings_lose_no_letter_at_any_width(width: int) -> None:
+def test_findings_print_every_text_at_any_width(width: int) -> None:
     text = printed(terminal_table(FindingsTable("Changes", "", HEADS, ROWS)), width)
     wanted = " ".join(["Changes", *HEADS, *(cell for row in ROWS for cell in row)])
     letters = Counter(text) - Counter(" \n─" * len(text))
     assert letters == Counter(wanted.replace(" ", ""))
 
 
-def test_a_terminal_has_the_first_rows_and_says_how_many_it_leaves_out() -> None:
+def test_terminal_table_counts_the_rows_it_leaves_out() -> None:
     text = printed(DOCUMENT, 60)
     assert "50 %" in text
     assert "Of all. Not shown: 1 more row." in text
@@ -75,7 +75,7 @@ def test_a_terminal_has_the_first_rows_and_says_how_many_it_leaves_out() -> None
     assert "The cure:\nvllm serve --flag " + 19 * "word " + "word" in text  # never folded
 
 
-def test_the_page_and_markdown_have_all_of_it_and_take_no_text_for_markup() -> None:
+def test_page_and_markdown_contain_every_part_and_escape_texts() -> None:
     page = page_of(DOCUMENT).replace("\N{NO-BREAK SPACE}", " ")
     markdown = markdown_of(DOCUMENT)
     for text in (page, markdown):
@@ -148,7 +148,7 @@ def test_a_brief_answer_has_its_verdict_first_and_fits_a_terminal(
         assert f"and {40 - shown} more rows" in found
 
 
-def test_a_text_draws_no_figure() -> None:
+def test_text_output_does_not_draw_figures() -> None:
     """plotly may be missing where only a terminal is asked."""
 
     def draw() -> None:

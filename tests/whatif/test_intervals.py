@@ -12,7 +12,7 @@ def test_a_large_difference_has_no_exponent() -> None:
     assert difference_text([1.0], [1.0]) == UNSEEN
 
 
-def test_a_wide_interval_that_holds_zero_is_no_equality() -> None:
+def test_wide_interval_around_zero_cannot_be_distinguished() -> None:
     two = "cannot be distinguished by 2 seeds"
     assert difference_text([0.06, 2250.0], [0.05, 2300.0], times=True) == two
     assert difference_text([3.0, 5.0], [0.04, 0.05]) == two

@@ -23,7 +23,7 @@ def test_usual_goals_have_names_in_words() -> None:
     assert in_words("tpot_s.p50") == "median time per output token"
 
 
-def test_noise_of_floats_is_no_difference() -> None:
+def test_ratio_of_float_noise_is_the_same() -> None:
     noise = Ratio(-1.7e-13, -9e-13, 5.6e-13)
     assert noise.same
     assert ratio_text(noise) == "0 %"

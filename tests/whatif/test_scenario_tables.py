@@ -35,7 +35,7 @@ def pool(table: dict[str, Any]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("given", [{"kv_cache_tokens": 15_728}, {"num_gpu_blocks": 983}])
-def test_an_8_bit_cache_doubles_the_tokens_of_a_counted_pool(given: dict[str, int]) -> None:
+def test_fp8_cache_doubles_the_tokens_of_a_pool_given_in_tokens(given: dict[str, int]) -> None:
     """A pool in tokens or blocks would lose half of its bytes, and gain nothing."""
     today = scenario(given)
     size, tokens = pool(today)
@@ -48,12 +48,12 @@ def test_an_8_bit_cache_doubles_the_tokens_of_a_counted_pool(given: dict[str, in
 
 
 @pytest.mark.parametrize("given", [{"gpu_memory_utilization": 0.9}, {"kv_cache_bytes": 10**9}])
-def test_a_pool_in_bytes_or_by_share_stays_as_it_is(given: dict[str, Any]) -> None:
+def test_pool_given_in_bytes_or_utilization_is_unchanged(given: dict[str, Any]) -> None:
     today = scenario(given)
     assert sized_in_bytes(today, Path()) is today
 
 
-def test_a_command_tells_the_stages() -> None:
+def test_serve_command_contains_the_pipeline_parallel_size() -> None:
     table = scenario({"gpu_memory_utilization": 0.9})
     model = {**table["model"], "pipeline_parallel_size": 2}
     lines = command({**table, "model": model}, Path()).splitlines()

@@ -20,7 +20,7 @@ SETS = [word for key, value in CHANGES.items() for word in ("--set", f"{key}={va
 WORDS = ("chat", *SETS)
 
 
-def test_run_and_capacity_give_the_same_interval() -> None:
+def test_run_and_capacity_print_the_same_error_interval() -> None:
     run = CliRunner().invoke(app, ["run", *WORDS, "--json"])
     interval = json.loads(run.stdout)["interval"]
     assert interval == interval_80("kind")
@@ -34,7 +34,7 @@ def test_run_and_capacity_give_the_same_interval() -> None:
 
 
 @pytest.mark.parametrize("kind", ["roofline", "linear"])
-def test_step_times_that_no_server_was_compared_with_have_no_interval(kind: str) -> None:
+def test_step_times_without_measured_servers_have_no_error_interval(kind: str) -> None:
     table = {
         "model": {"name": "llama-3.1-8b"},
         "device": {"name": "h100"},

@@ -63,7 +63,7 @@ PLANTED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_bad_knob_is_found(tables: Any, name: str) -> None:
+def test_advise_finds_a_planted_bad_setting(tables: Any, name: str) -> None:
     key, make = PLANTED[name]
     advice = advised(make(tables))
     assert advice.changes[0].knob.key == key
@@ -74,7 +74,7 @@ def test_a_planted_bad_knob_is_found(tables: Any, name: str) -> None:
     assert advice.reported.high < 0
 
 
-def test_no_memory_knob_is_advised_without_a_bottleneck(tables: Any) -> None:
+def test_advise_suggests_no_memory_setting_without_a_bottleneck(tables: Any) -> None:
     """Requests far apart: whatever only shares out memory and sequences changes nothing."""
     table = chats(tables)
     table["workload"] = {**table["workload"], "num_requests": 30}
@@ -90,7 +90,7 @@ def test_no_memory_knob_is_advised_without_a_bottleneck(tables: Any) -> None:
     }
 
 
-def test_eviction_policies_are_tried_where_a_cache_could_find_something(tables: Any) -> None:
+def test_advise_tries_eviction_policies_if_more_hits_are_possible(tables: Any) -> None:
     (knob,) = [knob for knob in KNOBS if knob.key == "allocator.0.eviction_policy"]
 
     def tried(table: dict[str, Any], caching: bool) -> list[Any]:
@@ -102,7 +102,7 @@ def test_eviction_policies_are_tried_where_a_cache_could_find_something(tables: 
     assert not tried(chats(tables), True)  # its content is nobody else's
 
 
-def test_retention_is_tried_where_a_layer_could_leave_something_out(tables: Any) -> None:
+def test_advise_tries_retention_intervals_for_sliding_window_models(tables: Any) -> None:
     (knob,) = [each for each in KNOBS if each.key.endswith("retention_interval")]
     windows = Simulation(Scenario.load("windows-round-robin", ["workload.num_sessions=8"]))
     everything, least, between = knob.values(windows)
@@ -116,7 +116,7 @@ def test_retention_is_tried_where_a_layer_could_leave_something_out(tables: Any)
     assert not list(knob.values(Simulation(Scenario.from_table(sessions(tables)))))
 
 
-def test_a_change_that_refuses_requests_is_never_taken(tables: Any) -> None:
+def test_advise_never_takes_a_change_that_refuses_requests(tables: Any) -> None:
     """Without chunks a prompt longer than the token budget is refused: all others are faster."""
     table = chats(tables, scheduler={"kind": "continuous", "max_num_batched_tokens": 256})
     advice = advised(table, repeat=3)
@@ -125,7 +125,7 @@ def test_a_change_that_refuses_requests_is_never_taken(tables: Any) -> None:
     assert change not in advice.taken
 
 
-def test_seeds_are_dealt_out_and_a_trace_is_cut_into_windows(tables: Any, tmp_path: Path) -> None:
+def test_replicates_are_separate_seeds_or_windows_of_a_trace(tables: Any, tmp_path: Path) -> None:
     sets = replicates(chats(tables), tmp_path, 2)
     names = [[each.name for each in some] for some in sets[:3]]
     assert names == [["seed 0", "seed 1"], ["seed 2", "seed 3"], ["seed 4", "seed 5"]]
@@ -168,7 +168,7 @@ def test_vllm_serve_flags_follow_the_tables(tables: Any) -> None:
     )
 
 
-def test_the_command_of_today_has_adapters_and_other_flags_without_a_knob(tables: Any) -> None:
+def test_current_command_contains_lora_and_other_untuned_flags(tables: Any) -> None:
     made = tables(
         allocator=[{"kind": "paged"}],
         memory={"max_loras": 4, "max_lora_rank": 64, "enforce_eager": True},

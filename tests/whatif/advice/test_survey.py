@@ -72,7 +72,7 @@ def test_bottleneck_is_named(tables: Any, binds: str, parts: dict[str, Any]) -> 
     assert found.twice.mean < -0.2 if binds == "memory" else found.twice == (0, 0, 0)
 
 
-def test_the_headroom_is_confirmed_just_below_and_just_above(tables: Any) -> None:
+def test_headroom_rate_holds_just_below_and_fails_just_above(tables: Any) -> None:
     table = idle(tables)
     room = surveyed(table).headroom
     assert room is not None
@@ -100,7 +100,7 @@ def test_smallest_pool_is_sufficient_and_a_smaller_one_is_not(tables: Any) -> No
     assert mean_of(QUESTIONS["pool"].put(table, pool.lost_tokens), range(3)) > today
 
 
-def test_a_pool_holds_one_sequence_of_the_longest(tables: Any) -> None:
+def test_smallest_pool_still_fits_one_sequence_of_max_model_len(tables: Any) -> None:
     """Or vLLM does not start: 1,024 tokens are 64 blocks of 16, and one is the null block."""
     table = idle(tables)
     table["workload"]["arrivals"]["rate_per_s"] = 0.2
@@ -109,13 +109,13 @@ def test_a_pool_holds_one_sequence_of_the_longest(tables: Any) -> None:
     assert 1040 <= pool.tokens <= 1040 * 1.06
 
 
-def test_arrivals_without_a_rate_have_no_headroom(tables: Any) -> None:
+def test_headroom_is_none_for_arrivals_without_a_rate(tables: Any) -> None:
     table = idle(tables)
     table["workload"] |= {"arrivals": {"kind": "at-once"}, "num_requests": 3}
     assert surveyed(table).headroom is None
 
 
-def test_advice_on_azure_conversations_holds_in_other_windows() -> None:
+def test_advice_on_the_azure_trace_is_equal_in_other_windows() -> None:
     public_trace("AzureLLMInferenceTrace_conv.csv")
     table, folder = load_tables("azure-conv", [])
     _, alone = paged_alone(table, folder)

@@ -54,7 +54,7 @@ prefixes = [{ count = 1, tokens = { kind = "fixed", tokens = 240 } }]
 QA = ["cache", "long-document-qa", "--set", "workload.num_sessions=20"]
 
 
-def test_the_command_tells_the_curve_and_its_bounds() -> None:
+def test_cache_command_prints_the_lru_curve_below_beladys_bound() -> None:
     done = CliRunner().invoke(app, [*QA, "--belady", "--json"], catch_exceptions=False)
     assert done.exit_code == 0
     answer = json.loads(done.stdout)
@@ -68,7 +68,7 @@ def test_the_command_tells_the_curve_and_its_bounds() -> None:
 
 
 @pytest.mark.slow
-def test_every_policy_is_compared_under_the_exact_schedule() -> None:
+def test_cache_policies_are_simulated_with_the_real_scheduler() -> None:
     tight = [*QA, "--set", "memory.kv_cache_tokens=150000"]
     done = CliRunner().invoke(app, [*tight, "--policies", "--json"], catch_exceptions=False)
     assert done.exit_code == 0
@@ -107,7 +107,7 @@ def test_conversation_order_of_the_cache_curve_is_taken_from_a_run() -> None:
     assert [request.id for request in in_order(simulation)] == ["a", "b", "a2"]
 
 
-def test_retention_cures_the_collapse_of_a_pool_that_keeps_all_of_its_windows() -> None:
+def test_least_retention_restores_hits_lost_to_cached_windows() -> None:
     """The recipe, 16 conversations instead of 64: a turn finds all that was said, or nothing."""
     few = ["cache", "windows-round-robin", "--retention", "--set", "workload.num_sessions=16"]
     done = CliRunner().invoke(app, [*few, "--json"], catch_exceptions=False)

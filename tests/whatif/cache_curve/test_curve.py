@@ -99,7 +99,7 @@ def test_lru_curve_is_independent_of_token_run_cuts(
 
 @settings(max_examples=100, deadline=None)
 @given(streams(), st.sampled_from([1, 4, 7]))
-def test_belady_is_never_below_lru_and_meets_it_where_nothing_is_forgotten(
+def test_belady_is_at_least_lru_and_equals_it_in_an_infinite_cache(
     requests: list[Request], block_tokens: int
 ) -> None:
     curve = lru_curve(requests, block_tokens)

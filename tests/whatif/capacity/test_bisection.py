@@ -19,7 +19,9 @@ def answered(bounds: Bounds, edge: float) -> tuple[Bracket, int]:
 
 
 @given(st.floats(0.01, 1e4), st.floats(0.01, 1e4), st.booleans())
-def test_the_bracket_holds_the_edge_and_is_narrow(start: float, edge: float, up: bool) -> None:
+def test_bisection_bracket_contains_the_edge_within_tolerance(
+    start: float, edge: float, up: bool
+) -> None:
     bounds = Bounds(start, 1e-3, 1e6, up, False, 0.02)
     bracket, asked = answered(bounds, edge)
     assert bracket.kept is not None
@@ -31,7 +33,7 @@ def test_the_bracket_holds_the_edge_and_is_narrow(start: float, edge: float, up:
 
 
 @given(st.integers(1, 5000), st.integers(2, 100_000), st.booleans())
-def test_whole_numbers_are_found_exactly(start: int, edge: int, up: bool) -> None:
+def test_bisection_over_integers_finds_the_exact_edge(start: int, edge: int, up: bool) -> None:
     bracket, _ = answered(Bounds(start, 1, 200_000, up, True, 0.0), edge)
     assert bracket == (Bracket(edge, edge + 1) if up else Bracket(edge, edge - 1))
 

@@ -164,7 +164,7 @@ def test_the_smallest_pool_grows_with_the_rate(busy: dict[str, Any]) -> None:
         {"mem_fraction_static": 0.5},
     ],
 )
-def test_a_pool_that_is_tried_is_the_only_one_in_its_table(
+def test_tried_pool_size_replaces_other_sizes_and_keeps_other_memory_keys(
     busy: dict[str, Any], memory: dict[str, Any]
 ) -> None:
     """And what the scenario says beside its size stays: its requests may ask for adapters."""
@@ -251,7 +251,7 @@ def test_smallest_fleet_for_a_rate_meets_the_objectives(busy: dict[str, Any]) ->
 
 @pytest.mark.parametrize("edge", [1, 2, 7, 30, 4096])
 @pytest.mark.parametrize("start", [1, 6, 40, 5000])
-def test_the_smallest_fleet_is_found_from_anywhere(edge: int, start: int) -> None:
+def test_smallest_fleet_search_finds_the_edge_from_any_start(edge: int, start: int) -> None:
     tried: list[float] = []
 
     def keeps(value: float) -> bool:
@@ -262,7 +262,7 @@ def test_the_smallest_fleet_is_found_from_anywhere(edge: int, start: int) -> Non
     assert len(tried) == len(set(tried)) <= 26
 
 
-def test_a_fleet_of_groups_has_no_one_size(busy: dict[str, Any]) -> None:
+def test_fleet_size_search_refuses_groups_and_autoscalers(busy: dict[str, Any]) -> None:
     table = {**busy, "allocator": [{"kind": "paged"}]}
     for key, value in (("group", [{"replicas": 2}]), ("autoscaler", {"kind": "queue"})):
         with pytest.raises(InputError, match=f"fleet.{key}"):

@@ -57,7 +57,7 @@ def answer(*more: str) -> dict[str, Any]:
     return dict(data)
 
 
-def test_both_kinds_and_a_fleet_are_answered_by_one_command() -> None:
+def test_capacity_finds_gpus_for_prefill_decode_and_fleet_in_one_command() -> None:
     split = answer("--rate", "10", "--set", "disaggregation.decode.model.tensor_parallel_size=2")
     prefill, decode = (split[f"disaggregation.{side}.replicas"] for side in ("prefill", "decode"))
     assert split["gpus"] == prefill + 2 * decode
@@ -65,7 +65,7 @@ def test_both_kinds_and_a_fleet_are_answered_by_one_command() -> None:
     assert whole["gpus"] == whole["fleet.replicas"] > 1
 
 
-def test_a_fleet_of_groups_has_no_one_number() -> None:
+def test_fewest_gpus_search_refuses_fleet_groups() -> None:
     table = {
         "model": {"name": "llama-2-7b"},
         "device": {"name": "a100-80gb"},

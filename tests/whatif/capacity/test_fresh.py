@@ -61,7 +61,9 @@ def users(tables: Any) -> dict[str, Any]:
     )
 
 
-def test_closed_loops_are_searched_by_their_users(users: dict[str, Any], tmp_path: Path) -> None:
+def test_capacity_searches_closed_loops_by_number_of_users(
+    users: dict[str, Any], tmp_path: Path
+) -> None:
     path = tmp_path / "users.toml"
     path.write_text(to_toml(users))
     slo = "ttft_s.p99=0.2"
@@ -84,7 +86,7 @@ def test_closed_loops_are_searched_by_their_users(users: dict[str, Any], tmp_pat
         assert kept(run_task(make_task(table, Path())).rows[0], objectives)
 
 
-def test_more_users_bring_as_many_requests_each(users: dict[str, Any]) -> None:
+def test_requests_scale_with_the_number_of_users(users: dict[str, Any]) -> None:
     assert (users_of(users), unit(users)) == (12, "users")
     more = with_users(users, 30)
     assert more["workload"]["arrivals"]["num_users"] == 30

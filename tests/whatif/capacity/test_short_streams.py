@@ -56,7 +56,7 @@ def test_rate_of_a_long_stream_gets_no_warning(tables: Any, tmp_path: Path) -> N
     assert not doubts(found(table, tmp_path))
 
 
-def test_fleets_get_a_stream_that_is_long_enough(brief: dict[str, Any], tmp_path: Path) -> None:
+def test_fleet_answer_uses_a_long_enough_stream(brief: dict[str, Any], tmp_path: Path) -> None:
     highest = found(brief, tmp_path)["answers"][0]["mean"]
     answer = found(brief, tmp_path, "--rate", f"{0.95 * highest:.0f}")
     (doubt,) = doubts(answer)  # of the one replica, not of the fleet
@@ -88,7 +88,7 @@ def test_long_enough_stream_lasts_ten_stays_by_littles_law(brief: dict[str, Any]
         assert (short_stream(table, Path(), row) is not None) == is_short
 
 
-def test_clients_that_wait_for_answers_have_no_rate(brief: dict[str, Any]) -> None:
+def test_closed_loop_gets_no_short_stream_warning(brief: dict[str, Any]) -> None:
     closed = {"kind": "closed-loop", "num_users": 5, "think": {"kind": "fixed", "seconds": 0.0}}
     table = {**brief, "workload": {**brief["workload"], "arrivals": closed}}
     (row,) = run_task(make_task({**table, "seed": 0}, Path())).rows

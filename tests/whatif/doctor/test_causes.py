@@ -78,19 +78,19 @@ def crowded(tables: Any, pool_tokens: int = 4096, **scheduler: Any) -> ExaminedR
     return ExaminedRun(table, Path())
 
 
-def test_a_queue_before_a_limit_waits_for_the_limit(tables: Any) -> None:
+def test_queue_at_max_num_seqs_counts_as_waiting_for_the_limit(tables: Any) -> None:
     waits = crowded(tables, max_num_seqs=2).waits
     assert waits.limit == pytest.approx(waits.total)
     assert waits.limit > 0.5
 
 
-def test_a_queue_before_a_full_pool_waits_for_memory(tables: Any) -> None:
+def test_queue_at_a_full_pool_counts_as_waiting_for_memory(tables: Any) -> None:
     waits = crowded(tables, max_num_seqs=50).waits
     assert waits.memory == pytest.approx(waits.total)
     assert waits.memory > 0.5
 
 
-def test_queue_after_long_prompts_waits_for_the_step_budget(tables: Any) -> None:
+def test_queue_after_long_prompts_counts_as_waiting_for_the_token_budget(tables: Any) -> None:
     waits = crowded(tables, 50_000, max_num_seqs=50, max_num_batched_tokens=64).waits
     assert waits.step == pytest.approx(waits.total)
     assert waits.step > 0.4

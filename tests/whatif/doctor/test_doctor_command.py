@@ -76,9 +76,7 @@ REFUSING = HERE / "servers" / "too-long-requests.toml"
 
 
 @pytest.mark.parametrize(("longest", "share"), [(4096, 62), (2048, 100)])
-def test_requests_that_are_refused_are_the_verdict_and_not_the_load(
-    longest: int, share: int
-) -> None:
+def test_doctor_reports_refused_requests_before_any_load(longest: int, share: int) -> None:
     chosen = ["--set", f"model.max_model_len={longest}", "--repeat", "3", "--jobs", "1", "--json"]
     answer = json.loads(run(str(REFUSING), *chosen))
     assert answer["causes"] == ["too-long-requests"]
@@ -88,7 +86,7 @@ def test_requests_that_are_refused_are_the_verdict_and_not_the_load(
     assert answer["signs"]["cured"]["requests"]["rejected"] == 0
 
 
-def test_requests_longer_than_the_model_knows_have_no_flag() -> None:
+def test_doctor_names_no_flag_for_requests_beyond_the_models_positions() -> None:
     model = ["--set", 'model.name="llama-2-7b"', "--set", "memory.kv_cache_tokens=8000"]
     answer = json.loads(run(str(REFUSING), *model, "--repeat", "3", "--jobs", "1", "--json"))
     assert answer["causes"] == []
@@ -97,5 +95,5 @@ def test_requests_longer_than_the_model_knows_have_no_flag() -> None:
     assert any("positions end at 4,096" in each for each in answer["words"])
 
 
-def test_a_command_without_adapters_has_no_flag_of_theirs() -> None:
+def test_doctor_prints_no_lora_flags_without_adapters() -> None:
     assert "lora" not in run(str(REFUSING), "--repeat", "3", "--jobs", "1")

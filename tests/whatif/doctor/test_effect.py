@@ -24,7 +24,7 @@ def effect(first: Any, second: Any) -> Effect:
     return effect_of(first, second)
 
 
-def test_a_twentieth_less_time_beyond_chance_is_a_cure() -> None:
+def test_five_percent_less_time_beyond_chance_counts_as_a_cure() -> None:
     base = rows(10.0, 11.0, 9.0)
     assert effect(base, rows(9.0, 9.9, 8.1)).helps
     assert not effect(base, rows(9.8, 10.78, 8.82)).helps  # two per cent

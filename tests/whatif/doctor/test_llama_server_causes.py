@@ -13,7 +13,7 @@ SERVERS = Path(__file__).parent / "servers"
 
 
 @pytest.mark.parametrize("name", ["full-windows", "slot-similarity", "small-prompt-cache"])
-def test_a_cause_is_suspected_until_it_is_cured(name: str) -> None:
+def test_llama_server_cause_is_suspected_only_without_its_cure(name: str) -> None:
     table, folder = load_tables(SERVERS / f"{name}.toml")
     subject = subject_of(table, folder, None, 120, 12)
     cause, sick = CAUSES.get(name)(), ExaminedRun(subject.table, folder)
@@ -41,7 +41,7 @@ def test_llama_server_held_and_lost_tokens_add_up() -> None:
         assert (slots.lost_tokens > 0.05 * slots.prompt_tokens) == dropped
 
 
-def test_other_engines_have_no_slots() -> None:
+def test_slot_watch_is_absent_for_other_engines() -> None:
     table, folder = load_tables(SERVERS / "evicted-prefixes.toml")
     case = ExaminedRun(subject_of(table, folder, None, 120, 12).table, folder)
     assert case.slots is None

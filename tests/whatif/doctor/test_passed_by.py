@@ -59,7 +59,7 @@ def test_queue_with_free_adapter_slots_does_not_wait_for_adapters(tables: Any) -
     assert CAUSES.get("few-adapters")().suspect(case) is None
 
 
-def test_a_queue_before_the_encoder_waits_for_it(tables: Any) -> None:
+def test_queue_at_the_encoder_budget_counts_as_waiting_for_the_encoder(tables: Any) -> None:
     items = [{"tokens": {"kind": "fixed", "tokens": 40}}]
     room = {"max_num_encoder_input_tokens": 40, "encoder_cache_size": 40}
     case = crowd(
@@ -106,7 +106,7 @@ def test_bottleneck_is_named(name: str, words: str) -> None:
     assert "50 % of their time (50 % for " in evidence(load)
 
 
-def test_the_doctor_names_the_adapters_and_not_the_memory() -> None:
+def test_doctor_blames_few_adapter_slots_instead_of_memory() -> None:
     table, folder = load_tables(SERVERS / "few-adapters.toml")
     runner = TaskRunner(BACKENDS.get("processes")(jobs=1))
     diagnosis = Doctor(subject_of(table, folder, None, 200, 9), runner, repeat=3).diagnose()

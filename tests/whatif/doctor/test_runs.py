@@ -101,7 +101,7 @@ def test_doctor_reproduces_a_simulated_run_and_names_its_cause(tmp_path: Path) -
     assert answer["run"] == "served"
 
 
-def test_a_server_much_slower_than_its_simulation_is_not_explained(tmp_path: Path) -> None:
+def test_doctor_does_not_explain_a_server_much_slower_than_simulated(tmp_path: Path) -> None:
     answer = examined(str(record(tmp_path / "served", slower=4.0)))
     said = " ".join(answer["words"])
     assert "the real server's TPOT, mean is 4.0 times that of the simulated one" in said
@@ -120,7 +120,7 @@ def test_doctor_pairs_a_scenario_with_its_imported_run(tmp_path: Path) -> None:
     assert {each["name"] for each in by_scenario["real"]} >= {"TTFT, mean", "E2E, mean"}
 
 
-def test_differences_are_relative_and_of_shares_in_shares() -> None:
+def test_measured_differences_are_relative_except_for_shares() -> None:
     assert Beside("", "s", 2.0, 3.0).difference == 0.5
     assert Beside("", "share", 0.5, 0.25).difference == -0.25
     assert Beside("", "count", None, 7.0).difference is None
@@ -147,7 +147,7 @@ def test_bad_input_is_a_one_line_error(tmp_path: Path, arguments: list[str], sai
     assert "\n" not in str(caught.value)
 
 
-def test_the_run_on_the_rtx_4090_suffers_from_its_pool() -> None:
+def test_doctor_blames_the_small_pool_of_the_rtx_4090_run() -> None:
     root = os.environ.get("KVSIM_REAL_RUNS_DIR")
     path = Path(root or "") / "rtx4090_llama-3.1-8b"
     if root is None or not path.is_dir():

@@ -37,14 +37,14 @@ def examined(name: str) -> Diagnosis:
     return Doctor(subject_of(table, folder, None, 1000, 12), runner).diagnose()
 
 
-def test_every_cause_has_a_server_that_has_it() -> None:
+def test_every_doctor_cause_has_an_example_server() -> None:
     assert {planted(name) for name in TROUBLED} == set(CAUSES.own)
     assert len(HEALTHY) == 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TROUBLED[::EVERY])
-def test_planted_cause_is_named(name: str) -> None:
+def test_doctor_names_the_planted_cause(name: str) -> None:
     diagnosis = examined(name)
     assert planted(name) in {each.name for each in diagnosis.causes}
     assert not diagnosis.healthy
@@ -55,7 +55,7 @@ def test_planted_cause_is_named(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HEALTHY[::EVERY])
-def test_a_healthy_server_is_said_to_be_healthy(name: str) -> None:
+def test_doctor_calls_a_healthy_server_healthy(name: str) -> None:
     diagnosis = examined(name)
     assert diagnosis.causes == ()
     assert diagnosis.healthy

@@ -49,7 +49,7 @@ SERVERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "allocator", "scheduler"), SERVERS)
-def test_the_printed_command_imports_as_the_scenario_that_it_is_for(
+def test_printed_server_command_imports_as_the_same_scenario(
     name: str, allocator: dict[str, Any], scheduler: dict[str, Any], tmp_path: Path
 ) -> None:
     tables = {**BASE, "allocator": [allocator], "scheduler": scheduler}
@@ -72,7 +72,7 @@ def test_the_printed_command_imports_as_the_scenario_that_it_is_for(
     assert {key: getattr(again.allocator[0], key) for key in kept} == kept
 
 
-def test_cells_of_windows_have_their_flags(tmp_path: Path) -> None:
+def test_llama_server_command_has_the_sliding_window_flags(tmp_path: Path) -> None:
     cells = {"kind": "cells", "n_ubatch": 256, "swa_full": True}
     tables = {**BASE, "model": {"name": "gemma-3-1b"}, "allocator": [cells]}
     command = server_command({**tables, "scheduler": {"kind": "llama-server"}}, tmp_path)
@@ -132,7 +132,7 @@ def test_sglang_max_total_tokens_exclude_the_state_pool(
     assert all(flag in command for flag in flags)
 
 
-def test_a_scheduler_of_no_server_has_no_command(tmp_path: Path) -> None:
+def test_scheduler_without_a_server_has_no_command(tmp_path: Path) -> None:
     tables = {**BASE, "allocator": [{"kind": "paged"}], "scheduler": {"kind": "orca"}}
     assert server_command(tables, tmp_path) is None
     assert program("orca") == "scenario"
@@ -174,7 +174,7 @@ def test_attention_copies_are_exported_and_imported_unchanged(tmp_path: Path) ->
     assert made["fleet"] == {"replicas": 4, "router": {"kind": "sglang-dp", "lockstep": True}}
 
 
-def test_a_cure_has_only_the_flags_that_change(tmp_path: Path) -> None:
+def test_cure_lists_only_changed_flags(tmp_path: Path) -> None:
     """With today's values beside them, and nothing that nobody set."""
     own = {**BASE, "allocator": [{"kind": "paged"}], "scheduler": {"kind": "continuous"}}
     own["scheduler"] |= {"max_num_seqs": 16}

@@ -28,9 +28,7 @@ def test_axis_ranges_are_linear_logarithmic_or_integer() -> None:
 
 
 @given(st.floats(1e-3, 1e3), st.floats(1.001, 1e3), st.integers(2, 40), st.booleans())
-def test_a_range_begins_and_ends_where_it_says(
-    low: float, times: float, count: int, log: bool
-) -> None:
+def test_range_axis_includes_both_ends(low: float, times: float, count: int, log: bool) -> None:
     found = values(f"a={low}:{low * times}:{count}{'log' if log else ''}")
     assert len(found) == count
     assert found[0] == low
@@ -38,7 +36,7 @@ def test_a_range_begins_and_ends_where_it_says(
     assert found == sorted(found)  # type: ignore[type-var]
 
 
-def test_the_product_moves_the_last_axis_fastest_and_zipped_keys_move_together() -> None:
+def test_axis_product_varies_the_last_axis_fastest_and_zipped_keys_together() -> None:
     axes = [parse_axis("a=1,2"), parse_zip("b=3,4; c=x,y")]
     assert list(points(axes)) == [
         {"a": 1, "b": 3, "c": "x"},
@@ -73,12 +71,12 @@ def test_invalid_zipped_axes_are_refused(text: str) -> None:
         parse_zip(text)
 
 
-def test_a_key_moves_in_one_way_only() -> None:
+def test_key_varied_by_two_axes_is_refused() -> None:
     with pytest.raises(InputError, match="varied twice"):
         list(points([parse_axis("a=1,2"), parse_zip("a=1,2; b=1,2")]))
 
 
-def test_a_range_of_whole_numbers_with_unequal_steps_says_so() -> None:
+def test_integer_range_with_unequal_steps_has_a_note() -> None:
     (note,) = parse_axis("a=1:6:5").notes
     assert (
         note == "a: rounded to whole numbers: 1, 2, 4, 5, 6; write 1.0:6.0:5 for those in between"

@@ -47,11 +47,11 @@ def test_every_number_of_a_summary_can_rank_settings(name: str, better: str) -> 
         ("replicas", "changes.replicas_mean"),
     ],
 )
-def test_short_names_are_those_of_questions(short: str, key: str) -> None:
+def test_short_measure_names_equal_those_of_questions(short: str, key: str) -> None:
     assert measure_named(short).title == key
 
 
-def test_texts_of_a_summary_cannot_rank_settings() -> None:
+def test_summary_keys_that_are_no_numbers_cannot_rank_settings() -> None:
     for name in ("label", "memory", "ttft_s", "notes"):
         with pytest.raises(InputError, match=r"queue_s\.p99"):
             measure_named(name)

@@ -135,7 +135,7 @@ def test_settings_of_a_sweep_get_the_same_requests(table: dict[str, Any], tmp_pa
     assert [row[2] for row in slow] == pytest.approx([2 * row[2] for row in fast], abs=len(slow))
 
 
-def test_a_failing_point_is_written_down_and_the_rest_goes_on(
+def test_failed_point_is_recorded_and_other_points_run(
     table: dict[str, Any], tmp_path: Path
 ) -> None:
     sweep = Sweep(table, tmp_path, [parse_axis("model.max_model_len=512,4096,1024")])
@@ -263,7 +263,7 @@ def test_interrupted_sweep_keeps_finished_points_and_goes_on(
     assert lines(out)[: len(kept)] == kept
 
 
-def test_sixty_intervals_of_a_sweep_hold_the_mean_as_often_as_they_say(
+def test_sweep_intervals_cover_the_mean_at_their_confidence_level(
     table: dict[str, Any], tmp_path: Path
 ) -> None:
     """Of 95 %, each over three seeds that no other has; the mean of all stands for the true one."""
@@ -347,7 +347,7 @@ def test_sweep_on_a_full_disk_keeps_finished_points(scenario: Path, tmp_path: Pa
     assert len(lines(out)) == 4
 
 
-def test_the_command_answers_in_json_and_writes_its_page(scenario: Path, tmp_path: Path) -> None:
+def test_sweep_command_prints_json_and_writes_its_page(scenario: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = ["sweep", str(scenario), *VARY, "--repeat", "2", "--jobs", "1", "--json"]
     done = CliRunner().invoke(app, [*arguments, "--out", str(out)], catch_exceptions=False)
@@ -363,7 +363,7 @@ def test_the_command_answers_in_json_and_writes_its_page(scenario: Path, tmp_pat
     assert "https://" not in page.split("<script>")[0]
 
 
-def test_the_best_setting_is_typed_as_it_is_read_where_a_table_varies(
+def test_command_of_the_best_setting_parses_back_to_swept_tables(
     table: dict[str, Any], tmp_path: Path
 ) -> None:
     table["allocator"] = [{"kind": "paged"}]
