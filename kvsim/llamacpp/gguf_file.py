@@ -1,4 +1,4 @@
-"""The layers of a model as the header of its GGUF file describes them."""
+"""Reads a model's layers from the header of its GGUF file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,9 +21,10 @@ DENSE_FIRST = {"smallthinker": 4, "laguna": 4, "cohere2moe": 4}  # the first of 
 
 
 class GgufModel(NamedTuple):
-    """The fields of a model that determine the sizes of its cache.
+    """The fields of a model that determine the size of its KV cache.
 
-    layers: all of them, None for one without KV.
+    trained_tokens: trained context length. layers: all layers, None for one without KV. window:
+    tokens of the sliding window; 0: none.
     """
 
     name: str
@@ -34,12 +35,12 @@ class GgufModel(NamedTuple):
 
     @property
     def shape(self) -> KVShape:
-        """The layers that keep KV."""
+        """The layers with KV."""
         return KVShape(tuple(layer for layer in self.layers if layer is not None), self.window)
 
 
 def read_gguf(path: Path) -> GgufModel:
-    """The model in a GGUF file; only its header is looked at. InputError names the key at fault."""
+    """Read the header of a GGUF file. InputError names the key at fault."""
     need("gguf", where="MODEL", otherwise="name the model by its config.json")
     import numpy as np
     from gguf import GGUFReader
@@ -48,7 +49,9 @@ def read_gguf(path: Path) -> GgufModel:
         raise InputError("no such file", where=str(path))
 
     class BoundedReader(GGUFReader):
-        """One that reads nothing beyond the end: lengths of damaged files have no other limit."""
+        """Reads nothing beyond the end of the file: lengths in damaged files have no other
+        limit.
+        """
 
         def _get(self, offset: Any, dtype: Any, count: Any = 1, *order: Any, **more: Any) -> Any:
             item_bytes = np.dtype(dtype).itemsize
@@ -64,7 +67,7 @@ def read_gguf(path: Path) -> GgufModel:
 
 
 def model_of(keys: Mapping[str, Any], where: str) -> GgufModel:
-    """The model of these keys of a header."""
+    """The model that a header's `keys` describe. where: the file, for errors."""
     architecture = str(_required(keys, "general.architecture", where))
 
     def key(name: str, default: Any = None) -> Any:
@@ -135,7 +138,7 @@ def _whole(value: Any, where: str) -> int:
 
 
 def _per_layer(value: Any, count: int, where: str) -> list[int]:
-    """One number for each layer, or one for all of them."""
+    """`value` as one number for each of `count` layers; it is a list, or one number for all."""
     if not isinstance(value, list):
         return [_whole(value, where)] * count
     _of_each_layer(value, count, where)
@@ -150,7 +153,9 @@ def _of_each_layer(values: list[Any], count: int, where: str) -> None:
 
 
 def _windowed(architecture: str, pattern: Any, count: int, where: str) -> list[bool]:
-    """Whether each layer has a window. pattern: a flag for each layer, or a period in layers."""
+    """Whether each layer has a sliding window. pattern: a flag for each layer, or a period in
+    layers.
+    """
     if isinstance(pattern, list):
         _of_each_layer(pattern, count, where)
         return [bool(flag) for flag in pattern]

@@ -17,8 +17,8 @@ def device_bytes(
 ) -> list[int]:
     """Bytes of KV in host memory, then on each GPU.
 
-    gpu_layers: number of last layers, the output among them, on GPUs; shares: of the GPUs among
-    these (src/llama-model.cpp).
+    gpu_layers: number of layers on GPUs, counted from the last, including the output layer. shares:
+    share of each GPU among these (src/llama-model.cpp).
     """
     count = len(layers)
     total = sum(shares)

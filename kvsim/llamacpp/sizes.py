@@ -1,4 +1,4 @@
-"""How large llama.cpp makes its KV cache: cells, buffers, bytes, and the lines of its log.
+"""Size of llama.cpp's KV cache: cells, buffers, bytes, and the lines of its log.
 
 From src/llama-context.cpp, llama-kv-cache.cpp and llama-kv-cache-iswa.cpp. All of it is allocated
 when a model is loaded; nothing grows later.
@@ -15,13 +15,15 @@ PADDING = 256  # cells: sizes are multiples of it
 
 
 def padded(cells: int) -> int:
-    """`cells` rounded up to whole paddings."""
+    """`cells` rounded up to a multiple of 256."""
     return ceil_div(cells, PADDING) * PADDING
 
 
 class KVLayer(NamedTuple):
-    """K and V of one token in one layer. k_elements, v_elements: KV heads * head size (V: 0 where
-    only K is kept). windowed: only a window of tokens is kept.
+    """K and V of one token in one layer.
+
+    k_elements, v_elements: KV heads * head size (V: 0 if only K is stored). windowed: only a window
+    of tokens is stored.
     """
 
     k_elements: int
@@ -30,7 +32,9 @@ class KVLayer(NamedTuple):
 
 
 class KVShape(NamedTuple):
-    """The layers of a model that keep KV, and the window of those that keep one (0: none do)."""
+    """The layers of a model with KV. window: tokens of the window of windowed layers; 0: no layer
+    has one.
+    """
 
     layers: tuple[KVLayer, ...]
     window: int = 0
@@ -39,7 +43,7 @@ class KVShape(NamedTuple):
 class ContextSettings(NamedTuple):
     """Requested settings of a context, by the names of llama.h.
 
-    n_ctx: 0 for the trained length. flash_attn: "auto" counts as on.
+    n_ctx: tokens; 0 for the trained length. flash_attn: "auto" counts as on.
     """
 
     n_ctx: int = 0
@@ -56,8 +60,8 @@ class ContextSettings(NamedTuple):
 class Context(NamedTuple):
     """Sizes of a context.
 
-    n_ctx: tokens in all; n_ctx_seq: of one sequence at most, and the cells of each of `buffers`
-    buffers.
+    n_ctx: tokens in all. n_ctx_seq: most tokens of one sequence, and cells of each buffer. buffers:
+    number of buffers.
     """
 
     n_ctx: int
@@ -68,7 +72,7 @@ class Context(NamedTuple):
 
 
 class CacheSize(NamedTuple):
-    """One cache. cells: of each of its buffers."""
+    """Size of one cache. cells: cells of each of its `buffers` buffers."""
 
     cells: int
     buffers: int
@@ -79,26 +83,28 @@ class CacheSize(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of K and V."""
+        """Bytes of K and V together."""
         return self.k_bytes + self.v_bytes
 
 
 class CacheSizes(NamedTuple):
-    """The caches of a model; windowed: None where no layer keeps a window."""
+    """The two caches of a model. base: of layers without a window. windowed: of the others; None if
+    there are none.
+    """
 
     base: CacheSize
     windowed: CacheSize | None
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of both caches."""
+        """Bytes of both caches together."""
         return self.base.num_bytes + (self.windowed.num_bytes if self.windowed else 0)
 
 
 def context_of(settings: ContextSettings, trained_tokens: int = 0) -> Context:
-    """The context of these settings. trained_tokens: n_ctx where it is left to the model.
+    """The context that llama.cpp makes of these settings. trained_tokens: used if n_ctx is 0.
 
-    Sequences with a buffer each get a whole padding each: the sum may be more than was asked.
+    If each sequence has a buffer, each buffer is rounded up, so the sum may exceed what was asked.
     """
     asked = settings.n_ctx or trained_tokens
     if not asked:
@@ -114,7 +120,7 @@ def context_of(settings: ContextSettings, trained_tokens: int = 0) -> Context:
 
 
 def window_cells(window: int, settings: ContextSettings, context: Context) -> int:
-    """Cells in each buffer of the layers with a window."""
+    """Number of cells in each buffer of the window layers."""
     if settings.swa_full:
         return context.n_ctx_seq
     sequences = settings.n_seq_max if settings.kv_unified else 1
@@ -122,7 +128,7 @@ def window_cells(window: int, settings: ContextSettings, context: Context) -> in
 
 
 def cache_sizes(shape: KVShape, settings: ContextSettings, context: Context) -> CacheSizes:
-    """The caches of a model; InputError for types that its context refuses."""
+    """Sizes of a model's caches; InputError for a V type that needs flash attention without it."""
     if is_quantized(settings.type_v) and not settings.flash_attn:
         raise InputError(
             "a quantised V cache needs flash attention",
@@ -140,7 +146,7 @@ def cache_sizes(shape: KVShape, settings: ContextSettings, context: Context) -> 
 
 
 def layer_bytes(layer: KVLayer, settings: ContextSettings) -> tuple[int, int]:
-    """Bytes of K and of V of one token in one layer."""
+    """(bytes of K, bytes of V) of one token in one layer."""
     return (
         row_bytes(settings.type_k, layer.k_elements, "type_k"),
         row_bytes(settings.type_v, layer.v_elements, "type_v"),
@@ -161,7 +167,7 @@ def _cache(
 
 
 def log_lines(sizes: CacheSizes, settings: ContextSettings) -> list[str]:
-    """llama.cpp's log lines on these caches."""
+    """The lines that llama.cpp logs about these caches."""
     lines = []
     for size, name in ((sizes.base, "non-SWA"), (sizes.windowed, "    SWA")):
         if size is None:

@@ -1,4 +1,4 @@
-"""The types that llama.cpp keeps K and V in (`-ctk`, `-ctv`), and their bytes."""
+"""Data types of K and V in llama.cpp (`-ctk`, `-ctv`), and their bytes."""
 
 from typing import Literal, get_args
 
@@ -21,7 +21,7 @@ _BLOCKS: dict[str, tuple[int, int]] = {
 
 
 def is_quantized(cache_type: CacheType) -> bool:
-    """Whether it keeps several elements in one block."""
+    """Whether the type stores several elements in one block."""
     return _BLOCKS[cache_type][0] > 1
 
 

@@ -1,1 +1,1 @@
-"""Parts of a server, and the one table of pairs of them that do not run together."""
+"""Parts of a server, and one table of the pairs of parts that do not run together."""

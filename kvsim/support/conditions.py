@@ -1,4 +1,4 @@
-"""Conditions, values and words that several rows of refused pairs have in common."""
+"""Conditions, values and texts that several rows of refused pairs share."""
 
 from kvsim.support.parts import ServerParts
 
@@ -65,12 +65,12 @@ def lockstep_with(parts: ServerParts) -> str:
 
 
 def set_option(parts: ServerParts, names: tuple[str, ...]) -> tuple[str, object]:
-    """The first of these options of the allocator that is set, and its value; ("", None): none."""
+    """(name, value) of the first of these allocator options that is set; ("", None): none is."""
     return next((each for each in parts.options if each[0] in names), ("", None))
 
 
 def cache_elsewhere(parts: ServerParts) -> str:
-    """The key or value of the allocator's options for content outside of its prefix cache."""
+    """The allocator option that stores content outside the prefix cache; "": none is set."""
     name, value = set_option(parts, ("host_cache_gib", "sharing"))
     if name == "sharing":
         return "copy-on-write" if value == "copy-on-write" else ""

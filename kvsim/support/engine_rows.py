@@ -1,4 +1,4 @@
-"""Pairs of parts of one engine of vLLM that do not run together: stages, drafts, tiers."""
+"""Refused pairs of parts of one vLLM engine: stages, drafts, tiers."""
 
 from kvsim.support.conditions import (
     NO_STAGES,

@@ -9,10 +9,10 @@ Text = str | Callable[[ServerParts], str]
 
 
 class RefusedPair(NamedTuple):
-    """A row: `one` and `other` do not run together where `refused` holds.
+    """A row: parts `one` and `other` do not run together if `refused` is true.
 
-    reason, where, value, limit, remedy: of the error. by: the engine that refuses it itself; "":
-    it is not simulated.
+    reason, where, value, limit, remedy: fields of the error. by: the real engine that refuses the
+    pair itself; "": the pair is only not simulated.
     """
 
     one: str

@@ -1,4 +1,4 @@
-"""The parts of a server or a fleet that may not run together."""
+"""The parts of a server or a fleet that rows of refused pairs compare."""
 
 from typing import NamedTuple
 
@@ -23,33 +23,32 @@ EVERY_PART = frozenset((STAGES, DRAFTS, TRANSFERS, SPECIAL, CONNECTORS))
 
 
 class ServerParts(NamedTuple):
-    """The parts of one server or fleet, as far as they are known.
+    """The parts of one server or fleet, as far as the caller knows them.
 
-    stages: of the pipeline. depth: steps in flight. ahead: asynchronous scheduling. swaps: victims
-    are swapped. semantics: version of vLLM that schedules, if it is before 0.33. allocator: its
-    kind. no_slots: it has none for drafts. caches: prefixes, in a cache of the device. options: of
-    the allocator, those that are set. hicache: SGLang's host memory; storage: one after it.
-    decodes: a replica that only decodes. sglang: its scheduler;
-    None: not known. unplanned: layers have windows or states, and no plan of blocks. layers: kinds
-    of layers beyond full attention, of "windows", "states", "own blocks" and "chunks". grouped:
-    they are in groups of blocks. tables: number of block tables. stage_bytes: of a block, on each
-    stage. full_blocks: tokens of a block of each kind of full attention. parted: hits could end
-    inside blocks of states where no block of some window ends. rules: the version of vLLM by name,
-    where it fails with one of both.
+    stages: pipeline stages. depth: steps in flight. ahead: asynchronous scheduling. swaps: victims
+    are swapped. semantics: version of vLLM that schedules, if it is before 0.33. allocator: kind of
+    the allocator. no_slots: it has no slots for drafts. hicache: SGLang's host memory. storage: a
+    storage after that. decodes: the replica only decodes. sglang: the scheduler is SGLang's; None:
+    not known. unplanned: layers have windows or states, and blocks are not planned for them.
+    layers: kinds of layers beyond full attention, of "windows", "states", "own blocks" and
+    "chunks". tables: number of block tables. grouped: layers are in groups of blocks. stage_bytes:
+    bytes of a block, on each stage. full_blocks: tokens of a block of each kind of full attention.
+    parted: hits could end inside blocks of states, where no block of some window ends. rules: name
+    of the version of vLLM that fails with `parted`, or with several `full_blocks`. caches: the
+    device has a prefix cache. options: (name, value) of allocator options that are set.
 
-    tiers: kinds of `[[tier]]`; place: of the one asked about. serves: parts that they run with.
-    connector: there is one, maybe of no tier. shared: the key of a tier that replicas share.
-    drafts: tokens are drafted; one_pass: by one pass of the drafter. looks_up: they are found in
-    the text. unlike: the version schedules drafts by other rules. transfers: engine of prefill and
-    decode replicas, "other" if it has none; schedulers: of both sides. export: a format that starts
-    the server. special: "items" or "an
-    adapter", where a request asks for it. asker: its id. schedules: parts that
-    the scheduler runs with. whole_form: a step-time form of whole models. context: GPUs that share
-    a context.
+    tiers: kinds of `[[tier]]` tables. place: index of the tier that is checked. serves: parts that
+    the tier works with. connector: there is a KV connector, of a tier or not. shared: key of a tier
+    that replicas share. drafts: speculative decoding. one_pass: the drafter drafts all tokens in
+    one pass. looks_up: drafts are found in the text. unlike: this version schedules drafts by other
+    rules. transfers: engine of prefill and decode replicas; "other" if neither vLLM nor SGLang.
+    schedulers: kinds on both sides. export: format that starts the server. special: "items" or "an
+    adapter", if a request has one. asker: id of that request. schedules: parts that the scheduler
+    works with. whole_form: a step-time form of whole models. context: GPUs that share a context.
 
-    lockstep: ranks step together. changes: replicas start or die. failure: the key of one that
-    names replica `dies`. cells: of the fleet. clients: there is a limit of requests in flight.
-    alone: there is one replica.
+    lockstep: data-parallel ranks step together. changes: replicas start or die. failure: key that
+    names replica `dies`, which fails. cells: cells of the fleet. clients: the number of requests in
+    flight is limited. alone: there is one replica.
     """
 
     stages: int = 1

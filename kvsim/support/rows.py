@@ -1,4 +1,4 @@
-"""Pairs of parts that do not run together, in the order of the checks."""
+"""All refused pairs of parts, in the order in which they are checked."""
 
 from kvsim.support.conditions import (
     CONTEXT_IN_BLOCKS,

@@ -1,8 +1,8 @@
-"""One table of the pairs of parts that are refused, a row each, in the order of the checks.
+"""Checks parts against the table of refused pairs, row by row.
 
-Whoever knows some parts of a server calls `check` with them. A default stands for a part that is
-not there, so a row has no effect before both its parts are known. A tier answers for itself:
-`TierOptions.serves` names the other parts that it runs with.
+A caller that knows some parts of a server calls `check` with them. Parts that are not given have
+defaults that no row refuses, so a row has no effect before both its parts are known. Each tier
+lists the other parts that it works with in `TierOptions.serves`.
 """
 
 from kvsim.plumbing.errors import InputError
@@ -19,7 +19,7 @@ def check(parts: ServerParts) -> None:
 
 
 def refusal_of(parts: ServerParts) -> InputError | None:
-    """The error of the first row that refuses `parts`; None: they run together."""
+    """The error of the first row that refuses `parts`; None if no row does."""
     for row in ROWS:
         if row.refused(parts):
             return InputError(

@@ -1,4 +1,4 @@
-"""Schedulers: one file each, and its line here."""
+"""Schedulers, one per file; this file lists them."""
 
 from kvsim.engine.schedulers.options import SchedulerOptions
 from kvsim.plumbing.registry import Registry

@@ -22,10 +22,11 @@ from kvsim.sequence import Sequence
 
 
 class AdmissionLoop:
-    """The waiting sequences of one scheduler, step by step.
+    """Admits waiting sequences of one scheduler in each step.
 
-    stopped_at: where the last step stopped. num_unstarted, num_unencoded: that it skipped for want
-    of a slot of an adapter, and of embeddings.
+    stopped_at: head of the queue when the last step stopped admitting. num_unstarted: sequences
+    that it skipped as their LoRA adapter had no slot. num_unencoded: sequences that it skipped as
+    the encoder cache or budget had no room.
     """
 
     def __init__(
@@ -49,14 +50,15 @@ class AdmissionLoop:
 
     @property
     def skips(self) -> bool:
-        """Whether the last step skipped a sequence for want of a slot or of embeddings."""
+        """Whether the last step skipped a sequence for lack of an adapter slot or of encoder
+        room.
+        """
         return bool(self.num_unstarted or self.num_unencoded)
 
     def passed_by(self) -> dict[str, int]:
-        """Waiting sequences that the last plan skipped for lack of a resource that later ones may
-        not need.
+        """Number of waiting sequences that the last step skipped, by the resource they lack.
 
-        Keys: `adapters`, `encoder`, `loads`.
+        Keys: `adapters`, `encoder`, `loads`. Later sequences may not need that resource.
         """
         connection = self._connection
         found = {"encoder": self.num_unencoded, "adapters": self.num_unstarted}
@@ -66,8 +68,9 @@ class AdmissionLoop:
         return found
 
     def admit(self, plan: Plan, budget: int, threshold: int) -> None:
-        """Start what fits. budget: tokens left. threshold: most tokens of one prompt, 0 for no such
-        limit.
+        """Admit waiting sequences until one does not fit.
+
+        budget: tokens left in the step. threshold: most tokens of one prompt, 0 for no such limit.
         """
         scheduler, connection = self._scheduler, self._connection
         self.num_unstarted = self.num_unencoded = connection.num_unready = 0
@@ -94,8 +97,8 @@ class AdmissionLoop:
             scheduler.waiting.put_back(seq)
 
     def _try(self, seq: Sequence, plan: Plan, left: int, threshold: int) -> int | None:
-        """The head of the queue starts, waits for its load, or is skipped; returns the rest of the
-        budget, None if it does not fit.
+        """Start, load or skip the head of the queue; returns the remaining budget, None if it does
+        not fit.
         """
         scheduler, connection = self._scheduler, self._connection
         if not self._may_start(seq):
@@ -133,8 +136,8 @@ class AdmissionLoop:
         return left - new_tokens - self._slots
 
     def _may_start(self, seq: Sequence) -> bool:
-        """Whether a waiting sequence may start in this step, if there is room; if not, the next one
-        may.
+        """Whether adapters and steps in flight let a waiting sequence start in this step; if not,
+        it is skipped.
         """
         return self._in_flight.may_start(seq) and self._scheduler.limits.may_start(seq)
 
@@ -148,7 +151,7 @@ class AdmissionLoop:
         return sizes.first(seq, computed, left - self._slots, threshold, padding)
 
     def _fit_tokens(self, seq: Sequence, num_tokens: int) -> int:
-        """Slots that must fit for the sequence to start."""
+        """Number of slots that must be free for the sequence to start with num_tokens slots."""
         return max(num_tokens, seq.num_tokens) if self._knobs.fits_whole else num_tokens
 
     # --- loads ----------------------------------------------------------------------------------
@@ -156,7 +159,9 @@ class AdmissionLoop:
     def _start_load(
         self, seq: Sequence, plan: Plan, device_tokens: int, match: RemoteMatch
     ) -> bool:
-        """The head of the queue takes its blocks and waits for its load; False: no room."""
+        """Allocate all blocks of the hit tokens, and let the head of the queue wait for its load;
+        False: they do not fit.
+        """
         scheduler, connection = self._scheduler, self._connection
         num_tokens = device_tokens + match.tokens
         fit_tokens = self._fit_tokens(seq, num_tokens)
@@ -172,8 +177,9 @@ class AdmissionLoop:
         return True
 
     def _count_hit(self, seq: Sequence, device_tokens: int, match: RemoteMatch) -> None:
-        """`seq` got its blocks, and part of its content is elsewhere. Of what is loaded the last
-        token of all is computed again: it is no hit.
+        """Count the connector's hit of `seq`, which got its blocks.
+
+        The last token of a fully loaded sequence is recomputed, so it is no hit.
         """
         connection, scheduler = self._connection, self._scheduler
         storage_tokens = connection.connector.take_storage_tokens(seq, device_tokens, match)
@@ -187,7 +193,7 @@ class AdmissionLoop:
     def _resume_loaded(self, plan: Plan, budget: int, threshold: int) -> int | None:
         """Start sequences with finished loads.
 
-        Returns the rest of `budget`; None if one of them does not fit, so that no later one starts.
+        Returns the remaining budget; None if one of them does not fit, so that no later one starts.
         """
         scheduler, connection = self._scheduler, self._connection
         queues, blocks, left = connection.queues, connection.blocks, budget
@@ -234,7 +240,7 @@ class AdmissionLoop:
         return left
 
     def _look_up_again(self, seq: Sequence, plan: Plan, left: int, threshold: int) -> int | None:
-        """A sequence with a failed load frees its blocks and is admitted like other waiting ones;
+        """Free the blocks of a sequence with a failed load, and admit it as other waiting ones;
         returns as `_try`.
         """
         queues, waiting = self._connection.queues, self._scheduler.waiting
@@ -249,9 +255,10 @@ class AdmissionLoop:
         return more
 
     def _reserved_blocks(self, plan: Plan) -> int:
-        """Free blocks that unfinished prompts still need for all their known tokens: of loading
-        sequences, and of running ones. A prompt that ends in this step counts with slots for its
-        drafts, unless it begins in this step without a load.
+        """Number of free blocks that unfinished prompts still need for all their known tokens.
+
+        These are prompts of loading and of running sequences. A prompt that ends in this step
+        counts with slots for its drafts, unless it begins in this step without a load.
         """
         lacking = self._connection.blocks.lacking_blocks
         ends = {chunk.seq for chunk in plan.chunks if chunk.samples}

@@ -1,6 +1,6 @@
-"""Running sequences as a batch in closed form, where that equals vLLM's loop over them.
+"""Schedules running sequences as a batch in closed form, where this equals vLLM's loop over them.
 
-Only those that take blocks are visited, and a run of steps is taken at once.
+Only sequences that take blocks are visited, and a run of equal steps is scheduled at once.
 """
 
 from kvsim.engine.plan import Plan
@@ -14,19 +14,19 @@ from kvsim.sequence import Sequence, by_order
 
 
 class BatchRuns:
-    """Takes no batch here: sequences verify their drafts one after the other.
+    """Schedules no batch: with drafts, sequences are scheduled one after the other.
 
-    loop: over the running sequences of `scheduler`.
+    loop: the loop over running sequences of `scheduler`.
     """
 
     def __init__(self, scheduler: Scheduler, loop: RunningLoop, parts: ContinuousParts) -> None:
         self._scheduler, self._loop, self._drafter = scheduler, loop, parts.drafter
 
     def run(self, plan: Plan, budget: int, threshold: int) -> int | None:
-        """Schedule the running sequences.
+        """Schedule the running sequences as a batch; returns the remaining token budget.
 
-        budget: tokens; returns the rest of it. None: nothing is scheduled, and the sequences must
-        be scheduled one after the other. threshold: most tokens of one prompt, 0 for no such limit.
+        None: nothing is scheduled, and the loop must schedule the sequences one by one. threshold:
+        most tokens of one prompt, 0 for no such limit.
         """
         return None
 
@@ -34,18 +34,22 @@ class BatchRuns:
         """`seq` has all its known tokens computed, and decodes from the next step on."""
 
     def outputs(self, plan: Plan) -> dict[Sequence, int]:
-        """Tokens that `plan`, the newest, puts out for sequences that verify without a chunk."""
+        """Output tokens of `plan`, the newest, for each sequence that verifies drafts without a
+        chunk.
+        """
         return {}
 
     def repeated(self, plan: Plan) -> None:
-        """`plan` was scheduled for further steps."""
+        """Called when `plan` was scheduled for further steps."""
 
     def step_returned(self) -> None:
-        """The oldest step in flight of a repeated plan returned; no sequence finishes with it."""
+        """Process the oldest step in flight of a repeated plan; no sequence finishes with it."""
 
     def verified(self, plan: Plan) -> None:
-        """The last step of `plan` returned: its finished sequences leave, in running order. Content
-        of one sequence may duplicate that of another.
+        """Process the outputs of the last step of `plan`: remove its finished sequences, and cache
+        blocks of the others.
+
+        Sequences are processed in running order, since one may cache the same content as another.
         """
         scheduler = self._scheduler
         plan.finishing.sort(key=by_order)
@@ -59,7 +63,7 @@ class BatchRuns:
 
 
 class DecodeRuns(BatchRuns):
-    """Sequences that decode one token a step."""
+    """Schedules sequences that decode one token a step."""
 
     def __init__(
         self,
@@ -81,7 +85,7 @@ class DecodeRuns(BatchRuns):
         )
 
     def run(self, plan: Plan, budget: int, threshold: int) -> int | None:
-        """The whole batch decodes, then prompts go on."""
+        """Schedule a token of the whole decode batch, then chunks of running prompts."""
         if not self._equals_turns(budget):
             return None
         scheduler, loop, batch = self._scheduler, self._loop, self._scheduler.batch
@@ -100,8 +104,8 @@ class DecodeRuns(BatchRuns):
         return budget - batch.num - sum(chunk.new_tokens for chunk in plan.chunks)
 
     def _equals_turns(self, budget: int) -> bool:
-        """Whether taking slots for all decoding sequences before prompts go on equals vLLM's order,
-        one sequence after the other.
+        """Whether scheduling all decoding sequences before prompts equals vLLM's order of one
+        sequence after the other.
         """
         batch = self._scheduler.batch
         if self._stops_midway or batch.num > budget or not self._prefills_come_last():

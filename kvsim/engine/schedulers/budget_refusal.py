@@ -1,4 +1,4 @@
-"""Requests that no step of continuous batching could compute within its token budget."""
+"""Refusal of requests that no step of continuous batching could compute within its token budget."""
 
 from kvsim.engine.schedulers.knobs import Knobs
 from kvsim.memory.allocator import Refusal
@@ -8,8 +8,10 @@ from kvsim.request import Request
 def budget_refusal(
     request: Request, knobs: Knobs, chunk_tokens: int, input_slots: int
 ) -> Refusal | None:
-    """Why no step has room for `request`; None if steps have. chunk_tokens: fewest tokens of a
-    chunk. input_slots: tokens of the budget that the drafter of a sequence reads.
+    """Why no step has enough token budget for `request`; None if steps have.
+
+    chunk_tokens: fewest tokens of a chunk. input_slots: budget tokens that the drafter reads for
+    each sequence.
     """
     longest = knobs.max_num_batched_tokens - input_slots
     if request.final_tokens <= longest:

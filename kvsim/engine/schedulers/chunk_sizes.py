@@ -1,4 +1,4 @@
-"""How many tokens of a sequence one step of continuous batching computes."""
+"""Number of tokens of a sequence that one step of continuous batching computes."""
 
 from kvsim.engine.schedulers.continuous_parts import ContinuousParts
 from kvsim.engine.schedulers.scheduler import Scheduler
@@ -6,8 +6,9 @@ from kvsim.sequence import Sequence
 
 
 class ChunkSizes:
-    """The rules of one scheduler. budget: tokens that are left in the step. threshold: most tokens
-    of one prompt, 0 for no such limit.
+    """Sizes of the chunks of one scheduler.
+
+    budget: tokens left in the step. threshold: most tokens of one prompt, 0 for no such limit.
     """
 
     def __init__(self, scheduler: Scheduler, parts: ContinuousParts) -> None:
@@ -19,9 +20,10 @@ class ChunkSizes:
     def first(
         self, seq: Sequence, computed: int, budget: int, threshold: int, padding: int | None
     ) -> tuple[int, int]:
-        """Tokens of the first chunk, and how many of them are padding drafts; 0: nothing in this
-        step; -1: nothing of this sequence, as it is too long. padding: see `padding`, if one token
-        is to be computed.
+        """(tokens of the first chunk, how many of them are padding drafts).
+
+        0 tokens: nothing is computed in this step. -1: the prompt is too long for this step, so the
+        next sequence is tried. padding: result of `padding`, if one token is to be computed.
         """
         new_tokens, drafts = seq.num_tokens - computed, 0
         if new_tokens == 1:
@@ -38,7 +40,9 @@ class ChunkSizes:
         return (1, 0) if drafts and 0 < new_tokens != 1 + drafts else (new_tokens, drafts)
 
     def padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int | None:
-        """Padding drafts, never accepted, if an admission computes one token; None: it waits."""
+        """Number of padding drafts, never accepted, of an admission that computes one token; None:
+        it waits.
+        """
         if self._version.pads_in_idle_engine:
             return self._drafter.padding(cached_tokens, prefills=prefills, runs=runs)
         return self._drafter.padding_beside(cached_tokens, prefills=prefills, runs=runs)
@@ -58,8 +62,10 @@ class ChunkSizes:
         return self.allowed(seq, start, new_tokens)
 
     def allowed(self, seq: Sequence, start_tokens: int, new_tokens: int) -> int:
-        """Tokens of a chunk that the limits of this step allow and that leave enough of the prompt
-        for the drafter to read ahead; 0: the sequence is skipped.
+        """Number of new_tokens that the step's limits allow, with enough of the prompt left for the
+        drafter to read ahead.
+
+        0: the sequence is skipped.
         """
         new_tokens = self._scheduler.limits.allowed(seq, start_tokens, new_tokens)
         return self._drafter.clear_of_end(seq, start_tokens, new_tokens)

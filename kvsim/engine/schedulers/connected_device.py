@@ -1,4 +1,4 @@
-"""The blocks and tokens on the device that a connector of vLLM may read."""
+"""Answers of vLLM's scheduler to its connector about blocks and tokens on the device."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,11 @@ from kvsim.sequence import Sequence
 
 
 class ConnectedDevice:
-    """The answers of one scheduler over one allocator; see `DeviceBlocks`.
+    """The answers for one scheduler over one allocator; see `DeviceBlocks`.
 
-    computed_tokens: slots of a sequence, including those of the step being scheduled. decided: on
-    one stage, the newest plan from its decision to the next schedule(). Its outputs alone are in
-    flight then: the plan before it returns first.
+    computed_tokens: gives the slots of a sequence, including those of the step being scheduled.
+    decided: with one stage, the newest plan until the next schedule(). Only its outputs count as in
+    flight then, as the plan before it is processed first.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ConnectedDevice:
         self._held: dict[Sequence, list[int]] = {}  # blocks before the step, with drafts
 
     def scheduled(self, plan: Plan, stepping: dict[Sequence, int]) -> None:
-        """A step is decided. stepping: its sequences, each with the tokens that it puts out."""
+        """Note a scheduled step. stepping: its sequences, each with its output tokens."""
         self._now = stepping
         chunks = plan.chunks
         if plan.num_drafts:
@@ -44,32 +44,32 @@ class ConnectedDevice:
         self._prior = {chunk.seq: chunk.prior_tokens for chunk in chunks}
 
     def note_tables(self, plan: Plan) -> None:
-        """Record this step's block tables: later steps append blocks for drafts to them."""
+        """Record the numbers of blocks in this step: later steps append blocks for drafts."""
         for chunk in plan.chunks:
             self._held[chunk.seq] = self._blocks.held_blocks(chunk.seq)
         self.note_turns()
 
     def forget(self, seq: Sequence) -> None:
-        """Drop a sequence that holds no blocks any more."""
+        """Drop a sequence that holds no blocks."""
         self._held.pop(seq, None)
 
     def verifies_as_batch(self, batch: LockstepBatch) -> None:
-        """Members of `batch` verify without chunks of their own."""
+        """Set the batch of sequences that verify drafts in lockstep, without chunks in the plan."""
         self._batch, batch.turned = batch, []
 
     def note_turns(self) -> None:
-        """Record the block tables of members that had a turn."""
+        """Record the numbers of blocks of batch members that took blocks for drafts."""
         for seq in self._batch.take_turned():
             self._held[seq] = self._blocks.held_blocks(seq)
 
     def held_before(self, seq: Sequence) -> list[int] | None:
-        """Blocks by layer group that a sequence had before the step being scheduled; None: as many
-        as its tokens fill.
+        """Number of blocks in each layer group before the step being scheduled; None: exactly
+        ceil(tokens / block_size).
         """
         return self._held.get(seq)
 
     def computed_tokens(self, seq: Sequence) -> int:
-        """Slots of a sequence, those of the step being scheduled and all its drafts included."""
+        """Slots of a sequence, including those of the step being scheduled and all its drafts."""
         last = self._batch.last_step(seq)
         if last is not None:
             return last[0] + self._batch.step_tokens
@@ -92,7 +92,7 @@ class ConnectedDevice:
         return self._blocks.take_named_states()
 
     def known_tokens(self, seq: Sequence) -> int:
-        """Tokens of the prompt, and of outputs that have returned."""
+        """Number of prompt tokens and of processed output tokens."""
         last = self._batch.last_step(seq)
         if last is not None:
             return last[0] + 1  # one is sampled, and has not been computed
@@ -117,7 +117,9 @@ class ConnectedDevice:
         return before - self._in_flight(seq)
 
     def _in_flight(self, seq: Sequence) -> int:
-        """Tokens of a sequence that have not returned where the next step is scheduled."""
+        """Number of output tokens of `seq` that are still in flight when the next step is
+        scheduled.
+        """
         plan = self.decided
         if plan is None or seq.in_flight is not plan:
             return seq.placeholders

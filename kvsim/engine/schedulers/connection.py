@@ -1,5 +1,5 @@
-"""The scheduler's half of a KV connector (vLLM 0.33, v1/core/sched/scheduler.py): sequences that
-load, blocks held for transfer, and the metadata of each step.
+"""The scheduler's half of a KV connector (vLLM 0.33, v1/core/sched/scheduler.py): loading
+sequences, blocks held for transfer, and the metadata of each step.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ from kvsim.sequence import Sequence
 class Connection:
     """A scheduler's link to its connector; with NO_CONNECTOR nothing ever waits or loads.
 
-    connects: there is a connector. queues: loading sequences before the waiting ones. put_off:
-    sequences with a pending lookup in the last step. loads: those that began to load in it; found:
-    tokens of each load, including loads that the step itself waits for. kept: finished sequences
-    with blocks that the connector still needs. defers_frees: blocks of a finished sequence stay
-    until its last step in flight has returned. unready: sequences that own blocks and lack a slot
-    or embeddings. hit_tokens: see `RunTotals`.
+    connects: there is a connector. queues: loading sequences, before the waiting ones. put_off:
+    sequences with a pending lookup in the last step. loads: sequences that began to load in that
+    step. found: hits of that step, including loads that the step itself waits for. kept: finished
+    sequences with blocks held for transfer. defers_frees: blocks of a finished sequence are freed
+    only when its last step in flight is processed. num_unready: sequences that hold blocks and lack
+    an adapter slot or encoder room. hit_tokens: see `RunTotals`.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class Connection:
         connector.attach(self.device)
 
     def begin(self) -> None:
-        """A schedule() begins, and there is a connector: reset its lists."""
+        """Begin a schedule() with a connector: reset the lists of the last step."""
         self.loads, self.put_off, self.found = [], [], []
         self.device.decided = None
 
     def decide(
         self, plan: Plan, running: tuple[Sequence, ...], outputs: dict[Sequence, int]
     ) -> None:
-        """schedule() has decided `plan`. outputs: its sequences, each with the tokens that it puts
-        out.
+        """Pass the scheduled `plan` to the connector. outputs: its sequences, each with its output
+        tokens.
         """
         self.device.scheduled(plan, outputs)
         admitted = tuple(seq for seq, _, _ in plan.admitted)
@@ -78,8 +78,8 @@ class Connection:
         )
 
     def returned(self, report: Report, now_ps: int) -> list[Sequence]:
-        """Process the connector's report with the output of a step. Returns sequences that end with
-        an error since their load failed.
+        """Process the connector's report of a step; returns sequences that end with an error as
+        their load failed.
         """
         self.connector.returned(report, now_ps)
         for seq in report.loaded:
@@ -100,7 +100,7 @@ class Connection:
     # --- sequences that leave -------------------------------------------------------------------
 
     def preempted(self, victim: Sequence) -> None:
-        """The step being scheduled preempts `victim`."""
+        """Note that the step being scheduled preempts `victim`."""
         if not self.connects:
             return
         self.device.forget(victim)
@@ -110,8 +110,9 @@ class Connection:
             victim.num_outputs -= 1
 
     def keeps(self, seq: Sequence) -> bool:
-        """A running sequence finishes. Whether its blocks stay: for a reader, or for a step in
-        flight that may write them.
+        """Whether the blocks of `seq`, which finishes, are not freed yet.
+
+        They are held for transfer, or a step in flight may write them.
         """
         if not self.connects:
             return False
@@ -130,9 +131,7 @@ class Connection:
         return True
 
     def landed(self, plan: Plan, landed: list[Sequence]) -> None:
-        """The outputs of `plan` have returned. landed: its sequences without a later step in
-        flight.
-        """
+        """Process the end of `plan`. landed: its sequences without a later step in flight."""
         if not self.connects:
             return
         for seq in self._unfreed:
@@ -144,10 +143,9 @@ class Connection:
             self._name_returned(plan, landed)
 
     def _name_returned(self, plan: Plan, landed: list[Sequence]) -> None:
-        """Cache the full blocks of sequences with no further step in flight when their token
-        returns.
+        """Cache the full blocks of sequences that have a new token and no further step in flight.
 
-        The others, and all without asynchronous scheduling, are cached with their next step.
+        Other sequences, and all without asynchronous scheduling, are cached with their next step.
         """
         newest, staged = self._in_flight.newest, self._in_flight.stages > 1
         for seq in landed:
@@ -159,13 +157,13 @@ class Connection:
 
     @property
     def unfreed_blocks(self) -> int:
-        """Blocks of finished sequences that a step in flight may write."""
+        """Number of blocks of finished sequences that a step in flight may write."""
         return sum(sum(self.blocks.held_blocks(seq)) for seq in self._unfreed)
 
     # --- steps ----------------------------------------------------------------------------------
 
     def check_stuck(self) -> None:
-        """InputError if a request is left when nothing can happen any more."""
+        """Raise InputError if a request is left when no further event can happen."""
         there = [*self._running, *self.queues.in_turn]
         first = there[0] if there else self.queues.head
         if first is not None:

@@ -1,8 +1,8 @@
-"""Continuous batching as vLLM's scheduler does it (v1/core/sched/scheduler.py, 0.33; 0.11.2 by
-option): one token budget a step, running sequences first, then waiting ones.
+"""Continuous batching as vLLM's scheduler does it (v1/core/sched/scheduler.py, 0.33; older versions
+by option): one token budget a step, running sequences first, then waiting ones.
 
-A KV connector, tokens drafted ahead and the stages of a pipeline are parts that the scheduler
-holds. Each has a form that does nothing, and the steps below are the same with all of them.
+A KV connector, speculative decoding and pipeline stages are parts that the scheduler holds. Each
+has a form that does nothing, and the steps below are the same with all of them.
 """
 
 from mypy_extensions import mypyc_attr
@@ -28,13 +28,13 @@ from kvsim.sequence import Sequence
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ContinuousScheduler(Scheduler):
-    """Running sequences first, in order of admission; then the waiting queue.
+    """Schedules running sequences in order of admission, then the waiting queue.
 
-    drafter: decides which drafts are accepted. connection: to a KV connector. in_flight: steps that
-    have not returned. With pipeline parallelism a running sequence with a token in flight is in
-    neither `batch` nor `prefilling` until it may get the next one (`rests`). Where tokens are
-    drafted each step of a sequence is a chunk of its plan, unless all sequences verify as a batch.
-    runs, loop: the two ways to schedule running sequences, as a batch and one after the other.
+    drafter: decides which drafts are accepted. connection: to a KV connector. in_flight: steps with
+    outputs not yet processed. With pipeline parallelism a running sequence with a token in flight
+    is in neither `batch` nor `prefilling` until it may get the next one (`rests`). With drafts each
+    step of a sequence is a chunk of its plan, unless all sequences verify as a batch. runs, loop:
+    the two ways to schedule running sequences, as a batch and one after the other.
     """
 
     def __init__(self, parts: ContinuousParts) -> None:
@@ -90,7 +90,7 @@ class ContinuousScheduler(Scheduler):
         return plan
 
     def _launch(self, plan: Plan) -> None:
-        """The plan is decided: it is in flight, and a connector hears of it."""
+        """Add the scheduled plan to those in flight, and pass it to the connector."""
         flying, connection = self.in_flight, self.connection
         outputs = flying.outputs(plan, self.running, self.runs.outputs(plan))
         if connection.connects:

@@ -75,7 +75,7 @@ class Continuous(SchedulerOptions):
         return self
 
     def _host_keeps(self, adapters: int) -> bool:
-        """Whether host memory keeps as many adapters as run."""
+        """Whether host memory holds at least as many adapters as run at once."""
         return self.max_cpu_loras is None or self.max_cpu_loras >= adapters
 
     @property
@@ -183,7 +183,7 @@ class Continuous(SchedulerOptions):
         return self._limited(parts._replace(connector=connector or NO_CONNECTOR, stages=stages))
 
     def _limited(self, parts: ContinuousParts) -> ContinuousScheduler:
-        """A scheduler with its limits on images and adapters."""
+        """A scheduler with its limits on multimodal items and adapters."""
         made = ContinuousScheduler(parts)
         loras, load_ps = self.most_adapters, round(self.lora_load_ms * PS_PER_MS)
         slots = AdapterSlots(loras, self.max_cpu_loras or loras, load_ps)
@@ -202,7 +202,7 @@ class Continuous(SchedulerOptions):
         )
 
     def _check_parts(self, *, stages: int, drafts: bool, connector: bool) -> None:
-        """InputError where this scheduler does not run with the other parts."""
+        """Raise InputError if this scheduler does not run with the other parts."""
         check(
             ServerParts(
                 stages=stages,
@@ -217,7 +217,7 @@ class Continuous(SchedulerOptions):
     def _parts(
         self, allocator: Allocator, max_model_len: int, policies: Policies
     ) -> ContinuousParts:
-        """The parts of every scheduler that these options make."""
+        """The parts that these options determine, without connector, drafts and stages."""
         rules, knobs = self._scheduling, self._knobs(allocator)
         return ContinuousParts(
             allocator, max_model_len, policies, rules, knobs, ahead=self.async_scheduling
@@ -237,7 +237,7 @@ class Continuous(SchedulerOptions):
         )
 
     def _check_whole_blocks(self, block: int) -> None:
-        """InputError where no chunk could be a whole block of states."""
+        """Raise InputError if no chunk could be a whole block of recurrent states."""
         for key in ("max_num_batched_tokens", "long_prefill_token_threshold"):
             value = getattr(self, key)
             if 0 < value < block:

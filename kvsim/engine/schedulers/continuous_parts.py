@@ -11,10 +11,11 @@ from kvsim.vllm.rules import SchedulingRules
 
 
 class ContinuousParts(NamedTuple):
-    """The allocator, the longest sequence in tokens, the policies, vLLM's rules and the knobs.
+    """The parts of a `ContinuousScheduler`.
 
-    drafter, connector: NO_DRAFTS, NO_CONNECTOR without. stages: of the pipeline. ahead: a step is
-    scheduled before the one before it has returned.
+    max_model_len: tokens of the longest sequence. version: rules of the version of vLLM. drafter,
+    connector: NO_DRAFTS, NO_CONNECTOR if there is none. stages: number of pipeline stages. ahead:
+    asynchronous scheduling.
     """
 
     allocator: Allocator

@@ -1,4 +1,6 @@
-"""Checks of continuous batching with drafts: unsupported options, and most sequences at once."""
+"""Checks of continuous batching with drafts: unsupported options, and the most sequences at
+once.
+"""
 
 from typing import Protocol
 
@@ -10,7 +12,7 @@ from kvsim.vllm.versions import Semantics, scheduled_as
 
 
 class DraftedOptions(Protocol):
-    """The options of continuous batching that drafts bear on."""
+    """The options of continuous batching that matter with drafts."""
 
     @property
     def semantics(self) -> Semantics: ...
@@ -26,7 +28,7 @@ class DraftedOptions(Protocol):
 
 
 def check_drafts(options: DraftedOptions, verifier: Verifier) -> None:
-    """InputError for options under which no drafts are simulated."""
+    """Raise InputError for options that are not simulated with drafts."""
     version, rules = scheduled_as(options.semantics), verifier.rules
     older = version is not scheduled_as("vllm-0.33")
     parts = ServerParts(
@@ -51,6 +53,8 @@ def check_drafts(options: DraftedOptions, verifier: Verifier) -> None:
 
 
 def most_drafted_seqs(max_num_seqs: int, max_num_batched_tokens: int, verifier: Verifier) -> int:
-    """Sequences that run at once: the queries of a drafter's one pass stay within the budget."""
+    """Most sequences that run at once, such that the queries of a one-pass drafter stay within the
+    token budget.
+    """
     queries = verifier.queries_per_seq
     return min(max_num_seqs, max_num_batched_tokens // queries) if queries else max_num_seqs

@@ -1,6 +1,8 @@
-"""All sequences verify their drafts in one step, as a batch: equal to turns while the budget
-suffices for all of them. Only sequences that take blocks are visited, and a run of steps is taken
-at once. `tests/engine/speculation/test_leaps.py` compares the two.
+"""Schedules sequences with drafts as a batch: all verify their drafts in one step.
+
+This equals scheduling one after the other while the token budget suffices for all. Only sequences
+that take blocks are visited, and a run of steps is scheduled at once.
+`tests/engine/speculation/test_leaps.py` compares the two.
 """
 
 from functools import partial
@@ -21,9 +23,9 @@ REST = 32  # steps in turns after the budget was short
 
 
 class DraftRuns(BatchRuns):
-    """batch: the decode batch of its scheduler.
+    """Schedules the lockstep batch `batch`.
 
-    A running sequence that is neither in it nor in `prefilling` is scheduled singly.
+    A running sequence that is neither in the batch nor in `prefilling` is scheduled by the loop.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class DraftRuns(BatchRuns):
         return None
 
     def _early_prefills(self) -> list[Sequence]:
-        """Prefilling sequences that were admitted before a decoding one."""
+        """Prefilling sequences that were admitted before some decoding one."""
         prefilling = self._scheduler.prefilling
         running = self._scheduler.running
         last = takewhile(prefilling.__contains__, reversed(running)) if prefilling else ()
@@ -74,10 +76,10 @@ class DraftRuns(BatchRuns):
 
     def _run(self, plan: Plan, budget: int, threshold: int, early: list[Sequence]) -> int:
         """Schedule the batch's members, then other decoding sequences one by one, then prompt
-        chunks.
+        chunks; returns the remaining budget.
 
-        early: prompts that precede these in vLLM's order and are scheduled first, within the
-        budget.
+        early: prefilling sequences that come earlier in vLLM's order and are scheduled in that
+        order, within the budget.
         """
         scheduler, loop, batch, chunks = self._scheduler, self._loop, self.batch, plan.chunks
         running, prefilling = scheduler.running, scheduler.prefilling
@@ -109,7 +111,7 @@ class DraftRuns(BatchRuns):
         return budget - spent
 
     def _step(self, plan: Plan) -> None:
-        """Allocate for the next step of the members, and take it."""
+        """Take the next step of all members, and set its counts in `plan`."""
         batch, drafts = self.batch, self._drafter.most_tokens - 1
         num = batch.num
         if not num:
@@ -142,8 +144,10 @@ class DraftRuns(BatchRuns):
         self._return_step(plan.chunks, plan.finishing)
 
     def _return_step(self, turns: list[ScheduledChunk], finishing: list[Sequence]) -> None:
-        """The oldest step in flight returned: process its sequences in order, as content of one may
-        duplicate that of another. turns: its chunks of sequences outside of the batch.
+        """Process the outputs of the oldest step in flight, in running order, since one sequence
+        may cache the same content as another.
+
+        turns: chunks of sequences outside the batch. finishing: sequences that finish.
         """
         scheduler, tables = self._scheduler, self.batch.tables
         drafter, step = self._drafter, self.batch.in_flight.popleft()
@@ -166,8 +170,9 @@ class DraftRuns(BatchRuns):
 def draft_runs(
     scheduler: Scheduler, loop: RunningLoop, parts: ContinuousParts, *, lags: bool
 ) -> DraftRuns | None:
-    """The batch of a scheduler with drafts; None where its sequences are always scheduled singly.
-    lags: a step is scheduled before the one before it has returned.
+    """The batch of a scheduler with drafts; None if its sequences must be scheduled one by one.
+
+    lags: asynchronous scheduling.
     """
     tables, knobs = scheduler.allocator.verifying, parts.knobs
     threshold, latest = knobs.long_prefill_token_threshold, type(scheduler.victim) is Latest

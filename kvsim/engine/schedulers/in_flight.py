@@ -1,13 +1,13 @@
-"""Steps in flight: what a scheduler knows of sequences before their outputs have returned.
+"""Steps in flight: what a scheduler knows of sequences before their outputs are processed.
 
-vLLM 0.33 says it with two integers on the request (v1/core/sched/async_scheduler.py,
+vLLM 0.33 stores two integers on the request (v1/core/sched/async_scheduler.py,
 `num_output_placeholders`, `next_decode_eligible_step`). So does this: `Sequence.placeholders` and
-`Sequence.next_step`, and `Sequence.in_flight`, the newest plan that computes for it. Outputs count
+`Sequence.next_step`. `Sequence.in_flight` is the newest plan that computes for it. Outputs count
 once they are scheduled, so a sequence with its last token in flight leaves the batch
 (`Scheduler._complete`).
 
-Over the stages of a pipeline the first stage waits for tokens that a later step may continue from
-(v1/worker/gpu/pp_utils.py `get_prev_sampled_outputs`). It hears of a preemption with the step that
+With pipeline stages the first stage waits for tokens that a later step may continue from
+(v1/worker/gpu/pp_utils.py `get_prev_sampled_outputs`). It learns of a preemption with the step that
 preempts, but looks for tokens before it frees the victim. So only later steps do not wait.
 """
 
@@ -19,11 +19,12 @@ from kvsim.sequence import Sequence
 
 
 class StepsInFlight:
-    """The plans of one scheduler that have not returned.
+    """The plans of one scheduler with outputs not yet processed.
 
-    stages: of the pipeline; as many plans are in flight, one more if `ahead`: under asynchronous
-    scheduling. counts: plans are followed at all; not on one stage where no connector asks. step:
-    number of the newest plan, empty ones counted. newest: the last plan; None once it has returned.
+    stages: pipeline stages; as many plans are in flight, one more if `ahead`, under asynchronous
+    scheduling. counts: whether plans are tracked; not with one stage and no connector. step: number
+    of the newest plan, counting empty ones. newest: the last plan; None once its outputs are
+    processed.
     """
 
     def __init__(self, stages: int, *, ahead: bool, connects: bool) -> None:
@@ -35,49 +36,49 @@ class StepsInFlight:
         self._abandoned: list[Plan] = []  # of the victims of the newest step
 
     def begin(self) -> None:
-        """A further step begins: nothing waits for the tokens of victims before it."""
+        """Begin a step: from now on no stage waits for tokens of victims of earlier steps."""
         self.step += 1
         for plan in self._abandoned:
             plan.abandoned += 1
         self._abandoned.clear()
 
     def compute(self, seq: Sequence, plan: Plan) -> None:
-        """`plan`, the newest, computes for `seq`."""
+        """Note that `plan`, the newest, computes for `seq`."""
         seq.in_flight = plan
         seq.next_step = self.step + self.stages
 
     def lets_join(self, seq: Sequence) -> bool:
-        """Whether a sequence may decode in the step after the newest: over the stages of a pipeline
-        it has no token in that.
+        """Whether `seq` may decode in the step after the newest; with pipeline stages not if it is
+        in the newest.
         """
         if self.stages == 1:
             return True
         return seq.in_flight is None or seq.in_flight is not self.newest
 
     def launch(self, plan: Plan, outputs: dict[Sequence, int]) -> None:
-        """`plan` is decided. outputs: its sequences, each with the tokens that it puts out."""
+        """Add the scheduled `plan`. outputs: its sequences, each with its output tokens."""
         self.newest, plan.outputs = plan, outputs
         for seq, num in outputs.items():
             seq.in_flight = plan
             seq.placeholders += num
 
     def abandon(self, victim: Sequence) -> None:
-        """The newest step preempts `victim`."""
+        """Note that the newest step preempts `victim`."""
         plan = victim.in_flight
         if self.stages > 1 and isinstance(plan, Plan) and plan.continues_with(victim):
             self._abandoned.append(plan)
 
     def may_start(self, seq: Sequence) -> bool:
-        """Whether nothing of a preempted sequence is in flight that the stages of a pipeline would
-        still compute.
+        """Whether a preempted `seq` may start again: with pipeline stages only if it has no step in
+        flight.
         """
         return self.stages == 1 or seq.in_flight is None
 
     def rested(self, plan: Plan) -> list[Sequence]:
-        """Under asynchronous scheduling: the sequences that may get their next token in the step
-        after `plan`, just decided.
+        """Under asynchronous scheduling: sequences that may get their next token in the step after
+        `plan`, just scheduled.
 
-        They got their last one as many steps before as there are stages.
+        They got their last token as many steps before as there are stages.
         """
         self._resting.append(plan)
         if len(self._resting) < self.stages:
@@ -86,7 +87,7 @@ class StepsInFlight:
         return [seq for seq in rested.outputs if seq.in_flight is rested]
 
     def took_token(self, seq: Sequence, plan: Plan) -> bool:
-        """Whether a running sequence without a chunk in `plan`, just decided, decodes in it."""
+        """Whether a running sequence without a chunk in `plan`, just scheduled, decodes in it."""
         if self.stages > 1:
             return seq.in_flight is plan
         return seq.decoding and seq not in plan.passed_over
@@ -94,8 +95,10 @@ class StepsInFlight:
     def outputs(
         self, plan: Plan, running: Iterable[Sequence], verified: dict[Sequence, int]
     ) -> dict[Sequence, int]:
-        """Sequences of `plan`, just decided, in running order, each with the tokens that it puts
-        out. verified: of those that verify drafts without a chunk.
+        """Sequences of `plan`, just scheduled, in running order, each with its number of output
+        tokens.
+
+        verified: these numbers for sequences that verify drafts without a chunk.
         """
         known = {chunk.seq: chunk.num_outputs for chunk in plan.chunks} | verified
         passed_over, ends = set(plan.passed_over), set(plan.finishing)
@@ -111,9 +114,7 @@ class StepsInFlight:
         return found
 
     def land(self, plan: Plan) -> list[Sequence]:
-        """The outputs of `plan` have returned. Returns its sequences without a later step in
-        flight.
-        """
+        """Process the end of `plan`; returns its sequences without a later step in flight."""
         if plan is self.newest:
             self.newest = None
         landed = list[Sequence]()

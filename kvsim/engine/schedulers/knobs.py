@@ -1,13 +1,14 @@
-"""The knobs of continuous batching."""
+"""The limits of a step of continuous batching."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """The limits of a step of continuous batching.
+    """The limits of a step of continuous batching, by vLLM's names.
 
-    fits_whole: only what fits as a whole is admitted, though chunks take less.
+    by_priority: policy = "priority". fits_whole: a sequence is admitted only if all its tokens fit,
+    though chunks need less.
     """
 
     max_num_seqs: int

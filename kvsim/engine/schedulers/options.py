@@ -82,39 +82,41 @@ class SchedulerOptions(Options):
 
     @property
     def engine_version(self) -> str | None:
-        """The version of vLLM that it schedules as, such as "0.22"; None: of another engine."""
+        """Version of vLLM that it schedules as, such as "0.22"; None for another engine."""
         return None
 
     @property
     def serves(self) -> frozenset[str]:
-        """The other parts that it runs with, of `kvsim.support`."""
+        """Other parts that this scheduler works with, by their names in `kvsim.support`."""
         return frozenset()
 
     @property
     def most_adapters(self) -> int:
-        """Adapters that may run at once."""
+        """Most LoRA adapters that run at once."""
         return 0
 
     def with_adapters(self, max_loras: int) -> Self:
-        """The same options with as many adapters at once as the pool keeps room for; 0: it does not
-        say. InputError where they say otherwise.
+        """Return a copy of these options with max_loras set as in [memory]; 0: [memory] does not
+        set it.
+
+        InputError if the options contradict it.
         """
         return self
 
     def drafting(self, speculation: Speculation) -> Speculation:
-        """A way of drafting as the engine's version has it."""
+        """`speculation` with the rules of this engine's version."""
         return speculation
 
     def check_looks_ahead(self) -> None:
-        """Raise InputError where a block's hash never covers tokens after the block."""
+        """Raise InputError if this version's block hashes never cover tokens after the block."""
 
     def max_in_flight_tokens(self, depth: int) -> int | None:
         """Most tokens in `depth` steps in flight; None: prompts are computed whole."""
         return None
 
     def build(self, allocator: Allocator, max_model_len: int) -> Scheduler:
-        """A scheduler over this allocator, nothing running; InputError if what `allocator` keeps
-        cannot be preempted in this way.
+        """A new scheduler over this allocator; InputError if the allocator does not support this
+        preemption mode.
         """
         return self.make(allocator, max_model_len, self._policies(allocator))
 
@@ -127,13 +129,14 @@ class SchedulerOptions(Options):
         verifier: Verifier | None = None,
         stages: int = 1,
     ) -> Scheduler:
-        """The same with further parts: a KV connector, tokens drafted ahead, of which `verifier`
-        says what becomes, and the stages of a pipeline. InputError where they do not run together.
+        """A new scheduler with a KV connector, a verifier of drafts or several pipeline stages.
+
+        InputError if these do not run together.
         """
         raise NotImplementedError(type(self).__name__)  # one that serves any overrides this
 
     def make(self, allocator: Allocator, max_model_len: int, policies: Policies) -> Scheduler:
-        """The scheduler of this kind, with these policies."""
+        """A new scheduler of this kind with these policies."""
         raise NotImplementedError(type(self).__name__)  # every registered kind overrides this
 
     def _policies(self, allocator: Allocator) -> Policies:

@@ -1,5 +1,5 @@
-"""The loop over running sequences (vLLM, v1/core/sched/scheduler.py): one after the other, in order
-of admission. A sequence without room preempts others or, at last, itself.
+"""vLLM's loop over running sequences (v1/core/sched/scheduler.py): one after the other, in order of
+admission. A sequence without memory preempts others or, at last, itself.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,10 +15,10 @@ from kvsim.sequence import Sequence
 
 
 class RunningLoop:
-    """The running sequences of one scheduler, scheduled singly.
+    """Schedules the running sequences of one scheduler one by one.
 
-    continues: the loop goes on after a sequence that preempted itself. stuck: the step of a victim
-    is in flight, so no sequence was preempted.
+    continues: the loop continues after a sequence that preempted itself. stuck: the chosen victim
+    has a step in flight, so no sequence was preempted.
     """
 
     def __init__(
@@ -38,11 +38,10 @@ class RunningLoop:
         self.stuck = False
 
     def run(self, plan: Plan, budget: int, threshold: int) -> int:
-        """Schedule the running sequences one after the other: a prompt chunk, a decode slot, or a
-        verification of drafts.
+        """Schedule a chunk, a token or a verification of each running sequence; returns the
+        remaining token budget.
 
-        budget: tokens; returns the rest of it. threshold: most tokens of one prompt, 0 for no such
-        limit.
+        threshold: most tokens of one prompt, 0 for no such limit.
         """
         scheduler, chunks = self._scheduler, plan.chunks
         running, prefilling = scheduler.running, scheduler.prefilling
@@ -89,15 +88,18 @@ class RunningLoop:
         return budget - spent
 
     def _turns_lost(self, seq: Sequence, victims: Row[Sequence], turned: set[Sequence]) -> int:
-        """Number of sequences after `seq` that the loop skips because of `victims`; turned:
-        sequences scheduled already.
+        """Number of sequences after `seq` that the loop skips because of `victims`.
+
+        turned: sequences scheduled already in this step.
         """
         if not self._skips_next:
             return 0
         return sum(victim.order < seq.order and victim not in turned for victim in victims)
 
     def continue_prompt(self, seq: Sequence, plan: Plan, budget: int, threshold: int) -> bool:
-        """The next chunk of a running prompt; False ends the loop over running sequences."""
+        """Schedule the next chunk of a running prompt; False ends the loop over running
+        sequences.
+        """
         running = self._scheduler.running
         if seq not in running:
             return True
@@ -110,8 +112,8 @@ class RunningLoop:
         return True
 
     def verify(self, seq: Sequence, plan: Plan, most_tokens: int) -> bool:
-        """A decoding sequence verifies its drafts, if it may have a step; False ends the loop over
-        running sequences.
+        """Schedule a verification of drafts of `seq`, if it may have a step; False ends the loop
+        over running sequences.
         """
         if self._in_flight.step < seq.next_step:
             return True
@@ -143,7 +145,9 @@ class RunningLoop:
     # --- preemption -----------------------------------------------------------------------------
 
     def make_room(self, seq: Sequence, plan: Plan, num_tokens: int) -> bool:
-        """Get memory for `num_tokens` slots of `seq`, preempting others or, at last, itself."""
+        """Allocate memory for num_tokens slots of `seq`, preempting others or, at last, itself;
+        False if it does not fit.
+        """
         scheduler = self._scheduler
         turns_before = 0 if scheduler.stepped else seq.order
 
@@ -153,10 +157,10 @@ class RunningLoop:
         return extend() or self.preempt_until(extend, seq, plan)
 
     def preempt_until(self, took: Callable[[], bool], seq: Sequence, plan: Plan) -> bool:
-        """Preempt one after the other until `took` succeeds; False once `seq` is preempted.
+        """Preempt sequences one by one until `took` succeeds; False once `seq` is preempted.
 
-        Where frees are deferred, not beyond a victim with a step in flight: its blocks are not
-        free, so `seq` finds no room.
+        If frees are deferred, it stops at a victim with a step in flight, as its blocks would not
+        be free.
         """
         scheduler = self._scheduler
         while True:
@@ -173,7 +177,7 @@ class RunningLoop:
                 return True
 
     def _count_scheduled(self, victim: Sequence) -> None:
-        """Count the slot of a victim scheduled earlier in this step as filled, though the step will
+        """Count the slot of a victim scheduled earlier in this step as filled, though the step does
         not compute it.
         """
         self._scheduler.batch.leave(victim)

@@ -1,7 +1,8 @@
 """The base of all schedulers: the queue, the step being scheduled, and the life of a plan.
 
-schedule() decides one step and takes its memory. repeatable(plan) counts the equal steps that could
-follow, and repeat(plan, k) schedules k of them. finish(plan) processes the outputs of the last one.
+schedule() decides one step and allocates its memory. repeatable(plan) counts the equal steps that
+could follow, and repeat(plan, k) schedules k of them. finish(plan) processes the outputs of the
+last one.
 """
 
 from abc import abstractmethod
@@ -22,14 +23,15 @@ from kvsim.sequence import Sequence, by_order
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Scheduler:
-    """A policy over the waiting and running sequences of one allocator.
+    """Schedules the waiting and running sequences of one allocator.
 
     running: sequences in order of admission. prefilling: running sequences that compute their
     prompt or, resumed, all their tokens again. batch: decoding sequences. A running sequence in
     neither waits for its last output, or verifies drafts as a chunk of each plan. limits: on
-    chunks, in addition to tokens, sequences and blocks; special_limits: from the first request with
-    images or an adapter on. engine_faults: steps that damage a prompt. awaited_hit_tokens: see
-    RunTotals. stepped: whether the decoders of the step being scheduled have taken their slots.
+    chunks, in addition to tokens, sequences and blocks. special_limits: replace `limits` from the
+    first request with images or an adapter on. engine_faults: steps in which the real engine
+    corrupts a prompt. awaited_hit_tokens: see RunTotals. stepped: whether the decoding sequences of
+    the step being scheduled have their slots.
     """
 
     def __init__(self, allocator: Allocator, max_model_len: int, policies: Policies) -> None:
@@ -46,18 +48,18 @@ class Scheduler:
 
     @abstractmethod
     def schedule(self) -> Plan:
-        """Decide the next step, take its memory and advance its sequences."""
+        """Schedule the next step: allocate its memory and advance its sequences."""
 
     @abstractmethod
     def refusal(self, request: Request) -> Refusal | None:
         """The reason why this scheduler could never run `request`; None if it could."""
 
     def output_limit(self, request: Request) -> int:
-        """Number of output tokens after which max_model_len ends a request."""
+        """Number of output tokens at which max_model_len ends a request."""
         return max(1, self.max_model_len - request.prompt_tokens)
 
     def add(self, seq: Sequence) -> bool:
-        """Queue a new sequence. Returns whether the next plan could differ because of it."""
+        """Queue a new sequence; returns whether the next plan could differ because of it."""
         before, request = self.waiting.head, seq.request
         if request.items or request.adapter is not None:
             self.limits = self.special_limits
@@ -65,7 +67,9 @@ class Scheduler:
         return self.waiting.head is not before or not self.running or self.limits.bind
 
     def give_up(self, head: Sequence) -> Refusal | None:
-        """Remove `head` and return why, if the simulated engine never starts it; else None."""
+        """Remove `head` and return the reason, if the simulated engine never starts it; else
+        None.
+        """
         return None
 
     @property
@@ -75,7 +79,7 @@ class Scheduler:
 
     @property
     def expects_more(self) -> bool:
-        """Whether the head of the queue may start once content in transfer has arrived."""
+        """Whether the head of the queue may start when a transfer or copy has ended."""
         return False
 
     @property
@@ -84,11 +88,11 @@ class Scheduler:
         return self.preemption.swapped_bytes
 
     def usage(self) -> Usage:
-        """The ledger now."""
+        """The memory ledger now."""
         return self.usage_for(self.waiting.head)
 
     def usage_for(self, head: Sequence | None) -> Usage:
-        """The ledger now, its free bytes split by the need of `head`, first in the queue."""
+        """The memory ledger now; the need of `head`, first in the queue, splits its free bytes."""
         return self.allocator.usage(head, busy=bool(self.running))
 
     # --- the step being scheduled -----------------------------------------------------------------
@@ -96,8 +100,9 @@ class Scheduler:
     def admit_first(
         self, plan: Plan, cached: Cached, new_tokens: int, fit_tokens: int, drafts: int = 0
     ) -> bool:
-        """Start the head of the queue with its first chunk, the last `drafts` tokens of which are
-        padding; False if it does not fit.
+        """Start the head of the queue with its first chunk; False if it does not fit.
+
+        fit_tokens: slots that must fit. drafts: number of padding tokens at the end of the chunk.
         """
         seq = self.waiting.head
         assert seq is not None
@@ -125,7 +130,9 @@ class Scheduler:
     def start(
         self, seq: Sequence, plan: Plan, cached_tokens: int, new_tokens: int, drafts: int = 0
     ) -> None:
-        """Run the first chunk of a sequence that has its memory."""
+        """Add `seq`, which has its memory, to the running sequences, and compute its first
+        chunk.
+        """
         seq.order = self._orders = self._orders + 1
         self.running[seq] = None
         plan.admitted.append((seq, cached_tokens, seq.num_preemptions > 0))
@@ -152,7 +159,9 @@ class Scheduler:
             plan.stalls.append((stall_ps, self.usage()))
 
     def extend(self, seq: Sequence, plan: Plan, num_tokens: int, turns_before: int = 0) -> bool:
-        """Get memory for `num_tokens` slots of a running sequence; book its copy in `plan`."""
+        """Allocate num_tokens slots for a running sequence; False if they do not fit. A copy that
+        this needs stalls `plan`.
+        """
         growth = self.allocator.extend(seq, num_tokens, turns_before=turns_before)
         if growth is None:
             return False
@@ -170,8 +179,9 @@ class Scheduler:
         return self.victim.choose(running, self._computed_tokens, self.allocator.shared_tokens)
 
     def preempt(self, victim: Sequence, plan: Plan) -> None:
-        """Take all memory from a running sequence, which waits at the front of the queue. Its
-        `num_computed` keeps the tokens it had computed until it resumes.
+        """Free all memory of a running sequence, and queue it at the front.
+
+        Its `num_computed` keeps the number of computed tokens until it resumes.
         """
         del self.running[victim]
         if victim in self.batch:
@@ -193,7 +203,7 @@ class Scheduler:
         self.waiting.put_back(victim)
 
     def step_decoders(self, plan: Plan, passed_over: list[Sequence]) -> None:
-        """All members of the batch except `passed_over` take one slot in this plan."""
+        """Give all members of the batch except `passed_over` a slot in this step."""
         for seq in passed_over:
             self.batch.leave(seq)
         if self.batch.num:
@@ -201,7 +211,9 @@ class Scheduler:
         self.stepped, plan.passed_over = True, passed_over
 
     def _close(self, plan: Plan) -> Plan:
-        """Close the plan: count its decoders, and let completed prompts join the decode batch."""
+        """Complete the plan: count its decoding sequences, and let completed prompts join the
+        decode batch.
+        """
         self.allocator.step_decided()
         if self.stepped:
             self.stepped = False
@@ -226,11 +238,13 @@ class Scheduler:
         return plan
 
     def _join(self, seq: Sequence) -> None:
-        """`seq` has all its known tokens computed and decodes from the next step on."""
+        """Let `seq`, with all its known tokens computed, decode from the next step on."""
         self.batch.join(seq, seq.num_computed)
 
     def _complete(self, plan: Plan) -> None:
-        """Members without a further step leave the batch; with their last token they finish."""
+        """Remove members without a further step from the batch; those with their last token
+        finish.
+        """
         for seq in self.batch.complete():
             self.batch.leave(seq)
             if seq.num_outputs == seq.output_tokens:
@@ -239,15 +253,15 @@ class Scheduler:
     # --- the life of a plan ---------------------------------------------------------------------
 
     def repeatable(self, plan: Plan, limit: int) -> int:
-        """Number of further steps equal to `plan` if nothing arrives, at most `limit`.
+        """Number of further steps equal to `plan` if no request arrives, at most `limit`.
 
-        In these only the batch decodes, no sequence finishes, memory suffices, and the queue stays
-        blocked.
+        In these steps only the batch decodes, no sequence finishes, memory suffices, and the queue
+        stays blocked.
         """
         return self.quiet_steps(plan, limit)
 
     def quiet_steps(self, plan: Plan, limit: int) -> int:
-        """The steps that `repeatable` counts, by the batch, the memory and the queue alone."""
+        """Number of steps for `repeatable`, by the batch, the memory and the queue alone."""
         if plan.chunks or plan.passed_over or plan.preempted or plan.finishing or plan.stalls:
             return 0
         if not self.limits.stay() or (self.limits.bind and self.prefilling):
@@ -262,25 +276,29 @@ class Scheduler:
         return limit
 
     def run_ended(self, plan: Plan) -> None:
-        """The steps of `plan` that `repeatable` answered for are over, all or some of them."""
+        """Called when a run of `plan` is over, after all repeated steps or fewer."""
 
     def _blocked_head(self) -> Sequence | None:
-        """The waiting sequence that did not fit in the last step and blocks the queue."""
+        """The waiting sequence that did not fit in the last step and so blocks the queue."""
         return self.waiting.head
 
     def returns_quietly(self, plan: Plan) -> bool:
-        """Whether the return of the outputs of `plan` leaves later steps the same. A finished
-        prompt becomes known content, which may let a waiting sequence start or free a duplicate.
+        """Whether processing the outputs of `plan` leaves later steps unchanged.
+
+        The blocks of a finished prompt become cached. This may let a waiting sequence start, or
+        free a duplicate block.
         """
         return not plan.finishing and (not plan.chunks or self.waiting.head is None)
 
     def enable_lockstep(self, depth: int) -> None:
-        """Let all sequences verify drafts in lockstep, `depth` steps in flight; called before the
-        first step.
+        """Let all sequences verify drafts in lockstep, with `depth` steps in flight; called before
+        the first step.
         """
 
     def repeat(self, plan: Plan, steps: int) -> Course:
-        """Schedule `steps` more steps of `plan` (one if it has drafts); returns the course."""
+        """Schedule `steps` more steps of `plan` (one if it has drafts); returns the change of the
+        memory ledger.
+        """
         course = self.batch.advance(steps)
         self.allocator.step_decided()
         plan.steps += steps
@@ -292,10 +310,12 @@ class Scheduler:
         return seq.decoding and seq not in plan.passed_over
 
     def step_returned(self) -> None:
-        """The oldest step in flight of a repeated plan returned; no sequence finishes with it."""
+        """Process the oldest step in flight of a repeated plan; no sequence finishes with it."""
 
     def finish(self, plan: Plan) -> list[Sequence]:
-        """The plan's last step returned: its finished sequences leave, in running order."""
+        """Process the outputs of the plan's last step; returns its finished sequences, in running
+        order.
+        """
         plan.finishing.sort(key=by_order)
         self.limits.returned(plan, plan.finishing)
         for chunk in plan.chunks:

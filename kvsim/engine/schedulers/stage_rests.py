@@ -1,8 +1,8 @@
-"""Decoding over the stages of a pipeline. A sequence with a token in flight leaves the decode batch
-until it may get the next one.
+"""Decoding with pipeline stages: a sequence with a token in flight is out of the decode batch until
+it may get the next one.
 
-One step may hold all running sequences. They stay in it for a run of steps then, as on one stage,
-and the steps between are empty.
+If one step holds all running sequences, they stay in the batch for a run of steps, as with one
+stage. The steps between are empty.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from kvsim.sequence import Sequence
 
 
 class StageRests:
-    """The running sequences of one scheduler that wait for a token in flight."""
+    """Moves sequences with a token in flight out of the decode batch and in again."""
 
     def __init__(
         self,
@@ -30,7 +30,9 @@ class StageRests:
         self._drafts = parts.drafter.verifies
 
     def begin(self, plan: Plan) -> list[Sequence]:
-        """The sequences of `plan` are chosen. Returns those that wait, and have no step in it."""
+        """Note the sequences of `plan`; returns running sequences that wait for a token, and so
+        have no step in it.
+        """
         scheduler, flying, passed_over = self._scheduler, self._in_flight, set(plan.passed_over)
         flying.newest = plan
         resting = [
@@ -46,7 +48,9 @@ class StageRests:
         return resting
 
     def end(self, plan: Plan, resting: list[Sequence]) -> None:
-        """`plan` is closed, and its sequences leave the batch. resting: see `begin`."""
+        """Remove the sequences of the completed `plan` from the batch. resting: the result of
+        `begin`.
+        """
         scheduler, flying, passed_over = self._scheduler, self._in_flight, set(plan.passed_over)
         plan.passed_over.extend(resting)
         for seq in plan.finishing:
@@ -59,7 +63,7 @@ class StageRests:
             self._go_on(flying.rested(plan))
 
     def landed(self, sequences: list[Sequence]) -> None:
-        """The newest outputs of these returned."""
+        """Let `sequences`, with their newest outputs processed, decode again."""
         if not (self._in_flight.ahead or self._drafts):
             self._go_on(sequences)
 
@@ -74,7 +78,7 @@ class StageRests:
     # --- one step alone -------------------------------------------------------------------------
 
     def repeatable(self, plan: Plan, limit: int) -> int:
-        """See `Scheduler.repeatable`. Of a run of steps, the sequences stay in the batch."""
+        """See `Scheduler.repeatable`. If the result is not 0, the sequences stay in the batch."""
         if not self._holds_all(plan):
             return 0
         scheduler, connection = self._scheduler, self._connection
@@ -95,8 +99,8 @@ class StageRests:
         return limit
 
     def _holds_all(self, plan: Plan) -> bool:
-        """Whether all running sequences decode in `plan`, and none that waits could start in an
-        empty step, which has more of the budget.
+        """Whether all running sequences decode in `plan`, and no waiting one could start in an
+        empty step, which has more token budget left.
         """
         scheduler, knobs = self._scheduler, self._knobs
         running, head = len(scheduler.running), scheduler.waiting.head
@@ -110,19 +114,21 @@ class StageRests:
         return asked and not scheduler.limits.bind and head.in_flight is None
 
     def _decide_empty_steps(self) -> None:
-        """The other stages got steps without sequences."""
+        """Count the empty steps on the other stages."""
         for _ in range(self._in_flight.stages - 1):
             self._in_flight.begin()
             self._scheduler.allocator.step_decided()
 
     def run_ended(self, plan: Plan) -> None:
-        """The steps of `plan` that `repeatable` answered for are over, all or some of them."""
+        """A run of `plan` is over: take its sequences out of the batch."""
         if plan.steps > 1 and not self._in_flight.ahead:
             self._decide_empty_steps()
         self._part()
 
     def _part(self) -> None:
-        """The sequences of the newest step wait until it returns."""
+        """Take the sequences of the newest step out of the batch, until its outputs are
+        processed.
+        """
         for seq in self._scheduler.running:
             if seq.decoding:
                 self._scheduler.batch.leave(seq)

@@ -3,9 +3,9 @@
 A batch forms when the engine is empty, and its members leave together, when the last of them is
 done.
 
-A member that is done keeps its slot and its memory until then, computes nothing more, and its
-output returns with the batch's. If a sequence of a growing allocator finds no room, members that
-are done free their memory early. After them the last live member is preempted.
+A member that is done holds its slot and its memory until then and computes nothing more. Its output
+is returned with the batch's. If a sequence of a growing allocator finds no memory, members that are
+done free theirs early. If that is not enough, the last unfinished member is preempted.
 """
 
 from pydantic import Field
@@ -31,7 +31,7 @@ class StaticBatching(SchedulerOptions):
 
 
 class StaticScheduler(WholePromptScheduler):
-    """One batch after the other."""
+    """Runs one batch after the other; see the module."""
 
     def __init__(
         self,

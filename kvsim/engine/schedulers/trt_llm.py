@@ -49,7 +49,7 @@ class TrtLlm(SchedulerOptions):
 
 
 class TrtLlmScheduler(WholePromptScheduler):
-    """All decoders run in every step, and with them the prompts that the policy lets start."""
+    """Runs all decoding sequences in every step, with the prompts that the policy lets start."""
 
     def __init__(
         self,
@@ -64,8 +64,10 @@ class TrtLlmScheduler(WholePromptScheduler):
         self._no_evict = no_evict
 
     def refusal(self, request: Request) -> Refusal | None:
-        """Refuse a request as the base class, or if it declares more than the pool holds, or less
-        than its output.
+        """Why `request` can never run; None if it can.
+
+        Under guaranteed-no-evict also if its declared maximum exceeds the pool, or is less than its
+        output.
         """
         if self._no_evict:
             declared = self._declared_slots(request) - request.prompt_tokens + 1
@@ -83,9 +85,11 @@ class TrtLlmScheduler(WholePromptScheduler):
         return super().refusal(request)
 
     def repeatable(self, plan: Plan, limit: int) -> int:
-        """If windows free blocks, the missing memory shrinks faster than the free one.
+        """Number of further steps equal to `plan`; 0 if a request waits and windows free blocks
+        while decoding.
 
-        So the head may become admissible in any step.
+        The memory that running requests still need then shrinks faster than the free memory. So the
+        head of the queue may start in any step.
         """
         if self._no_evict and self.waiting and self.allocator.gives_back:
             return 0

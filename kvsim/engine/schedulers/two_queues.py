@@ -1,4 +1,6 @@
-"""The two queues of vLLM's scheduler under a KV connector: loading and waiting sequences."""
+"""The queues of vLLM's scheduler under a KV connector: sequences that hold blocks for a load, and
+waiting ones.
+"""
 
 from kvsim.engine.policies.queue import PriorityQueue, WaitingQueue, priority_key
 from kvsim.plumbing.errors import InputError
@@ -6,12 +8,12 @@ from kvsim.sequence import Sequence
 
 
 class HoldingQueues:
-    """A waiting queue, and before it the sequences that own blocks, in the order in which their
+    """A waiting queue, and before it the sequences that hold blocks, in the order in which their
     loads started, or by priority.
 
-    loading: sequences without a reported load; loaded: with a reported load; ready: tried since
-    then; failed: with a failed load. Each with the slots that its load makes valid, 0 if it has
-    given them back.
+    loading: sequences with a load in flight. loaded: sequences with a load that ended. ready: those
+    tried since then. failed: sequences with a failed load. Each maps to the number of slots that
+    its load makes valid; 0 if the sequence has freed its blocks.
     """
 
     def __init__(self, waiting: WaitingQueue) -> None:
@@ -28,12 +30,13 @@ class HoldingQueues:
 
     @property
     def head(self) -> Sequence | None:
-        """The first waiting sequence without blocks; None if there is none."""
+        """The first waiting sequence that holds no blocks; None if there is none."""
         return self._chosen or self.waiting.head
 
     def choose(self, seq: Sequence) -> list[Sequence]:
-        """Make `seq`, which freed its blocks after a failed load, the next one. Returns the
-        sequences that held blocks, for `unchoose`.
+        """Make `seq`, which freed its blocks after a failed load, the head of the queue.
+
+        Returns the sequences that held blocks, in order, for `unchoose`.
         """
         order = list(self.holding)
         self.let_go(seq)
@@ -56,7 +59,7 @@ class HoldingQueues:
         self.waiting.put_back(seq)
 
     def pop(self) -> Sequence:
-        """Take the head out of the queue."""
+        """Remove and return the head of the queue."""
         seq, self._chosen = self._chosen, None
         return seq or self.waiting.pop()
 
@@ -69,40 +72,44 @@ class HoldingQueues:
 
     @property
     def in_turn(self) -> list[Sequence]:
-        """Sequences that own blocks, in the order in which they are tried."""
+        """Sequences that hold blocks, in the order in which they are tried."""
         if isinstance(self.waiting, PriorityQueue):
             return sorted(self.holding, key=priority_key)
         return list(self.holding)
 
     @property
     def remote(self) -> list[Sequence]:
-        """Sequences that wait for KV (WAITING_FOR_REMOTE_KVS), until tried after the report."""
+        """Sequences that wait for KV (WAITING_FOR_REMOTE_KVS), until they are tried after their
+        load.
+        """
         return [seq for seq in self.in_turn if seq not in self.ready and self.failed.get(seq) != 0]
 
     def load(self, seq: Sequence, num_tokens: int) -> None:
-        """`seq`, which left the queue, waits until its first `num_tokens` slots are loaded."""
+        """Add `seq`, removed from the queue, to wait until its first num_tokens slots are
+        loaded.
+        """
         self.holding[seq] = None
         self.loading[seq] = num_tokens
 
     def reported(self, seq: Sequence) -> None:
-        """The load of `seq` has been reported."""
+        """Note that the load of `seq` has ended."""
         self.loaded[seq] = self.loading.pop(seq)
 
     def has_failed(self, seq: Sequence) -> None:
-        """The load of `seq` has been reported as failed."""
+        """Note that the load of `seq` has failed."""
         self.failed[seq] = self.loading.pop(seq)
 
     def promote(self, seq: Sequence) -> int:
-        """Try `seq` after its load was reported; returns the number of valid slots."""
+        """Move `seq`, with an ended load, to `ready`; returns its number of valid slots."""
         if seq in self.loaded:
             self.ready[seq] = self.loaded.pop(seq)
         return self.ready[seq]
 
     def check_deadlock(self) -> None:
-        """InputError if nothing runs or loads, and a sequence holds blocks that will never be
+        """Raise InputError if nothing runs or loads, and sequences hold blocks that will never be
         freed.
 
-        The first of them has no room, and the later ones hold theirs until it starts.
+        The first of them does not fit, and the later ones hold their blocks until it starts.
         """
         if self.loading or not self.holding:
             return
@@ -116,7 +123,7 @@ class HoldingQueues:
         )
 
     def let_go(self, seq: Sequence) -> None:
-        """Remove `seq`, which runs, waits without blocks again, or has failed."""
+        """Remove `seq`, which runs, waits without blocks, or has failed."""
         del self.holding[seq]
         for state in self.loading, self.loaded, self.ready, self.failed:
             state.pop(seq, None)

@@ -46,7 +46,7 @@ class VllmV0(SchedulerOptions):
 
 
 class VllmV0Scheduler(WholePromptScheduler):
-    """Prompts while any fit; the decoders wait meanwhile."""
+    """Schedules prompts while any fit; decoding sequences pause meanwhile."""
 
     def schedule(self) -> Plan:
         plan = Plan()

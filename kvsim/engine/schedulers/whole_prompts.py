@@ -14,7 +14,9 @@ from kvsim.sequence import Sequence
 
 
 class StepLimits(NamedTuple):
-    """Most sequences that run at once, and most new tokens of a step."""
+    """(max_num_seqs, max_num_batched_tokens): most running sequences, and most new tokens of a
+    step.
+    """
 
     max_num_seqs: int
     max_num_batched_tokens: int = UNBOUNDED
@@ -22,9 +24,9 @@ class StepLimits(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WholePromptScheduler(Scheduler):
-    """First come, first served; stops at the first of the queue that does not fit.
+    """Admits whole prompts, first come, first served, until one does not fit.
 
-    A resumed sequence with more tokens than the limit of a step gets a step of its own, or it could
+    A resumed sequence with more tokens than the limit of a step gets a separate step, or it could
     never finish.
     """
 
@@ -50,7 +52,7 @@ class WholePromptScheduler(Scheduler):
         )
 
     def schedule(self) -> Plan:
-        """All decoders run in every step, and with them the prompts that fit."""
+        """Schedule a token of every decoding sequence, and the prompts that fit."""
         plan = Plan()
         self._decode(plan)
         if not plan.preempted:
@@ -60,7 +62,7 @@ class WholePromptScheduler(Scheduler):
     # --- building blocks of a plan --------------------------------------------------------------
 
     def _fit_tokens(self, seq: Sequence) -> int:
-        """Slots that must be free for `seq` to start."""
+        """Number of slots that must be free for `seq` to start."""
         return seq.num_tokens
 
     def _head_is_swapped(self) -> bool:
@@ -68,7 +70,9 @@ class WholePromptScheduler(Scheduler):
         return head is not None and self.preemption.kept_tokens(head) > 0
 
     def _admit(self, plan: Plan, budget: int, *, only_swapped: bool = False) -> None:
-        """Start the head of the queue with its whole prompt, and the next, while they fit."""
+        """Start waiting sequences with whole prompts, until one does not fit. only_swapped: stop at
+        one that was not swapped out.
+        """
         while len(self.running) < self._max_num_seqs:
             seq = self.waiting.head
             if seq is None or (only_swapped and not self._head_is_swapped()):
@@ -83,7 +87,9 @@ class WholePromptScheduler(Scheduler):
             budget -= new_tokens
 
     def _decode(self, plan: Plan) -> None:
-        """Every decoder takes a token; without memory for it the last decoder is preempted."""
+        """Schedule a token of every decoding sequence; if memory does not suffice, victims are
+        preempted.
+        """
         if self.batch.num and not self.allocator.steps_that_fit(1):
             for seq in self.allocator.must_extend():
                 if seq in self.running:
@@ -91,7 +97,7 @@ class WholePromptScheduler(Scheduler):
         self.step_decoders(plan, [])
 
     def _make_room(self, seq: Sequence, plan: Plan) -> None:
-        """Get memory for the next token of `seq`, preempting others or, at last, itself."""
+        """Allocate memory for the next token of `seq`, preempting others or, at last, itself."""
         while not self.extend(seq, plan, self.batch.slots(seq) + 1):
             if self._give_up_finished():
                 continue
@@ -106,7 +112,7 @@ class WholePromptScheduler(Scheduler):
 
 
 class _Decoding:
-    """The decoding ones of the running sequences, in order."""
+    """View of the running sequences that are decoding, in order of admission."""
 
     def __init__(self, running: dict[Sequence, None]) -> None:
         self._running = running

@@ -1,1 +1,1 @@
-"""Speculative decoding as a part of a scheduler: acceptance of drafts, and the tokens of a step."""
+"""Speculative decoding as a part of a scheduler: acceptance of drafts, and tokens of a step."""

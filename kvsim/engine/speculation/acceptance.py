@@ -1,8 +1,8 @@
-"""How many drafts each verification of a sequence accepts: known before the sequence runs.
+"""Number of drafts that each verification of a sequence accepts, known before the sequence runs.
 
 The n-th verification of a sequence accepts the n-th number, or all its drafts if they are fewer.
-Steps scheduled with drafts count, from 0 and on through preemptions. So what comes of a step
-depends on the sequence alone, never on how it was scheduled.
+Verifications are counted from 0 on, through preemptions. So the accepted drafts depend on the
+sequence alone, never on how it was scheduled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,16 +20,16 @@ Row = Sequence[int]
 
 
 class Acceptance(Protocol):
-    """Source of the numbers of accepted drafts."""
+    """Gives the numbers of accepted drafts of a sequence."""
 
     def of(self, seq: KVSequence) -> Row:
-        """Accepted drafts by verification, begun again from the first after the last."""
+        """Number of accepted drafts of each verification; after the last the list starts again."""
         ...
 
 
 @dataclass(frozen=True)
 class RecordedAcceptance:
-    """A pattern as it was recorded. by_request: for those that have one of their own."""
+    """A given pattern. by_request: patterns of single requests, instead of the common one."""
 
     pattern: tuple[int, ...]
     by_request: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -40,17 +40,17 @@ class RecordedAcceptance:
 
 @dataclass(frozen=True)
 class DrawnAcceptance:
-    """Drawn for each sequence from a generator of its own.
+    """Random numbers, drawn for each sequence from its id and the seed.
 
-    rates: the chance that the draft at each position, and all before it, are accepted; it never
-    rises. seed: two runs with the same one accept the same.
+    rates[i]: probability that the first i + 1 drafts are accepted; it never rises with i. seed:
+    equal seeds give equal numbers.
     """
 
     rates: tuple[float, ...]
     seed: int
 
     def of(self, seq: KVSequence) -> Row:
-        """One number for each verification it can have: each puts out a token at least."""
+        """One number for each output token, as each verification outputs at least one."""
         name = crc32(f"acceptance of {seq.id}".encode())
         draws = np.random.Generator(np.random.PCG64([self.seed, name])).random(seq.output_tokens)
         accepted = len(self.rates) - self._rising.searchsorted(draws, side="right")

@@ -1,10 +1,10 @@
-"""The decode batch where tokens are drafted ahead and all members verify their drafts in step with
-each other, without any of them being touched.
+"""The decode batch with drafts: all members verify their drafts in lockstep, computed in closed
+form without a visit to each.
 
 The accepted drafts of each verification are drawn in advance (see acceptance.py). So a sequence's
 slots before each of its next steps are known when it joins, as long as every step verifies all its
-drafts. The slots filled and drafts accepted by a step are summed over the members when they join,
-by the step's clock. So a step costs as much with one member as with hundreds.
+drafts. When members join, the slots filled and drafts accepted by each step are summed over
+members. So a step costs as much with one member as with hundreds.
 
 Under asynchronous scheduling all drafts of the step in flight are assumed to be accepted, so a
 sequence reaches the end of the context sooner.
@@ -30,8 +30,10 @@ LONGEST_PAST = 4096  # steps with stored sums
 
 
 class StepInFlight:
-    """A step that has not returned: `num` members verified all their drafts in it, and it accepts
-    `accepted` of these. left: the step as a chunk of each sequence that has left the batch since.
+    """A step in flight, in which `num` members verify all their drafts; it accepts `accepted` in
+    sum.
+
+    left: the step as a chunk of each sequence that has left the batch since.
     """
 
     def __init__(self, num: int, accepted: int) -> None:
@@ -40,8 +42,11 @@ class StepInFlight:
 
 
 class LockstepMember:
-    """since: the clock it joined at. num_verified: its verifications before. ahead, slots: of its
-    steps that bring all drafts. accepted: drafts, in each. last_clock: when it has no such step
+    """A member's precomputed steps.
+
+    since: clock at which it joined. num_verified: its verifications before. slots[i]: slots before
+    its i-th step that verifies all drafts. accepted[i]: drafts accepted by that step. ahead: these
+    slots, with the scheduler's counts at the start. last_clock: clock at which it has no such step
     left.
     """
 
@@ -54,12 +59,12 @@ class LockstepMember:
 
 
 class LockstepBatch(DecodeBatch):
-    """Members take one token and `drafts` drafts a step.
+    """Members compute one token and `drafts` drafts a step.
 
-    tables: the members' block tables. last_start_tokens: a sequence believed to have more slots has
-    no room for all drafts before the end of the context. lags: a step is scheduled before the one
-    before it has returned. new_slots: those that became valid by the last step. turned: members
-    that had a turn, for whoever takes them out; None: nobody does. step_tokens: of a member.
+    tables: the members' block tables. last_start_tokens: sequences optimistically longer than this
+    cannot fit all draft tokens below max_model_len. lags: asynchronous scheduling. new_slots: slots
+    that the last step made valid, in sum. turned: members that took blocks since the list was last
+    read; None: not tracked. step_tokens: tokens of a member's step.
     """
 
     def __init__(
@@ -118,7 +123,7 @@ class LockstepBatch(DecodeBatch):
         return found
 
     def outputs(self) -> dict[Sequence, int]:
-        """Tokens that the newest step puts out for each of its sequences."""
+        """Number of output tokens of the newest step for each of its sequences."""
         found = {chunk.seq: chunk.num_outputs for chunk in self.in_flight[-1].left}
         for seq, member in self._members.items():
             done = self.clock - member.since
@@ -138,8 +143,8 @@ class LockstepBatch(DecodeBatch):
         return list(self._members)
 
     def join(self, seq: Sequence, num_tokens: int) -> None:
-        """Add `seq`, with a step just scheduled that samples: it verifies with the others from the
-        next step on.
+        """Add `seq`, with a step just scheduled that samples: it verifies in lockstep from the next
+        step on.
 
         It does not join if no step is left in which it can verify the full number of drafts.
         """
@@ -177,7 +182,9 @@ class LockstepBatch(DecodeBatch):
         self.tables.join(seq, ahead)
 
     def _count(self, slots: list[int], accepted: list[int], sign: int) -> None:
-        """Steps from now on fill and accept so much more, or less."""
+        """Add (sign 1) or subtract (-1) a member's slots and accepted drafts in the sums of the
+        next steps.
+        """
         start, steps = self.clock - self._from, len(accepted)
         end = start + steps
         if end > len(self._new):
@@ -190,8 +197,8 @@ class LockstepBatch(DecodeBatch):
         self._accepted[start:end] = map(total, self._accepted[start:end], accepted)
 
     def leave(self, seq: Sequence) -> None:
-        """`seq` verifies with the others no more; its slots and outputs become plain numbers again,
-        and its steps in flight return to it alone.
+        """Remove `seq`: its slots and outputs are stored as numbers again, and its steps in flight
+        become chunks.
         """
         self.tables.leave(seq)
         member = self._members.pop(seq)
@@ -211,7 +218,7 @@ class LockstepBatch(DecodeBatch):
             step.left.append(chunk)
 
     def _last_steps(self, seq: Sequence, member: LockstepMember, done: int) -> list[ScheduledChunk]:
-        """The steps in flight that a member took with the others, the newest first."""
+        """The steps in flight that a member took in the batch, as chunks, the newest first."""
         slots, accepted, tokens = member.slots, member.accepted, 1 + self._drafts
         chunks = []
         for step in range(done - 1, max(-1, done - 1 - len(self.in_flight)), -1):
@@ -229,20 +236,20 @@ class LockstepBatch(DecodeBatch):
     # --- steps ----------------------------------------------------------------------------------
 
     def due(self) -> list[Sequence]:
-        """Members with a turn in the next step (`take`), in `order`: those that need blocks, or
-        make content known.
+        """Members to visit before the next step, in `order`: those that need blocks, or have full
+        blocks to cache.
         """
         return self.tables.due()
 
     def take(self, seq: Sequence) -> bool:
-        """The turn of one of these; False: no room, nothing changed."""
+        """Allocate and cache blocks of a member that is due; False: no room, nothing changed."""
         took = self.tables.take(seq)
         if took and self.turned is not None:
             self.turned.append(seq)
         return took
 
     def step(self) -> None:
-        """All verify their drafts once; members that needed blocks have them."""
+        """Verify the drafts of all members once; members that needed blocks have them."""
         at = self.clock - self._from
         if at > LONGEST_PAST:
             del self._new[:at], self._accepted[:at]
@@ -254,9 +261,9 @@ class LockstepBatch(DecodeBatch):
         self.in_flight.append(StepInFlight(self.num, accepted))
 
     def advance(self, steps: int) -> Course:
-        """Process the members that are due, then one step.
+        """Process the members that are due, then one step; returns no change of the ledger.
 
-        No closed form gives the ledger's changes where each step fills as many slots as it accepts.
+        There is no closed form for it, as each step fills as many slots as it accepts.
         """
         for seq in self.due():
             if not self.take(seq):
@@ -271,7 +278,7 @@ class LockstepBatch(DecodeBatch):
         return self.tables.steps_head_stays_blocked(head, limit)
 
     def steps_to_leave(self) -> int:
-        """Steps until the first member has none left (there are members)."""
+        """Number of steps until the first member has none left. The batch must not be empty."""
         while not self._is_member(self._leaving[0]):
             heappop(self._leaving)
         return self._leaving[0][0] - self.clock
@@ -286,7 +293,7 @@ class LockstepBatch(DecodeBatch):
         return sorted(done, key=by_order)
 
     def shapes(self, steps: int) -> list[StepShape]:
-        """The next steps, for what they take."""
+        """Shapes of the next `steps` steps, for the step-time model."""
         num, drafts = self.num, self._drafts
         tokens, found = 1 + drafts, []
         at, context = self.clock - self._from, self._slots
@@ -298,7 +305,7 @@ class LockstepBatch(DecodeBatch):
         return found or [StepShape((), 0, 0)] * steps
 
     def _longest_slots(self, later: int) -> int:
-        """Slots of the member that has most before the step so much later."""
+        """Most slots of any member before the step that is `later` steps ahead."""
         clock, most = self.clock + later, 0
         for member in self._members.values():
             slots = member.slots[clock - member.since]
@@ -307,7 +314,7 @@ class LockstepBatch(DecodeBatch):
         return most
 
     def _is_member(self, entry: tuple[int, int, Sequence]) -> bool:
-        """Whether an entry still speaks of a member (it may have left and joined again)."""
+        """Whether a heap entry is valid: its sequence may have left and joined again."""
         clock, order, seq = entry
         member = self._members.get(seq)
         return member is not None and seq.order == order and member.last_clock == clock

@@ -86,7 +86,7 @@ class SpeculativeConfig(Options):
 
     @property
     def speculation(self) -> Speculation:
-        """The `Speculation` of these options."""
+        """The speculation rules (`Speculation`) that these options describe."""
         ahead = not self.disable_lookahead_block_hashes
         return Speculation(self.method, self.num_speculative_tokens, ahead)
 

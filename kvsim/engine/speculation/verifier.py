@@ -1,10 +1,10 @@
-"""Verification of drafts: the slots that decoding sequences need in a step, the tokens they output,
-and the scheduler's optimistic counts until then.
+"""Verification of drafts: slots that decoding sequences need in a step, tokens they output, and the
+scheduler's optimistic counts until then.
 
 As vLLM 0.33 (v1/core/sched/scheduler.py, async_scheduler.py). After every step that ends at the
-newest known token k drafts are proposed; the next step verifies them: 1 + k tokens in, 1 + accepted
-out. Under asynchronous scheduling the next step is scheduled before the one before it has returned,
-believing that all its drafts are accepted.
+newest known token k drafts are proposed. The next step verifies them: 1 + k tokens in, 1 + accepted
+out. Under asynchronous scheduling a step is scheduled before the one before it is processed,
+assuming that all its drafts are accepted.
 """
 
 from typing import NamedTuple
@@ -18,8 +18,8 @@ from kvsim.speculation import Method, Speculation
 class Drafting:
     """The drafts of one sequence.
 
-    accepts: see Acceptance. num_verified: steps of it that brought drafts. under_way: its last
-    step, if that has not returned.
+    accepts: numbers of accepted drafts, see Acceptance. num_verified: verifications so far.
+    under_way: its last step, if that is in flight.
     """
 
     __slots__ = ("accepts", "num_verified", "under_way")
@@ -31,8 +31,8 @@ class Drafting:
 
 
 class NextStep(NamedTuple):
-    """A step that verifies drafts. returned_tokens: slots of returned steps of its sequence;
-    known_tokens: tokens of it that have.
+    """A step that verifies drafts. returned_tokens: slots of the sequence without steps in flight;
+    known_tokens: tokens of the sequence without outputs in flight.
     """
 
     chunk: ScheduledChunk
@@ -41,11 +41,11 @@ class NextStep(NamedTuple):
 
 
 class Verifier:
-    """k drafts for every sequence that decodes; without a speculation none (NO_DRAFTS).
+    """Drafts k tokens for every decoding sequence; without a speculation none (NO_DRAFTS).
 
-    verifies: there are drafts. most_tokens: of a step that verifies.
-    num_verifications: of drafts that had been proposed, in steps that have returned to a sequence
-    that was still there for them; num_drafts, num_accepted: of these.
+    verifies: there are drafts. most_tokens: most tokens of a verification, 1 + k.
+    num_verifications: verifications processed so far, without padding drafts and without sequences
+    that had finished before. num_drafts, num_accepted: their drafts, and the accepted ones.
     """
 
     def __init__(
@@ -77,20 +77,20 @@ class Verifier:
     # --- admission and prompts ------------------------------------------------------------------
 
     def padding(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int:
-        """Number of padding drafts, never accepted, that make an admission with one token to
-        compute as long as a verification.
+        """Number of padding drafts, never accepted, for an admission with one token to compute.
 
-        All sequences of the step then have one length. prefills: a running prompt is computed in
-        this step; runs: any running sequence is.
+        They make it as long as a verification, so that all sequences of the step have one length.
+        prefills: the step computes a running prompt. runs: the step computes any running sequence.
         """
         fits = cached_tokens + self.most_tokens + 1 <= self._max_model_len
         pads = not prefills and (runs or cached_tokens > 0) and fits
         return self.most_tokens - 1 if pads else 0
 
     def padding_beside(self, cached_tokens: int, *, prefills: bool, runs: bool) -> int | None:
-        """Padding as in vLLM 0.27, for an admission in a step that otherwise only decodes.
+        """Number of padding drafts as in vLLM 0.27, for an admission in a step that otherwise only
+        decodes.
 
-        None: no room for them below max_model_len, and the admission waits.
+        None: they do not fit below max_model_len, so the admission waits.
         """
         if prefills or not runs or not self.verifies:
             return 0
@@ -98,7 +98,7 @@ class Verifier:
         return self.most_tokens - 1 if fits else None
 
     def clear_of_end(self, seq: Sequence, computed: int, new_tokens: int) -> int:
-        """Tokens of a chunk that leave the drafter enough of the prompt to read ahead.
+        """Number of tokens of a chunk, reduced so that the drafter can read ahead in the prompt.
 
         The chunk ends at the last known token, or far enough before it.
         """
@@ -109,18 +109,18 @@ class Verifier:
 
     @property
     def reads_far_ahead(self) -> bool:
-        """Whether a chunk may be deferred so that it does not end too close before the end."""
+        """Whether a chunk may be deferred because it would end too close to the prompt's end."""
         return self._prefill_lookahead > 1
 
     # --- the life of a step ---------------------------------------------------------------------
 
     def next_step(self, seq: Sequence, most_tokens: int) -> NextStep | None:
-        """The next step of a decoding `seq`, of at most `most_tokens` tokens: its newest one and
+        """The next step of a decoding `seq`, of at most most_tokens tokens: its newest token and
         drafts.
 
-        None: there is no next step. The sequence is at its end whatever becomes of the drafts in
-        flight, or at the end of the context. Mutates nothing: a step that has its memory is taken
-        (`take`).
+        None: there is no next step, since the sequence ends whatever drafts in flight are accepted,
+        or is at the end of the context. The call changes nothing; a step with its memory allocated
+        is applied by `take`.
         """
         if not self.verifies:
             return None
@@ -161,7 +161,7 @@ class Verifier:
         seq.num_outputs += step.end_tokens - step.start_tokens
 
     def began(self, chunk: ScheduledChunk) -> None:
-        """A prompt's chunk was scheduled."""
+        """Note that a prompt chunk was scheduled."""
         if self.verifies:
             self._drafting(chunk.seq).under_way = chunk if chunk.samples else None
 
@@ -172,13 +172,13 @@ class Verifier:
             drafting.num_verified -= 1
 
     def preempted(self, seq: Sequence) -> None:
-        """Drop the drafts of a preempted sequence; those in flight will not be rolled back."""
+        """Drop the drafts of a preempted sequence; drafts in flight will not be rolled back."""
         if self.verifies:
             self._drafting(seq).under_way = None
 
     def returned(self, chunk: ScheduledChunk, *, counted: bool = False) -> None:
-        """The step has returned. A sequence that had finished is not asked any more. counted: its
-        drafts are those of a step in which all verified theirs (`lockstep_returned`).
+        """Process the outputs of a chunk. counted: its drafts are counted by `lockstep_returned`
+        already.
         """
         drafting: Drafting = chunk.seq.drafting
         if drafting.under_way is chunk:
@@ -189,7 +189,7 @@ class Verifier:
             self.num_accepted += chunk.accepted
 
     def lockstep_returned(self, num: int, accepted: int) -> None:
-        """A step has returned in which `num` sequences verified all drafts."""
+        """Count a processed step in which `num` sequences verified all drafts."""
         self.num_verifications += num
         self.num_drafts += num * (self.most_tokens - 1)
         self.num_accepted += accepted

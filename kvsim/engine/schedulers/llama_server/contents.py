@@ -1,4 +1,4 @@
-"""The tokens of requests, one by one, as a server compares them."""
+"""Token ids of requests, which the server compares to find common prefixes."""
 
 from collections.abc import Callable
 
@@ -6,13 +6,15 @@ from kvsim.sequence import Sequence
 
 
 class Contents:
-    """Prompts and outputs. What no other request can name is numbered below zero."""
+    """Token ids of prompts and outputs. Tokens that no other request can have get unique negative
+    ids.
+    """
 
     def __init__(self) -> None:
         self._private = 0
 
     def of(self, seq: Sequence) -> tuple[list[int], Callable[[int], int]]:
-        """The prompt of a sequence, and its n-th output token."""
+        """(token ids of the prompt, function that gives the n-th output token) of a sequence."""
         prompt: list[int] = []
         if seq.prompt_runs is None:
             start = self._take(seq.prompt_tokens)
@@ -26,6 +28,6 @@ class Contents:
         return prompt, first.__add__
 
     def _take(self, num: int) -> int:
-        """Numbers that are unique to one request."""
+        """Reserve `num` unique ids; returns the first."""
         self._private -= num
         return self._private

@@ -1,4 +1,4 @@
-"""llama-server's flags that its slots and its cache depend on, and what follows from them."""
+"""llama-server's flags that its slots and its cache depend on, and the settings that follow."""
 
 from pydantic import Field
 
@@ -45,14 +45,14 @@ class SlotFlags(Options):
 
     @property
     def unified(self) -> bool:
-        """Whether they share one buffer."""
+        """Whether all slots share one buffer."""
         return self.n_parallel is None if self.kv_unified is None else self.kv_unified
 
 
 class ServerFlags(SlotFlags):
-    """The same with the context's. n_ctx: tokens in all (`-c`), 0: as many as the model was trained
-    with. n_ubatch: most tokens that are computed at once (`-ub`). type_k, type_v: what K and V are
-    kept in. swa_full: windows keep every token too.
+    """Flags of the slots and of the context. n_ctx: tokens in all (`-c`), 0: as many as the model
+    was trained with. n_ubatch: most tokens that are computed at once (`-ub`). type_k, type_v: data
+    types of K and V. swa_full: window layers store every token too.
     """
 
     n_ctx: int = Field(0, ge=0, le=LARGEST_CONTEXT)
@@ -62,7 +62,7 @@ class ServerFlags(SlotFlags):
     swa_full: bool = False
 
     def context_settings(self) -> ContextSettings:
-        """The context that the server asks for."""
+        """Settings of the llama.cpp context that the server creates."""
         return ContextSettings(
             self.n_ctx,
             self.num_slots,
@@ -75,15 +75,16 @@ class ServerFlags(SlotFlags):
         )
 
     def host_cache(self, context: Context) -> HostCache | None:
-        """The host prompt cache, None without one."""
+        """The host prompt cache; None without one."""
         if not self.cache_ram:
             return None
         limit = self.cache_ram * MIB if self.cache_ram > 0 else None
         return HostCache(limit, context.n_ctx)
 
     def server_settings(self, context: Context, sizes: CacheSizes) -> SlotSettings:
-        """The settings that follow from the flags and the caches. Positions cannot shift where
-        window layers keep fewer cells than the others.
+        """Slot settings that follow from the flags and the caches' sizes.
+
+        Positions cannot shift if window layers have fewer cells than the others.
         """
         windowed = sizes.windowed
         shifts = windowed is None or windowed.cells == sizes.base.cells

@@ -1,4 +1,4 @@
-"""Shares as the server computes them, in 32 bits."""
+"""32-bit arithmetic and common prefixes, as the server computes them."""
 
 import struct
 
@@ -10,7 +10,7 @@ def f32(value: float) -> float:
 
 
 def common_prefix(one: list[int], other: list[int]) -> int:
-    """Leading tokens that two lists have in common."""
+    """Number of leading tokens that two lists have in common."""
     low, high, size = 0, min(len(one), len(other)), 64
     while low < high:  # longer and longer pieces, until one differs
         end = min(low + size, high)

@@ -1,4 +1,4 @@
-"""The prompts that the server keeps in host memory (tools/server/server-task.cpp)."""
+"""The server's prompt cache in host memory (tools/server/server-task.cpp)."""
 
 from kvsim.engine.schedulers.llama_server.floats import common_prefix, f32
 from kvsim.engine.schedulers.llama_server.slot import Checkpoint
@@ -8,7 +8,7 @@ LEAST_KEPT = 0.25  # of an entry that is worth loading
 
 
 class Entry:
-    """A prompt, what its cells held, and its checkpoints."""
+    """A cached prompt: its token ids, the saved state of its cells, and its checkpoints."""
 
     __slots__ = ("checkpoints", "state", "tokens")
 
@@ -24,8 +24,10 @@ class Entry:
 
 
 class HostCache:
-    """Entries, oldest first. limit_bytes: None for no limit; context_tokens: as many tokens stay,
-    whatever they take.
+    """Cached prompts, oldest first.
+
+    limit_bytes: most bytes; None for no limit. context_tokens: the limit on tokens is at least
+    this.
     """
 
     def __init__(self, limit_bytes: int | None, context_tokens: int) -> None:
@@ -40,8 +42,9 @@ class HostCache:
         return sum(entry.num_bytes for entry in self.entries)
 
     def takes(self, tokens: list[int], num_bytes: int) -> bool:
-        """Whether a prompt of this size would be stored; room is made for it, oldest entries first,
-        and what is only its beginning goes.
+        """Whether a prompt of this size may be stored; if so, room is made for it.
+
+        Entries that are a prefix of the prompt are dropped, then the oldest ones.
         """
         if any(common_prefix(entry.tokens, tokens) == len(tokens) for entry in self.entries):
             return False
@@ -62,12 +65,14 @@ class HostCache:
         self.num_dropped += 1
 
     def store(self, entry: Entry) -> None:
-        """Store a prompt's state."""
+        """Append an entry."""
         self.entries.append(entry)
         self.num_saved += 1
 
     def better(self, held: list[int], prompt: list[int]) -> Entry | None:
-        """The entry that serves a prompt better than what a slot holds; it is taken out."""
+        """Remove and return the entry with a better common prefix than a slot's tokens `held`;
+        None: no entry is better.
+        """
         common = common_prefix(held, prompt)
         best_keep = f32(common / len(held)) if held else -1.0
         best_share = f32(common / len(prompt)) if held else 0.0
@@ -83,7 +88,7 @@ class HostCache:
         return best
 
     def settle(self) -> None:
-        """Evict the oldest entries over the limits, after a prompt was offered or stored."""
+        """Evict the oldest entries beyond the limits, after a prompt was offered or stored."""
         limit, most = self.limit_bytes, self._context_tokens
         while limit is not None and self.entries and self.num_bytes > limit:
             self._drop_oldest()

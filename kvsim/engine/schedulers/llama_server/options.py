@@ -105,8 +105,10 @@ class LlamaServer(SlotFlags, SchedulerOptions):
         return Wiring(self.num_slots, settings, host)
 
     def _check_used(self, *, shifts: bool, windowed: bool) -> None:
-        """InputError for a flag that decides nothing here. shifts: all layers have as many cells,
-        so positions can shift. windowed: some forget what has left their window.
+        """Raise InputError for a flag without effect.
+
+        shifts: all layers have as many cells, so positions can shift. windowed: some layers drop
+        tokens outside their window.
         """
         idle = {}
         if not windowed:

@@ -1,4 +1,4 @@
-"""A batch of the server, and the parts in which it goes out."""
+"""A batch of the server, and the parts that are decoded one at a time."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,9 @@ from kvsim.engine.schedulers.llama_server.slot import Slot
 
 
 class BatchPiece(NamedTuple):
-    """Tokens of one slot in a batch. last: the last of them yields a token."""
+    """Tokens of one slot in a batch: `num` tokens from position `pos` on. last: the last of them
+    samples a token.
+    """
 
     slot: Slot
     pos: int
@@ -15,7 +17,9 @@ class BatchPiece(NamedTuple):
 
 
 class BatchPart(NamedTuple):
-    """The part of a batch that was computed at once. sampling: slots that get a token of it."""
+    """The part of a batch that one decode call computed. sampling: slots that get a token
+    from it.
+    """
 
     pieces: list[BatchPiece]
     sampling: list[Slot]
@@ -23,7 +27,7 @@ class BatchPart(NamedTuple):
 
 
 def behind(pieces: list[BatchPiece], offset: int) -> list[BatchPiece]:
-    """The pieces of a batch from its token number `offset` on."""
+    """The pieces of a batch without its first `offset` tokens."""
     rest = []
     for slot, pos, num, last in pieces:
         skipped = min(offset, num)
@@ -34,7 +38,7 @@ def behind(pieces: list[BatchPiece], offset: int) -> list[BatchPiece]:
 
 
 def first(pieces: list[BatchPiece], size: int) -> list[BatchPiece]:
-    """The first `size` tokens of them."""
+    """The pieces of the first `size` tokens of a batch."""
     part = []
     for slot, pos, num, last in pieces:
         if not size:

@@ -1,4 +1,4 @@
-"""Reuse of the content of a slot: common prefix, moved runs of tokens, checkpoints."""
+"""Reuse of a slot's content for a prompt: common prefix, moved runs of tokens, checkpoints."""
 
 from typing import Protocol
 
@@ -10,7 +10,7 @@ LAST_TOKENS = 4  # of a prompt are computed apart where there are checkpoints
 
 
 class PromptSettings(Protocol):
-    """The settings of the server that concern prompts."""
+    """The server's settings that concern prompts."""
 
     @property
     def cache_reuse(self) -> int: ...
@@ -21,7 +21,7 @@ class PromptSettings(Protocol):
 
 
 class Prompts:
-    """Computes prompts part by part."""
+    """Chooses which prompt tokens a batch computes, and what it reuses of the slot."""
 
     def __init__(self, calls: Calls, n_batch: int, n_ubatch: int, settings: PromptSettings) -> None:
         self._calls = calls
@@ -30,8 +30,10 @@ class Prompts:
         self._settings = settings
 
     def next_part(self, slot: Slot, room: int) -> tuple[int, int]:
-        """The next tokens of a prompt, `room` of them at most: from which position, how many. They
-        belong to what the slot holds from now on.
+        """Add the next tokens of a slot's prompt to a batch, at most `room`; returns (first
+        position, number of tokens).
+
+        The tokens count as the slot's content from now on.
         """
         task = slot.task
         assert task is not None
@@ -53,7 +55,7 @@ class Prompts:
         return start, end - start
 
     def _begin(self, slot: Slot, task: ServerTask) -> None:
-        """Keep of the slot what the prompt begins with."""
+        """Find what the prompt reuses of the slot's content, and drop the rest."""
         hit = common_prefix(slot.tokens, task.prompt) if task.cache_prompt else 0
         if task.cache_prompt and self._settings.cache_reuse:
             hit = self._move(slot, task.prompt, hit)
@@ -65,7 +67,11 @@ class Prompts:
         task.hit_tokens = hit
 
     def _move(self, slot: Slot, prompt: list[int], hit: int) -> int:
-        """Move runs of the slot's tokens to their positions in the prompt; returns the hit."""
+        """Shift matching runs of the slot's tokens to their positions in the prompt; returns the
+        length of the reused prefix.
+
+        hit: length of the common prefix without shifts.
+        """
         held, at = slot.tokens, hit
         while at < len(held) and hit < len(prompt):
             num = common_prefix(held[at:], prompt[hit:])
@@ -79,8 +85,10 @@ class Prompts:
         return hit
 
     def _within_windows(self, slot: Slot, hit: int, *, whole: bool) -> int:
-        """Tokens of a prefix of `hit` tokens that can be reused: the window cache must reach back
-        far enough, or a checkpoint.
+        """How much of a hit of `hit` tokens can be reused: the window's cells, or those of a
+        checkpoint, must reach back far enough.
+
+        whole: the hit is the whole prompt.
         """
         needed = max(0, hit - self._settings.window - whole)
         if self._calls.cache.first_position(slot.number) < needed:
@@ -92,7 +100,7 @@ class Prompts:
         return 0
 
     def _checkpoint(self, slot: Slot) -> None:
-        """Copy the slot's window cells to host memory, if it has any."""
+        """Save the slot's window cells as a checkpoint in host memory, if it has any."""
         cache = self._calls.cache
         first = cache.first_position(slot.number)
         if first < 0:

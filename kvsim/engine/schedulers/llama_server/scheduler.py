@@ -1,7 +1,7 @@
-"""llama-server under the engine: each part of its batches that finds room is a step.
+"""llama-server as a scheduler of the engine: each part of its batches that finds cells is a step.
 
-The server decides (server.py) and places tokens in the cells; here its slots' requests are the
-sequences that the engine knows. Samples of one request (`n`) are requests of their own.
+The server decides (server.py) and places tokens in cells. The requests in its slots are the
+engine's sequences. Samples of one request (`n`) are separate requests.
 """
 
 from mypy_extensions import mypyc_attr
@@ -24,7 +24,7 @@ from kvsim.sequence import Sequence
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LlamaServerScheduler(Scheduler):
-    """Scheduler of llama-server. server: slots and queue."""
+    """Schedules as llama-server does. server: its slots and queue."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class LlamaServerScheduler(Scheduler):
         return plan
 
     def _next_part(self) -> BatchPart | None:
-        """The next part that finds room, of this pass or of a new one; None: no slot runs."""
+        """The next part that finds cells, of this pass or of a new one; None: no slot runs."""
         server = self.server
         while True:
             if self._in_pass:
@@ -117,7 +117,9 @@ class LlamaServerScheduler(Scheduler):
     def _prompt(
         self, plan: Plan, slot: Slot, seq: Sequence, pos: int, num: int, *, last: bool
     ) -> None:
-        """Tokens of a prompt, the first of it or more."""
+        """Add `num` prompt tokens of `seq` from position `pos` on to the plan. last: they complete
+        the prompt.
+        """
         if seq not in self.running:
             self.waiting.remove(seq)
             self._count_hit(slot, seq, pos)
@@ -151,7 +153,9 @@ class LlamaServerScheduler(Scheduler):
             self._restored = values["seq"]
 
     def _ended(self, task: ServerTask) -> None:
-        """A slot is free. A finished request leaves with the end of the plan, a failed one now."""
+        """A slot's task has ended. A failed request leaves now, a finished one with the end of the
+        plan.
+        """
         if task.error is None:
             return
         seq: Sequence = task.owner
@@ -176,9 +180,9 @@ class LlamaServerScheduler(Scheduler):
         return super().repeatable(plan, limit) if limit > 0 else 0
 
     def one_more(self) -> None:
-        """The last part has returned, and all that decode go on by a token.
+        """Process the last part, and let all decoding sequences decode one more token.
 
-        Sequences that came since then were not in that step.
+        Sequences that came since then are not in that step.
         """
         assert self._part is not None
         self.server.returned(self._part)
@@ -195,7 +199,7 @@ class LlamaServerScheduler(Scheduler):
 
 
 def _sequence(slot: Slot) -> Sequence:
-    """The request that a slot serves."""
+    """The sequence that a slot serves."""
     assert slot.task is not None
     seq: Sequence = slot.task.owner
     return seq

@@ -1,5 +1,5 @@
-"""The server's loop (tools/server/server-context.cpp): assignment of slots, filling of batches, and
-what happens where the cache has no room for it.
+"""The server's loop (tools/server/server-context.cpp): assigns slots, fills batches, and handles a
+full cache.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ EXCEEDED = (500, "Context size has been exceeded.")
 
 
 class SlotServer:
-    """Slots, the queue before them, and one batch at a time.
+    """Slots, the queue before them, and the current batch.
 
     ended: called with each task that is done, or that failed (`ServerTask.error`).
     """
@@ -54,7 +54,7 @@ class SlotServer:
     # --- assignment of slots ----------------------------------------------------------------------
 
     def _admit_queue(self) -> None:
-        """Look at all that came since the last pass."""
+        """Assign slots to tasks that came since the last pass; the others are deferred."""
         for _ in range(len(self.queue)):
             task = self.queue.popleft()
             slot = self._slot_for(task)
@@ -64,7 +64,9 @@ class SlotServer:
             self._launch(task, slot)
 
     def _slot_for(self, task: ServerTask) -> Slot | None:
-        """The slot of a task, what it could go on from loaded; None: it waits."""
+        """Choose a slot for a task, and load a matching host-cache entry into it; None: the task
+        waits.
+        """
         idle = [slot for slot in self.slots if not slot.running]
         slot, by_age = self._chosen(task, idle)
         if slot is None:
@@ -75,7 +77,7 @@ class SlotServer:
         return slot
 
     def _chosen(self, task: ServerTask, idle: list[Slot]) -> tuple[Slot | None, bool]:
-        """The idle slot for a task, and whether it was chosen by its age."""
+        """(the idle slot for a task or None, whether it was chosen as the least recently used)."""
         if task.slot_number is not None:
             return next((slot for slot in idle if slot.number == task.slot_number), None), False
         best, best_share = None, f32(self._settings.similarity)
@@ -89,8 +91,10 @@ class SlotServer:
         return min(idle, key=lambda slot: (slot.freed, -slot.number), default=None), True
 
     def _offer(self, slot: Slot, task: ServerTask, *, by_age: bool) -> None:
-        """Save a slot's content in the host cache if the slot has little of the prompt, and load a
+        """Save the slot's content in the host cache if the prompt reuses little of it, and load a
         better match if there is one.
+
+        by_age: the slot was chosen as the least recently used.
         """
         if self.host is None:
             return
@@ -108,7 +112,9 @@ class SlotServer:
         self.host.settle()
 
     def _save(self, slot: Slot) -> bool:
-        """Keep what a slot holds in host memory, if it is worth it."""
+        """Save a slot's content in the host cache; False if it is empty or the cache does not take
+        it.
+        """
         host = self.host
         if host is None or not slot.tokens:
             return False
@@ -121,7 +127,9 @@ class SlotServer:
         return True
 
     def _launch(self, task: ServerTask, slot: Slot) -> None:
-        """A slot serves a task from now on; others wait to share its prompt."""
+        """Let `slot` serve a task; further slots wait to share its prompt for the task's
+        children.
+        """
         others = [other for other in self.slots if not other.running and other is not slot]
         for child, other in zip(task.children, others, strict=False):
             other.task, other.stage = child, SlotStage.WAITING
@@ -137,12 +145,14 @@ class SlotServer:
                     self._clear(other)
 
     def _clear(self, slot: Slot) -> None:
-        """Empty a slot."""
+        """Remove all cells of a slot."""
         self._calls.remove(slot.number, -1)
         slot.tokens, slot.checkpoints = [], []
 
     def _release(self, slot: Slot) -> None:
-        """A slot is free again; one of those that wait for it goes to the front of the queue."""
+        """Free a slot; one deferred task goes to the front of the queue, one for this slot
+        first.
+        """
         task = slot.task
         assert task is not None
         slot.task, slot.stage = None, SlotStage.IDLE
@@ -161,7 +171,7 @@ class SlotServer:
     # --- what goes into a batch -------------------------------------------------------------------
 
     def begin_pass(self, *, admit: bool = True) -> None:
-        """Look at the queue (admit), make room in full contexts, and put a batch together."""
+        """Begin a pass: assign slots (admit), shift full contexts, and fill a batch."""
         if admit:
             self._admit_queue()
         if self._settings.context_shift:
@@ -184,13 +194,13 @@ class SlotServer:
         self._offset = 0
 
     def _token(self, slot: Slot) -> BatchPiece:
-        """The token that a generating slot put out last."""
+        """The last output token of a generating slot, as a piece of the next batch."""
         assert slot.task is not None
         slot.tokens.append(slot.task.output(slot.task.num_outputs - 1))
         return BatchPiece(slot, len(slot.tokens) - 1, 1, last=True)
 
     def _refuses(self, slot: Slot) -> bool:
-        """Whether a prompt is too long for its slot: it is answered with an error."""
+        """Whether a slot's prompt is too long for it; if so its task ends with an error."""
         task, limit = slot.task, self._settings.context_tokens
         assert task is not None
         if len(task.prompt) < limit:
@@ -204,7 +214,9 @@ class SlotServer:
         return True
 
     def _shift(self, slot: Slot) -> None:
-        """Drop half of what a full slot need not keep."""
+        """Context shift: if a generating slot is full, drop the older half of its tokens beyond
+        num_keep.
+        """
         task, context = slot.task, self._settings.context_tokens
         held = len(slot.tokens)
         if task is None or slot.stage is not SlotStage.GENERATING or held + 1 < context:
@@ -222,8 +234,9 @@ class SlotServer:
     # --- computing it -----------------------------------------------------------------------------
 
     def next_part(self) -> BatchPart | None:
-        """Place the next part of the batch, as much of it as finds room; None: nothing is left, or
-        nothing finds room, and every running request has failed.
+        """Decode the next part of the batch, as many tokens as find cells; None: nothing is left.
+
+        Also None if not even one token finds a cell: every running request has failed.
         """
         size = self._settings.n_batch
         pieces = behind(self._batch, self._offset)
@@ -253,7 +266,7 @@ class SlotServer:
         return BatchPart(part, sampling, num_tokens)
 
     def _share_prompt(self, parent: Slot) -> list[Slot]:
-        """Slots that waited for this prompt have it too."""
+        """Copy the computed prompt to the slots that waited for it; returns these."""
         assert parent.task is not None
         sharing = [self.slots[child.slot] for child in parent.task.children]
         for slot in sharing:
@@ -263,7 +276,9 @@ class SlotServer:
         return sharing
 
     def _purge(self) -> bool:
-        """Empty the first idle slot that holds something; False: none does, or it is no use."""
+        """Clear the first idle slot that holds tokens; False: there is none, or slots share no
+        buffer.
+        """
         for slot in self.slots if self._settings.unified else ():
             if not slot.running and slot.tokens:
                 self._clear(slot)
@@ -272,7 +287,7 @@ class SlotServer:
         return False
 
     def _fail_all(self) -> None:
-        """Every running request ends with an error and loses its cells."""
+        """End every running request with an error and remove its cells."""
         self._batch, self._offset = [], 0
         for slot in self.slots:
             if slot.task is not None:
@@ -281,9 +296,7 @@ class SlotServer:
                 self._clear(slot)
 
     def returned(self, part: BatchPart) -> list[Slot]:
-        """The tokens of a part are computed: free the slots of finished requests, and return
-        them.
-        """
+        """Process the outputs of a part: free and return the slots of finished requests."""
         done = []
         for slot in part.sampling:
             task = slot.task

@@ -4,7 +4,11 @@ from typing import NamedTuple
 
 
 class SlotSettings(NamedTuple):
-    """context_tokens: of one slot. checkpoints: most of a slot, 0 for a model without windows."""
+    """Settings of the server's slots.
+
+    context_tokens: context size of one slot. checkpoints: most checkpoints of a slot, 0 for a model
+    without windows. window: tokens of the sliding window; 0: none.
+    """
 
     context_tokens: int
     n_batch: int

@@ -1,4 +1,4 @@
-"""A slot of the server, what it holds, and the request that it serves."""
+"""A slot of the server, its content, and the request that it serves."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -8,7 +8,7 @@ from kvsim.memory.cells.cache import SavedState
 
 
 class SlotStage(Enum):
-    """Stage of a slot's request."""
+    """The stage of a slot's request."""
 
     IDLE = "idle"
     STARTED = "started"
@@ -18,7 +18,9 @@ class SlotStage(Enum):
 
 
 class Checkpoint:
-    """The window cells of a slot when it held `tokens` tokens; first, last: their positions."""
+    """A copy of a slot's window cells when it held `tokens` tokens. first, last: positions of these
+    cells.
+    """
 
     __slots__ = ("first", "last", "state", "tokens")
 
@@ -30,11 +32,12 @@ class Checkpoint:
 
 
 class ServerTask:
-    """A request. output: its n-th output token, from 0 on. slot_number: of the only slot that may
-    serve it. num_keep: tokens that a context shift keeps, negative: the prompt's. samples: outputs
-    of one prompt; children: the tasks of all but the first.
+    """A request. output: function that gives its n-th output token, n from 0 on.
 
-    slot, hit_tokens, num_outputs, truncated, error: what became of it; error: status and text.
+    slot_number: the only slot that may serve it; None: any slot. num_keep: tokens that a context
+    shift keeps; negative: the prompt. children: tasks of the further samples of the same prompt.
+
+    The server sets: slot, hit_tokens, num_outputs, truncated, and error (HTTP status, text).
     """
 
     def __init__(
@@ -66,8 +69,8 @@ class ServerTask:
 
 
 class Slot:
-    """tokens: of the content its cells hold. freed: when it was last free, by a counter; -1: it was
-    never used.
+    """tokens: token ids in its cells. freed: order in which slots were last freed; -1: it was never
+    used.
     """
 
     def __init__(self, number: int) -> None:
@@ -80,5 +83,5 @@ class Slot:
 
     @property
     def running(self) -> bool:
-        """Whether it serves a request."""
+        """Whether the slot serves a request."""
         return self.task is not None

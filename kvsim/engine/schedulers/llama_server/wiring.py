@@ -1,4 +1,4 @@
-"""The parts of a server, put together."""
+"""The parts of a llama-server scheduler."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from kvsim.engine.schedulers.llama_server.settings import SlotSettings
 
 
 class Wiring(NamedTuple):
-    """Slots, their settings, and the host prompt cache, if there is one."""
+    """Number of slots, their settings, and the host prompt cache; None without one."""
 
     num_slots: int
     settings: SlotSettings
