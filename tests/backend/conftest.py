@@ -4,7 +4,7 @@ import torch
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Operations this small only wait for each other's threads."""
+    """Use one torch thread: operations this small only wait for each other's threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

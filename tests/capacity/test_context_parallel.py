@@ -1,6 +1,4 @@
-"""GPUs that share the tokens of a sequence: refused where vLLM refuses them, sized and simulated
-where it does not.
-"""
+"""Decode context parallelism: refused where vLLM refuses it, else sized and simulated."""
 
 from typing import Any
 

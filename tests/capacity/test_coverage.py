@@ -1,4 +1,4 @@
-"""What `kvsim models` says of each model's simulation, held against simulations."""
+"""The coverage that `kvsim models` lists for each model, compared with simulations."""
 
 from typing import Any
 

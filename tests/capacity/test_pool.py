@@ -1,4 +1,4 @@
-"""The pool against vLLM's logs, its items, and the ways to give it."""
+"""The size of the pool: against vLLM's logs, item by item, and as given by the user."""
 
 import json
 from dataclasses import replace
@@ -50,7 +50,7 @@ def pool(model, device, seqs=256, tokens=2048, tp=1, block_size=16, **memory):
     ],
 )
 def test_pools_equal_those_in_vllm_logs(model, device, version, seqs, tokens, gib):
-    """To 1.5 %."""
+    """Pools are within 1.5 % of vLLM's logs."""
     found = pool(model, device, seqs, tokens, engine_version=version)
     assert found.capacity_bytes / GIB == pytest.approx(gib, rel=0.015)
 

@@ -1,4 +1,4 @@
-"""The address map agrees with the allocator's own tables: every allocator, at every look."""
+"""The address map equals the allocator's own tables, for every allocator at every sample."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -27,7 +27,7 @@ HYBRID = {**BASE, "model": {"name": "gemma-2-9b", "max_model_len": 2048}}
 
 
 def has_places(table: dict[str, Any]) -> bool:
-    """Whether what this allocator hands out lies somewhere: in a pool's pages, or on an arena."""
+    """Whether this allocator's memory has addresses: pages of a pool, or ranges of an arena."""
     simulation = Simulation(Scenario.from_table({**BASE, "allocator": [table]}), [])
     spec = simulation.replica_spec(simulation.scenario.allocator[0])
     allocator = spec.build().allocator
@@ -35,7 +35,7 @@ def has_places(table: dict[str, Any]) -> bool:
 
 
 class Witness(AddressLog):
-    """Keeps, beside the log, what the allocator's own tables say at each look."""
+    """Records the allocator's own tables at each sample of the address log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Witness(AddressLog):
 
 
 def counted(allocator: Any) -> dict[str, int]:
-    """Bytes that live sequences have alone, by their ids; of the tree's, those held and cached."""
+    """Bytes that each live sequence holds alone, by id; of the radix tree, held and cached."""
     size, tree = allocator.token_bytes, allocator.tree
     own = {seq.id: tokens * size for seq, tokens in allocator.own_tokens() if tokens}
     locked = sum(node.tokens for node in tree.nodes() if node.locks)
@@ -80,8 +80,8 @@ def counted(allocator: Any) -> dict[str, int]:
 
 
 def check_pages(witness: Witness, stays: Any, allocator: Any) -> None:
-    """Pages have no numbers in the allocator's tables: who has how many must be so, at each moment
-    and of each sequence, and none may be two's.
+    """Check page counts, since the allocator's tables have no page numbers: each sequence has as
+    many pages as its table says at each sample. No page has two owners.
     """
     page_bytes = allocator.page_tokens * allocator.token_bytes
     assert (stays["address"] % page_bytes == 0).all()
@@ -127,7 +127,7 @@ def check_map(scenario: dict[str, Any], requests: Iterable[Request]) -> None:
 
 @pytest.mark.parametrize("allocator", ALLOCATOR_TABLES, ids=str)
 def test_address_map_equals_the_block_tables(allocator: dict[str, Any]) -> None:
-    """It is empty where every free page is as good as any other: there is nothing to draw."""
+    """The map is empty for allocators without addresses."""
     if not has_places(allocator):
         check_empty(allocator)
         return

@@ -1,4 +1,4 @@
-"""What every eviction policy must keep, whatever content it forgets first."""
+"""Invariants of every eviction policy, whatever content it evicts first."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ UNDER = [SCHEDULERS[at] for at in (0, 1, 5, 8, 11)]
 
 @st.composite
 def returning(draw: st.DrawFn) -> list[Request]:
-    """Streams of which some requests come again, and some belong to a session."""
+    """Streams in which some prompts are repeated, and some requests belong to a session."""
     requests = draw(streams())
     again = [
         each._replace(id=f"{each.id}again", arrival_ps=each.arrival_ps + 10**12, after=None)

@@ -1,4 +1,4 @@
-"""Every run ends: with everyone finished or refused by name, or with a fault that names itself."""
+"""Every run ends: with all requests finished or refused by name, or with a named error."""
 
 from typing import Any
 

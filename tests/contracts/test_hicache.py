@@ -1,4 +1,4 @@
-"""What every scheduler keeps, kept by SGLang's over its hierarchical cache."""
+"""Invariants of every scheduler, checked for SGLang's with its hierarchical cache."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def made(tables: Any, cache: dict[str, Any], scheduler: dict[str, Any], tokens: 
 
 
 def again(requests: list[Request]) -> list[Request]:
-    """The requests, and later the same prompts once more."""
+    """The requests, followed by requests with the same prompts."""
     later = max(request.arrival_ps for request in requests) + 10**12
     copies = (
         request._replace(
@@ -102,7 +102,9 @@ def test_ledger_and_address_map_agree_at_every_event(
 def test_lookups_with_a_threshold_of_zero_delay_no_request(
     tables: Any, policy: str, gap_ps: int
 ) -> None:
-    """With a threshold of 0 a find of no page is a find, and nothing else wakes the engine."""
+    """With a threshold of 0, a lookup that finds no page succeeds, and nothing else wakes the
+    engine.
+    """
     extra = {"hicache_storage_backend_extra_config": {"prefetch_threshold": 0}}
     cache = {**STORAGE, **extra, "hicache_storage_prefetch_policy": policy}
     table = made(tables, cache, SCHEDULERS[0], 1024)
@@ -113,7 +115,7 @@ def test_lookups_with_a_threshold_of_zero_delay_no_request(
 
 
 def test_host_memory_serves_content_evicted_from_the_device(tables: Any) -> None:
-    """One user after the other asks anew about a document that the device could not keep."""
+    """Users ask one after the other about documents that the device's cache cannot hold."""
     documents = [
         Request(
             id=f"{turn}-{user}",

@@ -79,7 +79,7 @@ STREAMS = [
 
 
 def ran(part: str, keys: dict[str, Any], at: int) -> str | None:
-    """Everything that a run says; None where it is refused."""
+    """All results of a run; None if the run is refused."""
     model, tokens, stream = STREAMS[at]
     table: dict[str, Any] = {
         "model": {"name": model, "max_model_len": 1024},

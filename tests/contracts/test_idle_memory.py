@@ -47,7 +47,7 @@ SHARED = [{"tokens": {"kind": "fixed", "tokens": 70}, "count": 2}]
 
 
 def ran(model: str, allocator: str, memory: Table, **asked: Any) -> tuple[str, str] | None:
-    """What a run and its pool are, and the notes; None where it is refused."""
+    """Results of a run with its pool, and the notes; None if the run is refused."""
     table = {
         "model": {"name": model, "max_model_len": 1024}, "device": {"name": "h100"},
         "memory": memory, "allocator": {"kind": allocator}, "step_time": {"kind": "roofline"},

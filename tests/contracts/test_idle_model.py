@@ -1,4 +1,4 @@
-"""No key of [model] is taken for a model without the layers that it is about."""
+"""No key of [model] is accepted for a model without the layers that the key concerns."""
 
 from typing import Any
 

@@ -41,7 +41,7 @@ def values(kind: Any) -> list[list[str]]:
 
 
 def answer(words: list[str]) -> Any:
-    """The answer; None where it is refused. Each is asked for once: many options try one base."""
+    """The command's answer; None if it is refused. Cached, since many options share one base."""
     return _answer(tuple(words))
 
 

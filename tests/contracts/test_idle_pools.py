@@ -87,7 +87,7 @@ def table_of(model: tuple[str, int], allocator: Table, scheduler: Table, stream:
 
 
 def ran(table: Table) -> str | None:
-    """Everything that a run says; None where it is refused."""
+    """All results of a run; None if the run is refused."""
     try:
         runs = kvsim.simulate(table).runs
     except InputError:
@@ -107,8 +107,8 @@ def values_of(name: str, field: Any, given: Table) -> list[Any]:
 
 
 def idle_keys(fields: Any, given: Table, tables: Any) -> dict[str, set[str]]:
-    """Keys of which some values are taken, and none changes anything. tables(keys, stream): a
-    scenario with these keys beside those given.
+    """Keys with accepted values of which none changes a run. tables(keys, stream): a scenario with
+    these keys added to the given ones.
     """
     was = [ran(tables({}, stream)) for stream in STREAMS]
     assert all(was)

@@ -81,8 +81,8 @@ PLACES: dict[str, tuple[Any, Callable[[Table], Table]]] = {
 
 
 def ran(at: int, tables: Table) -> str | None:
-    """Everything that a run says; None where it is refused. Many keys are tried on one base, which
-    runs once.
+    """All results of a run; None if the run is refused. Cached, since many keys are tried on one
+    base.
     """
     return _ran(at, json.dumps(tables))
 

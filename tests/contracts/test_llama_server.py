@@ -1,4 +1,4 @@
-"""What every scheduler keeps, kept by llama-server over its cells."""
+"""Invariants of every scheduler, checked for llama-server over its KV cells."""
 
 from typing import Any
 

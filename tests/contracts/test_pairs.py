@@ -1,4 +1,4 @@
-"""What a thinned product still has, and that the whole one can be had."""
+"""Pairwise products cover every pair, and the whole product is available."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every allocator says how it is run without its waste, and what it removes is then gone."""
+"""Every allocator names options that remove a class of waste, which is then zero."""
 
 from typing import Any
 

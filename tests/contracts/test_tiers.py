@@ -1,5 +1,5 @@
-"""What every registered kind of tier keeps: runs of steps equal single ones, the books agree at
-every event, and content that the device forgot comes back.
+"""Invariants of every registered kind of tier: k steps equal single steps, ledger and allocator
+agree at every event, and content evicted from the device hits in the tier.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ def of_kind(kind: str, gib: float = HOST_GIB) -> dict[str, Any]:
 
 
 def chain(kind: str) -> list[dict[str, Any]]:
-    """The tables of `[[tier]]`: this kind alone, or behind a small host memory."""
+    """The tables of `[[tier]]`: this kind alone, or second after a small host memory."""
     if TIERS.get(kind).connector is TierOptions.connector:
         return [of_kind("vllm-offloading", 0.5), of_kind(kind)]
     return [of_kind(kind)]

@@ -1,5 +1,5 @@
-"""Each gap between tokens that is told is one: each token followed by itself, for every allocator,
-placement and scheduler.
+"""Reported gaps equal the times between successive tokens, followed token by token, for every
+allocator, placement and scheduler.
 """
 
 from typing import Any

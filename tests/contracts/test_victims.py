@@ -1,4 +1,4 @@
-"""What every rule for the choice of a victim must keep, and which schedulers ask one."""
+"""Invariants of every rule that chooses a preemption victim, and which schedulers use one."""
 
 from collections.abc import Reversible
 from typing import Any
@@ -112,7 +112,7 @@ def test_shared_prompt_blocks_do_not_count_as_recomputation(
 
 @st.composite
 def running_sequences(draw: st.DrawFn) -> dict[Sequence, tuple[int, int]]:
-    """In order of admission, each with its computed tokens and how many of them others hold too."""
+    """Running sequences in order of admission, each with its computed and its shared tokens."""
     made: dict[Sequence, tuple[int, int]] = {}
     for at in range(draw(st.integers(1, 6))):
         arrival_ps, priority = draw(st.integers(0, 3)), draw(st.integers(0, 2))
@@ -123,7 +123,9 @@ def running_sequences(draw: st.DrawFn) -> dict[Sequence, tuple[int, int]]:
 
 
 def chosen(rule: str, running: dict[Sequence, tuple[int, int]]) -> Sequence:
-    """Whom a rule chooses, which asks of those that run alone and changes nothing."""
+    """The sequence that a rule chooses; the rule asks about running sequences only and changes
+    none.
+    """
     before = list(running)
     victim = VICTIMS.get(rule)().choose(
         running, lambda seq: running[seq][0], lambda seq: running[seq][1]
@@ -156,7 +158,7 @@ def test_victim_rules_are_pure_and_choose_running_sequences(
 def test_self_preemption_ends_the_running_loop(
     tables: Any, scheduler: dict[str, Any], rule: str, free_blocks: int
 ) -> None:
-    """All need a block in the same step, and the first of them has computed least."""
+    """All sequences need a block in the same step, and the first has computed least."""
     prompts = [16 * (n + 1) for n in range(8)]
     requests = [
         Request(str(n), arrival_ps=0, prompt_tokens=tokens, output_tokens=40, priority=n)

@@ -156,7 +156,7 @@ def rows_of(tables: str, parts: tuple[str, ...], seed: int, policy: str) -> str:
 
 
 def name_of(cell: tuple[str, tuple[str, ...]]) -> str:
-    """As the cell is called in the file."""
+    """The name of a combination in combinations.json."""
     return ", ".join((cell[0], *cell[1]))
 
 

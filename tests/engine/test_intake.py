@@ -1,4 +1,4 @@
-"""What comes in, and what is turned away at the door."""
+"""Requests that are accepted or refused on arrival."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Clients that send nothing while so many of their requests are in flight."""
+"""Clients that send no request while max_concurrency requests are in flight."""
 
 import heapq
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
-"""Free pages: what is taken is nobody else's, follows what it continues, and comes back whole."""
+"""Free pages: an allocated page has one owner, follows the previous page if free, and is freed
+whole.
+"""
 
 import pytest
 from hypothesis import given

@@ -30,7 +30,7 @@ SERVED = [table for table in ALLOCATOR_TABLES if "host_cache_gib" not in table]
 
 
 class Constant:
-    """A stage that takes as long whatever it computes."""
+    """A stage with a constant step time."""
 
     def __init__(self, ps: int) -> None:
         self._ps = ps
@@ -43,7 +43,7 @@ class Constant:
 
 
 def staged(tables: Any, stages: int, **parts: Any) -> dict[str, Any]:
-    """The tables of a scenario of so many stages, timed by rooflines."""
+    """The tables of a scenario with `stages` pipeline stages, timed by rooflines."""
     made = tables(**{"step_time": {"kind": "roofline"}, **parts})
     made["model"] = {**made["model"], "pipeline_parallel_size": stages}
     return made

@@ -1,4 +1,4 @@
-"""What a plan says of its step, summed over a run."""
+"""Token counts of plans, summed over a run."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from kvsim.simulation import Simulation
 
 
 class Computed(Observer):
-    """How many tokens all steps computed."""
+    """Observer that sums the tokens computed in all steps."""
 
     def __init__(self):
         self.tokens = 0

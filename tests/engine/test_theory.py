@@ -1,4 +1,4 @@
-"""Cases with an answer on paper: closed forms and queueing formulas."""
+"""Cases with analytic results: closed forms and queueing formulas."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who waits, and since when: the queue over time against the requests' own times."""
+"""The length of the waiting queue over time, against the requests' own times."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Requests that the engine would never end are refused or named, whatever makes them wait."""
+"""Requests that would never finish are refused or named, whatever they wait for."""
 
 from typing import Any
 

@@ -121,7 +121,7 @@ def test_run_without_tiers_calls_no_tier_code(table: dict[str, Any]) -> None:
 
 @interpreted
 def test_run_with_a_tier_calls_tier_code() -> None:
-    """What the test above looks for is there."""
+    """A run with a tier does call the files that the previous test excludes."""
     tier = {"tier": [{"kind": "vllm-offloading", "kv_offloading_size": 1}]}
     hicache = {"allocator": [{"kind": "radix", "enable_hierarchical_cache": True}]}
     found = called({**ONE, **tier}, 20) + called({**RADIX, **hicache}, 20)

@@ -40,7 +40,7 @@ def sized(path: Path, *flags: str) -> Any:
 
 @pytest.fixture
 def gemma(tmp_path: Path) -> Path:
-    """The header of gemma-3-270m, and nothing behind it."""
+    """A GGUF file with the header of gemma-3-270m and no tensor data."""
     pytest.importorskip("gguf", reason="pip install 'kvsim[gguf]'")
     import gguf
 

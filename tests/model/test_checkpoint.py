@@ -1,4 +1,4 @@
-"""Weights by the headers of a checkpoint: what each GPU gets, and files that are none."""
+"""Weights from the headers of a checkpoint: bytes on each GPU, and refused files."""
 
 import json
 
@@ -32,7 +32,7 @@ EXPERTS = 4 * 3 * HIDDEN * 32
 
 
 def tensors():
-    """Of one shard: experts in 8 bits with float32 scales, the rest in float32."""
+    """Tensors of one shard: experts in 8 bits with float32 scales, the rest in float32."""
     table = {"model.embed_tokens.weight": ("F32", [VOCAB, HIDDEN])}
     table |= {"lm_head.weight": ("F32", [VOCAB, HIDDEN]), "model.norm.weight": ("F32", [HIDDEN])}
     for at in range(LAYERS + 1):  # the last is a module that drafts
@@ -80,7 +80,7 @@ def layer_bytes(tp, shards):
 
 @pytest.mark.parametrize(("tp", "dp"), [(1, 1), (2, 1), (4, 1), (1, 4)])
 def test_checkpoint_bytes_are_split_over_gpus(checkpoint, tp, dp):
-    """Keys and values of two heads are on every second GPU once more; tables have 128 rows."""
+    """Two KV heads are replicated on the other GPUs; embedding and head have 128 rows."""
     model = Model.from_hf(checkpoint)
     tables = 2 * 2 * 128 * HIDDEN // tp
     layers = LAYERS * layer_bytes(tp, tp * dp)

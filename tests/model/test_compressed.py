@@ -1,4 +1,4 @@
-"""DeepSeek-V4: what its layers weigh and keep, and what an engine makes of it."""
+"""DeepSeek-V4: parameters and KV bytes of its layers, and an engine's groups of blocks."""
 
 import pytest
 

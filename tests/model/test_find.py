@@ -149,7 +149,7 @@ FILE = len(HEADER).to_bytes(8, "little") + HEADER + bytes(1_000_000)
 
 
 class Host(http.server.BaseHTTPRequestHandler):
-    """Speaks as huggingface.co does of one repository; another asks for access."""
+    """A server with the hub's API for one repository, and one that requires access."""
 
     def do_HEAD(self):
         self.answer(body=False)

@@ -1,4 +1,4 @@
-"""Drafters that read their target, by the arithmetic of vLLM's modules."""
+"""Parameters of drafters that read their target's hidden states, as in vLLM's modules."""
 
 import json
 

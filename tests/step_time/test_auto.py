@@ -37,7 +37,7 @@ def test_auto_takes_kernels_for_measured_devices_else_fitted_rooflines(device, k
 
 @pytest.mark.parametrize("figure", ["fp16_tflops", "bandwidth_gb_per_s"])
 def test_a_faster_gpu_is_faster(figure):
-    """The kernels of a catalogue's GPU were taken whatever figures it was given."""
+    """A GPU of the catalogue with a faster given figure gets shorter steps."""
     slow, fast = (scenario(device={"name": "a100-80gb", figure: value}) for value in (50.0, 5000.0))
     first, second = (simulate(each).runs[0].summary["e2e_s"]["mean"] for each in (slow, fast))
     assert second < first

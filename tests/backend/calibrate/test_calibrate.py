@@ -83,7 +83,7 @@ def test_held_out_steps_are_inside_the_grid_range_and_not_grid_steps(limits):
 
 
 def law_s(plan):
-    """A device whose steps take exactly what the form can say."""
+    """Seconds of a step on a synthetic device that follows the fitted formula exactly."""
     pairs = sum(new * prior + new * (new + 1) / 2 for new, prior in plan.chunks)
     return 1e-3 + 8e-6 * plan.step_tokens + 2e-8 * sum(plan.contexts) + 1e-9 * pairs
 

@@ -215,7 +215,7 @@ def test_measurement_log_of_another_setup_is_refused(tmp_path):
 
 
 class Full(Bench):
-    """A device that has room for most steps, and runs out of memory in another."""
+    """A device with memory for most steps, which runs out of memory in one."""
 
     def _room_bytes(self):
         return 1 << 17

@@ -112,7 +112,7 @@ def path(tmp_path_factory):
 
 
 def loaded(path, label, *more):
-    """The scenario; torch's own allocator takes 2 MiB at the least."""
+    """Load the scenario; its pool is at least 2 MiB, the least that torch's allocator takes."""
     torch_own = (
         "allocator.1.label=torch's own",
         "allocator.1.placement=torch-caching",
@@ -211,7 +211,7 @@ def test_simulator_reproduces_observed_steps_in_lockstep(made):
 
 
 class Watched(DecoderRunner):
-    """Keeps every step it runs."""
+    """A runner that records every step it runs."""
 
     steps: ClassVar[list[Step]] = []
 
@@ -246,7 +246,7 @@ def test_swapped_sequences_go_to_host_memory_and_come_back(path, tmp_path, monke
 
 
 class Told(DecoderRunner):
-    """Keeps the token that each span's logits choose, and when steps are launched."""
+    """A runner that records the greedy token of each span, and when steps are launched."""
 
     tokens: ClassVar[dict] = {}
     events: ClassVar[list] = []
@@ -265,7 +265,7 @@ class Told(DecoderRunner):
 def test_the_next_step_is_scheduled_before_tokens_are_read(
     path, tmp_path, monkeypatch, label, overlaps
 ):
-    """The same tokens as one step after the other; a GPU's next step is launched before, too."""
+    """Tokens equal those of steps run one by one; a GPU also launches the next step earlier."""
 
     def serve(*more):
         monkeypatch.setattr(Told, "tokens", {})

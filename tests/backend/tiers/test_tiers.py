@@ -1,4 +1,4 @@
-"""Blocks of K and V that went to host memory or to a file and came back to other places."""
+"""Blocks of K and V stored in host memory or a file and loaded into other blocks."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def host_pool(num_slots: int) -> HostSlots:
 
 @pytest.mark.parametrize("through_files", [False, True])
 def test_loaded_blocks_give_the_same_logits(through_files: bool, tmp_path: Path) -> None:
-    """The device's blocks are overwritten with NaN between; other blocks take what is loaded."""
+    """The device's blocks are overwritten with NaN before other blocks are loaded."""
     prompt, more = [7, 3, 41, 9, 22, 5, 18, 2, 33, 14], [6, 27]
     store = PagedStore(SHAPE, 12, BLOCK_SIZE)
     runner = DecoderRunner(Decoder(SHAPE), store)

@@ -43,7 +43,7 @@ STEP = [TokenSpan("a", [5, 6, 7], 4, (3, 5)), TokenSpan("b", [4], 11, (1, 7, 2))
 
 
 class Launches(TorchDispatchMode):
-    """Counts what torch launches while it is on."""
+    """Counts torch operations by name while the mode is active."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Launches(TorchDispatchMode):
 
 
 class Counted:
-    """A kernel of Triton that counts its launches, and none of what its interpreter does."""
+    """A Triton kernel that counts its launches, without operations of Triton's interpreter."""
 
     def __init__(self, name: str, function: Any, count: Counter[str]) -> None:
         self._name, self._function, self._count = name, function, count
@@ -73,7 +73,7 @@ class Counted:
 
 @contextmanager
 def counting() -> Iterator[Counter[str]]:
-    """All launches within, torch's and Triton's, by name."""
+    """Context that counts all launches of torch and Triton by name."""
     mode = Launches()
     before = {name: getattr(module, name) for name, module in KERNELS.items()}
     for name, module in KERNELS.items():
@@ -87,7 +87,7 @@ def counting() -> Iterator[Counter[str]]:
 
 
 def in_dtype(weights: DecoderWeights, dtype: torch.dtype) -> DecoderWeights:
-    """The same numbers, in another dtype."""
+    """The weights converted to another dtype."""
 
     def converted(layer: LayerWeights) -> LayerWeights:
         parts = {each.name: getattr(layer, each.name) for each in fields(layer)}
@@ -104,14 +104,16 @@ def in_dtype(weights: DecoderWeights, dtype: torch.dtype) -> DecoderWeights:
 
 
 def logits(decoder: Decoder, attention: Any) -> Tensor:
-    """Of a mixed step."""
+    """Logits of a mixed step: decoding sequences and a prompt chunk."""
     runner = DecoderRunner(decoder, PagedStore(decoder.shape, 9, 4), attention)
     runner.step(FIRST)
     return runner.step(STEP)
 
 
 def launches(shape: Shape) -> dict[str, int]:
-    """Of one layer in a decode step: what a decoder of one more layer has more."""
+    """Launches of one layer in a decode step: the difference between decoders of n + 1 and n
+    layers.
+    """
     found = []
     for layers in (1, 2):
         decoder = Decoder(replace(shape, layers=layers))
@@ -125,7 +127,7 @@ def launches(shape: Shape) -> dict[str, int]:
 
 
 def between_errors(dtype: torch.dtype) -> dict[str, float]:
-    """Of each fusion against plain torch in float64."""
+    """Largest error of each fused kernel against plain torch in float64."""
     numbers = torch.Generator().manual_seed(2)
     plain, fast = PlainBetween(), FusedBetween()
     stream, delta = (torch.randn(5, 80, generator=numbers).to(dtype) for _ in range(2))
@@ -150,7 +152,7 @@ def between_errors(dtype: torch.dtype) -> dict[str, float]:
 
 
 def rotate_errors(dtype: torch.dtype, shape: Shape) -> dict[str, float]:
-    """Of queries turned, and of keys and values where the cache has them, against float64."""
+    """Errors of rotated queries, and of keys and values in the cache, against float64."""
     numbers = torch.Generator().manual_seed(3)
     query, key, value = (
         torch.randn(11, heads, shape.head_dim, generator=numbers).to(dtype)

@@ -1,4 +1,4 @@
-"""The kinds of attention, each against float64; those of other packages on stand-ins for these."""
+"""Each kind of attention against float64; stand-ins replace flash_attn and flashinfer."""
 
 import re
 import sys
@@ -44,7 +44,7 @@ def test_batched_decode_attention_is_exact_on_every_store(kind):
 
 @pytest.fixture
 def fake(monkeypatch, request):
-    """The kind of this name, on its stand-in; the work between products in torch."""
+    """An attention kind of another package with the package replaced by a stand-in."""
     kind = request.param
     monkeypatch.setitem(sys.modules, kind.replace("-", "_"), PACKAGES[kind])
     form = ATTENTIONS[kind]._replace(between=PlainBetween)
@@ -65,7 +65,7 @@ def steps_on(block_size):
 
 
 def exact_logits(shape, weights, block_size):
-    """Of the same numbers, in float64."""
+    """The logits of the same steps and weights, computed in float64."""
 
     def wide(part):
         return None if part is None else part.double()

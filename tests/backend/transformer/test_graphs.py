@@ -1,4 +1,4 @@
-"""Captured steps, run again where there is no GPU: the same sizes, tables, tiles and paddings."""
+"""Captured steps without a GPU: rerun with the sizes, tables, tiles and padding of a graph."""
 
 from dataclasses import replace
 
@@ -75,7 +75,7 @@ def test_replay_on_wrong_blocks_fails(monkeypatch):
 
 @pytest.mark.parametrize("attention", ["gather", "sdpa", "reference"])
 def test_a_window_hides_all_but_the_newest_tokens(attention):
-    """Of one layer: a query with a window of 5 sees what a sequence of the last 5 tokens sees."""
+    """In one layer, a query with a window of 5 equals one in a sequence of the last 5 tokens."""
     shape = Shape(1, 32, 6, 2, 16, 48, 50, window=5)
     decoder = Decoder(shape)
     plain = Decoder(replace(shape, window=None), decoder.weights)

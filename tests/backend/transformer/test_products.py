@@ -1,4 +1,4 @@
-"""Products with weights in FP8, on a CPU: torch multiplies them there as well."""
+"""Matrix products with FP8 weights, on a CPU, where torch supports them too."""
 
 from dataclasses import fields, replace
 
@@ -28,7 +28,7 @@ SMALLEST = 2.0**-10  # half of its least step, for numbers near zero
 
 
 def wide(weight):
-    """What its numbers stand for, in float64."""
+    """The weight dequantised to float64."""
     return weight.rows.double() * weight.scale.double()
 
 
@@ -55,7 +55,7 @@ def test_fp8_product_is_exact_except_for_rounding(dtype, digits):
 
 
 def test_every_matrix_of_a_layer_is_in_fp8(monkeypatch):
-    """The decoder against itself on what its weights stand for, with rows rounded by hand."""
+    """The FP8 decoder equals a float decoder with dequantised weights and rows rounded by hand."""
     ours = Decoder(SHAPE)
     layers = []
     for layer in ours.weights.layers:

@@ -89,7 +89,7 @@ def test_cache_plans_equal_recorded_ones(path):
 
 
 def test_layers_and_padding_fill_every_block_page():
-    """Each page of a block of each group is a layer's, or padding."""
+    """Each page of a block of each group belongs to a layer or is padding."""
     for path in PLANS:
         plan = plan_of(json.loads(path.read_text()))
         if plan.packed or len(plan.groups) == 1:

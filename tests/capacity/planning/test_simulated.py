@@ -1,5 +1,5 @@
-"""What is planned is simulated: the same groups of layers in the same blocks, model by model; and
-as dealt out layer by layer.
+"""Simulated groups of layers and blocks equal the planned ones, model by model; and equal a count
+layer by layer.
 """
 
 from random import Random
@@ -54,7 +54,9 @@ def test_planned_blocks_equal_a_count_by_layer_for_every_catalogue_model():
 
 
 def test_prefill_checkpoints_make_blocks_multiples_of_64_tokens():
-    """Blocks are multiples of 64 tokens then, in the plan, in a run and in what both print."""
+    """With prefill checkpoints, blocks are multiples of 64 tokens in the plan, a run, and both
+    outputs.
+    """
     seen = 0
     for name in model_names():
         caches = ModelOptions(name=name).build().kv_caches("auto")

@@ -1,4 +1,4 @@
-"""Groups of all layers, as the stages of a pipeline hold them."""
+"""KV cache groups of all layers, split over pipeline stages."""
 
 from itertools import pairwise
 

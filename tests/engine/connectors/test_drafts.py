@@ -1,4 +1,4 @@
-"""Drafts in front of host memory: what is found, what is drafted, and refusals."""
+"""Speculative decoding with a host memory tier: hits, drafts and refusals."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def test_k_steps_with_drafts_cost_few_events(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_host_memory_hit_ends_one_chunk_earlier_with_a_drafter() -> None:
-    """As on the device: the drafter's KV of it follows from the next token."""
+    """As on the device: the drafter's KV of the last chunk depends on the next token."""
     drafted, plain = run(tables()), run(tables(speculative_config=None))
     assert drafted.prefix_cache.host_hit_tokens > 0
     assert drafted.prefix_cache.hit_tokens < plain.prefix_cache.hit_tokens

@@ -1,4 +1,4 @@
-"""Several connectors of one engine: who loads, and when blocks are free (vLLM 0.33.0)."""
+"""Several connectors of one engine: which one loads, and when blocks are freed (vLLM 0.33.0)."""
 
 from kvsim.engine.connectors.connector import (
     NO_MATCH,
@@ -13,7 +13,7 @@ from kvsim.sequence import Sequence
 
 
 class Scripted(Connector):
-    """Answers what it was told, and says what it heard."""
+    """A connector with scripted answers that records its calls."""
 
     def __init__(self, match: RemoteMatch | None, *, keeps: bool) -> None:
         self.match, self.keeps = match, keeps

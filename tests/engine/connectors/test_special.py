@@ -1,4 +1,4 @@
-"""Images and adapters in front of host memory: runs of steps, what is found, and refusals."""
+"""Images and LoRA adapters with a host memory tier: k steps, hits and refusals."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_k_steps_equal_single_steps_with_images_and_adapters(
 
 
 def test_host_memory_finds_blocks_by_adapter() -> None:
-    """Every turn of a conversation has its adapter, so that as much is found as without any."""
+    """Every turn of a conversation uses one adapter, so hits are as many as without adapters."""
     found = [run(tables(**each)) for each in ({}, {"adapters": {"count": 1}})]
     plain, adapted = (each.prefix_cache for each in found)
     assert plain.host_hit_tokens > 0

@@ -1,4 +1,4 @@
-"""Host memory behind the stages of a pipeline."""
+"""A host memory tier with pipeline parallelism."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_host_memory_hits_load_over_the_links_of_all_stages(stages: int, *, ahea
 def test_lone_plan_over_two_stages_equals_single_steps(
     tables: Any, requests: list[Request]
 ) -> None:
-    """The engine sleeps after each step, as the one scheduled beside it is empty."""
+    """The engine sleeps after each step, since the other step in flight is empty."""
     made = tables(model={"name": "opt-125m", "max_model_len": 1024}, allocator=[{"kind": "paged"}])
     made["model"]["pipeline_parallel_size"] = 2
     made |= {"step_time": {"kind": "roofline"}, "scheduler": {"kind": "continuous"}, "tier": [HOST]}
@@ -94,7 +94,7 @@ def test_host_memory_capacity_is_equal_for_one_and_two_stages() -> None:
 
 
 def test_each_stage_copies_over_its_own_host_link() -> None:
-    """A slow link of one stage holds up what all stages must report."""
+    """A slow link of one stage delays copies that all stages must report as done."""
     table = staged() | {"device": {"name": "h100-80gb", "stage": [
         {"number": 2, "name": "rtx-4090"},
     ]}}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tiers of a scenario: what they are for, what they cost, and how they are refused."""
+"""Tiers of a scenario: hits gained, time spent, and refusals."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ FILES = {"kind": "file-system"}
 
 
 def tables(tier: list[dict[str, Any]] | None = None, tokens: int = 24_000) -> dict[str, Any]:
-    """Conversations over a pool of so many tokens."""
+    """A scenario of conversations over a pool of `tokens` tokens."""
     found = conversations(tokens)
     found["scheduler"] = {"kind": "continuous", "max_num_batched_tokens": 4096}
     return found if tier is None else found | {"tier": tier}
@@ -47,7 +47,7 @@ def test_k_steps_equal_single_steps_with_a_tier(name: str) -> None:
 
 
 def test_k_steps_equal_single_steps_while_a_tier_stores_in_each_step() -> None:
-    """More than host memory has room for: few and short, since each step stores."""
+    """Content exceeds the host memory; requests are few and short, since each step stores."""
     room = {"lazy_offload": True, "kv_offloading_size": 0.25}
     small = {"num_sessions": 4, "turns": {"kind": "fixed", "tokens": 4}}
     check_single_steps(conversations(8000, **small) | {"tier": [SIMPLE | room]})
@@ -102,7 +102,7 @@ def test_states_and_local_attention_chunks_load_from_host_memory(
 
 
 def test_time_saved_by_a_tier_is_net_of_lookup_waits() -> None:
-    """Each request is passed over while its files are looked for, and while they are read."""
+    """Each request is skipped while its files are looked up and read."""
     slow = run(tables([HOST | {"kv_offloading_size": 0.5}, FILES | {"read_gb_per_s": 0.2}]))
     without, offloading = run(tables()), slow.offloading
     assert offloading is not None
@@ -264,7 +264,7 @@ def test_only_runs_with_tiers_have_tier_columns() -> None:
 
 @pytest.mark.parametrize("prompt", [1, 2, 16])
 def test_last_prompt_token_in_a_tier_is_computed_and_not_a_hit(tables: Any, prompt: int) -> None:
-    """All of it lies in the tier; what is computed again was not saved."""
+    """The whole prompt is in the tier; its recomputed last token is not counted as saved."""
     made = tables(
         allocator=[{"kind": "paged", "block_size": 1}],
         memory={"kv_cache_tokens": 40},

@@ -1,5 +1,5 @@
-"""Lookups in the storage behind host memory under drawn events, equal to what SGLang 0.5.23's own
-functions did under them.
+"""Storage lookups of the hierarchical cache under random events, equal to SGLang 0.5.23's own
+functions under the same events.
 
 Recorded: its tree, retries, `prefetch_from_storage`, `check_prefetch_progress`, the drain of its
 queues and the scheduler's calls of them ran unmodified, over a host pool and a storage that keep
@@ -87,7 +87,7 @@ class Replay:
         self.ballast = 0
 
     def after(self, kind: str, *values: int) -> list[Any]:
-        """What stands after an event."""
+        """The recorded state after an event."""
         result = getattr(self, f"_{kind}")(*values)
         _ = self.storage.next_ps  # the servers begin what was submitted
         return [

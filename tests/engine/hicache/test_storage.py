@@ -1,5 +1,5 @@
-"""Lookups in the storage behind host memory, beside what SGLang 0.5.23 does: its own functions,
-called by hand with a store that counts what it is asked, gave what these tests expect.
+"""Storage lookups of the hierarchical cache. The expected results come from SGLang 0.5.23's own
+functions, called by hand with a store that counts its queries.
 """
 
 from typing import Any
@@ -59,7 +59,7 @@ class Bench:
         self.contents.stored.update(self.contents.keys.of(0, content, 0, 12))
 
     def begin(self, now_ps: int) -> None:
-        """A pass begins."""
+        """Begin a scheduler pass."""
         self.copies.now_ps = now_ps
         self.storage.serve(now_ps)
         self.storage.begin(self.seqs, self.seqs[0])

@@ -1,4 +1,4 @@
-"""Who preempts itself ends the loop over running sequences or not, as the version does."""
+"""Self-preemption ends the loop over running sequences or not, by vLLM version."""
 
 from typing import Any
 

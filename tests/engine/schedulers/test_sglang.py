@@ -1,4 +1,4 @@
-"""SGLang's scheduler beside what the recorded schedules show row by row."""
+"""Rules of SGLang's scheduler that the recorded schedules do not cover."""
 
 from typing import Any
 
@@ -174,7 +174,7 @@ def test_only_one_prompt_per_pass_is_chunked(tables: Any) -> None:
 
 
 def test_ignore_eos_requests_without_a_radix_cache_are_never_retracted(tables: Any) -> None:
-    """Everybody asks for all of their tokens, and the pass knows all ends."""
+    """All requests have ignore_eos, so that the admission pass knows every end."""
     made = tables(
         allocator=[{"kind": "radix", "disable_radix_cache": True}],
         scheduler={"kind": "sglang", "schedule_conservativeness": 0.1},
@@ -324,7 +324,7 @@ def test_retraction_right_after_prefill_leaves_the_gap_to_the_waiting_sequence(t
 
 
 def test_retracted_sequence_with_its_last_token_in_flight_finishes_with_it(tables: Any) -> None:
-    """The prompt under way has taken its room; its request is over once the token is there."""
+    """The prompt in flight has taken its slots; the request finishes when its token returns."""
     made = tables(
         model={"name": "jamba-v0.1", "max_model_len": 1024},
         memory={"kv_cache_tokens": 2048},

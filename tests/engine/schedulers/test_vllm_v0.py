@@ -26,7 +26,7 @@ PAGED = {"kind": "paged", "block_size": 16, "enable_prefix_caching": False}
 
 
 class Steps(Observer):
-    """Writes down (prompt tokens, decoders) of every step, and who was preempted in it."""
+    """Records (prompt tokens, decoding sequences) of every step, and the preempted ones."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, int]] = []

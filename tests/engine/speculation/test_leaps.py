@@ -1,4 +1,4 @@
-"""Drafts verified by all in step, many steps at once: what single steps give, taken in turns."""
+"""Many steps at once with drafts in lockstep equal single steps."""
 
 from typing import Any
 
@@ -47,12 +47,12 @@ SERVED: list[dict[str, Any]] = [
 
 
 def nameless(requests: list[Request]) -> list[Request]:
-    """The same requests, of whose content nobody can name anything."""
+    """The requests without content ids, so that none shares a prefix."""
     return [each._replace(prompt_runs=None, output_start=None) for each in requests]
 
 
 def in_every_leap(made: dict[str, Any], requests: list[Request]) -> Any:
-    """What single steps give, which longer runs must give too."""
+    """The results of single steps, after checking that longer leaps give equal ones."""
     single = outcome(made, requests, 1)
     assert outcome(made, requests, None) == single
     assert outcome(made, requests, 3) == single
@@ -143,7 +143,7 @@ def test_k_steps_equal_single_steps_with_drafts_and_several_layer_groups(
 
 
 class Plans(Observer):
-    """Counts plans and the steps they stood for."""
+    """Counts plans and the steps that they cover."""
 
     def __init__(self) -> None:
         self.plans = self.steps = 0

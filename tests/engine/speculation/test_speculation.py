@@ -1,4 +1,4 @@
-"""Tokens drafted ahead: what is drawn, what follows from it, and what it may not change."""
+"""Speculative decoding: accepted drafts, their cost, and what they must not change."""
 
 from pathlib import Path
 from typing import Any
@@ -238,7 +238,7 @@ def test_block_drafter_queries_count_against_the_token_budget(tables: Any) -> No
 
 def test_block_drafter_takes_one_pass_per_step() -> None:
     class Written:
-        """A form that keeps the shapes it is asked for."""
+        """A step-time form that records the shapes of its calls."""
 
         def __init__(self) -> None:
             self.shapes: list[StepShape] = []

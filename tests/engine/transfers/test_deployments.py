@@ -247,7 +247,7 @@ def test_the_last_request_of_a_full_decode_engine_of_sglang_ends_with_an_error(
 
 
 def test_waiting_prompt_takes_the_slot_of_a_one_token_request_a_pass_later(tables: Any) -> None:
-    """A request that ends as it joins leaves its place to the next in the following pass."""
+    """A request that finishes on admission frees its slot for the next one a pass later."""
     _, scheduler = ENGINES["sglang"]
     requests = [Request("long", 0, 64, 40)]
     requests += [Request(f"r{i}", PS_PER_MS, 64, 1 + i % 2 * 9) for i in range(6)]

@@ -1,4 +1,4 @@
-"""Moments of requests over prefill and decode replicas: none ends before its first token."""
+"""Timestamps of requests over prefill and decode replicas: none finishes before its first token."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def check(tables: Any, requests: list[Request], tokens: int = 128) -> None:
 
 
 def test_single_output_token_waits_for_the_copies_of_a_retraction(tables: Any) -> None:
-    """The pass that lets it go is held up by the copies of who is retracted."""
+    """The pass that finishes the request waits for the copies of a retracted request."""
     drawn = [(0, 21, 42, 1), (2, 21, 41, 3), (4, 20, 1, 1), (10, 39, 5, 1)]
     check(
         tables, [Request(f"r{at}", 1000 * ns, p, o, n=n) for at, (ns, p, o, n) in enumerate(drawn)]

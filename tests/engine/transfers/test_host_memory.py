@@ -1,4 +1,4 @@
-"""Host memory behind prefill replicas: what it is for, and that runs of steps are single ones."""
+"""A host memory tier on prefill replicas: its hits, and k steps equal to single steps."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The calibration file and the step time it gives: exact, and only for whom it was made."""
+"""The calibration file and its step time: exact, and refused for other models and devices."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The fit against theory: it must find what made the samples, and say how sure it is."""
+"""The fit recovers the formula that generated the samples, with its uncertainty."""
 
 import numpy as np
 import pytest
@@ -156,7 +156,7 @@ def test_calibration_domain_is_listed_by_kind_of_step() -> None:
 
 @pytest.mark.parametrize("form", list(TOKEN_COSTS))
 def test_built_form_equals_its_regression_columns(form: str) -> None:
-    """The contract of a form: what was regressed on is what the built form computes."""
+    """A built form computes the sum of its regression columns times the coefficients."""
     seen = np.array([1, 5, 64, 65, 128, 300, 301, 900, 2048])
     asked = np.array([1, 2, 63, 64, 65, 129, 300, 700, 2047, 2048, 3000])
     offered = list(TOKEN_COSTS.get(form).candidates(seen))

@@ -1,4 +1,4 @@
-"""What every step must be, over models, devices and engines; and what a fault is."""
+"""Bounds of every step time over models, devices and engines, and the faults reported."""
 
 import os
 

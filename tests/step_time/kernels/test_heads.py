@@ -1,4 +1,4 @@
-"""Attention of numbers of heads that were not measured: of the measured ones around them."""
+"""Attention times for unmeasured numbers of heads, from the nearest measured ones."""
 
 from itertools import product
 

@@ -23,7 +23,7 @@ sizes = st.integers(1, 5 * CHUNK)
 
 
 def keys_seen(first: int, end: int) -> int:
-    """By the queries at positions first to end - 1, counted one by one."""
+    """Keys seen by the queries at positions first to end - 1, counted one by one."""
     return sum(position % CHUNK + 1 for position in range(first, end))
 
 

@@ -1,4 +1,4 @@
-"""Tables of kernels: distilled from measurements, looked up by shape, continued beyond them."""
+"""Kernel tables: distilled from measurements, looked up by shape, extrapolated beyond them."""
 
 import sys
 from pathlib import Path

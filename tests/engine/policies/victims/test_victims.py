@@ -1,4 +1,4 @@
-"""Whom each of kvsim's rules chooses, out of three sequences and where two are alike."""
+"""The victim that each rule chooses out of three sequences, and where two are equal."""
 
 import pytest
 
@@ -15,7 +15,7 @@ Row = tuple[str, int, int, int, int]
 
 
 def chosen(rule: str, rows: tuple[Row, ...]) -> str:
-    """The id of the sequence that gives way."""
+    """The id of the sequence that is preempted."""
     running = {
         Sequence(Request(name, arrival_ps, 10, 10, priority=priority), arrival_ps): counts
         for name, arrival_ps, priority, *counts in rows
